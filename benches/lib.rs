@@ -1,0 +1,1 @@
+//! What Hookproof costs, measured.

@@ -1,0 +1,3 @@
+//! The `hookproof` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Hookproof's reference receiver. Nothing of it is built yet.
