@@ -1,0 +1,80 @@
+//! The structure of the workspace, held by a test: sizes, names, and who may know whom.
+//!
+//! A rule is a function from one source file to the places in it that break the rule; [`RULES`] lists them all.
+//! Beside each rule, tests feed it small bad snippets: a rule that cannot fail holds nothing. What a rule can see is
+//! one file's syntax and tokens, so it judges code, never comments, docs or string literals.
+
+mod dependencies;
+mod exceptions;
+mod names;
+mod purity;
+mod sizes;
+mod source;
+
+use std::fmt;
+
+use exceptions::Exception;
+use source::Source;
+
+/// Every rule on source files.
+const RULES: [Rule; 8] = [
+    sizes::functions_are_short,
+    sizes::files_are_short,
+    sizes::structs_are_small,
+    names::modules_say_what_they_hold,
+    purity::engine_knows_nothing_outside,
+    purity::engine_computes_in_integers,
+    purity::engine_maps_name_their_hasher,
+    purity::judge_does_not_know_the_judged,
+];
+
+/// What breaks a size and may, for now. The list only ever shrinks: the test fails when a line is no longer needed,
+/// and when its figure is no longer the true one.
+const EXCEPTIONS: [Exception; 0] = [];
+
+type Rule = fn(&Source) -> Vec<Violation>;
+
+/// One place that breaks a rule.
+#[derive(Debug)]
+struct Violation {
+    path: String,
+    line: usize,
+    /// What breaks the rule: `fn settle`, `struct Lane`, `file`, `std::time`.
+    item: String,
+    /// How large the item is, where the rule is about size. Only such a violation can be an exception.
+    figure: Option<usize>,
+    problem: String,
+    remedy: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, item, problem, remedy, .. } = self;
+        write!(f, "{path}:{line}: {item}: {problem}; {remedy}")
+    }
+}
+
+#[test]
+fn the_workspace_keeps_every_rule() {
+    let sources = source::workspace();
+    assert!(
+        sources.iter().any(purity::is_engine),
+        "no file of the engine was seen: the rules on it hold nothing"
+    );
+    let violations = sources.iter().flat_map(|source| RULES.iter().flat_map(|rule| rule(source)));
+    let complaints = exceptions::weigh(&violations.collect::<Vec<_>>(), &EXCEPTIONS);
+    assert!(
+        complaints.is_empty(),
+        "the structure does not hold ({}):\n\n{}\n",
+        complaints.len(),
+        complaints.join("\n")
+    );
+}
+
+/// Asserts which items of a snippet at `path` break the rule, in their order.
+#[track_caller]
+fn check(rule: Rule, path: &str, code: &str, expected: &[&str]) {
+    let violations = rule(&Source::parse(path, code));
+    let items: Vec<&str> = violations.iter().map(|violation| violation.item.as_str()).collect();
+    assert_eq!(items, expected, "in {path}:\n{code}");
+}
