@@ -1,7 +1,76 @@
 //! The engine: every decision that the sender makes, and nothing else.
+//!
+//! It is a state machine without a clock, a disk or a socket. Its driver (the runtime over real sockets, the
+//! simulator in virtual time, a test) owns those, and calls three things:
+//!
+//! ```text
+//!              handle(now, Input)                                 poll() -> Option<Output>
+//!   driver ───────────────────────►  Engine  ─────────────────────────────────────────────►  driver
+//!                                      │
+//!                                      └── next_wake() -> Option<Instant>: call handle(…, Tick) then, at the latest
+//! ```
+//!
+//! After every `handle`, poll until `None`, and carry out what comes out in that order. Each output has its answer:
+//!
+//! | the engine says        | the driver does                                          | and answers with          |
+//! |------------------------|----------------------------------------------------------|---------------------------|
+//! | [`Output::Claim`]      | reads that many due deliveries of a lane from the store  | [`Input::Claimed`]        |
+//! | [`Output::Send`]       | makes one HTTP request, with one total deadline          | [`Input::Ended`]          |
+//! | [`Output::Settle`]     | has the store write down what became of deliveries       | [`Input::Settled`]        |
+//! | [`Output::Persist`]    | has the store keep a lane's state                        | nothing                   |
+//! | [`Output::Wake`]       | sets its timer (or ignores it and asks `next_wake`)      | [`Input::Tick`], then     |
+//!
+//! Unasked, the driver reports ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
+//! [`Input::Leave`]), work ([`Input::Work`]), and what an operator wants ([`Input::Change`], [`Input::Pause`],
+//! [`Input::Resume`], [`Input::Stop`]).
+//!
+//! The life of one delivery: `Work` says that a lane has something due; the engine `Claim`s as much as the lane's
+//! contract lets it send soon; `Claimed` fills the lane's short window; when limiter, breaker and pressure all agree
+//! it comes out as `Send`; `Ended` charges the limiter and decides its fate; `Settle` carries the fate to the store,
+//! with many others.
+//!
+//! What never happens here:
+//!
+//! - No clock is read and nothing sleeps: `now` is an argument, and an earlier one than before counts as the latest.
+//! - No attempt starts that the contract does not allow, wherever between its start and its end the request reaches
+//!   the endpoint. The argument is at the head of [`limiter`].
+//! - No lane waits for another. Lanes that may act take turns; a lane that may not is in no queue at all, only, if
+//!   time will free it, in the timer.
+//! - No body, URL or secret passes through: the driver keeps those, by delivery and by lane.
+//! - Nothing grows without bound: a lane's window, its attempts, and the settlements not yet answered have limits.
+//! - No floating point and no hidden randomness: the same seed and inputs give the same outputs.
+//!
+//! The files, in reading order: [`time`] and [`ids`] (words), `message` (what goes in and out), [`contract`] and
+//! [`limiter`] (what a subscriber may be sent, and the guarantee), [`retry`] and [`retry_after`] (what follows a
+//! failure), [`breaker`] and [`pressure`] (when to hold back), `verdict` and `lane` (all of these for one subscriber),
+//! `timers`, `attempts`, `settling`, and `machine` (all lanes).
 
+#![deny(clippy::float_arithmetic, clippy::float_cmp)]
+
+mod attempts;
+pub mod breaker;
+pub mod contract;
 pub mod ids;
+mod lane;
+mod lanes;
+pub mod limiter;
+mod machine;
+mod message;
+pub mod pressure;
+mod range;
+pub mod retry;
+pub mod retry_after;
+mod rng;
+mod settings;
+mod settling;
 pub mod time;
+mod timers;
+mod verdict;
 
 pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
+pub use lane::LaneRecord;
+pub use machine::{Engine, Limits};
+pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Settlement, Taking};
+pub use range::OutOfRange;
+pub use settings::Settings;
 pub use time::{Instant, Nanos, WallTime};

@@ -1,0 +1,366 @@
+//! The breaker: stops hammering an endpoint that fails, and asks it with one request at a time whether it is back.
+//!
+//! Closed, it counts failures in a row. At the threshold it opens for a cooldown; then one attempt, the probe, goes
+//! through. If the probe fails it opens again for twice as long. Any success closes it.
+//!
+//! An endpoint whose 95th percentile of latency is slow is allowed fewer failures: each of them costs a deadline.
+
+use serde::{Deserialize, Serialize};
+
+use super::limiter::Ready;
+use super::range::{OutOfRange, within};
+use super::time::{Instant, Nanos};
+
+/// The longest cooldown.
+pub const COOLDOWN_MAX: Nanos = Nanos::DAY;
+/// Fewer answers than this say nothing about a percentile.
+const SAMPLES_MIN: u32 = 20;
+
+/// When the breaker opens, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerPolicy {
+    failures: u32,
+    failures_when_slow: u32,
+    slow: Nanos,
+    cooldown: Nanos,
+    cooldown_max: Nanos,
+}
+
+impl BreakerPolicy {
+    /// Opens after `failures` in a row, or `failures_when_slow` where the 95th percentile of latency is over `slow`;
+    /// first for `cooldown`, and doubling up to `cooldown_max`.
+    ///
+    /// # Errors
+    /// When `failures` is not 1 to 1,000,000, `failures_when_slow` not 1 to `failures`, `cooldown` not 1 ms to
+    /// `cooldown_max`, or that over 1 day.
+    pub fn new(
+        failures: u32,
+        failures_when_slow: u32,
+        slow: Nanos,
+        cooldown: Nanos,
+        cooldown_max: Nanos,
+    ) -> Result<Self, OutOfRange> {
+        within("breaker.failures", failures, 1..=1_000_000)?;
+        within("breaker.failures_when_slow", failures_when_slow, 1..=failures)?;
+        within("breaker.cooldown_max", cooldown_max, Nanos::from_millis(1)..=COOLDOWN_MAX)?;
+        within("breaker.cooldown", cooldown, Nanos::from_millis(1)..=cooldown_max)?;
+        Ok(Self { failures, failures_when_slow, slow, cooldown, cooldown_max })
+    }
+}
+
+impl Default for BreakerPolicy {
+    /// Ten failures in a row, five where the 95th percentile is over five seconds; five minutes, up to an hour.
+    fn default() -> Self {
+        Self {
+            failures: 10,
+            failures_when_slow: 5,
+            slow: Nanos::from_secs(5),
+            cooldown: Nanos::from_secs(300),
+            cooldown_max: Nanos::HOUR,
+        }
+    }
+}
+
+/// One subscriber's breaker.
+#[derive(Clone, Debug, Default)]
+pub struct Breaker {
+    state: State,
+    latencies: SlowTally,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed { failures: u32 },
+    Open { until: Instant, cooldown: Nanos },
+    Probing { cooldown: Nanos },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Closed { failures: 0 }
+    }
+}
+
+/// Whether an attempt was let through an open breaker, to try the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IsProbe(pub bool);
+
+/// What an attempt says about the health of its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It took the request.
+    Well,
+    /// It failed.
+    Ill,
+    /// It answered and said when to come back: neither.
+    Busy,
+}
+
+/// What of a breaker outlives its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerRecord {
+    /// How much longer it stays open.
+    remaining: u64,
+    cooldown: u64,
+}
+
+impl Breaker {
+    /// Goes on where another process stopped, at least `downtime` ago.
+    #[must_use]
+    pub fn restore(
+        record: Option<BreakerRecord>,
+        policy: &BreakerPolicy,
+        downtime: Nanos,
+        now: Instant,
+    ) -> Self {
+        let state = record.map_or_else(State::default, |record| State::Open {
+            until: now + Nanos(record.remaining).min(policy.cooldown_max).less(downtime),
+            cooldown: Nanos(record.cooldown).clamp(policy.cooldown, policy.cooldown_max),
+        });
+        Self { state, latencies: SlowTally::default() }
+    }
+
+    /// What the next process should know; nothing while the breaker is closed.
+    #[must_use]
+    pub fn record(&self, now: Instant) -> Option<BreakerRecord> {
+        match self.state {
+            State::Closed { .. } => None,
+            State::Open { until, cooldown } => {
+                Some(BreakerRecord { remaining: until.since(now).0, cooldown: cooldown.0 })
+            }
+            State::Probing { cooldown } => Some(BreakerRecord { remaining: 0, cooldown: cooldown.0 }),
+        }
+    }
+
+    /// Whether an attempt may start.
+    #[must_use]
+    pub fn ready(&self, now: Instant) -> Ready {
+        match self.state {
+            State::Closed { .. } => Ready::Now,
+            State::Open { until, .. } if until <= now => Ready::Now,
+            State::Open { until, .. } => Ready::At(until),
+            State::Probing { .. } => Ready::OnEnd,
+        }
+    }
+
+    /// Whether the breaker is anything but closed.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed { .. })
+    }
+
+    /// An attempt starts. Hand the answer back when it ends.
+    pub fn start(&mut self) -> IsProbe {
+        if let State::Open { cooldown, .. } = self.state {
+            self.state = State::Probing { cooldown };
+            return IsProbe(true);
+        }
+        IsProbe(false)
+    }
+
+    /// An attempt ended. True if that changed what [`Self::record`] says.
+    pub fn end(
+        &mut self,
+        policy: &BreakerPolicy,
+        probe: IsProbe,
+        health: Health,
+        latency: Nanos,
+        now: Instant,
+    ) -> bool {
+        self.latencies.count(latency > policy.slow);
+        let before = self.state;
+        self.state = match (before, health) {
+            (_, Health::Well) => State::default(),
+            (State::Closed { failures }, Health::Ill) if failures + 1 >= self.threshold(policy) => {
+                State::Open { until: now + policy.cooldown, cooldown: policy.cooldown }
+            }
+            (State::Closed { failures }, Health::Ill) => State::Closed { failures: failures + 1 },
+            (State::Probing { cooldown }, Health::Ill) if probe.0 => {
+                let cooldown = cooldown.times(2).min(policy.cooldown_max);
+                State::Open { until: now + cooldown, cooldown }
+            }
+            // The endpoint said itself when it wants the next request: let that be the next probe.
+            (State::Probing { cooldown }, Health::Busy) if probe.0 => State::Open { until: now, cooldown },
+            // Attempts from before the breaker opened say nothing new.
+            (state, Health::Ill | Health::Busy) => state,
+        };
+        let was_open = !matches!(before, State::Closed { .. });
+        before != self.state && (was_open || self.is_open())
+    }
+
+    fn threshold(&self, policy: &BreakerPolicy) -> u32 {
+        if self.latencies.p95_is_slow() { policy.failures_when_slow } else { policy.failures }
+    }
+}
+
+/// Which of the last 128 attempts were slow: enough to know on which side of a figure their 95th percentile lies.
+#[derive(Clone, Debug, Default)]
+struct SlowTally {
+    slow: [u64; 2],
+    seen: u8,
+}
+
+impl SlowTally {
+    fn count(&mut self, slow: bool) {
+        self.slow = [self.slow[0] << 1 | u64::from(slow), self.slow[1] << 1 | self.slow[0] >> 63];
+        self.seen = (self.seen + 1).min(128);
+    }
+
+    fn p95_is_slow(&self) -> bool {
+        let slow = self.slow[0].count_ones() + self.slow[1].count_ones();
+        u32::from(self.seen) >= SAMPLES_MIN && slow * 20 > u32::from(self.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK: Nanos = Nanos::from_millis(50);
+    const LATE: Nanos = Nanos::from_secs(6);
+
+    struct Bench {
+        breaker: Breaker,
+        policy: BreakerPolicy,
+        now: Instant,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { breaker: Breaker::default(), policy: BreakerPolicy::default(), now: Instant::START }
+        }
+
+        fn attempt(&mut self, health: Health, latency: Nanos) {
+            assert_eq!(self.breaker.ready(self.now), Ready::Now);
+            let probe = self.breaker.start();
+            self.now = self.now + latency;
+            self.breaker.end(&self.policy, probe, health, latency, self.now);
+        }
+
+        /// Attempts until the breaker opens; answers how many that took.
+        fn fail_until_open(&mut self, latency: Nanos) -> u32 {
+            (1..)
+                .find(|_| {
+                    self.attempt(Health::Ill, latency);
+                    self.breaker.is_open()
+                })
+                .unwrap()
+        }
+
+        /// How long the breaker now stays open; goes there.
+        fn cooldown(&mut self) -> Nanos {
+            let Ready::At(until) = self.breaker.ready(self.now) else { panic!("not open") };
+            let length = until.since(self.now);
+            self.now = until;
+            length
+        }
+    }
+
+    #[test]
+    fn opens_after_ten_failures_in_a_row() {
+        let mut bench = Bench::new();
+        for _ in 0..9 {
+            bench.attempt(Health::Ill, QUICK);
+        }
+        bench.attempt(Health::Well, QUICK);
+        assert_eq!(bench.fail_until_open(QUICK), 10);
+    }
+
+    #[test]
+    fn the_cooldown_doubles_with_each_failed_probe_up_to_an_hour_and_starts_over_after_a_success() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        let mut cooldowns = vec![];
+        for _ in 0..6 {
+            cooldowns.push(bench.cooldown().0 / Nanos::SECOND.0);
+            bench.attempt(Health::Ill, QUICK);
+        }
+        assert_eq!(cooldowns, [300, 600, 1_200, 2_400, 3_600, 3_600]);
+        bench.cooldown();
+        bench.attempt(Health::Well, QUICK);
+        assert_eq!(bench.fail_until_open(QUICK), 10);
+        assert_eq!(bench.cooldown(), Nanos::from_secs(300));
+    }
+
+    #[test]
+    fn lets_one_probe_through_at_a_time() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        bench.cooldown();
+        assert_eq!(bench.breaker.start(), IsProbe(true));
+        assert_eq!(bench.breaker.ready(bench.now + Nanos::DAY), Ready::OnEnd);
+    }
+
+    #[test]
+    fn stragglers_from_before_it_opened_neither_prolong_nor_probe() {
+        let mut bench = Bench::new();
+        let straggler = bench.breaker.start();
+        bench.fail_until_open(QUICK);
+        let until = bench.breaker.ready(bench.now);
+        bench.breaker.end(&bench.policy, straggler, Health::Ill, QUICK, bench.now);
+        assert_eq!(bench.breaker.ready(bench.now), until);
+        bench.cooldown();
+        bench.breaker.start();
+        bench.breaker.end(&bench.policy, straggler, Health::Ill, QUICK, bench.now);
+        assert_eq!(bench.breaker.ready(bench.now), Ready::OnEnd, "the probe is still under way");
+    }
+
+    #[test]
+    fn a_slow_endpoint_is_allowed_half_the_failures() {
+        let mut bench = Bench::new();
+        for _ in 0..19 {
+            bench.attempt(Health::Well, LATE);
+        }
+        assert_eq!(bench.fail_until_open(LATE), 5);
+    }
+
+    #[test]
+    fn too_few_slow_answers_say_nothing() {
+        assert_eq!(Bench::new().fail_until_open(LATE), 10);
+    }
+
+    #[test]
+    fn one_slow_answer_in_twenty_is_not_the_95th_percentile() {
+        let mut bench = Bench::new();
+        for n in 0..200 {
+            bench.attempt(Health::Well, if n % 20 == 0 { LATE } else { QUICK });
+        }
+        assert_eq!(bench.fail_until_open(QUICK), 10);
+    }
+
+    #[test]
+    fn a_busy_probe_leaves_the_next_probe_to_the_endpoints_own_pause() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        bench.cooldown();
+        bench.attempt(Health::Busy, QUICK);
+        assert_eq!(bench.breaker.ready(bench.now), Ready::Now);
+        assert_eq!(bench.breaker.start(), IsProbe(true));
+    }
+
+    #[test]
+    fn an_open_breaker_outlives_its_process() {
+        let mut bench = Bench::new();
+        bench.fail_until_open(QUICK);
+        let record = bench.breaker.record(bench.now);
+        let now = Instant(7_000);
+        let breaker = Breaker::restore(record, &bench.policy, Nanos::from_secs(100), now);
+        assert_eq!(breaker.ready(now), Ready::At(now + Nanos::from_secs(200)));
+    }
+
+    #[test]
+    fn bad_figures_name_the_field_the_value_and_the_allowed_range() {
+        let policy = |failures, slow, cooldown, most| {
+            BreakerPolicy::new(failures, slow, LATE, cooldown, most).map(drop)
+        };
+        let rows = [
+            (policy(0, 1, QUICK, QUICK), "breaker.failures is 0: allowed is 1 to 1000000"),
+            (policy(5, 6, QUICK, QUICK), "breaker.failures_when_slow is 6: allowed is 1 to 5"),
+            (policy(5, 5, Nanos::ZERO, QUICK), "breaker.cooldown is 0ns: allowed is 1ms to 50ms"),
+            (policy(5, 5, QUICK, Nanos::DAY.times(2)), "breaker.cooldown_max is 2d: allowed is 1ms to 1d"),
+        ];
+        for (result, message) in rows {
+            assert_eq!(result.unwrap_err().to_string(), message);
+        }
+    }
+}

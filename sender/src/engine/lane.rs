@@ -1,0 +1,361 @@
+//! One subscriber's lane: limiter, breaker and pressure, and a short window of deliveries that are due.
+//!
+//! The lane decides; it knows no other lane, no attempt ids and no outputs. [`super::machine`] asks it for its next
+//! [`Move`] and tells it what happened.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::breaker::{Breaker, BreakerRecord, IsProbe};
+use super::ids::{LaneId, Term};
+use super::limiter::{Limiter, Ready, Snapshot};
+use super::message::{Due, Fate, Origin, Outcome, Reason, Taking};
+use super::pressure::Pressure;
+use super::retry::Meaning;
+use super::rng::Rng;
+use super::settings::Settings;
+use super::time::{Instant, Nanos};
+use super::verdict::Verdict;
+
+/// The most deliveries that a lane holds without having sent them.
+pub(super) const WINDOW_MAX: u32 = 256;
+/// A lane claims what it may send within this time, and holds nothing that it may only send later.
+const AHEAD: Nanos = Nanos::SECOND;
+/// After a claim that came back empty although something was said to be due: the least wait before the next.
+const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
+
+/// What of a lane outlives its owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneRecord {
+    limiter: Snapshot,
+    /// Whether the lane was given back in order.
+    clean: bool,
+    /// How much longer the endpoint wants to be left alone.
+    pause: u64,
+    breaker: Option<BreakerRecord>,
+    gone: bool,
+}
+
+impl LaneRecord {
+    /// Whether this is the last word of an owner that stopped in order.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.clean
+    }
+
+    /// Whether the endpoint answered 410, so that nothing is sent until an operator resumes the lane.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
+
+/// What a lane does next.
+#[derive(Debug)]
+pub(super) enum Move {
+    /// Send this delivery; [`Lane::start`] was done.
+    Send(Due, IsProbe),
+    /// There is no further attempt for this delivery.
+    GiveUp(Due, Reason),
+    /// Ask the store for so many.
+    Claim(u32),
+    /// Give these back to the store: they can't be sent soon.
+    Release(Vec<Due>),
+    /// Nothing before then, unless something happens.
+    Wait(Instant),
+    /// Nothing, unless something happens.
+    Rest,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) id: LaneId,
+    pub(super) term: Term,
+    settings: Arc<Settings>,
+    limiter: Limiter,
+    breaker: Breaker,
+    pressure: Pressure,
+    window: VecDeque<Due>,
+    /// The endpoint asked to be left alone until then.
+    paused_until: Instant,
+    lease_until: Instant,
+    /// When the store has something due, by its last answer and by what has been said since the last claim.
+    work: Work,
+    state: State,
+    pub(super) marks: Marks,
+}
+
+#[derive(Debug)]
+struct Work {
+    answered: Instant,
+    noted: Instant,
+    claiming: bool,
+}
+
+/// What keeps a lane from starting anything, whatever its limits say.
+#[derive(Debug)]
+struct State {
+    paused: bool,
+    gone: bool,
+    leaving: bool,
+}
+
+/// What the engine has to remember about a lane between two calls.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// It stands in the queue of lanes that may act.
+    pub(super) queued: bool,
+    /// It stands in the queue of lanes that wait for the number of attempts under way to fall.
+    pub(super) crowded: bool,
+    /// Its record has changed since it was persisted.
+    pub(super) unsaved: bool,
+}
+
+impl Lane {
+    pub(super) fn new(taking: Taking, now: Instant) -> Self {
+        let Taking { lane, term, settings, origin, lease_until, next, paused } = taking;
+        let contract = settings.contract().clone();
+        let (record, downtime, hold) = match origin {
+            Origin::Fresh => (None, Nanos::ZERO, None),
+            Origin::Resumed { record, downtime } => {
+                let hold = (!record.clean).then(|| settings.quarantine());
+                (Some(record), downtime, hold)
+            }
+            Origin::Seized { record, downtime, hold } => (record, downtime, Some(hold)),
+        };
+        let left = record.as_ref().map(|record| &record.limiter);
+        let limiter = match (left, hold) {
+            (left, Some(hold)) => Limiter::seize(contract, left, downtime, now + hold, now),
+            (Some(left), None) => Limiter::resume(contract, left, downtime, now),
+            (None, None) => Limiter::fresh(contract),
+        };
+        let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
+        let breaker = record.as_ref().and_then(|record| record.breaker);
+        Self {
+            id: lane,
+            term,
+            limiter,
+            breaker: Breaker::restore(breaker, settings.breaker(), downtime, now),
+            pressure: Pressure::default(),
+            window: VecDeque::new(),
+            paused_until: now + pause.min(settings.retry().retry_after_cap()),
+            lease_until,
+            work: Work { answered: next.unwrap_or(Instant::NEVER), noted: Instant::NEVER, claiming: false },
+            state: State { paused, gone: record.is_some_and(|record| record.gone), leaving: false },
+            marks: Marks::default(),
+            settings,
+        }
+    }
+
+    /// Decides, and does to itself what it decides.
+    pub(super) fn next_move(&mut self, now: Instant) -> Move {
+        if self.is_barred(now) {
+            return self.release().unwrap_or_else(|| self.rest());
+        }
+        if let Some(due) = self.window.pop_front_if(|due| due.expires <= now) {
+            return Move::GiveUp(due, Reason::Expired);
+        }
+        let attempts_max = self.settings.retry().attempts();
+        if let Some(due) = self.window.pop_front_if(|due| due.attempts >= attempts_max) {
+            return Move::GiveUp(due, Reason::Exhausted);
+        }
+        let ready = self.ready(now);
+        if let Some(count) = self.claim(ready, now) {
+            return Move::Claim(count);
+        }
+        match ready {
+            Ready::Now => match self.window.pop_front() {
+                Some(due) => Move::Send(due, self.start(now)),
+                None => self.wait_for_work(now),
+            },
+            Ready::At(at) if at > now + AHEAD => {
+                self.release().unwrap_or_else(|| self.wait_for_work(at.sooner(AHEAD)))
+            }
+            Ready::At(at) if self.window.is_empty() => self.wait_for_work(at),
+            Ready::At(at) => Move::Wait(at),
+            Ready::OnEnd => Move::Rest,
+        }
+    }
+
+    /// The store may have something from then on.
+    pub(super) fn note_work(&mut self, due: Instant) {
+        self.work.noted = self.work.noted.min(due);
+    }
+
+    /// The answer to a claim.
+    pub(super) fn fill(&mut self, due: Vec<Due>, next: Option<Instant>, now: Instant) {
+        debug_assert!(self.work.claiming, "deliveries came that were not asked for");
+        self.work.claiming = false;
+        self.work.answered = next.unwrap_or(Instant::NEVER);
+        if due.is_empty() && self.work.answered <= now {
+            self.work.answered = now + EMPTY_CLAIM_WAIT;
+        }
+        self.window.extend(due);
+    }
+
+    /// An attempt ended. Answers what becomes of the delivery, which has now had `attempts`.
+    pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: Instant) -> Fate {
+        let quarantine = if *outcome == Outcome::Silent { self.settings.quarantine() } else { Nanos::ZERO };
+        self.limiter.end(now, quarantine);
+        let verdict = Verdict::of(outcome, self.settings.retry().retry_after_cap());
+        let latency = now.since(attempt.started);
+        let breaker = self.settings.breaker();
+        self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, verdict.health, latency, now);
+        self.pressure.end(self.settings.pressure(), verdict.strain, attempt.started, now);
+        match (verdict.meaning, verdict.pause) {
+            (Meaning::Success, _) => Fate::Delivered,
+            (Meaning::Gone, _) => {
+                self.state.gone = true;
+                self.marks.unsaved = true;
+                Fate::Dead(Reason::Gone)
+            }
+            (Meaning::Failure, pause) => {
+                if let Some(pause) = pause {
+                    self.pause_until(now + pause);
+                }
+                match self.settings.retry().delay(attempt.attempts, rng) {
+                    Some(backoff) => {
+                        let due = (now + pause.unwrap_or(backoff)).min(attempt.expires);
+                        self.note_work(due);
+                        Fate::Retry { due }
+                    }
+                    None => Fate::Dead(Reason::Exhausted),
+                }
+            }
+        }
+    }
+
+    /// Lowered limits hold from here on.
+    pub(super) fn change(&mut self, settings: Arc<Settings>, now: Instant) {
+        self.limiter.change(settings.contract().clone(), now);
+        self.settings = settings;
+        self.marks.unsaved = true;
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.state.paused = true;
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.marks.unsaved |= self.state.gone;
+        self.state.paused = false;
+        self.state.gone = false;
+    }
+
+    pub(super) fn renew(&mut self, until: Instant) {
+        self.lease_until = until;
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.state.leaving = true;
+        self.window = VecDeque::new();
+    }
+
+    /// Whether the lane was asked to leave and nothing of it is under way.
+    pub(super) fn has_left(&self) -> bool {
+        self.state.leaving && self.limiter.open() == 0
+    }
+
+    pub(super) fn has_open_attempts(&self) -> bool {
+        self.limiter.open() > 0
+    }
+
+    /// What the next owner should know.
+    pub(super) fn record(&mut self, now: Instant) -> LaneRecord {
+        let clean = self.has_left();
+        LaneRecord {
+            limiter: if clean { self.limiter.snapshot(now) } else { self.limiter.worst(now) },
+            clean,
+            pause: self.paused_until.since(now).0,
+            breaker: self.breaker.record(now),
+            gone: self.state.gone,
+        }
+    }
+
+    fn is_barred(&self, now: Instant) -> bool {
+        let State { paused, gone, leaving } = self.state;
+        paused || gone || leaving || now >= self.lease_until
+    }
+
+    /// Whether all that limits the lane lets an attempt start.
+    fn ready(&mut self, now: Instant) -> Ready {
+        let open = self.limiter.open();
+        let contract = self.limiter.contract();
+        let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
+        let asked = if self.paused_until > now { Ready::At(self.paused_until) } else { Ready::Now };
+        self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure).and(asked)
+    }
+
+    fn start(&mut self, now: Instant) -> IsProbe {
+        self.limiter.start(now);
+        self.pressure.start(now);
+        self.breaker.start()
+    }
+
+    /// How many deliveries to ask the store for, if it is time to.
+    fn claim(&mut self, ready: Ready, now: Instant) -> Option<u32> {
+        let is_soon = !matches!(ready, Ready::At(at) if at > now + AHEAD);
+        let has_work = self.work.answered.min(self.work.noted) <= now;
+        if self.work.claiming || !has_work || !is_soon {
+            return None;
+        }
+        let held = u32::try_from(self.window.len()).expect("a window is short");
+        let most = self.limiter.contract().in_flight().saturating_mul(2).min(WINDOW_MAX);
+        if held > most / 2 {
+            return None;
+        }
+        let wanted = self.limiter.room(now, AHEAD).min(most);
+        let count = wanted.checked_sub(held).filter(|&count| count > 0 && held <= wanted / 2)?;
+        self.work.claiming = true;
+        if self.work.noted <= now {
+            self.work.noted = Instant::NEVER;
+        }
+        Some(count)
+    }
+
+    /// Waits until the store has something and the lane may use it, which is not before `earliest`.
+    fn wait_for_work(&mut self, earliest: Instant) -> Move {
+        let work = self.work.answered.min(self.work.noted);
+        if self.work.claiming || work == Instant::NEVER {
+            self.rest()
+        } else {
+            Move::Wait(work.max(earliest))
+        }
+    }
+
+    /// Gives back the memory of a window that is not in use.
+    fn rest(&mut self) -> Move {
+        if self.window.is_empty() {
+            self.window = VecDeque::new();
+        }
+        Move::Rest
+    }
+
+    /// Empties the window; what was in it is due in the store again.
+    fn release(&mut self) -> Option<Move> {
+        if self.window.is_empty() {
+            return None;
+        }
+        self.work.noted = Instant::START;
+        Some(Move::Release(std::mem::take(&mut self.window).into()))
+    }
+
+    fn pause_until(&mut self, until: Instant) {
+        if until > self.paused_until {
+            self.paused_until = until;
+            self.marks.unsaved = true;
+        }
+    }
+}
+
+/// An attempt as its lane sees it when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    /// How many attempts the delivery has had, this one included.
+    pub(super) attempts: u32,
+    pub(super) expires: Instant,
+    pub(super) started: Instant,
+    pub(super) probe: IsProbe,
+}

@@ -1,0 +1,53 @@
+//! Where each lane is.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use super::ids::LaneId;
+use super::lane::Lane;
+
+/// The lanes in dense slots, and where each is. Hashing is keyed the same in every process, so that nothing depends
+/// on chance; lane ids are the store's own, so that nobody can choose them to collide.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    slots: Vec<Option<Lane>>,
+    free: Vec<u32>,
+    by_id: HashMap<LaneId, u32, BuildHasherDefault<DefaultHasher>>,
+}
+
+impl Lanes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(super) fn find(&self, id: LaneId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Lane> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    pub(super) fn insert(&mut self, lane: Lane) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("far fewer lanes than 2^32")
+        });
+        self.by_id.insert(lane.id, slot);
+        self.slots[slot as usize] = Some(lane);
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        if let Some(lane) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+            self.by_id.remove(&lane.id);
+            self.free.push(slot);
+        }
+    }
+
+    /// All slots in use, in order.
+    pub(super) fn slots(&self) -> Vec<u32> {
+        let used = self.slots.iter().enumerate().filter(|(_, lane)| lane.is_some());
+        used.filter_map(|(slot, _)| u32::try_from(slot).ok()).collect()
+    }
+}

@@ -1,0 +1,198 @@
+//! When attempts ended, for as long as a window cap may still count them.
+
+use std::collections::VecDeque;
+
+use super::Ready;
+use crate::engine::contract::{WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, Window};
+use crate::engine::time::{Instant, Nanos};
+
+/// The ends of attempts, the oldest first, and how many of them each cap holds.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    runs: VecDeque<Run>,
+    /// All attempts in `runs`.
+    total: u32,
+    caps: Vec<Cap>,
+    /// How long an end is remembered: the longest window there is, or was so lately that its ends still count.
+    keep: Nanos,
+    /// When a shorter memory is enough, and which.
+    shorten: Option<(Instant, Nanos)>,
+}
+
+/// Attempts that ended at the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    at: Instant,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cap {
+    window: Window,
+    /// The first run that the window still holds.
+    first: usize,
+    /// Attempts in the runs from there on.
+    held: u32,
+}
+
+impl Ends {
+    /// Nothing, for a contract without windows: it needs no memory of the past.
+    pub(super) fn for_windows(windows: &[Window]) -> Option<Box<Self>> {
+        let keep = windows.iter().map(|window| window.length()).max()?;
+        let caps = windows.iter().map(|&window| Cap { window, first: 0, held: 0 }).collect();
+        Some(Box::new(Self { runs: VecDeque::new(), total: 0, caps, keep, shorten: None }))
+    }
+
+    /// Brings back what [`Self::ages`] gave, `downtime` later. The windows come with the next change of contract.
+    pub(super) fn restore(
+        ages: &[(u64, u32)],
+        keep: Nanos,
+        downtime: Nanos,
+        now: Instant,
+    ) -> Option<Box<Self>> {
+        let keep = keep.min(WINDOW_LENGTH_MAX);
+        if keep == Nanos::ZERO {
+            return None;
+        }
+        let mut ends =
+            Box::new(Self { runs: VecDeque::new(), total: 0, caps: Vec::new(), keep, shorten: None });
+        let mut ages = ages.to_vec();
+        ages.sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
+        for (age, count) in ages {
+            let past = Nanos(age) + downtime;
+            if past < keep {
+                ends.push_run(Run { at: now.sooner(past), count });
+            }
+        }
+        Some(ends)
+    }
+
+    /// How long ago each attempt ended, the oldest first, and for how long that is remembered.
+    pub(super) fn ages(&self, now: Instant) -> (Vec<(u64, u32)>, Nanos) {
+        (self.runs.iter().map(|run| (now.since(run.at).0, run.count)).collect(), self.keep)
+    }
+
+    /// One attempt ended. Moments never run backwards.
+    pub(super) fn push(&mut self, at: Instant) {
+        self.push_run(Run { at, count: 1 });
+    }
+
+    /// As many attempts as any cap allows, all ending as late as `at`.
+    pub(super) fn fill(&mut self, at: Instant) {
+        let count = self.caps.iter().map(|cap| cap.window.limit()).max().unwrap_or(0);
+        self.push_run(Run { at, count });
+    }
+
+    /// Lets go of what is too old for each window, and of what is too old for all.
+    pub(super) fn advance(&mut self, now: Instant) {
+        if let Some((when, keep)) = self.shorten
+            && when <= now
+        {
+            self.keep = keep;
+            self.shorten = None;
+        }
+        for cap in &mut self.caps {
+            while let Some(run) = self.runs.get(cap.first)
+                && run.at + cap.window.length() <= now
+            {
+                cap.held -= run.count;
+                cap.first += 1;
+            }
+        }
+        while let Some(run) = self.runs.front()
+            && run.at + self.keep <= now
+        {
+            self.total -= run.count;
+            self.runs.pop_front();
+            for cap in &mut self.caps {
+                cap.first -= 1;
+            }
+        }
+        if self.runs.is_empty() && self.runs.capacity() > 0 {
+            self.runs = VecDeque::new();
+        }
+    }
+
+    /// Whether nothing counts the ends, now or for the sake of a window that was there.
+    pub(super) fn is_needless(&self) -> bool {
+        self.caps.is_empty() && self.keep == Nanos::ZERO
+    }
+
+    /// Whether every cap has a permit for an attempt that would be the `next`th in flight.
+    pub(super) fn ready(&self, next: u32) -> Ready {
+        let caps = self.caps.iter().map(|cap| self.cap_ready(cap, next));
+        caps.fold(Ready::Now, Ready::and)
+    }
+
+    /// How many permits are left beside the `taken` ones in flight.
+    pub(super) fn room(&self, taken: u32) -> u32 {
+        let left = |cap: &Cap| cap.window.limit().saturating_sub(cap.held).saturating_sub(taken);
+        self.caps.iter().map(left).min().unwrap_or(u32::MAX)
+    }
+
+    /// Replaces the windows and counts for each what is remembered.
+    pub(super) fn change(&mut self, windows: &[Window], now: Instant) {
+        let longest = windows.iter().map(|window| window.length()).max().unwrap_or(Nanos::ZERO);
+        if longest >= self.keep {
+            (self.keep, self.shorten) = (longest, None);
+        } else {
+            self.shorten = Some((now + self.keep, longest));
+        }
+        self.caps = windows.iter().map(|&window| Cap { window, first: 0, held: self.total }).collect();
+        self.advance(now);
+    }
+
+    fn push_run(&mut self, run: Run) {
+        let run = Run { count: run.count.min(WINDOW_LIMIT_MAX), ..run };
+        self.forget(run.count);
+        self.total += run.count;
+        for cap in &mut self.caps {
+            cap.held += run.count;
+        }
+        match self.runs.back_mut() {
+            Some(last) if last.at >= run.at => last.count += run.count,
+            _ => self.runs.push_back(run),
+        }
+    }
+
+    /// Makes room for `count` more. No cap is higher than the memory is long, so whoever asks for the moment at which
+    /// enough permits are free again gets the same answer without the oldest.
+    fn forget(&mut self, count: u32) {
+        let mut excess = (self.total + count).saturating_sub(WINDOW_LIMIT_MAX);
+        self.total -= excess;
+        while excess > 0
+            && let Some(front) = self.runs.front_mut()
+        {
+            let taken = front.count.min(excess);
+            front.count -= taken;
+            excess -= taken;
+            let emptied = front.count == 0;
+            for cap in &mut self.caps {
+                if cap.first == 0 {
+                    cap.held -= taken;
+                } else if emptied {
+                    cap.first -= 1;
+                }
+            }
+            if emptied {
+                self.runs.pop_front();
+            }
+        }
+    }
+
+    fn cap_ready(&self, cap: &Cap, next: u32) -> Ready {
+        let Some(spare) = cap.window.limit().checked_sub(next) else { return Ready::OnEnd };
+        let mut excess = cap.held.saturating_sub(spare);
+        if excess == 0 {
+            return Ready::Now;
+        }
+        for run in self.runs.iter().skip(cap.first) {
+            if run.count >= excess {
+                return Ready::At(run.at + cap.window.length());
+            }
+            excess -= run.count;
+        }
+        debug_assert!(false, "a cap holds more than its runs");
+        Ready::OnEnd
+    }
+}

@@ -1,0 +1,90 @@
+//! How full a token bucket is.
+
+use super::{LEVEL_MAX, Ready};
+use crate::engine::contract::{Bucket, Rate};
+use crate::engine::time::{Instant, Nanos};
+
+/// A level in units of 1/`rate.per` of an attempt, as it was at a moment. The rate belongs to the contract and comes
+/// with every call, so that the two can't disagree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    units: u128,
+    /// May lie in the future: until then nothing drains.
+    as_of: Instant,
+}
+
+// The fullest level in the finest units, times the longest period (as a change of rate multiplies them), fits.
+const _: () = assert!((LEVEL_MAX as u128 + 1) * (Nanos::DAY.0 as u128) * (Nanos::DAY.0 as u128) < 1 << 114);
+
+impl Level {
+    pub(super) const EMPTY: Self = Self { units: 0, as_of: Instant::START };
+
+    pub(super) fn new(units: u128, as_of: Instant) -> Self {
+        Self { units, as_of }
+    }
+
+    pub(super) fn units(self) -> u128 {
+        self.units
+    }
+
+    pub(super) fn as_of(self) -> Instant {
+        self.as_of
+    }
+
+    /// Brings the level to `now`. Does nothing for a moment that it has passed.
+    pub(super) fn drain(&mut self, rate: Rate, now: Instant) {
+        if now <= self.as_of {
+            return;
+        }
+        self.drain_for(rate, now.since(self.as_of));
+        self.as_of = now;
+    }
+
+    /// Drains as much as goes in `length`.
+    pub(super) fn drain_for(&mut self, rate: Rate, length: Nanos) {
+        if self.units > 0 {
+            self.units = self.units.saturating_sub(u128::from(length.0) * u128::from(rate.count()));
+        }
+    }
+
+    /// Keeps the level from draining until then.
+    pub(super) fn hold(&mut self, until: Instant) {
+        self.as_of = self.as_of.max(until);
+    }
+
+    /// Makes the level no lower than that.
+    pub(super) fn raise(&mut self, units: u128) {
+        self.units = self.units.max(units);
+    }
+
+    /// One attempt ended.
+    pub(super) fn charge(&mut self, rate: Rate) {
+        self.units += u128::from(rate.per().0);
+    }
+
+    /// Counts in another rate's units from now on, rounded up.
+    pub(super) fn change_rate(&mut self, from: Rate, to: Rate) {
+        if from.per() != to.per() {
+            self.units = (self.units * u128::from(to.per().0)).div_ceil(u128::from(from.per().0));
+        }
+    }
+
+    /// Whether an attempt may start that would be the `next`th in flight.
+    pub(super) fn ready(self, bucket: Bucket, next: u32) -> Ready {
+        let Some(spare) = bucket.burst().checked_sub(next) else { return Ready::OnEnd };
+        let allowed = u128::from(spare) * u128::from(bucket.rate().per().0);
+        if self.units <= allowed {
+            return Ready::Now;
+        }
+        let wait = (self.units - allowed).div_ceil(u128::from(bucket.rate().count()));
+        Ready::At(self.as_of + Nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+
+    /// How many more attempts than the `taken` ones in flight the bucket has room for at `then`.
+    pub(super) fn room(mut self, bucket: Bucket, taken: u32, then: Instant) -> u32 {
+        self.drain(bucket.rate(), then);
+        let tokens = self.units.div_ceil(u128::from(bucket.rate().per().0));
+        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
+        bucket.burst().saturating_sub(taken).saturating_sub(tokens)
+    }
+}

@@ -1,0 +1,339 @@
+//! The engine itself: all lanes, their attempts, their timers, and whose turn it is.
+
+use std::collections::VecDeque;
+
+use super::attempts::{Attempt, Attempts};
+use super::breaker::IsProbe;
+use super::ids::{AttemptId, LaneId, Term};
+use super::lane::{Ending, Lane, Move};
+use super::lanes::Lanes;
+use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Taking};
+use super::retry::Meaning;
+use super::rng::Rng;
+use super::settling::Settling;
+use super::time::Instant;
+use super::timers::Timers;
+
+/// The engine's own bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Attempts under way, of all lanes. At the bound a lane may still have one, so that no number of hung endpoints
+    /// keeps a healthy one waiting; so there are never more than this and the number of lanes.
+    pub attempts: usize,
+    /// Settlements that the store has not answered. At the bound no attempt starts: what a crash could make twice
+    /// stays bounded, however long the store is stuck. Attempts under way may still pass it.
+    pub unsettled: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { attempts: 10_000, unsettled: 20_000 }
+    }
+}
+
+/// All lanes of one process. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Engine {
+    now: Instant,
+    rng: Rng,
+    limits: Limits,
+    lanes: Lanes,
+    attempts: Attempts,
+    settling: Settling,
+    timers: Timers,
+    /// Lanes that may be able to act, in the order of their turns.
+    ready: VecDeque<u32>,
+    /// Lanes that only wait for the number of attempts under way to fall, in the order in which they came.
+    crowded: VecDeque<u32>,
+    /// Lanes whose record is to be persisted.
+    unsaved: Vec<u32>,
+    /// Decided, and not polled yet.
+    outputs: VecDeque<Output>,
+    /// The last [`Output::Wake`].
+    told: Instant,
+    stopping: bool,
+}
+
+impl Engine {
+    /// An engine without lanes. All its jitter comes from `seed`.
+    #[must_use]
+    pub fn new(seed: u64, limits: Limits) -> Self {
+        Self {
+            now: Instant::START,
+            rng: Rng::new(seed),
+            limits,
+            lanes: Lanes::default(),
+            attempts: Attempts::default(),
+            settling: Settling::default(),
+            timers: Timers::default(),
+            ready: VecDeque::new(),
+            crowded: VecDeque::new(),
+            unsaved: Vec::new(),
+            outputs: VecDeque::new(),
+            told: Instant::NEVER,
+            stopping: false,
+        }
+    }
+
+    /// Something happened at `now`. Afterwards, [`Self::poll`] until it has nothing more; several inputs at hand may be
+    /// handled first, which makes for larger batches.
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        self.now = self.now.max(now);
+        while let Some(slot) = self.timers.pop_due(self.now) {
+            self.enqueue(slot);
+        }
+        match input {
+            Input::Tick => {}
+            Input::Take(taking) => self.take(*taking),
+            Input::Renew { lane, term, until } => self.with(lane, Some(term), |lane, _| lane.renew(until)),
+            Input::Lose { lane, term } => self.lose(lane, term),
+            Input::Leave { lane } => self.leave(lane),
+            Input::Change { lane, settings } => self.with(lane, None, |lane, now| lane.change(settings, now)),
+            Input::Pause { lane } => self.with(lane, None, |lane, _| lane.pause()),
+            Input::Resume { lane } => self.with(lane, None, |lane, _| lane.resume()),
+            Input::Work { lane, due } => self.with(lane, None, |lane, _| lane.note_work(due)),
+            Input::Claimed { lane, term, due, next } => {
+                self.with(lane, Some(term), |lane, now| lane.fill(due, next, now));
+            }
+            Input::Ended { attempt, outcome } => self.end(attempt, &outcome),
+            Input::Settled { batch } => self.settling.answered(batch),
+            Input::Stop => self.stop(),
+        }
+    }
+
+    /// The next thing to do; nothing until something happens, or until [`Self::next_wake`].
+    pub fn poll(&mut self) -> Option<Output> {
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return Some(output);
+            }
+            if self.settling.is_full() {
+                return self.settling.flush();
+            }
+            if let Some(output) = self.take_turns() {
+                return Some(output);
+            }
+            if self.outputs.is_empty() && !self.flush() {
+                return self.wake();
+            }
+        }
+    }
+
+    /// When to call [`Self::handle`] with [`Input::Tick`], if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Whether the engine has no lanes, no attempts under way and nothing that the store still has to answer.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.lanes.is_empty()
+            && self.attempts.len() == 0
+            && self.settling.total() == 0
+            && self.outputs.is_empty()
+    }
+
+    /// Attempts under way, of all lanes.
+    #[must_use]
+    pub fn attempts(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Lets lanes act in turn until one has something for the driver to do.
+    fn take_turns(&mut self) -> Option<Output> {
+        while self.outputs.is_empty() && self.settling.total() < self.limits.unsettled {
+            let slot = self.ready.pop_front()?;
+            let Some(lane) = self.lanes.get_mut(slot) else { continue };
+            lane.marks.queued = false;
+            if self.attempts.len() >= self.limits.attempts && lane.has_open_attempts() {
+                if !std::mem::replace(&mut lane.marks.crowded, true) {
+                    self.crowded.push_back(slot);
+                }
+                continue;
+            }
+            match lane.next_move(self.now) {
+                Move::Wait(at) => self.timers.set(slot, at),
+                Move::Rest => self.timers.clear(slot),
+                acted => {
+                    self.enqueue(slot);
+                    if let Some(output) = self.carry_out(slot, acted) {
+                        return Some(output);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn carry_out(&mut self, slot: u32, acted: Move) -> Option<Output> {
+        let lane = self.lanes.get_mut(slot)?;
+        let (id, term) = (lane.id, lane.term);
+        match acted {
+            Move::Send(due, probe) => return Some(self.send(slot, id, term, due, probe)),
+            Move::GiveUp(due, reason) => self.settle(id, term, due, Fate::Dead(reason)),
+            Move::Release(window) => {
+                for due in window {
+                    self.settle(id, term, due, Fate::Released);
+                }
+            }
+            Move::Claim(max) => {
+                // The store must know of retries before it looks for what is due.
+                self.flush();
+                self.outputs.push_back(Output::Claim { lane: id, term, max });
+            }
+            Move::Wait(_) | Move::Rest => {}
+        }
+        None
+    }
+
+    fn send(&mut self, slot: u32, lane: LaneId, term: Term, due: Due, probe: IsProbe) -> Output {
+        let Due { delivery, attempts, expires } = due;
+        let number = attempts.saturating_add(1);
+        let ending = Ending { attempts: number, expires, started: self.now, probe };
+        let attempt = self.attempts.insert(Attempt { slot, lane, term, delivery, ending });
+        Output::Send { attempt, lane, delivery, number }
+    }
+
+    fn settle(&mut self, lane: LaneId, term: Term, due: Due, fate: Fate) {
+        let Due { delivery, attempts, .. } = due;
+        self.settling.push(Settlement { lane, term, delivery, attempts, fate });
+    }
+
+    /// Moves settlements and records that wait to the outputs. False if there was nothing.
+    fn flush(&mut self) -> bool {
+        self.outputs.extend(self.settling.flush());
+        for slot in std::mem::take(&mut self.unsaved) {
+            if let Some(lane) = self.lanes.get_mut(slot)
+                && std::mem::take(&mut lane.marks.unsaved)
+            {
+                let record = Box::new(lane.record(self.now));
+                self.outputs.push_back(Output::Persist { lane: lane.id, term: lane.term, record });
+            }
+        }
+        !self.outputs.is_empty()
+    }
+
+    fn wake(&mut self) -> Option<Output> {
+        let at = self.timers.next().unwrap_or(Instant::NEVER);
+        let changed = at != self.told;
+        self.told = at;
+        changed.then_some(Output::Wake { at })
+    }
+
+    /// Does something to a lane, which may then be able to act. Words about a lane that is not ours any more, or not
+    /// under this term, came too late.
+    fn with(&mut self, id: LaneId, term: Option<Term>, act: impl FnOnce(&mut Lane, Instant)) {
+        let Some(slot) = self.lanes.find(id) else { return };
+        let Some(lane) = self.lanes.get_mut(slot) else { return };
+        if term.is_some_and(|term| term != lane.term) {
+            return;
+        }
+        act(lane, self.now);
+        if lane.marks.unsaved {
+            self.unsaved.push(slot);
+        }
+        self.enqueue(slot);
+    }
+
+    fn enqueue(&mut self, slot: u32) {
+        if let Some(lane) = self.lanes.get_mut(slot)
+            && !std::mem::replace(&mut lane.marks.queued, true)
+        {
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// An attempt less is under way: the lane that has waited longest for that gets a turn.
+    fn make_room(&mut self) {
+        if self.attempts.len() < self.limits.attempts
+            && let Some(slot) = self.crowded.pop_front()
+        {
+            if let Some(lane) = self.lanes.get_mut(slot) {
+                lane.marks.crowded = false;
+            }
+            self.enqueue(slot);
+        }
+    }
+
+    fn take(&mut self, taking: Taking) {
+        let (id, term) = (taking.lane, taking.term);
+        if let Some(slot) = self.lanes.find(id) {
+            let ours = self.lanes.get_mut(slot).map(|lane| lane.term);
+            if ours.is_some_and(|ours| ours >= term) {
+                return;
+            }
+            self.forget(slot);
+        }
+        let slot = self.lanes.insert(Lane::new(taking, self.now));
+        self.with(id, None, |_, _| {});
+        if self.stopping {
+            self.leave_slot(slot);
+        }
+    }
+
+    fn lose(&mut self, id: LaneId, term: Term) {
+        if let Some(slot) = self.lanes.find(id)
+            && self.lanes.get_mut(slot).is_some_and(|lane| lane.term == term)
+        {
+            self.forget(slot);
+        }
+    }
+
+    fn leave(&mut self, id: LaneId) {
+        if let Some(slot) = self.lanes.find(id) {
+            self.leave_slot(slot);
+        }
+    }
+
+    fn leave_slot(&mut self, slot: u32) {
+        if let Some(lane) = self.lanes.get_mut(slot) {
+            lane.leave();
+            self.finish_leaving(slot);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        for slot in self.lanes.slots() {
+            self.leave_slot(slot);
+        }
+    }
+
+    /// The last word about a lane that is on its way out, once all its attempts have ended.
+    fn finish_leaving(&mut self, slot: u32) {
+        if let Some(lane) = self.lanes.get_mut(slot)
+            && lane.has_left()
+        {
+            let (id, term, record) = (lane.id, lane.term, Box::new(lane.record(self.now)));
+            self.forget(slot);
+            self.flush();
+            self.outputs.push_back(Output::Persist { lane: id, term, record });
+        }
+    }
+
+    fn forget(&mut self, slot: u32) {
+        self.timers.clear(slot);
+        self.lanes.remove(slot);
+    }
+
+    fn end(&mut self, id: AttemptId, outcome: &Outcome) {
+        let Some(attempt) = self.attempts.remove(id) else { return };
+        self.make_room();
+        let Attempt { slot, lane: id, term, delivery, ending } = attempt;
+        let owner = self.lanes.get_mut(slot).filter(|lane| lane.id == id && lane.term == term);
+        let fate = match owner {
+            Some(lane) => lane.end(&ending, outcome, &mut self.rng, self.now),
+            // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.
+            None if is_success(outcome) => Fate::Delivered,
+            None => return,
+        };
+        self.settling.push(Settlement { lane: id, term, delivery, attempts: ending.attempts, fate });
+        self.with(id, Some(term), |_, _| {});
+        self.finish_leaving(slot);
+    }
+}
+
+fn is_success(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Answered(Answer { status, .. }) if Meaning::of(*status) == Meaning::Success)
+}

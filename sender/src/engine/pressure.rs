@@ -1,0 +1,333 @@
+//! Pressure: sends less to an endpoint that shows strain than its contract allows, and comes back as it recovers.
+//!
+//! The lane works at a *share* of its contract, of the rate and of the cap in flight alike. A sign of strain halves
+//! it; a streak of successes adds a twentieth of the contract (additive increase, multiplicative decrease). Signs are
+//! a 429, latency that rises well above what it was, and a large share of failures. Attempts that started before the
+//! last halving belong to the same trouble and do not halve again.
+//!
+//! Pressure only ever holds back: the contract is the limiter's affair and is neither widened nor charged here.
+
+use super::contract::Contract;
+use super::limiter::Ready;
+use super::range::{OutOfRange, within};
+use super::time::{Instant, Nanos};
+
+/// The whole contract.
+const WHOLE: u32 = 1 << 16;
+/// What a clean streak gives back.
+const STEP: u32 = WHOLE / 20 + 1;
+/// Fewer attempts than this say nothing about a trend.
+const SAMPLES_MIN: u8 = 16;
+
+/// What counts as strain, and how far the lane gives way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PressurePolicy {
+    slowest: Nanos,
+    streak: u32,
+    latency_min: Nanos,
+    latency_factor: u32,
+    failures_percent: u32,
+}
+
+impl PressurePolicy {
+    /// Never slower than one attempt per `slowest`. `streak` successes in a row give back a twentieth. Latency is strain
+    /// above `latency_min` and at `latency_factor` times what it was, failures above `failures_percent`.
+    ///
+    /// # Errors
+    /// When `slowest` is not 1 ms to 1 day, `streak` not 1 to 1,000,000, `latency_factor` not 2 to 1,000 or
+    /// `failures_percent` not 1 to 100.
+    pub fn new(
+        slowest: Nanos,
+        streak: u32,
+        latency_min: Nanos,
+        latency_factor: u32,
+        failures_percent: u32,
+    ) -> Result<Self, OutOfRange> {
+        within("pressure.slowest", slowest, Nanos::from_millis(1)..=Nanos::DAY)?;
+        within("pressure.streak", streak, 1..=1_000_000)?;
+        within("pressure.latency_factor", latency_factor, 2..=1_000)?;
+        within("pressure.failures_percent", failures_percent, 1..=100)?;
+        Ok(Self { slowest, streak, latency_min, latency_factor, failures_percent })
+    }
+}
+
+impl Default for PressurePolicy {
+    /// One attempt a minute at the least; ten successes; half a second and four times what it was; half of all.
+    fn default() -> Self {
+        Self {
+            slowest: Nanos::MINUTE,
+            streak: 10,
+            latency_min: Nanos::from_millis(500),
+            latency_factor: 4,
+            failures_percent: 50,
+        }
+    }
+}
+
+/// One subscriber's pressure.
+#[derive(Clone, Debug)]
+pub struct Pressure {
+    share: u32,
+    /// Successes since the last sign of strain or step up.
+    clean: u32,
+    halved: Instant,
+    started: Instant,
+    /// Averages over about the last 8 attempts and the last 64, in nanoseconds.
+    latency: (u64, u64),
+    /// Average over about the last 8 attempts, `WHOLE` being all.
+    failures: u32,
+    seen: u8,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            share: WHOLE,
+            clean: 0,
+            halved: Instant::START,
+            started: Instant::START,
+            latency: (0, 0),
+            failures: 0,
+            seen: 0,
+        }
+    }
+}
+
+/// What an attempt says about the strain on its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strain {
+    /// It took the request.
+    None,
+    /// It failed.
+    Failed,
+    /// It said that it was too much: 429.
+    Refused,
+}
+
+impl Pressure {
+    /// How much of the contract the lane works at, in percent, rounded up.
+    #[must_use]
+    pub fn percent(&self) -> u32 {
+        (self.share * 100).div_ceil(WHOLE)
+    }
+
+    /// Whether an attempt may start beside the `open` ones under way.
+    #[must_use]
+    pub fn ready(&self, policy: &PressurePolicy, contract: &Contract, open: u32, now: Instant) -> Ready {
+        if self.share == WHOLE {
+            return Ready::Now;
+        }
+        if open >= self.cap(contract) {
+            return Ready::OnEnd;
+        }
+        let next = self.started + self.gap(policy, contract);
+        if next <= now { Ready::Now } else { Ready::At(next) }
+    }
+
+    /// An attempt starts.
+    pub fn start(&mut self, now: Instant) {
+        self.started = now;
+    }
+
+    /// An attempt ended that started at `started`.
+    pub fn end(&mut self, policy: &PressurePolicy, strain: Strain, started: Instant, now: Instant) {
+        self.average(now.since(started), strain != Strain::None);
+        if strain == Strain::Refused || self.is_slowing(policy) || self.is_failing(policy) {
+            self.clean = 0;
+            self.give_way(started, now);
+        } else if strain == Strain::None {
+            self.recover(policy);
+        } else {
+            self.clean = 0;
+        }
+    }
+
+    fn give_way(&mut self, started: Instant, now: Instant) {
+        let answers_the_same_trouble = started < self.halved;
+        if !answers_the_same_trouble {
+            self.share = (self.share / 2).max(1);
+            self.halved = now;
+        }
+    }
+
+    fn recover(&mut self, policy: &PressurePolicy) {
+        if self.share == WHOLE {
+            return;
+        }
+        self.clean += 1;
+        if self.clean >= policy.streak {
+            self.clean = 0;
+            self.share = (self.share + STEP).min(WHOLE);
+        }
+    }
+
+    fn average(&mut self, latency: Nanos, failed: bool) {
+        let toward = |average: u64, sample: u64, weight: u64| average - average / weight + sample / weight;
+        let failed = if failed { WHOLE } else { 0 };
+        if self.seen == 0 {
+            self.latency = (latency.0, latency.0);
+        } else {
+            let (quick, slow) = self.latency;
+            self.latency = (toward(quick, latency.0, 8), toward(slow, latency.0, 64));
+        }
+        self.failures = self.failures - self.failures / 8 + failed / 8;
+        self.seen = self.seen.saturating_add(1);
+    }
+
+    fn is_slowing(&self, policy: &PressurePolicy) -> bool {
+        let (lately, before) = self.latency;
+        self.seen >= SAMPLES_MIN
+            && lately > policy.latency_min.0
+            && lately / u64::from(policy.latency_factor) > before
+    }
+
+    fn is_failing(&self, policy: &PressurePolicy) -> bool {
+        self.seen >= SAMPLES_MIN && self.failures > WHOLE / 100 * policy.failures_percent
+    }
+
+    fn cap(&self, contract: &Contract) -> u32 {
+        let cap = u64::from(contract.in_flight()) * u64::from(self.share) / u64::from(WHOLE);
+        u32::try_from(cap).expect("a share of a u32 is one").max(1)
+    }
+
+    fn gap(&self, policy: &PressurePolicy, contract: &Contract) -> Nanos {
+        let gap = u128::from(contract.gap().0) * u128::from(WHOLE) / u128::from(self.share);
+        Nanos(u64::try_from(gap).unwrap_or(u64::MAX)).min(policy.slowest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::contract::{Bucket, Rate};
+
+    const QUICK: Nanos = Nanos::from_millis(20);
+
+    struct Bench {
+        pressure: Pressure,
+        policy: PressurePolicy,
+        contract: Contract,
+        now: Instant,
+    }
+
+    impl Bench {
+        /// Ten a second, eight in flight.
+        fn new() -> Self {
+            let bucket = Bucket::new(Rate::per_second(10).unwrap(), 20).unwrap();
+            let contract = Contract::new(Some(bucket), vec![], 8).unwrap();
+            let policy = PressurePolicy::default();
+            Self { pressure: Pressure::default(), policy, contract, now: Instant(1) }
+        }
+
+        fn attempts(&mut self, count: u32, strain: Strain, latency: Nanos) -> u32 {
+            for _ in 0..count {
+                self.pressure.start(self.now);
+                let started = self.now;
+                self.now = self.now + latency;
+                self.pressure.end(&self.policy, strain, started, self.now);
+            }
+            self.pressure.percent()
+        }
+
+        fn gap(&self) -> Nanos {
+            match self.pressure.ready(&self.policy, &self.contract, 0, self.pressure.started) {
+                Ready::At(next) => next.since(self.pressure.started),
+                _ => Nanos::ZERO,
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_halves_rate_and_cap() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.gap(), Nanos::ZERO);
+        assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 50);
+        assert_eq!(bench.gap(), Nanos::from_millis(200));
+        let later = bench.now + Nanos::SECOND;
+        assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 3, later), Ready::Now);
+        assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 4, later), Ready::OnEnd);
+    }
+
+    #[test]
+    fn refusals_of_one_volley_halve_once() {
+        let mut bench = Bench::new();
+        let volley = bench.now;
+        for later in 1..20 {
+            bench.now = volley + Nanos::from_millis(later);
+            bench.pressure.end(&bench.policy, Strain::Refused, volley, bench.now);
+        }
+        assert_eq!(bench.pressure.percent(), 50);
+    }
+
+    #[test]
+    fn never_falls_below_one_attempt_per_stated_interval() {
+        let mut bench = Bench::new();
+        bench.attempts(1_000, Strain::Refused, QUICK);
+        assert_eq!(bench.gap(), Nanos::MINUTE);
+        let later = bench.now + Nanos::MINUTE;
+        assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 0, later), Ready::Now);
+    }
+
+    #[test]
+    fn a_clean_streak_gives_back_a_twentieth_and_at_last_everything() {
+        let mut bench = Bench::new();
+        bench.attempts(1, Strain::Refused, QUICK);
+        assert_eq!(bench.attempts(9, Strain::None, QUICK), 50);
+        assert_eq!(bench.attempts(1, Strain::None, QUICK), 56);
+        assert_eq!(bench.attempts(90, Strain::None, QUICK), 100);
+        assert_eq!(bench.gap(), Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_failure_breaks_the_streak() {
+        let mut bench = Bench::new();
+        bench.attempts(1, Strain::Refused, QUICK);
+        for _ in 0..20 {
+            bench.attempts(9, Strain::None, QUICK);
+            assert_eq!(bench.attempts(1, Strain::Failed, QUICK), 50);
+        }
+    }
+
+    #[test]
+    fn rising_latency_is_strain_and_steady_slowness_is_not() {
+        let mut bench = Bench::new();
+        bench.attempts(100, Strain::None, QUICK);
+        assert!(bench.attempts(4, Strain::None, Nanos::from_secs(3)) < 100);
+        let mut slow = Bench::new();
+        assert_eq!(slow.attempts(200, Strain::None, Nanos::from_secs(3)), 100);
+    }
+
+    #[test]
+    fn jitter_in_a_quick_endpoint_is_not_strain() {
+        let mut bench = Bench::new();
+        for n in 0..500 {
+            assert_eq!(bench.attempts(1, Strain::None, Nanos::from_millis(1 + n % 90)), 100);
+        }
+    }
+
+    #[test]
+    fn a_large_share_of_failures_is_strain_and_a_small_one_is_not() {
+        let mut bench = Bench::new();
+        for _ in 0..100 {
+            bench.attempts(4, Strain::None, QUICK);
+            assert_eq!(bench.attempts(1, Strain::Failed, QUICK), 100);
+        }
+        assert!(bench.attempts(12, Strain::Failed, QUICK) < 100);
+    }
+
+    #[test]
+    fn bad_figures_name_the_field_the_value_and_the_allowed_range() {
+        let policy = |slowest, streak, factor, percent| {
+            PressurePolicy::new(slowest, streak, QUICK, factor, percent).map(drop)
+        };
+        let rows = [
+            (policy(Nanos::ZERO, 1, 2, 1), "pressure.slowest is 0ns: allowed is 1ms to 1d"),
+            (policy(QUICK, 0, 2, 1), "pressure.streak is 0: allowed is 1 to 1000000"),
+            (policy(QUICK, 1, 1, 1), "pressure.latency_factor is 1: allowed is 2 to 1000"),
+            (policy(QUICK, 1, 2, 101), "pressure.failures_percent is 101: allowed is 1 to 100"),
+        ];
+        for (result, message) in rows {
+            assert_eq!(result.unwrap_err().to_string(), message);
+        }
+    }
+}

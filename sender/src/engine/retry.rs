@@ -1,0 +1,292 @@
+//! What follows a failed attempt: whether there is another, and when.
+
+use super::range::{OutOfRange, within};
+use super::rng::Rng;
+use super::time::Nanos;
+
+/// The shortest base of a backoff. A shorter one would be a hot loop.
+pub const BASE_MIN: Nanos = Nanos::from_millis(1);
+/// The longest delay of any kind.
+pub const DELAY_MAX: Nanos = Nanos::DAY.times(7);
+/// The most delays in a fixed schedule.
+pub const SCHEDULE_MAX: usize = 64;
+/// The most attempts.
+pub const ATTEMPTS_MAX: u32 = 1_000;
+
+/// How long to wait after the nth failure of a delivery. `step(n)` is the smaller of `cap` and `base·2^(n−1)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backoff(Shape);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shape {
+    Full { base: Nanos, cap: Nanos },
+    Equal { base: Nanos, cap: Nanos },
+    Additive { base: Nanos, cap: Nanos, jitter: Nanos },
+    Fixed { delays: Vec<Nanos> },
+}
+
+impl Backoff {
+    /// Anything from nothing to `step(n)`. Spreads retries the widest; the default.
+    ///
+    /// # Errors
+    /// When `base` is under 1 ms, or `cap` under `base` or over 7 days.
+    pub fn full_jitter(base: Nanos, cap: Nanos) -> Result<Self, OutOfRange> {
+        check_steps(base, cap)?;
+        Ok(Self(Shape::Full { base, cap }))
+    }
+
+    /// Half of `step(n)`, and anything up to the other half.
+    ///
+    /// # Errors
+    /// As [`Self::full_jitter`].
+    pub fn equal_jitter(base: Nanos, cap: Nanos) -> Result<Self, OutOfRange> {
+        check_steps(base, cap)?;
+        Ok(Self(Shape::Equal { base, cap }))
+    }
+
+    /// `base·2^(n−1)` and anything up to `jitter`, together no more than `cap`.
+    ///
+    /// # Errors
+    /// As [`Self::full_jitter`], or when `jitter` is over `cap`.
+    pub fn additive(base: Nanos, cap: Nanos, jitter: Nanos) -> Result<Self, OutOfRange> {
+        check_steps(base, cap)?;
+        within("retry.jitter", jitter, Nanos::ZERO..=cap)?;
+        Ok(Self(Shape::Additive { base, cap, jitter }))
+    }
+
+    /// The nth of `delays`, or the last of them.
+    ///
+    /// # Errors
+    /// When there is none or are more than 64, or one is not 1 ms to 7 days.
+    pub fn fixed(delays: Vec<Nanos>) -> Result<Self, OutOfRange> {
+        within("retry.schedule (how many)", delays.len(), 1..=SCHEDULE_MAX)?;
+        for &delay in &delays {
+            within("retry.schedule", delay, BASE_MIN..=DELAY_MAX)?;
+        }
+        Ok(Self(Shape::Fixed { delays }))
+    }
+
+    /// The least and the most that the delay after the `failures`th failure can be.
+    #[must_use]
+    pub fn bounds(&self, failures: u32) -> (Nanos, Nanos) {
+        match &self.0 {
+            Shape::Full { base, cap } => (Nanos::ZERO, step(*base, *cap, failures)),
+            Shape::Equal { base, cap } => {
+                let step = step(*base, *cap, failures);
+                (Nanos(step.0 / 2), step)
+            }
+            Shape::Additive { base, cap, jitter } => {
+                let step = step(*base, *cap, failures);
+                (step, (step + *jitter).min(*cap))
+            }
+            Shape::Fixed { delays } => {
+                let last = delays.len() - 1;
+                let index = usize::try_from(failures.saturating_sub(1)).map_or(last, |index| index.min(last));
+                (delays[index], delays[index])
+            }
+        }
+    }
+
+    fn delay(&self, failures: u32, rng: &mut Rng) -> Nanos {
+        let (least, most) = self.bounds(failures);
+        match self.0 {
+            // The cap cuts the sum, not the jitter: near the cap the delays gather at it.
+            Shape::Additive { jitter, cap, .. } => (least + rng.up_to(jitter)).min(cap),
+            _ => least + rng.up_to(most.less(least)),
+        }
+    }
+}
+
+/// How a subscriber's failed deliveries are retried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    backoff: Backoff,
+    attempts: u32,
+    ttl: Nanos,
+    retry_after_cap: Nanos,
+}
+
+impl RetryPolicy {
+    /// A policy of `attempts` in all, for no longer than `ttl` after the event. No `Retry-After` counts for more than
+    /// `retry_after_cap`.
+    ///
+    /// # Errors
+    /// When `attempts` is not 1 to 1,000, `ttl` not 1 ms to 31 days, `retry_after_cap` not 1 s to 7 days.
+    pub fn new(
+        backoff: Backoff,
+        attempts: u32,
+        ttl: Nanos,
+        retry_after_cap: Nanos,
+    ) -> Result<Self, OutOfRange> {
+        within("retry.attempts", attempts, 1..=ATTEMPTS_MAX)?;
+        within("retry.ttl", ttl, Nanos::from_millis(1)..=Nanos::DAY.times(31))?;
+        within("retry.retry_after_cap", retry_after_cap, Nanos::SECOND..=DELAY_MAX)?;
+        Ok(Self { backoff, attempts, ttl, retry_after_cap })
+    }
+
+    /// How delays grow.
+    #[must_use]
+    pub fn backoff(&self) -> &Backoff {
+        &self.backoff
+    }
+
+    /// Attempts in all, the first included.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// How old a delivery may grow. Whoever emits adds it to the event's time; the engine then goes by
+    /// [`super::Due::expires`].
+    #[must_use]
+    pub fn ttl(&self) -> Nanos {
+        self.ttl
+    }
+
+    /// The most that a `Retry-After` counts for.
+    #[must_use]
+    pub fn retry_after_cap(&self) -> Nanos {
+        self.retry_after_cap
+    }
+
+    /// How long to wait after the `failures`th failure; nothing if that was the last attempt.
+    pub(super) fn delay(&self, failures: u32, rng: &mut Rng) -> Option<Nanos> {
+        (failures < self.attempts).then(|| self.backoff.delay(failures, rng))
+    }
+}
+
+/// What a status means for the delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Taken.
+    Success,
+    /// The endpoint wants nothing any more.
+    Gone,
+    /// Not taken; try again. Redirects count here, for they are not followed.
+    Failure,
+}
+
+impl Meaning {
+    /// Any status that HTTP knows, or doesn't.
+    #[must_use]
+    pub fn of(status: u16) -> Self {
+        match status {
+            200..=299 => Self::Success,
+            410 => Self::Gone,
+            _ => Self::Failure,
+        }
+    }
+}
+
+fn check_steps(base: Nanos, cap: Nanos) -> Result<(), OutOfRange> {
+    within("retry.base", base, BASE_MIN..=DELAY_MAX)?;
+    within("retry.cap", cap, base..=DELAY_MAX).map(drop)
+}
+
+fn step(base: Nanos, cap: Nanos, failures: u32) -> Nanos {
+    let doublings = failures.saturating_sub(1);
+    let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
+    base.times(factor).min(cap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = Nanos::SECOND;
+
+    fn secs(secs: u64) -> Nanos {
+        Nanos::from_secs(secs)
+    }
+
+    /// Least and most, in seconds.
+    type Bounds = (u64, u64);
+
+    /// The figures of the systems that this one grew from: bounds after the first four failures, and after many.
+    fn grown_from() -> [(&'static str, Backoff, [Bounds; 4], Bounds); 4] {
+        let full = Backoff::full_jitter(secs(30), Nanos::HOUR).unwrap();
+        let equal = Backoff::equal_jitter(secs(2), Nanos::HOUR).unwrap();
+        let additive = Backoff::additive(secs(2), Nanos::HOUR, secs(30)).unwrap();
+        let fixed = Backoff::fixed(vec![secs(5), secs(300), secs(1_800)]).unwrap();
+        [
+            ("full", full, [(0, 30), (0, 60), (0, 120), (0, 240)], (0, 3_600)),
+            ("equal", equal, [(1, 2), (2, 4), (4, 8), (8, 16)], (1_800, 3_600)),
+            ("additive", additive, [(2, 32), (4, 34), (8, 38), (16, 46)], (3_600, 3_600)),
+            ("fixed", fixed, [(5, 5), (300, 300), (1_800, 1_800), (1_800, 1_800)], (1_800, 1_800)),
+        ]
+    }
+
+    #[test]
+    fn delays_double_from_the_base_to_the_cap() {
+        for (name, backoff, first, last) in grown_from() {
+            let bounds = |failures| {
+                let (least, most) = backoff.bounds(failures);
+                (least.0 / SECOND.0, most.0 / SECOND.0)
+            };
+            assert_eq!([1, 2, 3, 4].map(bounds), first, "{name}");
+            assert_eq!(bounds(u32::MAX), last, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_delay_lies_within_its_bounds_and_they_fill_them() {
+        let mut rng = Rng::new(3);
+        for (name, backoff, ..) in grown_from() {
+            for failures in 1..20 {
+                let (least, most) = backoff.bounds(failures);
+                let delays: Vec<_> = (0..200).map(|_| backoff.delay(failures, &mut rng)).collect();
+                let (low, high) = (*delays.iter().min().unwrap(), *delays.iter().max().unwrap());
+                assert!(least <= low && high <= most, "{name} after {failures}");
+                assert!(
+                    high.less(low).0 >= most.less(least).0 / 10 * 9,
+                    "{name} after {failures}: not spread"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_attempt_has_no_successor() {
+        let backoff = Backoff::full_jitter(SECOND, SECOND).unwrap();
+        let policy = RetryPolicy::new(backoff, 3, Nanos::DAY, Nanos::DAY).unwrap();
+        let mut rng = Rng::new(4);
+        let has_next = [1, 2, 3, 4].map(|failures| policy.delay(failures, &mut rng).is_some());
+        assert_eq!(has_next, [true, true, false, false]);
+    }
+
+    #[test]
+    fn only_2xx_is_success_and_only_410_is_gone() {
+        for status in 0..=u16::MAX {
+            let expected = match status {
+                410 => Meaning::Gone,
+                _ if status / 100 == 2 => Meaning::Success,
+                _ => Meaning::Failure,
+            };
+            assert_eq!(Meaning::of(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn bad_figures_name_the_field_the_value_and_the_allowed_range() {
+        let policy = |attempts, ttl, cap| {
+            let backoff = Backoff::full_jitter(SECOND, SECOND).unwrap();
+            RetryPolicy::new(backoff, attempts, ttl, cap).map(drop)
+        };
+        let rows = [
+            (Backoff::full_jitter(Nanos::ZERO, SECOND).map(drop), "retry.base is 0ns: allowed is 1ms to 7d"),
+            (Backoff::equal_jitter(secs(2), SECOND).map(drop), "retry.cap is 1s: allowed is 2s to 7d"),
+            (
+                Backoff::additive(SECOND, secs(9), secs(10)).map(drop),
+                "retry.jitter is 10s: allowed is 0ns to 9s",
+            ),
+            (Backoff::fixed(vec![]).map(drop), "retry.schedule (how many) is 0: allowed is 1 to 64"),
+            (Backoff::fixed(vec![Nanos::ZERO]).map(drop), "retry.schedule is 0ns: allowed is 1ms to 7d"),
+            (policy(0, SECOND, SECOND), "retry.attempts is 0: allowed is 1 to 1000"),
+            (policy(1, Nanos::ZERO, SECOND), "retry.ttl is 0ns: allowed is 1ms to 31d"),
+            (policy(1, SECOND, Nanos::ZERO), "retry.retry_after_cap is 0ns: allowed is 1s to 7d"),
+        ];
+        for (result, message) in rows {
+            assert_eq!(result.unwrap_err().to_string(), message);
+        }
+    }
+}
