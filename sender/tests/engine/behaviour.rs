@@ -1,0 +1,270 @@
+//! The life of deliveries and lanes, from claim to settlement.
+
+use std::sync::Arc;
+
+use hookproof_sender::engine::{
+    Fate, Input, Instant, LaneId, Nanos, Origin, Outcome, Output, Reason, Settlement, Term,
+};
+
+use crate::shell::{Sent, no_breaker, per_second, settings, settings_with};
+use crate::world::{Reply, World, busy, silent, status};
+
+const QUICK: Nanos = Nanos::from_millis(10);
+
+fn always(code: u16) -> impl FnMut(&Sent) -> Reply {
+    move |_| status(QUICK, code)
+}
+
+/// What became of deliveries for good.
+fn fates<F>(world: &World<F>) -> Vec<Fate> {
+    world.shell.store.fates.iter().map(|settlement| settlement.fate).collect()
+}
+
+#[test]
+fn a_success_is_delivered_with_one_attempt() {
+    for code in [200, 204, 299] {
+        let mut world = World::new(always(code));
+        world.lane(1, &settings(per_second(10, 5, 5)), 1);
+        world.run(Nanos::MINUTE);
+        let expected = Settlement { attempts: 1, fate: Fate::Delivered, ..world.shell.store.fates[0] };
+        assert_eq!(world.shell.store.fates, [expected], "{code}");
+    }
+}
+
+#[test]
+fn anything_else_is_tried_exactly_as_often_as_declared() {
+    let outcomes: [fn() -> Reply; 6] = [
+        || status(QUICK, 500),
+        || status(QUICK, 301),
+        || status(QUICK, 404),
+        || busy(QUICK, 429, "1"),
+        || silent(QUICK),
+        || Reply { after: QUICK, outcome: Outcome::Unsent },
+    ];
+    for outcome in outcomes {
+        let mut world = World::new(move |_: &Sent| outcome());
+        world.lane(1, &settings_with(per_second(10, 5, 5), no_breaker(), Default::default()), 3);
+        world.run(Nanos::DAY);
+        assert_eq!(fates(&world), [Fate::Dead(Reason::Exhausted); 3], "{:?}", outcome().outcome);
+        assert_eq!(world.sent.len(), 3 * 12, "{:?}", outcome().outcome);
+        let mut numbers: Vec<_> = world.sent.iter().map(|sent| (sent.delivery, sent.number)).collect();
+        numbers.sort_unstable();
+        let expected: Vec<_> = numbers.chunks(12).flat_map(|all| (1..=12).map(|n| (all[0].0, n))).collect();
+        assert_eq!(numbers, expected);
+    }
+}
+
+#[test]
+fn an_expired_delivery_is_not_attempted() {
+    let mut world = World::new(always(503));
+    let contract = settings_with(per_second(10, 5, 5), no_breaker(), Default::default());
+    let lane = world.lane(1, &contract, 0);
+    let ttl = Nanos::from_secs(100);
+    world.shell.offer(world.now, lane, 5, ttl);
+    world.run(Nanos::DAY);
+    assert_eq!(fates(&world), [Fate::Dead(Reason::Expired); 5]);
+    assert!(world.sent.iter().all(|sent| sent.at < Instant(1) + ttl));
+}
+
+#[test]
+fn gone_disables_the_lane_until_an_operator_resumes_it() {
+    let mut codes = vec![204, 410];
+    let mut world = World::new(move |_: &Sent| status(QUICK, codes.pop().unwrap_or(204)));
+    let lane = world.lane(1, &settings(per_second(10, 1, 1)), 5);
+    world.run(Nanos::HOUR);
+    assert_eq!(fates(&world), [Fate::Dead(Reason::Gone)]);
+    assert!(world.shell.records[&lane].is_gone());
+    world.handle(Input::Resume { lane });
+    world.run(Nanos::HOUR);
+    assert_eq!(fates(&world)[1..], [Fate::Delivered; 4]);
+    assert!(!world.shell.records[&lane].is_gone());
+}
+
+#[test]
+fn a_paused_lane_sends_nothing_and_holds_nothing() {
+    let mut world = World::new(always(204));
+    let lane = world.lane(1, &settings(per_second(10, 1, 1)), 100);
+    world.run(Nanos::SECOND);
+    world.handle(Input::Pause { lane });
+    let before = world.sent.len();
+    world.run(Nanos::HOUR);
+    assert_eq!(world.sent.len(), before);
+    assert_eq!(world.shell.engine.next_wake(), None);
+    world.handle(Input::Resume { lane });
+    world.run(Nanos::HOUR);
+    assert_eq!(world.sent.len(), 100);
+}
+
+#[test]
+fn a_lowered_limit_holds_at_once() {
+    let mut world = World::new(always(204));
+    let lane = world.lane(1, &settings(per_second(100, 50, 50)), 1_000);
+    world.run(Nanos::SECOND);
+    let before = world.sent.len();
+    world.handle(Input::Change { lane, settings: settings(per_second(1, 1, 50)) });
+    world.run(Nanos::from_secs(10));
+    // The bucket was full of fifty, and drains by one a second.
+    assert_eq!(world.sent.len(), before);
+    world.run(Nanos::from_secs(50));
+    assert!((8..=11).contains(&(world.sent.len() - before)));
+}
+
+#[test]
+fn the_breaker_lets_one_probe_through_per_cooldown() {
+    let mut world = World::new(always(500));
+    world.lane(1, &settings(per_second(100, 20, 1)), 1_000);
+    world.run(Nanos::from_secs(300));
+    assert_eq!(world.sent.len(), 10);
+    world.run(Nanos::from_secs(10));
+    assert_eq!(world.sent.len(), 11);
+    world.run(Nanos::from_secs(600 - 20));
+    assert_eq!(world.sent.len(), 11);
+    world.run(Nanos::from_secs(20));
+    assert_eq!(world.sent.len(), 12);
+}
+
+#[test]
+fn a_recovered_endpoint_gets_its_backlog_within_the_contract() {
+    let recovery = Instant(1) + Nanos::from_secs(20);
+    let mut world = World::new(move |sent: &Sent| status(QUICK, if sent.at < recovery { 503 } else { 204 }));
+    let contract = settings_with(per_second(50, 5, 5), no_breaker(), Default::default());
+    let lane = world.lane(1, &contract, 500);
+    world.run(Nanos::HOUR);
+    assert_eq!(fates(&world).len(), 500);
+    let sent = world.sent_to(lane);
+    for window in sent.windows(6) {
+        assert!(window[5].at.since(window[0].at) >= Nanos::from_millis(20), "six at once: {window:?}");
+    }
+}
+
+#[test]
+fn a_lane_with_nothing_to_do_has_no_timer() {
+    let mut world = World::new(always(204));
+    for lane in 0..100 {
+        world.lane(lane, &settings(per_second(10, 2, 2)), 5);
+    }
+    assert_eq!(world.shell.engine.next_wake(), None);
+    world.run(Nanos::MINUTE);
+    assert_eq!(world.sent.len(), 500);
+    assert_eq!(world.shell.engine.next_wake(), None);
+}
+
+#[test]
+fn work_that_comes_while_a_claim_is_out_is_not_forgotten() {
+    let mut world = World::new(always(204));
+    let lane = world.lane(1, &settings(per_second(10, 5, 5)), 0);
+    world.handle(Input::Work { lane, due: world.now });
+    let claim = world.shell.engine.poll();
+    assert_eq!(claim, Some(Output::Claim { lane, term: Term(1), max: 5 }));
+    world.offer(lane, 1);
+    world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: None });
+    world.run(Nanos::SECOND);
+    assert_eq!(fates(&world), [Fate::Delivered]);
+}
+
+#[test]
+fn an_answer_without_deliveries_that_promises_some_makes_no_hot_loop() {
+    let mut world = World::new(always(204));
+    let lane = world.lane(1, &settings(per_second(10, 5, 5)), 0);
+    world.handle(Input::Work { lane, due: world.now });
+    assert!(matches!(world.shell.engine.poll(), Some(Output::Claim { .. })));
+    world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: Some(Instant::START) });
+    assert!(matches!(world.shell.engine.poll(), Some(Output::Wake { at }) if at > world.now));
+}
+
+#[test]
+fn a_lease_that_ran_out_stops_the_lane_until_it_is_renewed() {
+    let mut world = World::new(always(204));
+    let lane = world.lane(1, &settings(per_second(10, 1, 1)), 20);
+    world.handle(Input::Renew { lane, term: Term(1), until: world.now + Nanos::SECOND });
+    world.run(Nanos::HOUR);
+    assert!(world.sent.iter().all(|sent| sent.at < Instant(1) + Nanos::SECOND));
+    let before = world.sent.len();
+    world.handle(Input::Renew { lane, term: Term(7), until: Instant::NEVER });
+    world.run(Nanos::HOUR);
+    assert_eq!(world.sent.len(), before, "another owner's renewal is none of ours");
+    world.handle(Input::Renew { lane, term: Term(1), until: Instant::NEVER });
+    world.run(Nanos::HOUR);
+    assert_eq!(world.sent.len(), 20);
+}
+
+#[test]
+fn a_lost_lane_reports_its_successes_and_nothing_else() {
+    let mut world = World::new(|sent: &Sent| status(QUICK, if sent.delivery.0 == 0 { 204 } else { 500 }));
+    let lane = world.lane(1, &settings(per_second(10, 2, 2)), 2);
+    world.pump();
+    world.handle(Input::Lose { lane, term: Term(1) });
+    world.run(Nanos::MINUTE);
+    assert_eq!(fates(&world), [Fate::Delivered]);
+    assert_eq!(world.shell.store.waiting(lane), 1);
+    assert_eq!(world.sent.len(), 2);
+}
+
+#[test]
+fn a_stopped_engine_ends_what_is_under_way_and_gives_its_lanes_back() {
+    let mut world = World::new(|_: &Sent| status(Nanos::SECOND, 204));
+    let lanes: Vec<_> = (0..3).map(|lane| world.lane(lane, &settings(per_second(10, 4, 4)), 10)).collect();
+    world.pump();
+    world.handle(Input::Stop);
+    world.run(Nanos::from_millis(500));
+    assert!(!world.shell.engine.is_at_rest());
+    world.run(Nanos::MINUTE);
+    assert!(world.shell.engine.is_at_rest());
+    assert_eq!((world.sent.len(), fates(&world).len()), (12, 12));
+    assert!(lanes.iter().all(|lane| world.shell.records[lane].is_final()));
+}
+
+#[test]
+fn a_clean_stop_keeps_the_burst_and_a_crash_does_not() {
+    let contract = settings(per_second(1, 10, 10));
+    let sent_at_once = |origin: Origin| {
+        let mut world = World::new(always(204));
+        world.shell.take(world.now, LaneId(1), 2, &contract, origin);
+        world.offer(LaneId(1), 20);
+        world.run(Nanos::from_millis(500));
+        world.sent.len()
+    };
+    let mut first = World::new(always(204));
+    let lane = first.lane(1, &contract, 4);
+    first.run(Nanos::from_millis(500));
+    first.handle(Input::Stop);
+    first.pump();
+    let record = first.shell.records[&lane].clone();
+    let resumed = |downtime| Origin::Resumed { record: record.clone(), downtime };
+    assert_eq!(sent_at_once(resumed(Nanos::ZERO)), 6);
+    assert_eq!(sent_at_once(resumed(Nanos::from_secs(2))), 8);
+    let seized = Origin::Seized { record: Some(record), downtime: Nanos::ZERO, hold: Nanos::SECOND };
+    assert_eq!(sent_at_once(seized), 0);
+}
+
+#[test]
+fn words_that_come_too_late_change_nothing() {
+    let mut world = World::new(always(204));
+    let lane = world.lane(1, &settings(per_second(10, 1, 1)), 1);
+    world.pump();
+    let attempt = world.sent[0].attempt;
+    world.run(Nanos::SECOND);
+    world.handle(Input::Ended { attempt, outcome: Outcome::Silent });
+    world.handle(Input::Lose { lane, term: Term(0) });
+    world.handle(Input::Claimed { lane, term: Term(0), due: vec![], next: Some(Instant::START) });
+    world.handle(Input::Work { lane: LaneId(99), due: Instant::START });
+    world.handle(Input::Leave { lane: LaneId(99) });
+    world.shell.take(world.now, lane, 1, &settings(per_second(1, 1, 1)), Origin::Fresh);
+    assert_eq!(world.shell.engine.poll(), None);
+    world.offer(lane, 1);
+    world.run(Nanos::SECOND);
+    assert_eq!(fates(&world), [Fate::Delivered; 2]);
+    assert_eq!(world.shell.store.settled_before, 0);
+}
+
+#[test]
+fn time_that_runs_backwards_stands_still() {
+    let mut world = World::new(always(204));
+    let contract = Arc::clone(&settings(per_second(10, 1, 1)));
+    world.now = Instant(1) + Nanos::HOUR;
+    world.lane(1, &contract, 3);
+    world.pump();
+    world.shell.engine.handle(Instant(5), Input::Tick);
+    world.run(Nanos::SECOND);
+    assert_eq!(fates(&world), [Fate::Delivered; 3]);
+}

@@ -1,0 +1,221 @@
+//! What a contract means for the requests that reach an endpoint, written from its definition.
+//!
+//! - Bucket: in every closed window `[t, t + w]` no more than σ + ρ·w arrivals.
+//! - Window cap: in every half-open window `[t, t + W)` no more than L.
+//!
+//! Where the contract changes, the arrivals of a window are judged by the contract in force when the latest started
+//! of them started, ρ being integrated over its changes; a window cap counts from when a window of that length came.
+//!
+//! Arithmetic is exact: rates are counted in attempts per day.
+
+use hookproof_sender::engine::contract::{Contract, Rate};
+use hookproof_sender::engine::{Instant, Nanos};
+
+/// When a request started, and which of the contracts was in force: several may have been, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Start {
+    pub(crate) at: Instant,
+    contract: usize,
+}
+
+/// A request that was made: it reached the endpoint at some moment from its start to `late`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) start: Start,
+    pub(crate) late: Instant,
+}
+
+/// A request that reached the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) start: Start,
+    pub(crate) at: Instant,
+}
+
+/// Which contract was in force when.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    contracts: Vec<(Instant, Contract)>,
+    /// When the lane passed to somebody who knows nothing of what was sent before.
+    seizures: Vec<Start>,
+}
+
+impl History {
+    pub(crate) fn change(&mut self, now: Instant, contract: Contract) {
+        self.contracts.push((now, contract));
+    }
+
+    pub(crate) fn seize(&mut self, now: Instant) {
+        self.seizures.push(self.start(now));
+    }
+
+    /// A request starts now.
+    pub(crate) fn start(&self, now: Instant) -> Start {
+        Start { at: now, contract: self.contracts.len() - 1 }
+    }
+
+    /// Each contract with the moments between which it was in force.
+    fn pieces(&self) -> impl DoubleEndedIterator<Item = (Instant, Instant, &Contract)> {
+        let end = |next: usize| self.contracts.get(next).map_or(Instant::NEVER, |(from, _)| *from);
+        self.contracts.iter().enumerate().map(move |(n, (begin, contract))| (*begin, end(n + 1), contract))
+    }
+
+    /// How many attempts the rate permits between two moments, in parts of 1/`Nanos::DAY`.
+    fn permitted(&self, from: Instant, to: Instant) -> u128 {
+        let permitted = self.pieces().map(|(begin, end, contract)| {
+            u128::from(end.min(to).since(from.max(begin)).0) * per_day(contract.bucket().rate())
+        });
+        permitted.sum()
+    }
+
+    /// Whether a window of that length, in force at `now`, knows all that was sent from then on. What was sent at the
+    /// very moment at which it came may have been sent before it came.
+    fn is_known(&self, from: Instant, length: Nanos, now: Start) -> bool {
+        let mut known = now.at;
+        let pieces: Vec<_> = self.pieces().take(now.contract + 1).collect();
+        for (begin, end, contract) in pieces.into_iter().rev() {
+            let present = contract.windows().iter().any(|window| window.length() >= length);
+            if present && known.since(end) < length {
+                known = begin;
+            }
+        }
+        let unknown = |seizure: &&Start| {
+            let contract = &self.contracts[seizure.contract].1;
+            !contract.windows().iter().any(|window| window.length() == length)
+        };
+        let seized = self.seizures.iter().filter(|seizure| **seizure <= now).filter(unknown).max();
+        let since_ever = known == self.contracts[0].0
+            && self.contracts[0].1.windows().iter().any(|w| w.length() >= length);
+        seized.is_none_or(|seizure| from > seizure.at) && (since_ever || from > known)
+    }
+}
+
+/// Judges arrivals pair by pair. Answers the first window that holds too many.
+pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<(), String> {
+    let mut arrivals = arrivals.to_vec();
+    arrivals.sort_by_key(|arrival| arrival.at);
+    for first in 0..arrivals.len() {
+        let mut latest_start = arrivals[first].start;
+        for last in first..arrivals.len() {
+            latest_start = latest_start.max(arrivals[last].start);
+            let (from, to) = (arrivals[first].at, arrivals[last].at);
+            allows(history, last - first + 1, from, to, latest_start)?;
+        }
+    }
+    Ok(())
+}
+
+/// Judges every window against every placement of the arrivals at once.
+///
+/// A placement that fills a window the most moves every request into it that can be there. Take the requests of an
+/// overfull window, of which `j` started last and `i` may be late the least. The window may shrink to
+/// `[late(i), start(j)]` (to one moment, if `i` may be later than `j` starts) without losing one of them, and the
+/// smaller a window is, the less it may hold. So these windows, for all pairs, are enough.
+pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(), String> {
+    let mut lates: Vec<Instant> = Vec::new();
+    let mut made = made.to_vec();
+    made.sort_by_key(|request| request.start);
+    for request in &made {
+        let place = lates.partition_point(|late| *late >= request.late);
+        lates.insert(place, request.late);
+        for (count, &late) in (1..).zip(&lates).skip(place) {
+            let start = request.start;
+            allows(history, count, late.min(start.at), start.at, start)?;
+        }
+    }
+    Ok(())
+}
+
+fn allows(
+    history: &History,
+    count: usize,
+    from: Instant,
+    to: Instant,
+    latest_start: Start,
+) -> Result<(), String> {
+    let contract = &history.contracts[latest_start.contract].1;
+    let bucket = contract.bucket();
+    let too_many = || format!("{count} requests from {from:?} to {to:?}, under {contract:?}");
+    let over_burst = (count as u128).saturating_sub(u128::from(bucket.burst()));
+    if over_burst * u128::from(Nanos::DAY.0) > history.permitted(from, to) {
+        return Err(format!("over the bucket: {}", too_many()));
+    }
+    for window in contract.windows() {
+        let fits = to.since(from) >= window.length() || count <= window.limit() as usize;
+        if !fits && history.is_known(from, window.length(), latest_start) {
+            return Err(format!("over the window {window:?}: {}", too_many()));
+        }
+    }
+    Ok(())
+}
+
+fn per_day(rate: Rate) -> u128 {
+    let scaled = u128::from(rate.count()) * u128::from(Nanos::DAY.0);
+    assert_eq!(scaled % u128::from(rate.per().0), 0, "tests use periods that divide a day");
+    scaled / u128::from(rate.per().0)
+}
+
+#[cfg(test)]
+mod tests {
+    use hookproof_sender::engine::contract::{Bucket, Window};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn history(burst: u32, window: u32) -> History {
+        let bucket = Bucket::new(Rate::per_second(1).unwrap(), burst).unwrap();
+        let window = Window::new(window, Nanos::from_secs(10)).unwrap();
+        let mut history = History::default();
+        history.change(Instant::START, Contract::new(Some(bucket), vec![window], 100).unwrap());
+        history
+    }
+
+    fn arrivals(seconds: &[u64]) -> Vec<Arrival> {
+        let at = |second| Instant(second * Nanos::SECOND.0);
+        let start = |second| Start { at: at(second), contract: 0 };
+        seconds.iter().map(|&second| Arrival { start: start(second), at: at(second) }).collect()
+    }
+
+    #[test]
+    fn a_bucket_allows_its_burst_and_then_its_rate_and_not_one_more() {
+        let bucket = history(2, 1_000);
+        assert_eq!(judge_arrivals(&bucket, &arrivals(&[5, 5, 6, 7, 8])), Ok(()));
+        assert!(judge_arrivals(&bucket, &arrivals(&[5, 5, 5])).is_err());
+        assert!(judge_arrivals(&bucket, &arrivals(&[5, 5, 6, 6])).is_err());
+    }
+
+    #[test]
+    fn a_window_is_half_open() {
+        let window = history(1_000, 2);
+        assert_eq!(judge_arrivals(&window, &arrivals(&[5, 5, 15, 15])), Ok(()));
+        assert!(judge_arrivals(&window, &arrivals(&[5, 6, 14])).is_err());
+    }
+
+    proptest! {
+        /// Whatever pair-by-pair judging finds in some placement, judging all placements finds as well, and what the
+        /// latter finds, some placement shows.
+        #[test]
+        fn both_judges_agree(
+            spans in prop::collection::vec((0_u64..30, 0_u64..8), 1..7),
+            burst in 1_u32..4,
+            window in 1_u32..5,
+        ) {
+            let history = history(burst, window);
+            let second = |second| Instant(second * Nanos::SECOND.0);
+            let made: Vec<_> =
+                spans.iter().map(|&(start, length)| Made { start: history.start(second(start)), late: second(start + length) }).collect();
+            // A window that is overfull in some placement is so in the one that moves everything as near as it can to
+            // a moment in it; that moment may be the start or the latest arrival of a request.
+            let moments = made.iter().flat_map(|made| [made.start.at, made.late]);
+            let windows = moments.clone().flat_map(|from| moments.clone().map(move |to| (from, to)));
+            let some_placement_fails = windows.filter(|(from, to)| from <= to).any(|(from, to)| {
+                let place = |made: &Made| {
+                    let near = if made.late < from { made.late } else { made.start.at.max(from) };
+                    Arrival { start: made.start, at: if made.start.at > to { made.start.at } else { near } }
+                };
+                judge_arrivals(&history, &made.iter().map(place).collect::<Vec<_>>()).is_err()
+            });
+            prop_assert_eq!(judge_all_placements(&history, &made).is_err(), some_placement_fails);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The engine's guarantees, each stated from its definition and tried in virtual time.
+//!
+//! - `shell`: a store in memory, and what a driver does, without a clock.
+//! - `world`: endpoints, and time that jumps from event to event.
+//! - `judge`: what a contract means for arrivals, all pairs of them.
+//! - `senders`: the engine and some broken senders behind one interface.
+//! - the others: the tests.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod behaviour;
+mod determinism;
+mod fairness;
+mod guarantee;
+mod judge;
+mod limiter;
+mod pauses;
+mod senders;
+mod shell;
+mod waste;
+mod world;

@@ -1,0 +1,281 @@
+//! The engine and some broken senders behind one interface, so that one property judges them all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use hookproof_sender::engine::contract::Contract;
+use hookproof_sender::engine::pressure::PressurePolicy;
+use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
+use hookproof_sender::engine::{
+    AttemptId, Engine, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Settings, Term,
+};
+
+use crate::shell::{Shell, no_breaker};
+
+/// How a lane passes to its next owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandOver {
+    /// The owner gave it back in order; so much time has passed since, and so much of it can be proved.
+    Clean { proved: Nanos },
+    /// The owner was killed.
+    Killed,
+    /// The owner lost its lease and is alive: what it sent goes on.
+    Lost,
+}
+
+/// A sender with one lane and an endless supply of patience.
+pub(crate) trait Sender {
+    fn offer(&mut self, now: Instant, count: u64);
+    /// The next request that it makes at `now`, by a number of its own.
+    fn start(&mut self, now: Instant) -> Option<u64>;
+    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome);
+    fn change(&mut self, now: Instant, contract: &Contract);
+    fn set_paused(&mut self, now: Instant, paused: bool);
+    /// Asks the sender to stop in order. It may be asked for `next_wake` and told of ends until it has.
+    fn stop(&mut self, now: Instant);
+    /// The next owner begins. After a clean stop or a kill nothing is under way.
+    fn hand_over(&mut self, now: Instant, how: HandOver);
+    fn next_wake(&self) -> Option<Instant>;
+}
+
+const LANE: LaneId = LaneId(1);
+
+/// How to spoil the engine from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    /// Silent attempts count as over when they end.
+    NoQuarantine,
+    /// After a crash it begins with an empty bucket.
+    ForgetsAtCrash,
+    /// After a crash the bucket is full, but drains at once: requests of the dead owner that are yet to arrive are not
+    /// allowed for.
+    NoHold,
+    /// After an orderly stop it begins with an empty bucket.
+    ForgetsAtStop,
+    /// Each change of contract begins with an empty bucket.
+    ForgetsAtChange,
+}
+
+/// The engine, with settings that keep retries quick and pressure light, so that the limiter is what limits.
+pub(crate) struct EngineSender {
+    shell: Shell,
+    contract: Contract,
+    timeout: Nanos,
+    quarantine: Nanos,
+    flaw: Flaw,
+    term: u64,
+    requests: BTreeMap<u64, AttemptId>,
+    made: u64,
+}
+
+impl EngineSender {
+    pub(crate) fn new(
+        now: Instant,
+        contract: Contract,
+        timeout: Nanos,
+        quarantine: Nanos,
+        flaw: Flaw,
+    ) -> Self {
+        let shell = Shell::new(Engine::new(5, Limits::default()));
+        let requests = BTreeMap::new();
+        let mut sender = Self { shell, contract, timeout, quarantine, flaw, term: 1, requests, made: 0 };
+        sender.take(now, Origin::Fresh);
+        sender
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        let backoff = Backoff::full_jitter(Nanos::from_millis(1), Nanos::from_millis(50)).unwrap();
+        let retry = RetryPolicy::new(backoff, 5, Nanos::DAY, Nanos::SECOND).unwrap();
+        let pressure = PressurePolicy::new(Nanos::from_millis(1), 1, Nanos::DAY, 1_000, 100).unwrap();
+        let quarantine = if self.flaw == Flaw::NoQuarantine { Nanos::ZERO } else { self.quarantine };
+        let contract = self.contract.clone();
+        Arc::new(Settings::new(contract, retry, no_breaker(), pressure, quarantine).unwrap())
+    }
+
+    fn take(&mut self, now: Instant, origin: Origin) {
+        let settings = self.settings();
+        self.shell.take(now, LANE, self.term, &settings, origin);
+    }
+
+    fn origin(&self, how: HandOver) -> Origin {
+        let record = self.shell.records.get(&LANE).cloned();
+        match (how, self.flaw) {
+            (HandOver::Clean { .. }, Flaw::ForgetsAtStop) => Origin::Fresh,
+            (HandOver::Clean { proved }, _) => {
+                Origin::Resumed { record: record.expect("a clean stop leaves a record"), downtime: proved }
+            }
+            (_, Flaw::ForgetsAtCrash) => Origin::Fresh,
+            (_, Flaw::NoHold) => Origin::Seized { record, downtime: Nanos::ZERO, hold: Nanos::ZERO },
+            (HandOver::Killed, _) => Origin::Seized { record, downtime: Nanos::ZERO, hold: self.quarantine },
+            (HandOver::Lost, _) => {
+                Origin::Seized { record, downtime: Nanos::ZERO, hold: self.timeout + self.quarantine }
+            }
+        }
+    }
+}
+
+impl Sender for EngineSender {
+    fn offer(&mut self, now: Instant, count: u64) {
+        self.shell.offer(now, LANE, count, Nanos::DAY);
+    }
+
+    fn start(&mut self, now: Instant) -> Option<u64> {
+        self.shell.engine.handle(now, Input::Tick);
+        let sent = self.shell.next_send(now)?;
+        self.made += 1;
+        self.requests.insert(self.made, sent.attempt);
+        Some(self.made)
+    }
+
+    fn ended(&mut self, now: Instant, request: u64, outcome: Outcome) {
+        let attempt = self.requests.remove(&request).expect("a request ends once");
+        self.shell.engine.handle(now, Input::Ended { attempt, outcome });
+    }
+
+    fn change(&mut self, now: Instant, contract: &Contract) {
+        self.contract = contract.clone();
+        let settings = self.settings();
+        if self.flaw == Flaw::ForgetsAtChange {
+            self.term += 1;
+            self.shell.store.let_go(LANE);
+            self.take(now, Origin::Fresh);
+        } else {
+            self.shell.engine.handle(now, Input::Change { lane: LANE, settings });
+        }
+    }
+
+    fn set_paused(&mut self, now: Instant, paused: bool) {
+        let input = if paused { Input::Pause { lane: LANE } } else { Input::Resume { lane: LANE } };
+        self.shell.engine.handle(now, input);
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.shell.engine.handle(now, Input::Stop);
+    }
+
+    fn hand_over(&mut self, now: Instant, how: HandOver) {
+        if let HandOver::Clean { .. } = how {
+            assert!(self.start(now).is_none(), "nothing starts once a lane is on its way out");
+            assert!(self.shell.engine.is_at_rest(), "an orderly stop comes to an end");
+        }
+        let origin = self.origin(how);
+        if how == HandOver::Lost {
+            self.shell.engine.handle(now, Input::Lose { lane: LANE, term: Term(self.term) });
+        } else {
+            self.shell.engine = Engine::new(6 + self.term, Limits::default());
+        }
+        self.shell.store.let_go(LANE);
+        self.term += 1;
+        self.take(now, origin);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.shell.engine.next_wake()
+    }
+}
+
+/// The limiter that every known sender has: it charges when it sends, and what is under way is somebody else's affair.
+/// Otherwise beyond reproach: exact, clamped, and it forgets nothing, whatever happens to its process.
+pub(crate) struct SendCharged {
+    contract: Contract,
+    /// Tokens in units of 1/`rate.per`, as they were then.
+    tokens: u128,
+    as_of: Instant,
+    starts: VecDeque<Instant>,
+    waiting: u64,
+    open: u64,
+    paused: bool,
+    stopping: bool,
+    made: u64,
+}
+
+impl SendCharged {
+    pub(crate) fn new(now: Instant, contract: Contract) -> Self {
+        let starts = VecDeque::new();
+        let (waiting, open, made) = (0, 0, 0);
+        let (paused, stopping) = (false, false);
+        let mut sender =
+            Self { contract, tokens: 0, as_of: now, starts, waiting, open, paused, stopping, made };
+        sender.tokens = sender.most();
+        sender
+    }
+
+    fn most(&self) -> u128 {
+        u128::from(self.contract.bucket().burst()) * u128::from(self.contract.bucket().rate().per().0)
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let gained = u128::from(now.since(self.as_of).0) * u128::from(self.contract.bucket().rate().count());
+        self.tokens = (self.tokens + gained).min(self.most());
+        self.as_of = now;
+    }
+
+    /// When the next request may start, as far as time is what it waits for.
+    fn free_at(&self) -> Instant {
+        let rate = self.contract.bucket().rate();
+        let missing = u128::from(rate.per().0).saturating_sub(self.tokens);
+        let wait = missing.div_ceil(u128::from(rate.count()));
+        let tokens = self.as_of + Nanos(wait.try_into().unwrap());
+        let windows = self.contract.windows().iter().filter_map(|window| {
+            let nth = self.starts.len().checked_sub(window.limit() as usize)?;
+            Some(self.starts[nth] + window.length())
+        });
+        windows.fold(tokens, Instant::max)
+    }
+
+    fn may_send(&self) -> bool {
+        let free = self.open < u64::from(self.contract.in_flight());
+        self.waiting > 0 && free && !self.paused && !self.stopping
+    }
+}
+
+impl Sender for SendCharged {
+    fn offer(&mut self, _: Instant, count: u64) {
+        self.waiting += count;
+    }
+
+    fn start(&mut self, now: Instant) -> Option<u64> {
+        self.refill(now);
+        if !self.may_send() || self.free_at() > now {
+            return None;
+        }
+        self.tokens -= u128::from(self.contract.bucket().rate().per().0);
+        self.starts.push_back(now);
+        (self.waiting, self.open, self.made) = (self.waiting - 1, self.open + 1, self.made + 1);
+        Some(self.made)
+    }
+
+    fn ended(&mut self, _: Instant, _: u64, _: Outcome) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    fn change(&mut self, now: Instant, contract: &Contract) {
+        self.refill(now);
+        let (from, to) = (self.contract.bucket(), contract.bucket());
+        // What was used stays used.
+        let used = (self.most() - self.tokens) * u128::from(to.rate().per().0);
+        let used = used.div_ceil(u128::from(from.rate().per().0));
+        self.contract = contract.clone();
+        self.tokens = self.most().saturating_sub(used);
+    }
+
+    fn set_paused(&mut self, _: Instant, paused: bool) {
+        self.paused = paused;
+    }
+
+    fn stop(&mut self, _: Instant) {
+        self.stopping = true;
+    }
+
+    fn hand_over(&mut self, _: Instant, how: HandOver) {
+        self.stopping = false;
+        if how != HandOver::Lost {
+            self.open = 0;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.may_send().then(|| self.free_at())
+    }
+}

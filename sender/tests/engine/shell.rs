@@ -1,0 +1,221 @@
+//! What surrounds the engine in production, cut down to memory: a store, and a driver that carries outputs out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hookproof_sender::engine::breaker::BreakerPolicy;
+use hookproof_sender::engine::contract::{Bucket, Contract, Rate};
+use hookproof_sender::engine::pressure::PressurePolicy;
+use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
+use hookproof_sender::engine::{
+    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, Nanos, Origin,
+    Output, Settings, Settlement, Taking, Term,
+};
+
+/// A request that the engine wants made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) attempt: AttemptId,
+    pub(crate) lane: LaneId,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) number: u32,
+    pub(crate) at: Instant,
+}
+
+/// The engine with a store in memory that answers at once.
+pub(crate) struct Shell {
+    pub(crate) engine: Engine,
+    pub(crate) store: Store,
+    /// What was last persisted of each lane.
+    pub(crate) records: BTreeMap<LaneId, LaneRecord>,
+    /// All outputs, if anyone wants to compare them.
+    pub(crate) outputs: Option<Vec<Output>>,
+    /// While set, the store takes settlements and does not answer.
+    pub(crate) store_is_stuck: bool,
+    pub(crate) unanswered: Vec<BatchId>,
+}
+
+impl Shell {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            store: Store::default(),
+            records: BTreeMap::new(),
+            outputs: None,
+            store_is_stuck: false,
+            unanswered: vec![],
+        }
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        term: u64,
+        settings: &Arc<Settings>,
+        origin: Origin,
+    ) {
+        let taking = Taking {
+            lane,
+            term: Term(term),
+            settings: Arc::clone(settings),
+            origin,
+            lease_until: Instant::NEVER,
+            next: self.store.next(lane),
+            paused: false,
+        };
+        self.engine.handle(now, Input::Take(Box::new(taking)));
+    }
+
+    /// Adds deliveries that are due at once and tells the engine.
+    pub(crate) fn offer(&mut self, now: Instant, lane: LaneId, count: u64, ttl: Nanos) {
+        for _ in 0..count {
+            self.store.add(lane, now, now + ttl);
+        }
+        self.engine.handle(now, Input::Work { lane, due: now });
+    }
+
+    /// Carries out outputs until there is a request to make.
+    pub(crate) fn next_send(&mut self, now: Instant) -> Option<Sent> {
+        while let Some(output) = self.engine.poll() {
+            if let Some(outputs) = &mut self.outputs {
+                outputs.push(output.clone());
+            }
+            match output {
+                Output::Send { attempt, lane, delivery, number } => {
+                    return Some(Sent { attempt, lane, delivery, number, at: now });
+                }
+                Output::Claim { lane, term, max } => {
+                    let (due, next) = self.store.claim(lane, now, max);
+                    self.engine.handle(now, Input::Claimed { lane, term, due, next });
+                }
+                Output::Settle { batch, settlements } => {
+                    assert!(!settlements.is_empty());
+                    settlements.iter().for_each(|settlement| self.store.settle(settlement));
+                    if self.store_is_stuck {
+                        self.unanswered.push(batch);
+                    } else {
+                        self.engine.handle(now, Input::Settled { batch });
+                    }
+                }
+                Output::Persist { lane, record, .. } => {
+                    if record.is_final() {
+                        self.store.let_go(lane);
+                    }
+                    self.records.insert(lane, *record);
+                }
+                Output::Wake { at } => assert_eq!(self.engine.next_wake().unwrap_or(Instant::NEVER), at),
+            }
+        }
+        None
+    }
+}
+
+/// Deliveries by lane and due time, as the real store keeps them.
+#[derive(Default)]
+pub(crate) struct Store {
+    lanes: BTreeMap<LaneId, BTreeMap<(Instant, DeliveryId), Row>>,
+    due: BTreeMap<DeliveryId, Instant>,
+    /// Claimed and not settled.
+    held: BTreeSet<(LaneId, DeliveryId)>,
+    /// What became of deliveries for good, in order.
+    pub(crate) fates: Vec<Settlement>,
+    /// Settlements of deliveries that had their fate already. Only a lane that changed hands may cause any.
+    pub(crate) settled_before: u32,
+    next_delivery: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    attempts: u32,
+    expires: Instant,
+}
+
+impl Store {
+    pub(crate) fn add(&mut self, lane: LaneId, due: Instant, expires: Instant) -> DeliveryId {
+        let delivery = DeliveryId(self.next_delivery);
+        self.next_delivery += 1;
+        self.put(lane, delivery, due, Row { attempts: 0, expires });
+        delivery
+    }
+
+    /// When the first delivery of a lane that nobody holds is due.
+    pub(crate) fn next(&self, lane: LaneId) -> Option<Instant> {
+        let rows = self.lanes.get(&lane)?;
+        rows.keys().find(|(_, delivery)| !self.held.contains(&(lane, *delivery))).map(|(due, _)| *due)
+    }
+
+    pub(crate) fn waiting(&self, lane: LaneId) -> usize {
+        self.lanes.get(&lane).map_or(0, BTreeMap::len)
+    }
+
+    /// The owner of a lane is gone: what it held is due again.
+    pub(crate) fn let_go(&mut self, lane: LaneId) {
+        self.held.retain(|(holder, _)| *holder != lane);
+    }
+
+    fn claim(&mut self, lane: LaneId, now: Instant, max: u32) -> (Vec<Due>, Option<Instant>) {
+        let rows = self.lanes.entry(lane).or_default();
+        let free = rows.iter().filter(|((_, delivery), _)| !self.held.contains(&(lane, *delivery)));
+        let due: Vec<_> = free
+            .take_while(|((due, _), _)| *due <= now)
+            .take(max as usize)
+            .map(|((_, delivery), row)| Due {
+                delivery: *delivery,
+                attempts: row.attempts,
+                expires: row.expires,
+            })
+            .collect();
+        self.held.extend(due.iter().map(|due| (lane, due.delivery)));
+        (due, self.next(lane))
+    }
+
+    fn settle(&mut self, settlement: &Settlement) {
+        let Settlement { lane, delivery, attempts, fate, .. } = *settlement;
+        self.held.remove(&(lane, delivery));
+        let due = self.due[&delivery];
+        let rows = self.lanes.entry(lane).or_default();
+        if fate == Fate::Released {
+            return;
+        }
+        let Some(row) = rows.remove(&(due, delivery)) else {
+            self.settled_before += 1;
+            return;
+        };
+        match fate {
+            Fate::Retry { due: again } => self.put(lane, delivery, again, Row { attempts, ..row }),
+            _ => self.fates.push(*settlement),
+        }
+    }
+
+    fn put(&mut self, lane: LaneId, delivery: DeliveryId, due: Instant, row: Row) {
+        self.due.insert(delivery, due);
+        self.lanes.entry(lane).or_default().insert((due, delivery), row);
+    }
+}
+
+/// So many a second, with this burst and this cap in flight.
+pub(crate) fn per_second(rate: u64, burst: u32, in_flight: u32) -> Contract {
+    let bucket = Bucket::new(Rate::per_second(rate).unwrap(), burst).unwrap();
+    Contract::new(Some(bucket), vec![], in_flight).unwrap()
+}
+
+/// Ordinary settings around a contract: the defaults of breaker and pressure, a second of quarantine.
+pub(crate) fn settings(contract: Contract) -> Arc<Settings> {
+    settings_with(contract, BreakerPolicy::default(), PressurePolicy::default())
+}
+
+pub(crate) fn settings_with(
+    contract: Contract,
+    breaker: BreakerPolicy,
+    pressure: PressurePolicy,
+) -> Arc<Settings> {
+    let backoff = Backoff::full_jitter(Nanos::SECOND, Nanos::HOUR).unwrap();
+    let retry = RetryPolicy::new(backoff, 12, Nanos::DAY, Nanos::DAY).unwrap();
+    Arc::new(Settings::new(contract, retry, breaker, pressure, Nanos::SECOND).unwrap())
+}
+
+/// A breaker that does not open before a million failures.
+pub(crate) fn no_breaker() -> BreakerPolicy {
+    BreakerPolicy::new(1_000_000, 1_000_000, Nanos::DAY, Nanos::SECOND, Nanos::SECOND).unwrap()
+}
