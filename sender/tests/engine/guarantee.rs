@@ -68,7 +68,7 @@ fn a_limiter_that_charges_on_send_does_not_conform() {
 }
 
 #[test]
-fn a_sender_that_forgets_does_not_conform() {
+fn a_sender_that_forgets_something_does_not_conform() {
     for flaw in
         [Flaw::NoQuarantine, Flaw::ForgetsAtCrash, Flaw::NoHold, Flaw::ForgetsAtStop, Flaw::ForgetsAtChange]
     {

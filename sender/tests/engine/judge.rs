@@ -2,6 +2,7 @@
 //!
 //! - Bucket: in every closed window `[t, t + w]` no more than σ + ρ·w arrivals.
 //! - Window cap: in every half-open window `[t, t + W)` no more than L.
+//! - In flight: at no moment more requests than the cap that have started and not reached their end.
 //!
 //! Where the contract changes, the arrivals of a window are judged by the contract in force when the latest started
 //! of them started, ρ being integrated over its changes; a window cap counts from when a window of that length came.
@@ -118,6 +119,14 @@ pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(
     for request in &made {
         let place = lates.partition_point(|late| *late >= request.late);
         lates.insert(place, request.late);
+        let open = 1 + lates[..place]
+            .iter()
+            .chain(&lates[place + 1..])
+            .filter(|late| **late > request.start.at)
+            .count();
+        if open > history.contracts[request.start.contract].1.in_flight() as usize {
+            return Err(format!("over the cap in flight: {open} requests open at {:?}", request.start.at));
+        }
         for (count, &late) in (1..).zip(&lates).skip(place) {
             let start = request.start;
             allows(history, count, late.min(start.at), start.at, start)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hookproof_sender::engine::contract::Contract;
+use hookproof_sender::engine::contract::{Contract, IN_FLIGHT_MAX};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
@@ -55,6 +55,8 @@ pub(crate) enum Flaw {
     ForgetsAtStop,
     /// Each change of contract begins with an empty bucket.
     ForgetsAtChange,
+    /// Any number of requests may be in flight.
+    NoCapInFlight,
 }
 
 /// The engine, with settings that keep retries quick and pressure light, so that the limiter is what limits.
@@ -89,7 +91,10 @@ impl EngineSender {
         let retry = RetryPolicy::new(backoff, 5, Nanos::DAY, Nanos::SECOND).unwrap();
         let pressure = PressurePolicy::new(Nanos::from_millis(1), 1, Nanos::DAY, 1_000, 100).unwrap();
         let quarantine = if self.flaw == Flaw::NoQuarantine { Nanos::ZERO } else { self.quarantine };
-        let contract = self.contract.clone();
+        let Self { contract, flaw, .. } = self;
+        let in_flight = if *flaw == Flaw::NoCapInFlight { IN_FLIGHT_MAX } else { contract.in_flight() };
+        let bucket = Some(contract.bucket());
+        let contract = Contract::new(bucket, contract.windows().to_vec(), in_flight).unwrap();
         Arc::new(Settings::new(contract, retry, no_breaker(), pressure, quarantine).unwrap())
     }
 

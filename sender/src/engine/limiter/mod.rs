@@ -23,7 +23,8 @@
 //!
 //! **Hand-over.** A lane given back in order leaves a [`Snapshot`]. After a crash the worst is assumed: everything that
 //! the contract allows at once was sent, and arrives as late as `hold` from now. The level is full and does not drain
-//! until then; that is stricter than "no tokens", because the last requests of a dead owner may still lie in a socket.
+//! until then, and nothing starts; that is stricter than "no tokens", because the last requests of a dead owner may still
+//! lie in a socket.
 //!
 //! The figures are integers: a level counts in units of 1/`rate.per` of an attempt, and drains `rate.count` units a
 //! nanosecond. Nothing is rounded but once per change of rate, upwards.
@@ -175,6 +176,10 @@ impl Limiter {
         let next = self.in_flight() + 1;
         let mut ready = if next > self.contract.in_flight() { Ready::OnEnd } else { Ready::Now };
         ready = ready.and(self.level.ready(self.contract.bucket(), next));
+        // Before a hold is over it is not known what of the owner before is still under way.
+        if self.level.as_of() > now {
+            ready = ready.and(Ready::At(self.level.as_of()));
+        }
         if let Some(ends) = &self.ends {
             ready = ready.and(ends.ready(next));
         }
