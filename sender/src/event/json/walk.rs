@@ -1,0 +1,179 @@
+//! Walking over the text of a JSON value without parsing it.
+//!
+//! All of this is total: on text that is no JSON it ends early or yields less, and never panics or recurses.
+
+use super::{Json, JsonKind};
+
+/// The blanks that JSON allows between its parts.
+pub(super) const BLANKS: [char; 4] = [' ', '\n', '\r', '\t'];
+
+/// Where the first bracket stands that opens a level beyond so many; nothing if none does.
+pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, bracket) in brackets(text.as_bytes()) {
+        match bracket {
+            b'{' | b'[' => depth += 1,
+            _ => depth = depth.saturating_sub(1),
+        }
+        if depth > levels_max {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// The fields of an object: key and value.
+#[derive(Clone, Debug)]
+pub struct Fields<'a>(Walk<'a>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(object: Json<'a>) -> Self {
+        Self(Walk::inside(object, JsonKind::Object))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (Json<'a>, Json<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = self.0.value()?;
+        Some((key, self.0.value()?))
+    }
+}
+
+/// The elements of an array.
+#[derive(Clone, Debug)]
+pub struct Elements<'a>(Walk<'a>);
+
+impl<'a> Elements<'a> {
+    pub(super) fn of(array: Json<'a>) -> Self {
+        Self(Walk::inside(array, JsonKind::Array))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Json<'a>;
+
+    fn next(&mut self) -> Option<Json<'a>> {
+        self.0.value()
+    }
+}
+
+/// A place in the text of a value, from which one goes on value by value, into containers or over them. In an object,
+/// keys and values take turns. Each byte is looked at a fixed number of times, however deep one goes.
+#[derive(Clone, Debug)]
+pub(in crate::event) struct Walk<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Walk<'a> {
+    /// Before the value itself.
+    pub(in crate::event) fn before(json: Json<'a>) -> Self {
+        Self { rest: json.0 }
+    }
+
+    /// Inside the value, if it is a container of that kind; else at its end.
+    fn inside(json: Json<'a>, kind: JsonKind) -> Self {
+        let mut walk = Self::before(json);
+        if json.kind() == kind {
+            walk.enter();
+        } else {
+            walk.rest = "";
+        }
+        walk
+    }
+
+    /// What kind of value comes next.
+    pub(in crate::event) fn kind(&mut self) -> JsonKind {
+        self.skip_separators();
+        Json(self.rest).kind()
+    }
+
+    /// Goes into the container that comes next.
+    pub(in crate::event) fn enter(&mut self) {
+        self.skip_separators();
+        self.rest = self.rest.strip_prefix(['{', '[']).unwrap_or(self.rest);
+    }
+
+    /// Goes out of the container if it has nothing more, and says so. The end of the text closes everything.
+    pub(in crate::event) fn leave(&mut self) -> bool {
+        self.skip_separators();
+        match self.rest.strip_prefix(['}', ']']) {
+            Some(rest) => self.rest = rest,
+            None => return self.rest.is_empty(),
+        }
+        true
+    }
+
+    /// Goes over the next value; nothing if the container has no more.
+    pub(in crate::event) fn value(&mut self) -> Option<Json<'a>> {
+        self.skip_separators();
+        let (value, rest) = self.rest.split_at(end_of_value(self.rest.as_bytes()));
+        self.rest = rest;
+        if value.is_empty() { None } else { Some(Json(value)) }
+    }
+
+    /// The text is known to be JSON, so what stands between values says nothing.
+    fn skip_separators(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\n', '\r', '\t', ',', ':']);
+    }
+}
+
+/// Where the value ends that these bytes begin with. A closing bracket begins none.
+fn end_of_value(bytes: &[u8]) -> usize {
+    match bytes.first() {
+        None => 0,
+        Some(b'"') => end_of_string(bytes, 0),
+        Some(b'{' | b'[') => end_of_container(bytes),
+        Some(_) => {
+            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+            bytes.iter().position(ends).unwrap_or(bytes.len())
+        }
+    }
+}
+
+fn end_of_container(bytes: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    for (at, bracket) in brackets(bytes) {
+        match bracket {
+            b'{' | b'[' => depth += 1,
+            _ => depth = depth.saturating_sub(1),
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    bytes.len()
+}
+
+/// Every bracket that stands outside of strings, and where.
+fn brackets(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b'"' => at = end_of_string(bytes, at),
+                b'{' | b'[' | b'}' | b']' => {
+                    at += 1;
+                    return Some((at - 1, *byte));
+                }
+                _ => at += 1,
+            }
+        }
+        None
+    })
+}
+
+/// Just after the quote that closes the string which opens at `start`.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            // Whatever is escaped does not close the string.
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
