@@ -3,6 +3,7 @@
 //! Read the modules in this order:
 //!
 //! - [`engine`]: every decision the sender makes, as a pure state machine. No clock, no disk, no network.
+//! - [`store`]: what is owed and what became of it, on disk.
 //! - [`event`]: what an emitter may offer, whom it concerns, and which bytes it becomes.
 //! - [`guard`]: which addresses a delivery may be sent to.
 //! - [`sign`]: proof to an endpoint that a body came from here, untouched.
@@ -17,6 +18,8 @@ pub mod excerpt;
 pub mod guard;
 #[cfg(feature = "service")]
 pub mod sign;
+#[cfg(feature = "service")]
+pub mod store;
 #[cfg(feature = "service")]
 mod text_form;
 #[cfg(feature = "service")]

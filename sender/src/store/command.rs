@@ -1,0 +1,469 @@
+//! What a store is asked to do.
+//!
+//! Every row comes ready made: patterns are matched, bodies shaped and signed by whoever sends the command. The
+//! store adds what only it can know (what is there already, what fits, who owns what) and refuses the rest.
+
+use std::sync::Arc;
+
+use super::lane::{Bounds, LaneState, OwnerId, Secret};
+use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+
+/// One thing to do. A refusal is a reply; see [`super::Reply`].
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Record an event and what is owed for it.
+    Emit(Emit),
+    /// Set aside an outbox row that cannot become an event.
+    RejectOutbox(RejectOutbox),
+    /// Hand out due deliveries. Writes nothing.
+    Claim(Claim),
+    /// Write down what became of deliveries.
+    Settle(Vec<Settlement>),
+    /// Keep a lane's state.
+    Persist(Persist),
+    /// Become the owner of lanes that have none.
+    Acquire(Acquire),
+    /// Stay the owner of all lanes owned.
+    Renew(Renew),
+    /// Take for certain that an owner is dead: its lanes are free at once.
+    Evict(OwnerId),
+    /// Add a subscriber.
+    Subscribe(Subscribe),
+    /// Change a subscriber.
+    Change(Change),
+    /// Give a subscriber a new secret.
+    Rotate(Rotate),
+    /// Remove a subscriber. What it is still owed becomes dead letters (`gone`) by and by, in [`Sweep`]s.
+    Remove(LaneId),
+    /// Have dead letters delivered after all.
+    Redrive(Redrive),
+    /// Forget dead letters.
+    Forget(Forget),
+    /// Give up what waits on a lane: its oldest become dead letters (`overflow`).
+    Shed(Shed),
+    /// Make dead letters of what has expired, and of what removed subscribers were owed.
+    Sweep(Sweep),
+    /// Delete what has been kept long enough.
+    Purge(Purge),
+}
+
+/// An event, and the deliveries that it is owed as.
+///
+/// All or nothing: if one target's lane is full and refuses, nothing of the event is recorded, so that the emitter
+/// may simply try again.
+#[derive(Clone, Debug)]
+pub struct Emit {
+    /// The roster from which the targets were chosen. If subscribers have changed since, the event is refused
+    /// ([`super::Refusal::StaleRoster`]), and whoever emits it matches again. So an event emitted after a subscriber
+    /// was added reaches it, and none is shaped by rules that no longer hold.
+    pub roster: u64,
+    /// The event's public id.
+    pub id: Arc<str>,
+    /// Its type.
+    pub kind: Arc<str>,
+    /// Its key.
+    pub key: Option<Arc<str>>,
+    /// When it was received.
+    pub received: WallTime,
+    /// A target is left out if the same event id was received for it less than this ago.
+    pub dedupe: Nanos,
+    /// The distinct bodies, once each.
+    pub bodies: Vec<Body>,
+    /// Who is owed the event: every lane once. Without targets nothing is recorded.
+    pub targets: Vec<Target>,
+    /// The outbox row that this event is: it vanishes in the same transaction, and if it has vanished already, the
+    /// event is refused.
+    pub outbox: Option<OutboxId>,
+}
+
+/// The exact bytes that every attempt of a delivery sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// The bytes.
+    pub bytes: Arc<[u8]>,
+    /// The first eight bytes of their SHA-256, big-endian: enough to tell that attempts sent the same.
+    pub hash: u64,
+}
+
+/// One delivery to be.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The lane.
+    pub lane: LaneId,
+    /// Which of the event's bodies.
+    pub body: usize,
+    /// No attempt before.
+    pub due: WallTime,
+    /// No attempt from then on.
+    pub expires: WallTime,
+    /// Whether it may take the place of an older delivery, or be replaced by a newer one.
+    pub coalesce: Option<Coalesce>,
+    /// A signature made once and for all, where the profile has that.
+    pub signature: Option<Arc<str>>,
+}
+
+/// Of several deliveries of one lane and key inside a window, the newest goes out, when the window ends.
+#[derive(Clone, Debug)]
+pub struct Coalesce {
+    /// What makes them alike.
+    pub key: Arc<str>,
+    /// How long the first of them is held back.
+    pub window: Nanos,
+}
+
+/// A row of the outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OutboxId(pub u64);
+
+/// Sets an outbox row aside, where an operator finds it.
+#[derive(Clone, Debug)]
+pub struct RejectOutbox {
+    /// The row.
+    pub id: OutboxId,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Asks for the due deliveries of a lane, the longest due first.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The lane.
+    pub lane: LaneId,
+    /// The ownership.
+    pub term: Term,
+    /// At most so many.
+    pub max: u32,
+    /// At most so many bytes of bodies, though always one.
+    pub bytes_max: u64,
+}
+
+/// What became of one delivery.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// The lane.
+    pub lane: LaneId,
+    /// The ownership under which it was claimed. If it has ended, only [`Fate::Delivered`] still counts: that is a
+    /// fact.
+    pub term: Term,
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// Attempts made so far.
+    pub attempts: u32,
+    /// What follows.
+    pub fate: Fate,
+    /// The attempt that led to it, if there was one. It is recorded whatever becomes of the rest: it happened.
+    pub attempt: Option<Attempt>,
+}
+
+/// What follows for a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The endpoint took it.
+    Delivered,
+    /// Try again, from then on.
+    Retry {
+        /// When it is due.
+        due: WallTime,
+    },
+    /// Given up. With [`Reason::Gone`], the lane is disabled in the same breath.
+    Dead(Reason),
+    /// Not touched; it waits as before.
+    Released,
+}
+
+/// Why a delivery was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// All its attempts failed.
+    Exhausted,
+    /// It grew older than its time to live.
+    Expired,
+    /// It made room for others, or an operator dropped it.
+    Overflow,
+    /// The endpoint or the subscriber wants nothing any more.
+    Gone,
+}
+
+/// One HTTP request that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it began.
+    pub at: WallTime,
+    /// How long it took.
+    pub latency: Nanos,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The status, if there was an answer.
+    pub status: Option<u16>,
+    /// What went wrong, in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].
+    pub error: Option<Box<str>>,
+    /// The [`Body::hash`] of what was sent.
+    pub body_hash: u64,
+}
+
+impl Attempt {
+    /// So much of an error is kept.
+    pub const ERROR_BYTES_MAX: usize = 200;
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// Answered, and the answer means success.
+    Delivered,
+    /// Answered, and the answer means failure.
+    Rejected,
+    /// Not one byte of the request left.
+    Unsent,
+    /// No answer, or half of one.
+    Silent,
+}
+
+/// A lane's state, for whoever owns it next.
+#[derive(Clone, Debug)]
+pub struct Persist {
+    /// The lane.
+    pub lane: LaneId,
+    /// The ownership.
+    pub term: Term,
+    /// The state, in whatever form its maker reads.
+    pub record: Box<[u8]>,
+    /// Nothing is under way and nothing more will be sent: the lane is free.
+    pub hand_back: bool,
+}
+
+/// Asks for lanes that nobody owns.
+#[derive(Clone, Debug)]
+pub struct Acquire {
+    /// For whom.
+    pub owner: OwnerId,
+    /// The ownership of all its lanes ends so long after now, unless renewed. A length, not a moment: several
+    /// processes' clocks may disagree about the moment.
+    pub lease: Nanos,
+    /// Which lanes.
+    pub which: Which,
+    /// At most so many.
+    pub max: u32,
+}
+
+/// Which lanes to acquire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The active ones with something waiting.
+    WithWork,
+    /// All that are not removed.
+    All,
+    /// These.
+    These(Vec<LaneId>),
+}
+
+/// Keeps all lanes of an owner.
+#[derive(Clone, Debug)]
+pub struct Renew {
+    /// The owner.
+    pub owner: OwnerId,
+    /// For so long from now.
+    pub lease: Nanos,
+}
+
+/// A new subscriber.
+#[derive(Clone, Debug)]
+pub struct Subscribe {
+    /// Its public id.
+    pub id: Arc<str>,
+    /// What people call it: unique among those not removed.
+    pub name: Arc<str>,
+    /// Its endpoint.
+    pub url: Arc<str>,
+    /// The patterns of event types that it wants, as JSON text. The store does not read it.
+    pub patterns: Arc<str>,
+    /// Everything else that it is owed, as JSON text. The store does not read it.
+    pub settings: Arc<str>,
+    /// How much may wait for it.
+    pub bounds: Bounds,
+    /// Its first secret.
+    pub secret: Secret,
+}
+
+/// Changes to a subscriber. What is `None` stays.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which.
+    pub lane: LaneId,
+    /// Refuse unless the subscriber is still as it was when read.
+    pub version: Option<u64>,
+    /// A new name.
+    pub name: Option<Arc<str>>,
+    /// A new endpoint.
+    pub url: Option<Arc<str>>,
+    /// New patterns.
+    pub patterns: Option<Arc<str>>,
+    /// New settings.
+    pub settings: Option<Arc<str>>,
+    /// New bounds. What waits beyond them stays; nothing is added until it fits.
+    pub bounds: Option<Bounds>,
+    /// Pause, resume or disable.
+    pub state: Option<LaneState>,
+}
+
+impl Change {
+    /// A change of nothing yet.
+    #[must_use]
+    pub const fn of(lane: LaneId) -> Self {
+        Self {
+            lane,
+            version: None,
+            name: None,
+            url: None,
+            patterns: None,
+            settings: None,
+            bounds: None,
+            state: None,
+        }
+    }
+}
+
+/// A new secret beside the old ones.
+#[derive(Clone, Debug)]
+pub struct Rotate {
+    /// Whose.
+    pub lane: LaneId,
+    /// The new one.
+    pub secret: Secret,
+    /// Until then the old ones sign too, unless they retire sooner.
+    pub retire: WallTime,
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dead {
+    /// All.
+    All,
+    /// A lane's.
+    Of(LaneId),
+    /// These.
+    These(Vec<DeliveryId>),
+}
+
+/// Has dead letters wait again, the oldest first, with no attempts made and a full time to live. It stops where a
+/// bound is reached; it never sheds.
+#[derive(Clone, Debug)]
+pub struct Redrive {
+    /// Which.
+    pub which: Dead,
+    /// Only after this one: go on where [`super::Redriven::last`] left off.
+    pub after: Option<DeliveryId>,
+    /// Look at so many at most.
+    pub max: u32,
+}
+
+/// Forgets dead letters, the oldest first.
+#[derive(Clone, Debug)]
+pub struct Forget {
+    /// Which.
+    pub which: Dead,
+    /// At most so many.
+    pub max: u32,
+}
+
+/// Gives up the longest due of a lane, except what is claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct Shed {
+    /// The lane.
+    pub lane: LaneId,
+    /// At most so many.
+    pub max: u32,
+}
+
+/// One small step of burying what nobody will send.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    /// At most so many rows.
+    pub max: u32,
+}
+
+/// One small step of deleting what is old. Deliveries go with their events, once all deliveries of an event are
+/// settled for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Purge {
+    /// Events all of whose deliveries were delivered or coalesced before. It must lie at least the dedupe window
+    /// back: what is deleted is no longer known to have been there.
+    pub settled_before: WallTime,
+    /// Attempts begun before.
+    pub attempts_before: WallTime,
+    /// Dead letters from before.
+    pub dead_before: WallTime,
+    /// Look at so many rows at most.
+    pub max: u32,
+}
+
+impl Command {
+    /// What is being done, for messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Emit(_) => "emit an event",
+            Self::RejectOutbox(_) => "reject an outbox row",
+            Self::Claim(_) => "claim deliveries",
+            Self::Settle(_) => "settle deliveries",
+            Self::Persist(_) => "persist a lane",
+            Self::Acquire(_) => "acquire lanes",
+            Self::Renew(_) => "renew a lease",
+            Self::Evict(_) => "evict an owner",
+            Self::Subscribe(_) => "add a subscriber",
+            Self::Change(_) => "change a subscriber",
+            Self::Rotate(_) => "rotate a secret",
+            Self::Remove(_) => "remove a subscriber",
+            Self::Redrive(_) => "redrive dead letters",
+            Self::Forget(_) => "forget dead letters",
+            Self::Shed(_) => "shed waiting deliveries",
+            Self::Sweep(_) => "sweep",
+            Self::Purge(_) => "purge",
+        }
+    }
+
+    /// Roughly how many rows it touches, for the bound on one commit.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Emit(emit) => 1 + emit.bodies.len() + emit.targets.len(),
+            Self::Settle(settlements) => settlements.len(),
+            Self::Redrive(Redrive { max, .. })
+            | Self::Forget(Forget { max, .. })
+            | Self::Shed(Shed { max, .. })
+            | Self::Sweep(Sweep { max })
+            | Self::Purge(Purge { max, .. }) => usize::try_from(*max).unwrap_or(usize::MAX),
+            _ => 1,
+        }
+    }
+
+    /// Roughly how many bytes it holds, for the bounds on one commit and on the queue before it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        // What a row's fixed part takes in memory, about.
+        const ROW: usize = 100;
+        let payload = match self {
+            Self::Emit(emit) => emit.bodies.iter().map(|body| body.bytes.len()).sum(),
+            Self::Persist(persist) => persist.record.len(),
+            _ => 0,
+        };
+        let rows = match self {
+            Self::Emit(_) | Self::Settle(_) => self.rows(),
+            _ => 1,
+        };
+        payload.saturating_add(rows.saturating_mul(ROW))
+    }
+
+    /// Whether it asks for more to be owed, rather than settling what is: such commands are the first to be turned
+    /// away when the queue is full.
+    #[must_use]
+    pub const fn adds_work(&self) -> bool {
+        matches!(self, Self::Emit(_))
+    }
+
+    /// Whether it writes nothing.
+    #[must_use]
+    pub const fn only_reads(&self) -> bool {
+        matches!(self, Self::Claim(_))
+    }
+}

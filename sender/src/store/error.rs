@@ -1,0 +1,96 @@
+//! What goes wrong with a store. After any of these, nothing of the commit happened.
+
+use std::path::PathBuf;
+
+/// A commit, a read or the opening of a store failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Another process holds the store.
+    #[error("could not {doing}: the store is locked by another process ({detail}); it will be tried again")]
+    Busy {
+        /// What was being done.
+        doing: &'static str,
+        /// What the store said.
+        detail: String,
+    },
+    /// No room left.
+    #[error("could not {doing}: no room left for the store ({detail}); free some space")]
+    Full {
+        /// What was being done.
+        doing: &'static str,
+        /// What the store said.
+        detail: String,
+    },
+    /// The disk, or what is in between, fails.
+    #[error(
+        "could not {doing}: the store cannot be read or written ({detail}); check the disk and the permissions"
+    )]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// What the store said.
+        detail: String,
+    },
+    /// Nothing may be written.
+    #[error(
+        "could not {doing}: the store is read-only ({detail}); check the permissions of the file and its folder"
+    )]
+    ReadOnly {
+        /// What was being done.
+        doing: &'static str,
+        /// What the store said.
+        detail: String,
+    },
+    /// The file was moved, deleted or replaced under a running program.
+    #[error("could not {doing}: {} is no longer the file that was opened; put it back, or restart the program", .path.display())]
+    Missing {
+        /// What was being done.
+        doing: &'static str,
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// Made by a newer version of this program.
+    #[error("{} has schema {found}, this program knows up to {known}; use the version that wrote it, or a newer one", .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known.
+        known: i64,
+    },
+    /// Not a store of ours.
+    #[error("{} is not a hookproof store: {detail}; choose another file", .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        detail: String,
+    },
+    /// What was read makes no sense, or the program made a mistake.
+    #[error("could not {doing}: {detail}; this is a defect or a damaged store")]
+    Broken {
+        /// What was being done.
+        doing: &'static str,
+        /// What the store said.
+        detail: String,
+    },
+    /// The store's thread has ended.
+    #[error("the store has been stopped")]
+    Stopped,
+}
+
+impl StoreError {
+    /// Whether the same thing may succeed later, with nothing changed in the command.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. }
+                | Self::Full { .. }
+                | Self::Io { .. }
+                | Self::ReadOnly { .. }
+                | Self::Missing { .. }
+        )
+    }
+}

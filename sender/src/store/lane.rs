@@ -1,0 +1,115 @@
+//! What the store knows of a subscriber: its lane, its bounds, its secrets.
+
+use std::fmt;
+
+/// Who owns lanes: one process's run. Drawn at random at its start, so that no two are alike.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub u64);
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "owner {:x}", self.0)
+    }
+}
+
+/// What may be done for a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LaneState {
+    /// Events are recorded and delivered.
+    Active,
+    /// Events are recorded; an operator holds their delivery back.
+    Paused,
+    /// The endpoint said that it is gone: nothing more is recorded; what waits goes on waiting.
+    Disabled,
+    /// An operator removed it: nothing more is recorded, what waits is given up.
+    Removed,
+}
+
+impl LaneState {
+    /// Whether new deliveries are recorded.
+    #[must_use]
+    pub const fn accepts(self) -> bool {
+        matches!(self, Self::Active | Self::Paused)
+    }
+}
+
+/// How much may wait on a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Deliveries.
+    pub rows_max: u64,
+    /// Bytes of bodies, counted per delivery.
+    pub bytes_max: u64,
+    /// What happens then.
+    pub when_full: WhenFull,
+}
+
+/// What a full lane does with one delivery more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WhenFull {
+    /// Makes room: those longest due that nobody holds become dead letters (`overflow`). The new one itself does, if
+    /// there are no others.
+    ShedOldest,
+    /// Refuses the event.
+    Refuse,
+}
+
+/// A signing secret. It does not show itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Wraps a secret in its text form.
+    #[must_use]
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text form.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// How many deliveries are where. Of all that were ever accepted, each is in exactly one of four places:
+/// `accepted = delivered + dead + coalesced + waiting`, after every commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ever recorded.
+    pub accepted: u64,
+    /// Taken by the endpoint.
+    pub delivered: u64,
+    /// Given up, and not redriven since; the forgotten ones included.
+    pub dead: u64,
+    /// Replaced by a newer one.
+    pub coalesced: u64,
+    /// Still owed.
+    pub waiting: u64,
+    /// The bytes of bodies still owed.
+    pub waiting_bytes: u64,
+    /// Those waiting that were tried before.
+    pub retrying: u64,
+    /// The dead letters kept.
+    pub dead_kept: u64,
+    /// Attempts that failed.
+    pub failed_attempts: u64,
+    /// The latencies of the attempts that succeeded, added up, in microseconds.
+    pub latency_us: u64,
+}
+
+impl Counts {
+    /// Nothing was lost or invented.
+    #[must_use]
+    pub const fn conserved(&self) -> bool {
+        self.accepted == self.delivered + self.dead + self.coalesced + self.waiting
+            && self.retrying <= self.waiting
+            && self.dead_kept <= self.dead
+    }
+}

@@ -1,0 +1,67 @@
+//! The store: what is owed, to whom, and what became of it, on disk.
+//!
+//! It is the engine's peer behind `Claim`, `Settle` and `Persist`, the emitters' behind an acknowledgement, and the
+//! operators' behind every figure. It takes rows that are ready made and decides only what it alone can know: what
+//! is there already, what fits, who owns what.
+//!
+//! ```text
+//!   emitters, engine, operators ──► thread ──► Store::commit(now, [command, …]) ──► [reply, …]     one transaction
+//!                                                       │
+//!   consoles, other processes   ◄── Reader ◄────────────┘                         never holds up the writing
+//! ```
+//!
+//! What holds, whatever happens:
+//!
+//! - A reply is true on disk. If a commit fails, nothing of it happened, and nobody was told otherwise.
+//! - After every commit, in each lane and in total: accepted = delivered + dead + coalesced + waiting.
+//! - A lane has one owner at a time. What somebody says under an ownership that has ended is refused, except that
+//!   a delivery was delivered.
+//! - A claim writes nothing. What is handed out is known to the store object that handed it out, and to no other:
+//!   if the process dies, its successor finds everything waiting.
+//! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
+//!
+//! Reading order: [`lane`], [`command`], [`reply`], [`read`], then `sqlite`, the one implementation there is, and
+//! `thread`, which gathers commands into commits. `tests/store/` holds what any implementation must do.
+
+pub mod command;
+pub mod error;
+pub mod lane;
+pub mod paging;
+pub mod read;
+pub mod reply;
+
+pub use command::Command;
+pub use error::StoreError;
+pub use read::Reader;
+pub use reply::{Refusal, Reply};
+
+use crate::engine::WallTime;
+
+/// The writing side of a store.
+pub trait Store: Send {
+    /// Carries out all commands in one transaction, in their order, and answers each, in their order, once it is
+    /// durable. On an error nothing happened, and the same commands may be tried again as they are.
+    ///
+    /// `now` should never run backwards within a process, nor begin before [`read::Glance::clock`].
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read or written; see [`StoreError::may_pass`].
+    fn commit(&mut self, now: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError>;
+
+    /// What this store object has written so far.
+    fn written(&self) -> Written;
+}
+
+/// How much was written: the price of durability, for benches and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Commits that wrote something.
+    pub commits: u64,
+    /// Rows inserted, changed or deleted; entries of indexes not counted.
+    pub rows: u64,
+    /// Deliveries recorded.
+    pub recorded: u64,
+    /// Deliveries settled for good.
+    pub settled: u64,
+}

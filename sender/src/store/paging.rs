@@ -1,0 +1,100 @@
+//! Pages of a listing, and the cursors between them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What is on it. It may hold fewer than asked for, even nothing, and yet not be the last.
+    pub items: Vec<T>,
+    /// Where the next one begins; nothing after the last.
+    pub next: Option<Cursor>,
+}
+
+/// Where a page begins. Opaque to those who hand it around; good for the same listing only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cursor {
+    listing: char,
+    at: [u64; 2],
+}
+
+/// A cursor that no listing gave out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a cursor of this listing; begin again without one")]
+pub struct BadCursor(pub String);
+
+impl Cursor {
+    /// A place in a listing, which a letter names.
+    pub(super) const fn new(listing: char, at: [u64; 2]) -> Self {
+        Self { listing, at }
+    }
+
+    /// The place, if it is one of this listing.
+    pub(super) fn place(self, listing: char) -> Result<[u64; 2], BadCursor> {
+        if self.listing == listing { Ok(self.at) } else { Err(BadCursor(self.to_string())) }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:x}.{:x}", self.listing, self.at[0], self.at[1])
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let parse = || {
+            let mut letters = text.chars();
+            let listing = letters.next().filter(char::is_ascii_lowercase)?;
+            let (first, second) = letters.as_str().split_once('.')?;
+            // A number has one spelling: no signs, no leading zeros.
+            let number = |digits: &str| {
+                let value = u64::from_str_radix(digits, 16).ok()?;
+                (format!("{value:x}") == digits).then_some(value)
+            };
+            Some(Self { listing, at: [number(first)?, number(second)?] })
+        };
+        parse().ok_or_else(|| BadCursor(text.chars().take(80).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_what_it_wrote() {
+        let cursor = Cursor::new('d', [u64::MAX, 0]);
+        assert_eq!(cursor.to_string(), "dffffffffffffffff.0");
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        assert_eq!(cursor.place('d'), Ok([u64::MAX, 0]));
+    }
+
+    #[test]
+    fn a_cursor_of_another_listing_is_refused() {
+        assert_eq!(Cursor::new('d', [1, 2]).place('s'), Err(BadCursor("d1.2".to_owned())));
+    }
+
+    #[test]
+    fn what_no_listing_gave_out_is_refused() {
+        for text in [
+            "",
+            "d",
+            "d1",
+            "d1.",
+            "d.1",
+            "D1.2",
+            "d+1.2",
+            "d01.2",
+            "d1.2.3",
+            "d1.10000000000000000",
+            "é1.2",
+            "d1.FF",
+        ] {
+            assert!(text.parse::<Cursor>().is_err(), "{text:?}");
+        }
+    }
+}

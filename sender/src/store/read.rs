@@ -1,0 +1,376 @@
+//! What operators, and processes beside the one that writes, may ask of a store. No reading holds up the writing.
+
+use std::sync::Arc;
+
+use super::command::{Attempt, Body, OutboxId, Reason};
+use super::error::StoreError;
+use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
+use super::paging::{BadCursor, Cursor, Page};
+use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+
+/// A reading failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The caller's cursor.
+    #[error(transparent)]
+    Cursor(#[from] BadCursor),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The reading side of a store. Each call sees one moment of it; all listings are paged and look at a bounded number
+/// of rows at a time, [`Reader::dead_groups`] and [`Reader::audit`] at what the span of time holds.
+pub trait Reader: Send {
+    /// Everything that tells whether something has changed, in next to no time: cheap enough to ask every few
+    /// milliseconds.
+    fn glance(&self) -> Result<Glance, StoreError>;
+
+    /// Lanes for which deliveries were recorded after `after`, and when the first of these is due. Looks at no more
+    /// than `max` deliveries; go on from [`Work::last`].
+    fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError>;
+
+    /// When the first waiting delivery of each of these lanes is due, for those that have any.
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, WallTime)>, StoreError>;
+
+    /// Rows of the outbox, the oldest first, after the given one.
+    fn outbox(&self, after: OutboxId, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
+
+    /// Outbox rows that were set aside, the newest first.
+    fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError>;
+
+    /// Subscribers that changed after the roster `since`, the removed ones included, in the order of their changes;
+    /// all there are, since 0. The roster that this brings one up to is the last one's version.
+    fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError>;
+
+    /// Subscribers that are not removed, the oldest first.
+    fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError>;
+
+    /// One subscriber, unless it is removed.
+    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError>;
+
+    /// The secrets of a lane that have not retired, the newest first. Nothing else reads secrets.
+    fn secrets(&self, lane: LaneId, now: WallTime) -> Result<Vec<LiveSecret>, StoreError>;
+
+    /// The figures for the whole store.
+    fn status(&self, now: WallTime) -> Result<Status, StoreError>;
+
+    /// The figures of lanes, the oldest first.
+    fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
+
+    /// Deliveries, the newest first.
+    fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError>;
+
+    /// One delivery.
+    fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError>;
+
+    /// The deliveries of the event with this public id, of the newest such event.
+    fn deliveries_of_event(&self, event: &str, max: u32) -> Result<Vec<Delivery>, StoreError>;
+
+    /// What is, or was, sent for a delivery.
+    fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError>;
+
+    /// The attempts made for a delivery, the newest first, as far as they are kept.
+    fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError>;
+
+    /// The attempts of a lane that began at `since` or later, the newest first.
+    fn attempts(
+        &self,
+        lane: LaneId,
+        since: WallTime,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Attempted>, ReadError>;
+
+    /// Dead letters, the newest first.
+    fn dead(
+        &self,
+        lane: Option<LaneId>,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadLetter>, ReadError>;
+
+    /// Dead letters since a moment, by lane, reason, status, error and hour; the largest groups first.
+    fn dead_groups(&self, since: WallTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
+
+    /// How many attempts began in each second of `[from, until)`, by lane; seconds without any are left out. At most
+    /// `max` rows, in the order of time.
+    fn audit(
+        &self,
+        lane: Option<LaneId>,
+        from: WallTime,
+        until: WallTime,
+        max: u32,
+    ) -> Result<Vec<AuditSecond>, StoreError>;
+
+    /// Everyone who owns lanes, or did until lately.
+    fn owners(&self) -> Result<Vec<Owner>, StoreError>;
+}
+
+/// Whether anything has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Drawn when the store was made, so that ids of two stores can be told apart.
+    pub identity: u64,
+    /// The latest time that any commit had. A process whose clock is behind it was started after the clock stepped
+    /// back, and should count from here, or it will wait for what is due already.
+    pub clock: WallTime,
+    /// Grows with every change of a subscriber.
+    pub roster: u64,
+    /// The latest delivery recorded.
+    pub last: DeliveryId,
+    /// Grows whenever deliveries become due that were recorded before: see [`Reader::heads`].
+    pub stirred: u64,
+    /// The latest row of the outbox, if it holds any.
+    pub outbox: Option<OutboxId>,
+}
+
+/// New work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The lanes, and when the first new delivery of each is due.
+    pub lanes: Vec<(LaneId, WallTime)>,
+    /// The last delivery looked at.
+    pub last: DeliveryId,
+    /// There may be more.
+    pub more: bool,
+}
+
+/// A row of the outbox, as an application put it there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// The row.
+    pub id: OutboxId,
+    /// The event's type.
+    pub kind: Arc<str>,
+    /// Its key.
+    pub key: Option<Arc<str>>,
+    /// Its data, as JSON text.
+    pub data: Arc<str>,
+    /// Its public id, if the application gave one.
+    pub event: Option<Arc<str>>,
+}
+
+/// An outbox row that could not become an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedRow {
+    /// What it was.
+    pub row: OutboxRow,
+    /// What is wrong with it.
+    pub why: String,
+    /// When it was set aside.
+    pub at: WallTime,
+}
+
+/// A way to name a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// By lane.
+    Lane(LaneId),
+    /// By public id.
+    Id(Arc<str>),
+    /// By name.
+    Name(Arc<str>),
+}
+
+/// A subscriber, without its secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscriber {
+    /// Its lane.
+    pub lane: LaneId,
+    /// Its public id.
+    pub id: Arc<str>,
+    /// What people call it.
+    pub name: Arc<str>,
+    /// Its endpoint.
+    pub url: Arc<str>,
+    /// The patterns of event types that it wants, as JSON text.
+    pub patterns: Arc<str>,
+    /// Everything else that it is owed, as JSON text.
+    pub settings: Arc<str>,
+    /// How much may wait for it.
+    pub bounds: Bounds,
+    /// What may be done for it.
+    pub state: LaneState,
+    /// The roster that its latest change made.
+    pub version: u64,
+    /// When it was added.
+    pub created: WallTime,
+}
+
+/// A secret that signs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSecret {
+    /// The secret.
+    pub secret: Secret,
+    /// Since when.
+    pub created: WallTime,
+    /// Until when; for good, if nothing.
+    pub retires: Option<WallTime>,
+}
+
+/// The figures for the whole store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// All counts.
+    pub counts: Counts,
+    /// Delivered in the last hour, to the minute.
+    pub delivered_last_hour: u64,
+    /// Attempts that failed in the last hour.
+    pub failed_last_hour: u64,
+    /// Dead letters made in the last hour, less those redriven.
+    pub dead_last_hour: u64,
+    /// The mean latency of what was delivered in the last hour.
+    pub latency_last_hour: Option<Nanos>,
+    /// When the longest due delivery was due.
+    pub oldest_due: Option<WallTime>,
+    /// When the delivery that expires first, of those waiting, was received.
+    pub oldest_received: Option<WallTime>,
+    /// Subscribers that are active, paused, disabled.
+    pub subscribers: [u64; 3],
+    /// Rows in the outbox.
+    pub outbox: u64,
+    /// Outbox rows set aside.
+    pub outbox_rejected: u64,
+}
+
+/// The figures of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// The lane.
+    pub lane: LaneId,
+    /// The subscriber's public id.
+    pub id: Arc<str>,
+    /// The subscriber's name.
+    pub name: Arc<str>,
+    /// What may be done for it.
+    pub state: LaneState,
+    /// How much may wait.
+    pub bounds: Bounds,
+    /// All counts.
+    pub counts: Counts,
+    /// When its first waiting delivery is, or was, due.
+    pub next: Option<WallTime>,
+    /// Who owns it, by which ownership.
+    pub owner: Option<(OwnerId, Term)>,
+}
+
+/// Which deliveries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of one lane.
+    pub lane: Option<LaneId>,
+    /// In one place.
+    pub place: Option<Place>,
+}
+
+/// Where a delivery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// Still owed.
+    Waiting,
+    /// Taken by the endpoint.
+    Delivered,
+    /// Given up.
+    Dead,
+    /// Replaced by a newer one.
+    Coalesced,
+}
+
+/// One delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// The lane.
+    pub lane: LaneId,
+    /// The event's public id.
+    pub event: Arc<str>,
+    /// The event's type.
+    pub kind: Arc<str>,
+    /// The event's key.
+    pub key: Option<Arc<str>>,
+    /// When the event was received.
+    pub received: WallTime,
+    /// Where it is.
+    pub place: Place,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The size of its body.
+    pub bytes: u64,
+    /// When it is due, while it waits; when it was settled, after.
+    pub at: WallTime,
+    /// No attempt from then on.
+    pub expires: WallTime,
+}
+
+/// An attempt made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempted {
+    /// For which delivery.
+    pub delivery: DeliveryId,
+    /// The which, from 1.
+    pub number: u32,
+    /// How it went.
+    pub attempt: Attempt,
+}
+
+/// A delivery given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The delivery; its `at` is when it was given up.
+    pub delivery: Delivery,
+    /// Why.
+    pub reason: Reason,
+    /// The last attempt's status.
+    pub status: Option<u16>,
+    /// The last attempt's error.
+    pub error: Option<Box<str>>,
+}
+
+/// Dead letters that have something in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadGroup {
+    /// The lane.
+    pub lane: LaneId,
+    /// Why.
+    pub reason: Reason,
+    /// The last attempt's status.
+    pub status: Option<u16>,
+    /// The last attempt's error.
+    pub error: Option<Box<str>>,
+    /// The beginning of the hour in which they were given up.
+    pub hour: WallTime,
+    /// How many.
+    pub rows: u64,
+    /// All attempts made for them.
+    pub attempts: u64,
+    /// The first of them.
+    pub first: WallTime,
+    /// The last of them.
+    pub last: WallTime,
+}
+
+/// What began in one second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditSecond {
+    /// The lane.
+    pub lane: LaneId,
+    /// The second, since 1970.
+    pub second: u64,
+    /// Attempts begun.
+    pub attempts: u64,
+    /// Of these, the ones answered 429.
+    pub limited: u64,
+}
+
+/// Somebody who owns lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Who.
+    pub owner: OwnerId,
+    /// How many lanes.
+    pub lanes: u64,
+    /// When its leases end, on the store's clock ([`Glance::clock`]).
+    pub until: WallTime,
+}
