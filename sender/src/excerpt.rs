@@ -1,0 +1,58 @@
+//! A stranger's text, made fit for an error message: short, quoted, and without control characters.
+
+use std::fmt;
+
+/// At most the beginning of a text. It prints in quotes, escaped, so that it can neither flood a log nor forge a line
+/// of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    text: Box<str>,
+    cut: bool,
+}
+
+impl Excerpt {
+    const BYTES_MAX: usize = 48;
+
+    /// The beginning of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let end = text.floor_char_boundary(Self::BYTES_MAX);
+        Self { text: text[..end].into(), cut: end < text.len() }
+    }
+
+    /// What was kept of it, as it came.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}{}", self.text, if self.cut { "…" } else { "" })
+    }
+}
+
+impl fmt::Debug for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(Excerpt::of("short").to_string(), r#""short""#);
+        let long = "ü".repeat(30);
+        assert_eq!(Excerpt::of(&long).to_string(), format!("\"{}\"…", "ü".repeat(24)));
+        assert_eq!(Excerpt::of(&format!("x{long}")).as_str(), format!("x{}", "ü".repeat(23)));
+    }
+
+    #[test]
+    fn it_cannot_forge_a_line_of_a_log() {
+        assert_eq!(Excerpt::of("a\nERROR b\u{1b}[31m").to_string(), r#""a\nERROR b\u{1b}[31m""#);
+    }
+}

@@ -1,0 +1,227 @@
+//! Lengths of time, rates, window caps and sizes as people write them, read in this one place: `250ms`, `20/s`,
+//! `60 per 1s`, `64MiB`.
+//!
+//! Whole numbers and integer arithmetic only, so that what is read is exactly what was written. A number without its
+//! unit is an error everywhere: `timeout = 8` has cost somebody a night before. What these types print, they read
+//! back as the same value.
+
+mod error;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use error::{Problem, Quantity, UnitError};
+
+use crate::engine::time::Nanos;
+use crate::text_form::text_form;
+
+text_form!(Nanos, "a duration with its unit, such as \"8s\"");
+text_form!(Rate, "a rate with its unit, such as \"20/s\"");
+text_form!(WindowCap, "a window cap, such as \"60 per 1s\"");
+text_form!(Bytes, "a size with its unit, such as \"64MiB\"");
+
+const LENGTHS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", Nanos::SECOND.0),
+    ("min", Nanos::MINUTE.0),
+    ("h", Nanos::HOUR.0),
+    ("d", Nanos::DAY.0),
+];
+
+/// Powers of ten and powers of two go by different names, and mean what they say.
+const SIZES: [(&str, u64); 9] = [
+    ("B", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+impl FromStr for Nanos {
+    type Err = UnitError;
+
+    /// Reads a length of time: `250ms`, `8s`, `24h`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        length(text).map(Self).map_err(|problem| UnitError::new(Quantity::Duration, text, problem))
+    }
+}
+
+/// So many in each stretch of time: `20/s`, `14000/min`, `100/10s`.
+///
+/// It stays as written: `60/min` and `1/s` are the same speed, and different words for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    count: u64,
+    per: Nanos,
+}
+
+impl Rate {
+    /// So many in each such stretch; neither may be nothing.
+    pub fn new(count: u64, per: Nanos) -> Result<Self, UnitError> {
+        if count == 0 || per == Nanos::ZERO {
+            return Err(UnitError::new(Quantity::Rate, &format!("{count}/{per}"), Problem::Zero));
+        }
+        Ok(Self { count, per })
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.count
+    }
+
+    /// In each stretch of this length.
+    #[must_use]
+    pub const fn per(self) -> Nanos {
+        self.per
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parts = || {
+            let (count, per) = split(text)?;
+            let per = per.strip_prefix('/').ok_or_else(|| match per {
+                "" => Problem::NoUnit,
+                other => Problem::unknown_unit(other),
+            })?;
+            if count == 0 {
+                return Err(Problem::Zero);
+            }
+            let per = if per.starts_with(|first: char| first.is_ascii_digit()) {
+                length(per)?
+            } else {
+                scale(per, &LENGTHS)?
+            };
+            if per == 0 { Err(Problem::Zero) } else { Ok(Self { count, per: Nanos(per) }) }
+        };
+        parts().map_err(|problem| UnitError::new(Quantity::Rate, text, problem))
+    }
+}
+
+impl fmt::Display for Rate {
+    /// `20/s` rather than `20/1s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = LENGTHS.iter().find(|(_, nanos)| *nanos == self.per.0);
+        match one {
+            Some((unit, _)) => write!(f, "{}/{unit}", self.count),
+            None => write!(f, "{}/{}", self.count, self.per),
+        }
+    }
+}
+
+/// At most so many in any window of that length, wherever it begins: `60 per 1s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WindowCap {
+    count: u64,
+    length: Nanos,
+}
+
+impl WindowCap {
+    /// At most so many in any such window; neither may be nothing.
+    pub fn new(count: u64, length: Nanos) -> Result<Self, UnitError> {
+        if count == 0 || length == Nanos::ZERO {
+            return Err(UnitError::new(Quantity::Window, &format!("{count} per {length}"), Problem::Zero));
+        }
+        Ok(Self { count, length })
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.count
+    }
+
+    /// In any window of this length.
+    #[must_use]
+    pub const fn length(self) -> Nanos {
+        self.length
+    }
+}
+
+impl FromStr for WindowCap {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parts = || {
+            let (count, rest) = split(text)?;
+            let window = match rest.strip_prefix(" per ") {
+                Some(window) => length(window)?,
+                None if rest.is_empty() => return Err(Problem::NoUnit),
+                None => return Err(Problem::unknown_unit(rest)),
+            };
+            if count == 0 || window == 0 {
+                return Err(Problem::Zero);
+            }
+            Ok(Self { count, length: Nanos(window) })
+        };
+        parts().map_err(|problem| UnitError::new(Quantity::Window, text, problem))
+    }
+}
+
+impl fmt::Display for WindowCap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {}", self.count, self.length)
+    }
+}
+
+/// A size in bytes: `2KB` is 2,000 of them, `64MiB` is 67,108,864.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        measure(text, &SIZES).map(Self).map_err(|problem| UnitError::new(Quantity::Size, text, problem))
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// In the unit that needs the smallest whole number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = SIZES.iter().filter(|(_, bytes)| self.0 != 0 && self.0.is_multiple_of(*bytes));
+        let (unit, bytes) = fits.max_by_key(|(_, bytes)| *bytes).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / bytes)
+    }
+}
+
+fn length(text: &str) -> Result<u64, Problem> {
+    measure(text, &LENGTHS)
+}
+
+fn measure(text: &str, units: &[(&str, u64)]) -> Result<u64, Problem> {
+    let (number, unit) = split(text)?;
+    number.checked_mul(scale(unit, units)?).ok_or(Problem::TooLarge)
+}
+
+fn scale(unit: &str, units: &[(&str, u64)]) -> Result<u64, Problem> {
+    if unit.is_empty() {
+        return Err(Problem::NoUnit);
+    }
+    let found = units.iter().find(|(name, _)| *name == unit);
+    found.map(|(_, scale)| *scale).ok_or_else(|| Problem::unknown_unit(unit))
+}
+
+/// The whole number that a text begins with, and the rest of it.
+fn split(text: &str) -> Result<(u64, &str), Problem> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    match (number, rest) {
+        ("", "") => Err(Problem::Empty),
+        ("", _) => Err(Problem::NoNumber),
+        (_, rest) if rest.starts_with(['.', ',', '_']) => Err(Problem::NotWhole),
+        (number, rest) => Ok((number.parse().map_err(|_| Problem::TooLarge)?, rest)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
