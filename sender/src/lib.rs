@@ -3,11 +3,14 @@
 //! Read the modules in this order:
 //!
 //! - [`engine`]: every decision the sender makes, as a pure state machine. No clock, no disk, no network.
+//! - [`guard`]: which addresses a delivery may be sent to.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 pub mod engine;
 #[cfg(feature = "service")]
 pub mod excerpt;
+#[cfg(feature = "service")]
+pub mod guard;
 #[cfg(feature = "service")]
 mod text_form;
 #[cfg(feature = "service")]

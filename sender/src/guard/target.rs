@@ -1,0 +1,156 @@
+//! The URL of a subscriber, checked when it is set.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use url::{Host, Url};
+
+use super::{Guard, Refused};
+use crate::excerpt::Excerpt;
+
+/// A URL that deliveries may be sent to, as far as can be told without asking DNS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    url: Url,
+}
+
+impl Target {
+    /// The longest URL that is accepted, in bytes.
+    pub const BYTES_MAX: usize = 2_048;
+
+    /// Reads and checks a URL.
+    pub fn parse(text: &str, guard: &Guard) -> Result<Self, TargetError> {
+        if text.len() > Self::BYTES_MAX {
+            return Err(TargetError::TooLong { bytes: text.len() });
+        }
+        // The parser would quietly drop some of these, and what is stored would not be what was seen.
+        if let Some(at) = text.find(|letter: char| letter.is_whitespace() || letter.is_control()) {
+            return Err(TargetError::Blank { at });
+        }
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(url::ParseError::EmptyHost) => return Err(TargetError::NoHost),
+            Err(url::ParseError::RelativeUrlWithoutBase) => return Err(TargetError::Relative),
+            Err(problem) => return Err(TargetError::Malformed { problem }),
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(TargetError::Scheme { scheme: Excerpt::of(url.scheme()) });
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(TargetError::UserInfo);
+        }
+        if url.fragment().is_some() {
+            return Err(TargetError::Fragment);
+        }
+        if url.port() == Some(0) {
+            return Err(TargetError::Port);
+        }
+        check_host(url.host(), guard)?;
+        Ok(Self { url })
+    }
+
+    /// The URL in its normal form.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.url.as_str()
+    }
+
+    /// The URL, taken apart.
+    #[must_use]
+    pub const fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An address is judged at once, in whatever odd form it was written: the parser has made `0x7f.1` and `2130706433`
+/// the `127.0.0.1` that they are. A name is judged when it has been resolved, but for the one whose address is known.
+fn check_host(host: Option<Host<&str>>, guard: &Guard) -> Result<(), TargetError> {
+    match host {
+        None => Err(TargetError::NoHost),
+        Some(Host::Ipv4(v4)) => Ok(guard.check(IpAddr::V4(v4))?),
+        Some(Host::Ipv6(v6)) => Ok(guard.check(IpAddr::V6(v6))?),
+        Some(Host::Domain(name)) => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            if name.is_empty() {
+                return Err(TargetError::NoHost);
+            }
+            let (_, last) = name.rsplit_once('.').unwrap_or(("", name));
+            if last == "localhost" && guard.check(IpAddr::V6(Ipv6Addr::LOCALHOST)).is_err() {
+                guard.check(IpAddr::V4(Ipv4Addr::LOCALHOST))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A URL that no subscriber may have. No message repeats the URL: it may hold a password or a token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Longer than [`Target::BYTES_MAX`].
+    #[error("the URL has {bytes} bytes; at most {} are accepted", Target::BYTES_MAX)]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A blank or a control character.
+    #[error("the URL has a blank or control character at byte {at}; percent-encode it")]
+    Blank {
+        /// Where.
+        at: usize,
+    },
+    /// No scheme.
+    #[error("the URL is not absolute; begin it with https://")]
+    Relative,
+    /// Not a URL.
+    #[error("the URL cannot be read: {problem}")]
+    Malformed {
+        /// What the parser says.
+        problem: url::ParseError,
+    },
+    /// Neither http nor https.
+    #[error("the URL's scheme is {scheme}; expected https or http")]
+    Scheme {
+        /// What it is.
+        scheme: Excerpt,
+    },
+    /// No host.
+    #[error("the URL has no host")]
+    NoHost,
+    /// A name or password in the URL.
+    #[error("the URL holds a user name or password; deliveries are signed instead, so leave it out")]
+    UserInfo,
+    /// A fragment.
+    #[error("the URL ends in a fragment (#…), which is never sent; leave it out")]
+    Fragment,
+    /// Port 0.
+    #[error("the URL's port is 0; expected 1 to 65535")]
+    Port,
+    /// A host that must not be connected to.
+    #[error("the URL's host is refused: {0}")]
+    Refused(#[from] Refused),
+}
+
+impl TargetError {
+    /// The same for machines.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "url_too_long",
+            Self::Blank { .. } => "url_blank",
+            Self::Relative => "url_relative",
+            Self::Malformed { .. } => "url_malformed",
+            Self::Scheme { .. } => "url_scheme",
+            Self::NoHost => "url_no_host",
+            Self::UserInfo => "url_user_info",
+            Self::Fragment => "url_fragment",
+            Self::Port => "url_port",
+            Self::Refused(_) => "url_refused",
+        }
+    }
+}
