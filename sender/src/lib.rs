@@ -3,10 +3,13 @@
 //! Read the modules in this order:
 //!
 //! - [`engine`]: every decision the sender makes, as a pure state machine. No clock, no disk, no network.
+//! - [`event`]: what an emitter may offer, whom it concerns, and which bytes it becomes.
 //! - [`guard`]: which addresses a delivery may be sent to.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 pub mod engine;
+#[cfg(feature = "service")]
+pub mod event;
 #[cfg(feature = "service")]
 pub mod excerpt;
 #[cfg(feature = "service")]

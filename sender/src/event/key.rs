@@ -1,0 +1,55 @@
+//! What an event is about: the video, the order, the account.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::text_form::text_form;
+
+text_form!(EventKey, "an event key as text");
+
+/// The key of an event, in the emitter's own words. Any text will do; it goes to the store and into no header.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventKey(Box<str>);
+
+impl EventKey {
+    /// The longest that is accepted, in bytes.
+    pub const BYTES_MAX: usize = 256;
+
+    /// The key as text; never empty.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for EventKey {
+    type Err = EventKeyError;
+
+    fn from_str(text: &str) -> Result<Self, EventKeyError> {
+        match text.len() {
+            0 => Err(EventKeyError::Empty),
+            bytes if bytes > Self::BYTES_MAX => Err(EventKeyError::TooLong { bytes }),
+            _ => Ok(Self(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for EventKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A text that is no event key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EventKeyError {
+    /// An empty key would make one thing of all that have none.
+    #[error("the event key is empty; leave it out where there is none")]
+    Empty,
+    /// Longer than [`EventKey::BYTES_MAX`].
+    #[error("the event key has {bytes} bytes; at most {} are accepted", EventKey::BYTES_MAX)]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+}

@@ -1,0 +1,126 @@
+//! What an emitter offers: one event, or a batch with one on each line.
+
+use std::borrow::Cow;
+
+use super::event_type::EventType;
+use super::json::{Json, JsonKind};
+use super::key::EventKey;
+use super::limits::Limits;
+use super::public_id::PublicId;
+use super::refusal::Refusal;
+use crate::excerpt::Excerpt;
+
+/// One event as it was offered, checked: `{"type": "video.trending", "key": "v1", "data": {…}}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer<'a> {
+    /// The emitter's own id for it, if it has one. The same id twice is the same event.
+    pub id: Option<PublicId>,
+    /// What happened.
+    pub event_type: EventType,
+    /// What it is about.
+    pub key: Option<EventKey>,
+    /// Everything else, carried byte for byte.
+    pub data: Json<'a>,
+}
+
+impl<'a> Offer<'a> {
+    /// Reads an event from one JSON object with the fields `type` and `data`, and perhaps `id` and `key`.
+    pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
+        check_length(bytes, limits)?;
+        let json = Json::parse(bytes, limits.depth_max)?;
+        if json.kind() != JsonKind::Object {
+            return Err(Refusal::NotAnObject { found: json.kind() });
+        }
+        let [mut id, mut event_type, mut key, mut data] = [None; 4];
+        for (name, value) in json.fields() {
+            let name = name.string().unwrap_or(name.text().into());
+            let (field, place) = match &*name {
+                "id" => ("id", &mut id),
+                "type" => ("type", &mut event_type),
+                "key" => ("key", &mut key),
+                "data" => ("data", &mut data),
+                other => return Err(Refusal::UnknownField { name: Excerpt::of(other) }),
+            };
+            if place.replace(value).is_some() {
+                return Err(Refusal::DoubledField { field });
+            }
+        }
+        let event_type = event_type.ok_or(Refusal::MissingField { field: "type" })?;
+        Ok(Self {
+            id: optional("id", id)?.map(|id| id.parse()).transpose()?,
+            event_type: text("type", event_type)?.parse()?,
+            key: optional("key", key)?.map(|key| key.parse()).transpose()?,
+            data: data.ok_or(Refusal::MissingField { field: "data" })?,
+        })
+    }
+
+    /// The same from its parts, for those who have them apart: a row of the outbox, the command line, the library.
+    pub fn from_parts(
+        id: Option<&str>,
+        event_type: &str,
+        key: Option<&str>,
+        data: &'a [u8],
+        limits: &Limits,
+    ) -> Result<Self, Refusal> {
+        check_length(data, limits)?;
+        Ok(Self {
+            id: id.map(str::parse).transpose()?,
+            event_type: event_type.parse()?,
+            key: key.map(str::parse).transpose()?,
+            data: Json::parse(data, limits.depth_max)?,
+        })
+    }
+}
+
+fn check_length(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    if bytes.len() > limits.event_bytes_max {
+        return Err(Refusal::EventTooLarge { bytes: bytes.len(), max: limits.event_bytes_max });
+    }
+    Ok(())
+}
+
+/// The text of an optional field; `null` is as good as leaving it out.
+fn optional<'a>(field: &'static str, value: Option<Json<'a>>) -> Result<Option<Cow<'a, str>>, Refusal> {
+    value.filter(|value| value.kind() != JsonKind::Null).map(|value| text(field, value)).transpose()
+}
+
+fn text<'a>(field: &'static str, value: Json<'a>) -> Result<Cow<'a, str>, Refusal> {
+    value.string().ok_or(Refusal::NotText { field, found: value.kind() })
+}
+
+/// A batch of events: NDJSON, one JSON object a line; empty lines do not count.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    bytes: &'a [u8],
+    limits: Limits,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch within its limits. Its events are checked one by one, so that one bad line spoils no other.
+    pub fn new(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
+        if bytes.len() > limits.batch_bytes_max {
+            return Err(Refusal::BatchTooLarge { bytes: bytes.len(), max: limits.batch_bytes_max });
+        }
+        let batch = Self { bytes, limits: *limits };
+        match batch.lines().count() {
+            0 => Err(Refusal::BatchEmpty),
+            events if events > limits.batch_events_max => {
+                Err(Refusal::BatchTooMany { events, max: limits.batch_events_max })
+            }
+            _ => Ok(batch),
+        }
+    }
+
+    /// Each event, with the number of its line from 1.
+    pub fn offers(self) -> impl Iterator<Item = (usize, Result<Offer<'a>, Refusal>)> {
+        self.lines().map(move |(number, line)| (number, Offer::parse(line, &self.limits)))
+    }
+
+    fn lines(self) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let lines = self.bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        (1..).zip(lines).filter(|(_, line)| !line.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Names that partners see: `evt_…` of an event, `sub_…` of a subscriber, `dlv_…` of a delivery.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::engine::time::WallTime;
+use crate::text_form::text_form;
+
+text_form!(PublicId, "an id of letters, digits, '_' and '-'");
+
+/// A public id. Those made here begin with their kind and the time, so that they sort by age; an emitter's own may be
+/// any. None has a dot in it, which would make the content that Standard Webhooks signs ambiguous.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicId(Box<str>);
+
+/// What an id made here names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An event.
+    Event,
+    /// A subscriber.
+    Subscriber,
+    /// A delivery.
+    Delivery,
+}
+
+impl Kind {
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Event => "evt_",
+            Self::Subscriber => "sub_",
+            Self::Delivery => "dlv_",
+        }
+    }
+}
+
+impl PublicId {
+    /// The longest that is accepted, in bytes.
+    pub const BYTES_MAX: usize = 64;
+    /// How many random bytes a new one takes.
+    pub const RANDOM_BYTES: usize = 10;
+
+    /// A new id: the milliseconds of the wall clock in 48 bits, then 80 random ones, five bits to a character, which
+    /// sort as text in the order of time.
+    #[must_use]
+    pub fn new(kind: Kind, at: WallTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
+        /// In ASCII order, without i, l, o and u, which are taken for something else.
+        const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+        const DIGITS_COUNT: u32 = 26;
+
+        let millis = u128::from(at.0 / 1_000_000);
+        let bits = random.iter().fold(millis, |bits, byte| bits << 8 | u128::from(*byte));
+        let mut text = String::with_capacity(kind.prefix().len() + 26);
+        text.push_str(kind.prefix());
+        for place in (0..DIGITS_COUNT).rev() {
+            let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or(0);
+            text.push(char::from(DIGITS[digit]));
+        }
+        Self(text.into())
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for PublicId {
+    type Err = PublicIdError;
+
+    fn from_str(text: &str) -> Result<Self, PublicIdError> {
+        if text.is_empty() {
+            return Err(PublicIdError::Empty);
+        }
+        if text.len() > Self::BYTES_MAX {
+            return Err(PublicIdError::TooLong { bytes: text.len() });
+        }
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+        match text.char_indices().find(|(_, letter)| !allowed(*letter)) {
+            Some((at, letter)) => Err(PublicIdError::Character { letter, at }),
+            None => Ok(Self(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for PublicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A text that is no id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublicIdError {
+    /// There is none.
+    #[error("the id is empty; leave it out to have one made")]
+    Empty,
+    /// Longer than [`PublicId::BYTES_MAX`].
+    #[error("the id has {bytes} bytes; at most {} are accepted", PublicId::BYTES_MAX)]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A character that no id may have.
+    #[error("the id has {letter:?} at byte {at}; expected letters, digits, '_' and '-'")]
+    Character {
+        /// The character.
+        letter: char,
+        /// Where.
+        at: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_id_begins_with_its_kind_and_its_time() {
+        let id = |secs, random| PublicId::new(Kind::Event, WallTime::from_secs(secs), random);
+        // Computed apart: 1,700,000,000,000 ms in 48 bits, then the random bytes, in base 32.
+        assert_eq!(id(1_700_000_000, [0; 10]).as_str(), "evt_01hf7yat000000000000000000");
+        assert_eq!(id(1_700_000_000, [0xff; 10]).as_str(), "evt_01hf7yat00zzzzzzzzzzzzzzzz");
+        assert_eq!(id(0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 33]).as_str(), "evt_00000000000000000000000011");
+        assert!(PublicId::new(Kind::Subscriber, WallTime(u64::MAX), [0; 10]).as_str().starts_with("sub_"));
+        assert!(PublicId::new(Kind::Delivery, WallTime(0), [0; 10]).as_str().starts_with("dlv_"));
+    }
+
+    #[test]
+    fn an_emitters_own_id_must_be_safe_everywhere() {
+        let read = |text: &str| text.parse::<PublicId>().map(|id| id.to_string());
+        assert_eq!(read("order-4711_b"), Ok("order-4711_b".into()));
+        assert_eq!(read(&"x".repeat(64)), Ok("x".repeat(64)));
+        assert_eq!(read(""), Err(PublicIdError::Empty));
+        assert_eq!(read(&"x".repeat(65)), Err(PublicIdError::TooLong { bytes: 65 }));
+        assert_eq!(read("a.b"), Err(PublicIdError::Character { letter: '.', at: 1 }));
+        assert_eq!(read("a\r\nb"), Err(PublicIdError::Character { letter: '\r', at: 1 }));
+        assert_eq!(read("äb"), Err(PublicIdError::Character { letter: 'ä', at: 0 }));
+    }
+
+    proptest! {
+        #[test]
+        fn ids_sort_by_their_time_to_the_millisecond(a: u64, b: u64, x: [u8; 10], y: [u8; 10]) {
+            let (first, second) = (a.min(b), a.max(b));
+            let id = |at, random| PublicId::new(Kind::Event, WallTime(at), random);
+            if first / 1_000_000 < second / 1_000_000 {
+                prop_assert!(id(first, x) < id(second, y));
+            }
+            let made = id(a, x);
+            prop_assert_eq!(made.as_str().parse::<PublicId>(), Ok(made.clone()));
+            prop_assert_eq!(made == id(a, y), x == y);
+        }
+    }
+}
