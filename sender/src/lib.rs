@@ -5,6 +5,7 @@
 //! - [`engine`]: every decision the sender makes, as a pure state machine. No clock, no disk, no network.
 //! - [`event`]: what an emitter may offer, whom it concerns, and which bytes it becomes.
 //! - [`guard`]: which addresses a delivery may be sent to.
+//! - [`sign`]: proof to an endpoint that a body came from here, untouched.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 pub mod engine;
@@ -14,6 +15,8 @@ pub mod event;
 pub mod excerpt;
 #[cfg(feature = "service")]
 pub mod guard;
+#[cfg(feature = "service")]
+pub mod sign;
 #[cfg(feature = "service")]
 mod text_form;
 #[cfg(feature = "service")]

@@ -1,0 +1,99 @@
+//! The headers of one attempt, in a buffer that is used again for the next.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::mac::Tag;
+
+/// A few headers with their values. Names are in lower case, as HTTP/2 wants them; values are visible ASCII.
+#[derive(Clone, Debug, Default)]
+pub struct Headers {
+    /// All values, one after another.
+    text: String,
+    /// Each name, with where its value ends.
+    ends: [(&'static str, usize); Self::COUNT_MAX],
+    count: usize,
+}
+
+impl Headers {
+    /// The most that any profile writes.
+    pub const COUNT_MAX: usize = 5;
+
+    /// Room for what most profiles write.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { text: String::with_capacity(256), ..Self::default() }
+    }
+
+    /// Names and values, in the order in which they were written.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let mut start = 0;
+        self.ends[..self.count].iter().map(move |(name, end)| {
+            let value = &self.text[start..*end];
+            start = *end;
+            (*name, value)
+        })
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.count = 0;
+    }
+
+    /// Begins another header.
+    pub(super) fn add(&mut self, name: &'static str) -> Value<'_> {
+        debug_assert!(self.count < Self::COUNT_MAX, "{name} is one header too many");
+        self.ends[self.count] = (name, self.text.len());
+        self.count += 1;
+        self.extend()
+    }
+
+    /// Goes on with the header begun last.
+    pub(super) fn extend(&mut self) -> Value<'_> {
+        let start = if self.count < 2 { 0 } else { self.ends[self.count - 2].1 };
+        Value { start, headers: self }
+    }
+}
+
+/// The value of the last header, being written.
+pub(super) struct Value<'a> {
+    start: usize,
+    headers: &'a mut Headers,
+}
+
+impl<'a> Value<'a> {
+    pub(super) fn text(self, part: &str) -> Self {
+        self.writing(|text| text.push_str(part))
+    }
+
+    pub(super) fn number(self, number: u64) -> Self {
+        self.writing(|text| write!(text, "{number}").expect("writing to a String does not fail"))
+    }
+
+    pub(super) fn hex(self, tag: &Tag) -> Self {
+        self.writing(|text| text.extend(tag.hex()))
+    }
+
+    pub(super) fn base64(self, tag: &Tag) -> Self {
+        self.writing(|text| STANDARD.encode_string(tag.0, text))
+    }
+
+    /// What the value is so far.
+    pub(super) fn written(self) -> &'a str {
+        &self.headers.text[self.start..]
+    }
+
+    fn writing(self, write: impl FnOnce(&mut String)) -> Self {
+        write(&mut self.headers.text);
+        self.headers.ends[self.headers.count - 1].1 = self.headers.text.len();
+        self
+    }
+}

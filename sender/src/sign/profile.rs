@@ -1,0 +1,138 @@
+//! What is signed, and in which headers it goes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::excerpt::Excerpt;
+use crate::text_form::text_form;
+
+text_form!(Profile, "a signing profile, such as \"standard-webhooks\"");
+
+/// A way to sign.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// Standard Webhooks 1.0: over `id.timestamp.body`, by every key, anew for each attempt.
+    #[default]
+    StandardWebhooks,
+    /// Over `timestamp.body`, in hex, anew for each attempt.
+    VvvTimestamped,
+    /// Over the body alone, in hex, once, when the event is emitted: a retry repeats the signature to the byte, so
+    /// that an auditor sees one proof for one delivery.
+    VvvFrozen,
+    /// As Stripe signs: over `timestamp.body`, in hex, by every key, anew for each attempt.
+    Stripe,
+    /// As GitHub signs: over the body alone, in hex.
+    Github,
+}
+
+/// What becomes of a header's value when a delivery is tried again. The body never changes, whatever the profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcrossRetries {
+    /// The same on every attempt.
+    Identical,
+    /// The same as long as the same key signs.
+    IdenticalPerKey,
+    /// Made anew for each attempt.
+    Fresh,
+}
+
+/// What of a secret is the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyForm {
+    /// The bytes that its base64 stands for.
+    Decoded,
+    /// The bytes of its text, with `whsec_` and all: libraries of these profiles take a secret as it is.
+    Text,
+}
+
+/// How many signatures fit into an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SignatureCount {
+    /// One. During a rotation the old key makes it until it retires, then the new one: the endpoint can know both.
+    One,
+    /// One by each key, so that during a rotation the endpoint may know either.
+    OnePerKey,
+}
+
+impl Profile {
+    /// All of them, the default first.
+    pub const ALL: [Self; 5] =
+        [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
+
+    /// Its name in configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::StandardWebhooks => "standard-webhooks",
+            Self::VvvTimestamped => "vvv-timestamped",
+            Self::VvvFrozen => "vvv-frozen",
+            Self::Stripe => "stripe",
+            Self::Github => "github",
+        }
+    }
+
+    /// The headers it writes, in their order, and what a retry does to each.
+    #[must_use]
+    pub const fn headers(self) -> &'static [(&'static str, AcrossRetries)] {
+        use AcrossRetries::{Fresh, Identical, IdenticalPerKey};
+        match self {
+            Self::StandardWebhooks => {
+                &[("webhook-id", Identical), ("webhook-timestamp", Fresh), ("webhook-signature", Fresh)]
+            }
+            Self::VvvTimestamped => &[("x-vvv-timestamp", Fresh), ("x-vvv-signature", Fresh)],
+            Self::VvvFrozen => &[
+                ("x-vvv-signature", Identical),
+                ("x-vvv-event", Identical),
+                ("x-vvv-attempt", Fresh),
+                ("x-vvv-delivery-id", Identical),
+                ("x-vvv-subscriber", Identical),
+            ],
+            Self::Stripe => &[("stripe-signature", Fresh)],
+            Self::Github => &[
+                ("x-hub-signature-256", IdenticalPerKey),
+                ("x-github-event", Identical),
+                ("x-github-delivery", Identical),
+            ],
+        }
+    }
+
+    /// What of a secret is the key.
+    #[must_use]
+    pub const fn key_form(self) -> KeyForm {
+        match self {
+            Self::StandardWebhooks => KeyForm::Decoded,
+            Self::VvvTimestamped | Self::VvvFrozen | Self::Stripe | Self::Github => KeyForm::Text,
+        }
+    }
+
+    /// How many signatures fit into an attempt.
+    #[must_use]
+    pub const fn signature_count(self) -> SignatureCount {
+        match self {
+            Self::StandardWebhooks | Self::Stripe => SignatureCount::OnePerKey,
+            Self::VvvTimestamped | Self::VvvFrozen | Self::Github => SignatureCount::One,
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(text: &str) -> Result<Self, UnknownProfile> {
+        let found = Self::ALL.into_iter().find(|profile| profile.name() == text);
+        found.ok_or_else(|| UnknownProfile { given: Excerpt::of(text) })
+    }
+}
+
+/// A name that no profile has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
+pub struct UnknownProfile {
+    given: Excerpt,
+}

@@ -1,0 +1,373 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The bytes 0 to 31, and 32 to 63.
+const SECRET_A: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const SECRET_B: &str = "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+const PLAIN: &str = "the-shared-subscriber-secret";
+
+const BODY: &str = concat!(
+    r#"{"id":"evt_1","type":"video.trending","timestamp":"2023-11-14T22:13:20.000Z","#,
+    r#""data":{"views":1200000}}"#
+);
+
+// Signatures over BODY at 1700000000, computed apart with Python's hmac module:
+//   h = lambda key, text: hmac.new(key, text, hashlib.sha256)
+//   STANDARD_*: base64.b64encode(h(base64.b64decode(secret[6:]), b"evt_1.1700000000." + body).digest())
+//   STAMPED_*:  h(secret.encode(), b"1700000000." + body).hexdigest()
+//   BARE_*:     h(secret.encode(), body).hexdigest()
+const STANDARD_A: &str = "PVApEgUBkU7hboRGd1KTAARn5TYgSr81jKn23qgvL9E=";
+const STANDARD_B: &str = "iwIOe23OkKThZmSVAIFzOfMF0Z9W/59y7v34WDmxkIU=";
+const STAMPED_A: &str = "7869ad898d7093013ec2b36b5db2e6a51f0c3bc6097afb03d939f963acb95a9b";
+const STAMPED_B: &str = "9c21b0a042eac5b7a838f79234da769e7954515efcd9d5bfab4eeb409a1042df";
+const STAMPED_PLAIN: &str = "ce64000908240b9bad6ebbc36e830f65517b2811b723cbb7414eac1a807cb702";
+const BARE_A: &str = "3c089c08c7d4b623dadab1c399a8fd960d1f5ebfd9e7e83239390524e4542449";
+const BARE_B: &str = "5d7a33eb3c0758ae2a5eeaa3ca0f9c00cc3234f24375326e75fc4e9156776aab";
+const BARE_PLAIN: &str = "2f8828ef9de18072be3a6c74d4073e2250b6de39882b5dab4fb994d5ffbf63d1";
+
+const NOW: WallTime = WallTime(1_700_000_000_999_999_999);
+const LATER: WallTime = WallTime(1_700_000_060_000_000_000);
+
+fn secret(text: &str) -> Secret {
+    Secret::parse(text).unwrap()
+}
+
+/// A, retiring a minute from now, and B, current.
+fn rotated() -> Keys {
+    let mut keys = Keys::new(secret(SECRET_A));
+    keys.rotate(NOW, secret(SECRET_B), LATER).unwrap();
+    keys
+}
+
+fn signer(profile: Profile, keys: &Keys) -> Signer {
+    Signer::new(profile, keys).unwrap()
+}
+
+struct Words {
+    id: PublicId,
+    event_type: EventType,
+    subscriber: PublicId,
+}
+
+impl Words {
+    fn new() -> Self {
+        Self {
+            id: "evt_1".parse().unwrap(),
+            event_type: "video.trending".parse().unwrap(),
+            subscriber: "sub_9".parse().unwrap(),
+        }
+    }
+
+    fn attempt<'a>(&'a self, number: u32, body: &'a str) -> Attempt<'a> {
+        Attempt {
+            id: &self.id,
+            event_type: &self.event_type,
+            subscriber: &self.subscriber,
+            number,
+            frozen: None,
+            body: body.as_bytes(),
+        }
+    }
+}
+
+fn signed(profile: Profile, keys: &Keys, at: WallTime) -> Vec<(&'static str, String)> {
+    let mut headers = Headers::new();
+    signer(profile, keys).sign(at, &Words::new().attempt(1, BODY), &mut headers);
+    headers.iter().map(|(name, value)| (name, value.to_owned())).collect()
+}
+
+#[track_caller]
+fn check(profile: Profile, keys: &Keys, at: WallTime, expected: &[(&str, &str)]) {
+    let got = signed(profile, keys, at);
+    let got: Vec<_> = got.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(got, expected, "{profile}");
+}
+
+#[test]
+fn each_profile_signs_as_computed_apart() {
+    let keys = Keys::new(secret(SECRET_A));
+    check(
+        Profile::StandardWebhooks,
+        &keys,
+        NOW,
+        &[
+            ("webhook-id", "evt_1"),
+            ("webhook-timestamp", "1700000000"),
+            ("webhook-signature", &format!("v1,{STANDARD_A}")),
+        ],
+    );
+    check(
+        Profile::VvvTimestamped,
+        &keys,
+        NOW,
+        &[("x-vvv-timestamp", "1700000000"), ("x-vvv-signature", &format!("sha256={STAMPED_A}"))],
+    );
+    check(
+        Profile::VvvFrozen,
+        &keys,
+        NOW,
+        &[
+            ("x-vvv-signature", BARE_A),
+            ("x-vvv-event", "video.trending"),
+            ("x-vvv-attempt", "1"),
+            ("x-vvv-delivery-id", "evt_1"),
+            ("x-vvv-subscriber", "sub_9"),
+        ],
+    );
+    check(Profile::Stripe, &keys, NOW, &[("stripe-signature", &format!("t=1700000000,v1={STAMPED_A}"))]);
+    check(
+        Profile::Github,
+        &keys,
+        NOW,
+        &[
+            ("x-hub-signature-256", &format!("sha256={BARE_A}")),
+            ("x-github-event", "video.trending"),
+            ("x-github-delivery", "evt_1"),
+        ],
+    );
+}
+
+#[test]
+fn a_plain_text_secret_is_its_own_key() {
+    let keys = Keys::new(secret(PLAIN));
+    let value = |profile, place: usize| signed(profile, &keys, NOW)[place].1.clone();
+    assert_eq!(value(Profile::VvvTimestamped, 1), format!("sha256={STAMPED_PLAIN}"));
+    assert_eq!(value(Profile::VvvFrozen, 0), BARE_PLAIN);
+    assert_eq!(value(Profile::Stripe, 0), format!("t=1700000000,v1={STAMPED_PLAIN}"));
+    assert_eq!(value(Profile::Github, 0), format!("sha256={BARE_PLAIN}"));
+    assert_eq!(Signer::new(Profile::StandardWebhooks, &keys).unwrap_err(), SecretError::PlainText);
+}
+
+/// The example in Svix's public documentation, from which Standard Webhooks took its scheme.
+#[test]
+fn the_public_example_of_standard_webhooks_comes_out() {
+    let keys = Keys::new(secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
+    let words = Words { id: "msg_p5jXN8AQM9LWM0D4loKWxJek".parse().unwrap(), ..Words::new() };
+    let mut headers = Headers::new();
+    let attempt = words.attempt(1, r#"{"test": 2432232314}"#);
+    signer(Profile::StandardWebhooks, &keys).sign(WallTime::from_secs(1_614_265_330), &attempt, &mut headers);
+    assert_eq!(headers.get("webhook-signature"), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
+}
+
+/// The example in GitHub's public documentation on validating deliveries.
+#[test]
+fn the_public_example_of_github_comes_out() {
+    let keys = Keys::new(secret("It's a Secret to Everybody"));
+    let mut headers = Headers::new();
+    signer(Profile::Github, &keys).sign(NOW, &Words::new().attempt(1, "Hello, World!"), &mut headers);
+    assert_eq!(
+        headers.get("x-hub-signature-256"),
+        Some("sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17")
+    );
+}
+
+#[test]
+fn while_a_key_retires_both_sign_where_there_is_room_for_both() {
+    let value = |profile, at, place: usize| signed(profile, &rotated(), at)[place].1.clone();
+    assert_eq!(value(Profile::StandardWebhooks, NOW, 2), format!("v1,{STANDARD_B} v1,{STANDARD_A}"));
+    assert_eq!(value(Profile::Stripe, NOW, 0), format!("t=1700000000,v1={STAMPED_B},v1={STAMPED_A}"));
+}
+
+#[test]
+fn where_there_is_room_for_one_signature_the_old_key_makes_it_until_it_retires() {
+    let value = |profile, at, place: usize| signed(profile, &rotated(), at)[place].1.clone();
+    assert_eq!(value(Profile::VvvTimestamped, NOW, 1), format!("sha256={STAMPED_A}"));
+    assert_eq!(value(Profile::VvvFrozen, NOW, 0), BARE_A);
+    assert_eq!(value(Profile::Github, NOW, 0), format!("sha256={BARE_A}"));
+    let last = WallTime(LATER.0 - 1);
+    assert_eq!(value(Profile::Github, last, 0), format!("sha256={BARE_A}"));
+    assert_eq!(value(Profile::Github, LATER, 0), format!("sha256={BARE_B}"));
+    assert_eq!(value(Profile::StandardWebhooks, LATER, 2).matches("v1,").count(), 1);
+}
+
+#[test]
+fn a_frozen_signature_survives_a_rotation() {
+    let before = signer(Profile::VvvFrozen, &Keys::new(secret(SECRET_A)));
+    let frozen = before.freeze(NOW, BODY.as_bytes());
+    assert!(frozen.is_some());
+    let mut keys = Keys::new(secret(SECRET_A));
+    keys.rotate(NOW, secret(SECRET_B), NOW).unwrap();
+    let after = signer(Profile::VvvFrozen, &keys);
+    let words = Words::new();
+    let mut headers = Headers::new();
+    after.sign(LATER, &Attempt { frozen, ..words.attempt(7, BODY) }, &mut headers);
+    assert_eq!(headers.get("x-vvv-signature"), Some(BARE_A));
+    assert_eq!(headers.get("x-vvv-attempt"), Some("7"));
+    after.sign(LATER, &words.attempt(7, BODY), &mut headers);
+    assert_eq!(headers.get("x-vvv-signature"), Some(BARE_B));
+}
+
+#[test]
+fn only_the_frozen_profile_has_something_to_freeze() {
+    let keys = Keys::new(secret(SECRET_A));
+    for profile in Profile::ALL {
+        let frozen = signer(profile, &keys).freeze(NOW, BODY.as_bytes());
+        assert_eq!(frozen.is_some(), profile == Profile::VvvFrozen, "{profile}");
+    }
+}
+
+#[test]
+fn each_profile_writes_the_headers_that_it_declares_and_keeps_its_promises_about_them() {
+    let words = Words::new();
+    let keys = Keys::new(secret(SECRET_A));
+    for profile in Profile::ALL {
+        let signer = signer(profile, &keys);
+        let frozen = signer.freeze(NOW, BODY.as_bytes());
+        let [mut first, mut retry] = [Headers::new(), Headers::new()];
+        signer.sign(NOW, &Attempt { frozen, ..words.attempt(1, BODY) }, &mut first);
+        signer.sign(LATER, &Attempt { frozen, ..words.attempt(2, BODY) }, &mut retry);
+        let names: Vec<_> = first.iter().map(|(name, _)| name).collect();
+        let declared: Vec<_> = profile.headers().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, declared, "{profile}");
+        for (name, across) in profile.headers() {
+            let same = first.get(name) == retry.get(name);
+            assert_eq!(same, *across != AcrossRetries::Fresh, "{profile}: {name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_identical_per_key_changes_with_the_key_and_what_is_identical_does_not() {
+    let words = Words::new();
+    for profile in Profile::ALL {
+        let by_a = signer(profile, &Keys::new(secret(SECRET_A)));
+        let by_b = signer(profile, &Keys::new(secret(SECRET_B)));
+        let frozen = by_a.freeze(NOW, BODY.as_bytes());
+        let [mut first, mut retry] = [Headers::new(), Headers::new()];
+        by_a.sign(NOW, &Attempt { frozen, ..words.attempt(1, BODY) }, &mut first);
+        by_b.sign(LATER, &Attempt { frozen, ..words.attempt(2, BODY) }, &mut retry);
+        for (name, across) in profile.headers() {
+            let same = first.get(name) == retry.get(name);
+            assert_eq!(same, *across == AcrossRetries::Identical, "{profile}: {name}");
+        }
+    }
+}
+
+#[test]
+fn as_many_signatures_as_declared_fit() {
+    let mut keys = Keys::new(secret(SECRET_A));
+    for _ in 1..Keys::COUNT_MAX {
+        keys.rotate(NOW, secret(SECRET_B), LATER).unwrap();
+    }
+    for profile in Profile::ALL {
+        let headers = signed(profile, &keys, NOW);
+        let (_, value) = headers.iter().find(|(name, _)| name.contains("signature")).unwrap();
+        let signatures = value.split([' ', ',', '=']).filter(|part| part.len() >= 43).count();
+        let expected = match profile.signature_count() {
+            SignatureCount::OnePerKey => Keys::COUNT_MAX,
+            SignatureCount::One => 1,
+        };
+        assert_eq!(signatures, expected, "{profile}: {value}");
+    }
+    assert_eq!(
+        keys.rotate(NOW, secret(PLAIN), LATER).unwrap_err(),
+        KeysError::TooMany { count: Keys::COUNT_MAX + 1 }
+    );
+    assert_eq!(keys.current().reveal(), SECRET_B, "a refused rotation changes nothing");
+    keys.rotate(LATER, secret(PLAIN), WallTime(u64::MAX)).unwrap();
+    assert_eq!((keys.current().reveal(), keys.retiring().len()), (PLAIN, 1), "the retired are forgotten");
+}
+
+#[test]
+fn stored_keys_come_back_as_they_were() {
+    let keys = rotated();
+    let retiring =
+        keys.retiring().iter().map(|key| Retiring::new(key.secret().clone(), key.until())).collect();
+    let again = Keys::from_parts(keys.current().clone(), retiring).unwrap();
+    assert_eq!(signed(Profile::Stripe, &again, NOW), signed(Profile::Stripe, &keys, NOW));
+    let many = vec![Retiring::new(secret(SECRET_A), LATER); Keys::COUNT_MAX];
+    assert!(Keys::from_parts(secret(SECRET_A), many).is_err());
+}
+
+#[test]
+fn profiles_go_by_their_names() {
+    for profile in Profile::ALL {
+        assert_eq!(profile.to_string().parse(), Ok(profile));
+    }
+    assert_eq!(Profile::default(), Profile::ALL[0]);
+    assert_eq!(
+        "svix".parse::<Profile>().unwrap_err().to_string(),
+        "\"svix\" is no signing profile; expected one of \
+         standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github"
+    );
+}
+
+#[test]
+fn a_new_secret_has_the_standard_form() {
+    let bytes: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
+    let new = Secret::generate(&bytes);
+    assert_eq!(new.reveal(), SECRET_A);
+    assert!(Secret::parse(new.reveal()).is_ok());
+}
+
+#[test]
+fn what_is_no_secret_is_refused_for_its_own_reason() {
+    let long = "x".repeat(257);
+    let rows = [
+        ("", SecretError::TextLength { bytes: 0 }),
+        ("fifteen letters", SecretError::TextLength { bytes: 15 }),
+        (long.as_str(), SecretError::TextLength { bytes: 257 }),
+        ("sixteen\tletters!", SecretError::TextCharacter { at: 7 }),
+        ("sixteen lettersé", SecretError::TextCharacter { at: 15 }),
+        ("whsec_", SecretError::Length { bytes: 0 }),
+        ("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", SecretError::Length { bytes: 23 }),
+        ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", SecretError::Encoding),
+        ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9=", SecretError::Encoding),
+        ("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n", SecretError::Encoding),
+        ("whsec_-_ECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", SecretError::Encoding),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(Secret::parse(text).unwrap_err(), expected, "{text:?}");
+    }
+    let of_length = |bytes: usize| Secret::parse(&format!("{PREFIX}{}", encode(&vec![7; bytes])));
+    assert_eq!(of_length(65).unwrap_err(), SecretError::Length { bytes: 65 });
+    assert!(of_length(64).is_ok() && of_length(24).is_ok());
+}
+
+const PREFIX: &str = "whsec_";
+
+fn encode(bytes: &[u8]) -> String {
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
+}
+
+#[test]
+fn nothing_that_holds_a_secret_shows_it() {
+    let keys = rotated();
+    let shown = format!("{:?} {keys:?} {:?}", keys.current(), signer(Profile::Stripe, &keys));
+    for part in [&SECRET_A[6..16], &SECRET_B[6..16], "whsec"] {
+        assert!(!shown.contains(part), "{shown}");
+    }
+    assert!(shown.starts_with("Secret(…) Keys { current: Secret(…)"), "{shown}");
+    for text in ["hunter2", "hunter2\thunter2hunter2", "whsec_hunter2!", "whsec_aHVudGVyMg=="] {
+        let error = Secret::parse(text).unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("hunter2") && !shown.contains("aHVud"), "{shown}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_and_a_secret_is_kept_as_it_came(text in "\\PC*|whsec_[A-Za-z0-9+/=]{0,90}") {
+        if let Ok(secret) = Secret::parse(&text) {
+            prop_assert_eq!(secret.reveal(), text);
+        }
+    }
+
+    /// A header's value is what stands in it, however many attempts were signed into the same buffer before.
+    #[test]
+    fn a_buffer_used_again_holds_nothing_of_before(
+        bodies in prop::collection::vec(".{0,200}", 1..4), places in prop::collection::vec(0_usize..5, 4)
+    ) {
+        let words = Words::new();
+        let mut reused = Headers::new();
+        for (body, place) in bodies.iter().zip(places) {
+            let signer = signer(Profile::ALL[place], &rotated());
+            signer.sign(NOW, &words.attempt(3, body), &mut reused);
+            let mut fresh = Headers::new();
+            signer.sign(NOW, &words.attempt(3, body), &mut fresh);
+            prop_assert!(reused.iter().eq(fresh.iter()));
+            prop_assert!(fresh.iter().all(|(_, value)| value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Signing an attempt into a buffer that has been used before takes no memory from the allocator. Alone in its file,
+//! since it watches the allocator of the whole process.
+
+#![cfg(feature = "service")]
+
+use std::alloc::System;
+
+use hookproof_sender::engine::time::WallTime;
+use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+#[test]
+fn signing_into_a_used_buffer_allocates_nothing() {
+    let at = WallTime::from_secs(1_700_000_000);
+    let mut keys = Keys::new(Secret::generate(&[1; 32]));
+    keys.rotate(at, Secret::generate(&[2; 32]), WallTime(u64::MAX)).unwrap();
+    let [id, subscriber] =
+        ["evt_01hf7yat000000000000000000", "sub_01hf7yat000000000000000000"].map(str::parse);
+    let (id, subscriber) = (id.unwrap(), subscriber.unwrap());
+    let event_type = "video.trending".parse().unwrap();
+    let body = [b'x'; 300];
+    let mut headers = Headers::new();
+    for profile in Profile::ALL {
+        let signer = Signer::new(profile, &keys).unwrap();
+        let attempt = Attempt {
+            id: &id,
+            event_type: &event_type,
+            subscriber: &subscriber,
+            number: 1,
+            frozen: None,
+            body: &body,
+        };
+        signer.sign(at, &attempt, &mut headers);
+        // The test's own harness may allocate on another thread meanwhile, but not every time.
+        let fewest = (0..100)
+            .map(|_| {
+                let region = Region::new(ALLOCATOR);
+                signer.sign(at, &attempt, &mut headers);
+                region.change().allocations
+            })
+            .min();
+        assert_eq!(fewest, Some(0), "{profile}");
+    }
+}
