@@ -14,6 +14,7 @@ use std::fmt;
 
 use serde::de::IgnoredAny;
 
+pub(super) use walk::Walk;
 pub use walk::{Elements, Fields};
 
 use super::limits::Depth;

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
+use super::mac::Mac;
 use super::profile::KeyForm;
 
 /// What a secret in the form of Standard Webhooks begins with.
@@ -59,6 +60,11 @@ impl Secret {
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text
+    }
+
+    /// The secret as a key for something else than signing.
+    pub(crate) fn mac(&self) -> Mac {
+        Mac::new(self.text.as_bytes())
     }
 
     pub(super) fn key(&self, form: KeyForm) -> Result<Zeroizing<Vec<u8>>, SecretError> {

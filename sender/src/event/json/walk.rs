@@ -2,7 +2,7 @@
 //!
 //! All of this is total: on text that is no JSON it ends early or yields less, and never panics or recurses.
 
-use super::Json;
+use super::{Json, JsonKind};
 
 /// The blanks that JSON allows between its parts.
 pub(super) const BLANKS: [char; 4] = [' ', '\n', '\r', '\t'];
@@ -24,11 +24,11 @@ pub(super) fn first_deeper_than(text: &str, levels_max: usize) -> Option<usize> 
 
 /// The fields of an object: key and value.
 #[derive(Clone, Debug)]
-pub struct Fields<'a>(Parts<'a>);
+pub struct Fields<'a>(Walk<'a>);
 
 impl<'a> Fields<'a> {
     pub(super) fn of(object: Json<'a>) -> Self {
-        Self(Parts::inside(object, '{'))
+        Self(Walk::inside(object, JsonKind::Object))
     }
 }
 
@@ -36,18 +36,18 @@ impl<'a> Iterator for Fields<'a> {
     type Item = (Json<'a>, Json<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let key = self.0.next()?;
-        Some((key, self.0.next()?))
+        let key = self.0.value()?;
+        Some((key, self.0.value()?))
     }
 }
 
 /// The elements of an array.
 #[derive(Clone, Debug)]
-pub struct Elements<'a>(Parts<'a>);
+pub struct Elements<'a>(Walk<'a>);
 
 impl<'a> Elements<'a> {
     pub(super) fn of(array: Json<'a>) -> Self {
-        Self(Parts::inside(array, '['))
+        Self(Walk::inside(array, JsonKind::Array))
     }
 }
 
@@ -55,27 +55,67 @@ impl<'a> Iterator for Elements<'a> {
     type Item = Json<'a>;
 
     fn next(&mut self) -> Option<Json<'a>> {
-        self.0.next()
+        self.0.value()
     }
 }
 
-/// The values directly inside a container, one after another, whatever stands between them. In an object, keys and
-/// values take turns.
+/// A place in the text of a value, from which one goes on value by value, into containers or over them. In an object,
+/// keys and values take turns. Each byte is looked at a fixed number of times, however deep one goes.
 #[derive(Clone, Debug)]
-struct Parts<'a> {
+pub(in crate::event) struct Walk<'a> {
     rest: &'a str,
 }
 
-impl<'a> Parts<'a> {
-    fn inside(container: Json<'a>, opening: char) -> Self {
-        Self { rest: container.0.strip_prefix(opening).unwrap_or("") }
+impl<'a> Walk<'a> {
+    /// Before the value itself.
+    pub(in crate::event) fn before(json: Json<'a>) -> Self {
+        Self { rest: json.0 }
     }
 
-    fn next(&mut self) -> Option<Json<'a>> {
-        let rest = self.rest.trim_start_matches([' ', '\n', '\r', '\t', ',', ':']);
-        let (part, rest) = rest.split_at(end_of_value(rest.as_bytes()));
+    /// Inside the value, if it is a container of that kind; else at its end.
+    fn inside(json: Json<'a>, kind: JsonKind) -> Self {
+        let mut walk = Self::before(json);
+        if json.kind() == kind {
+            walk.enter();
+        } else {
+            walk.rest = "";
+        }
+        walk
+    }
+
+    /// What kind of value comes next.
+    pub(in crate::event) fn kind(&mut self) -> JsonKind {
+        self.skip_separators();
+        Json(self.rest).kind()
+    }
+
+    /// Goes into the container that comes next.
+    pub(in crate::event) fn enter(&mut self) {
+        self.skip_separators();
+        self.rest = self.rest.strip_prefix(['{', '[']).unwrap_or(self.rest);
+    }
+
+    /// Goes out of the container if it has nothing more, and says so. The end of the text closes everything.
+    pub(in crate::event) fn leave(&mut self) -> bool {
+        self.skip_separators();
+        match self.rest.strip_prefix(['}', ']']) {
+            Some(rest) => self.rest = rest,
+            None => return self.rest.is_empty(),
+        }
+        true
+    }
+
+    /// Goes over the next value; nothing if the container has no more.
+    pub(in crate::event) fn value(&mut self) -> Option<Json<'a>> {
+        self.skip_separators();
+        let (value, rest) = self.rest.split_at(end_of_value(self.rest.as_bytes()));
         self.rest = rest;
-        if part.is_empty() { None } else { Some(Json(part)) }
+        if value.is_empty() { None } else { Some(Json(value)) }
+    }
+
+    /// The text is known to be JSON, so what stands between values says nothing.
+    fn skip_separators(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\n', '\r', '\t', ',', ':']);
     }
 }
 

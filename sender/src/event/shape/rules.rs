@@ -1,0 +1,267 @@
+//! The rules that an operator writes, and the tree that they become.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::json::JsonKind;
+use crate::excerpt::Excerpt;
+
+/// Which fields of an event's data a subscriber gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapingRules {
+    /// The fields that are let through, by their paths. Absent, all are; empty, none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// The fields that are replaced. They need not be in the list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pseudonyms: Vec<PseudonymRule>,
+}
+
+/// One field that is replaced by a pseudonym.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PseudonymRule {
+    /// Its path.
+    pub field: String,
+    /// The name it takes, in the place where it was. A field of that name in the data is left out, so that nothing
+    /// can pass for a pseudonym.
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    pub new_name: Option<String>,
+}
+
+impl ShapingRules {
+    /// The most fields that rules may name.
+    pub const FIELDS_MAX: usize = 128;
+    /// The longest path, in bytes.
+    pub const PATH_BYTES_MAX: usize = 256;
+    /// The most names in a path.
+    pub const PATH_NAMES_MAX: usize = 16;
+
+    pub(super) fn compile(&self) -> Result<Node, ShapingError> {
+        let count = self.allow.as_ref().map_or(0, Vec::len) + self.pseudonyms.len();
+        if count > Self::FIELDS_MAX {
+            return Err(ShapingError::TooMany { count });
+        }
+        let mut root = Node { kept: self.allow.is_none(), ..Node::default() };
+        for path in self.allow.iter().flatten() {
+            root.descend(path)?.kept = true;
+        }
+        for rule in &self.pseudonyms {
+            rule.add_to(&mut root)?;
+        }
+        root.check()?;
+        root.simplify();
+        Ok(root)
+    }
+}
+
+impl PseudonymRule {
+    fn add_to(&self, root: &mut Node) -> Result<(), ShapingError> {
+        check_path(&self.field)?;
+        let (parent, name) = match self.field.rsplit_once('.') {
+            Some((parent, name)) => (root.descend(parent)?, name),
+            None => (root, self.field.as_str()),
+        };
+        let new_name = self.new_name.as_deref().filter(|new_name| *new_name != name);
+        new_name.map(check_name).transpose()?;
+        let node = parent.fields.entry(name.into()).or_default();
+        if node.is_replaced() {
+            return Err(ShapingError::ReplacedTwice { field: Excerpt::of(&self.field) });
+        }
+        let as_json = |name: &str| serde_json::Value::from(name).to_string().into();
+        node.replaced = Some(Replaced { new_name: new_name.map(as_json) });
+        let taken = new_name.unwrap_or(name);
+        if !parent.taken.insert(taken.into()) {
+            return Err(ShapingError::NameTaken { name: Excerpt::of(taken) });
+        }
+        Ok(())
+    }
+}
+
+/// What the rules say of one place in the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    /// All that is in it is let through, but for what the fields below say.
+    kept: bool,
+    replaced: Option<Replaced>,
+    fields: BTreeMap<Box<str>, Node>,
+    /// The names under which pseudonyms go out from here.
+    taken: BTreeSet<Box<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replaced {
+    /// As JSON, quotes included.
+    new_name: Option<Box<str>>,
+}
+
+/// Stands for all places of which no rule says anything, where all is let through.
+static EVERYTHING: Node =
+    Node { kept: true, replaced: None, fields: BTreeMap::new(), taken: BTreeSet::new() };
+
+impl Node {
+    pub(super) fn everything() -> Self {
+        EVERYTHING.clone()
+    }
+
+    pub(super) fn lets_everything_through(&self) -> bool {
+        self.kept && self.replaced.is_none() && self.fields.is_empty()
+    }
+
+    /// Whether something of a value of that kind is let through. Of a container something always is: at least that it
+    /// is there.
+    pub(super) fn lets_through(&self, kind: JsonKind) -> bool {
+        self.kept || self.replaced.is_some() || matches!(kind, JsonKind::Object | JsonKind::Array)
+    }
+
+    pub(super) const fn is_replaced(&self) -> bool {
+        self.replaced.is_some()
+    }
+
+    /// The name that the field takes, as JSON, if it takes another.
+    pub(super) fn new_name(&self) -> Option<&str> {
+        self.replaced.as_ref()?.new_name.as_deref()
+    }
+
+    /// What the rules say of a field here; nothing if it is left out. A name that is no text is in no rule.
+    pub(super) fn field(&self, name: Option<&str>) -> Option<&Self> {
+        let known = name.and_then(|name| self.fields.get(name));
+        match known {
+            Some(field) if field.is_replaced() => known,
+            _ if name.is_some_and(|name| self.taken.contains(name)) => None,
+            Some(_) => known,
+            None if self.kept => Some(&EVERYTHING),
+            None => None,
+        }
+    }
+
+    /// The node at a path, made where it is not there yet.
+    fn descend(&mut self, path: &str) -> Result<&mut Self, ShapingError> {
+        check_path(path)?;
+        let names = path.split('.');
+        Ok(names.fold(self, |node, name| node.fields.entry(name.into()).or_default()))
+    }
+
+    /// Refuses rules that contradict each other. Paths are short, so this recurses little.
+    fn check(&self) -> Result<(), ShapingError> {
+        for (name, field) in &self.fields {
+            if field.is_replaced() && !field.fields.is_empty() {
+                return Err(ShapingError::InsideReplaced { name: Excerpt::of(name) });
+            }
+            if !field.is_replaced() && self.taken.contains(name) {
+                return Err(ShapingError::NameTaken { name: Excerpt::of(name) });
+            }
+            field.check()?;
+        }
+        Ok(())
+    }
+
+    /// Brings rules that say the same into the same form: what is kept anyway need not be said again.
+    fn simplify(&mut self) {
+        for field in self.fields.values_mut() {
+            field.kept = (field.kept || self.kept) && !field.is_replaced();
+            field.simplify();
+        }
+        let kept = self.kept;
+        self.fields.retain(|_, field| !(kept && field.lets_everything_through()));
+    }
+
+    /// Tells this tree apart from every other, piece by piece: each name goes with its length.
+    pub(super) fn describe(&self, tell: &mut impl FnMut(&[u8])) {
+        let mut text = |text: &str| {
+            tell(&text.len().to_be_bytes());
+            tell(text.as_bytes());
+        };
+        match &self.replaced {
+            Some(Replaced { new_name: Some(new_name) }) => text(new_name),
+            Some(Replaced { new_name: None }) => text("replaced"),
+            None => text(if self.kept { "kept" } else { "listed" }),
+        }
+        tell(&self.fields.len().to_be_bytes());
+        for (name, field) in &self.fields {
+            tell(&name.len().to_be_bytes());
+            tell(name.as_bytes());
+            field.describe(tell);
+        }
+    }
+}
+
+fn check_path(path: &str) -> Result<(), ShapingError> {
+    let problem = if path.len() > ShapingRules::PATH_BYTES_MAX {
+        FieldProblem::TooLong
+    } else if path.split('.').any(str::is_empty) {
+        FieldProblem::EmptyName
+    } else if path.split('.').count() > ShapingRules::PATH_NAMES_MAX {
+        FieldProblem::TooDeep
+    } else {
+        return Ok(());
+    };
+    Err(ShapingError::Field { field: Excerpt::of(path), problem })
+}
+
+fn check_name(name: &str) -> Result<(), ShapingError> {
+    let problem = match name.len() {
+        0 => FieldProblem::EmptyName,
+        bytes if bytes > ShapingRules::PATH_BYTES_MAX => FieldProblem::TooLong,
+        _ => return Ok(()),
+    };
+    Err(ShapingError::Field { field: Excerpt::of(name), problem })
+}
+
+/// Rules that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapingError {
+    /// A path, or a new name, that is none.
+    #[error("the shaping rules name the field {field}: {problem}")]
+    Field {
+        /// The path or name.
+        field: Excerpt,
+        /// What is wrong with it.
+        problem: FieldProblem,
+    },
+    /// More fields than rules may name.
+    #[error("the shaping rules name {count} fields; at most {} are accepted", ShapingRules::FIELDS_MAX)]
+    TooMany {
+        /// How many they name.
+        count: usize,
+    },
+    /// A rule for something inside a field that is replaced as a whole.
+    #[error(
+        "the shaping rules replace {name} by a pseudonym and name a field inside it; keep one of the two"
+    )]
+    InsideReplaced {
+        /// The last name of its path.
+        name: Excerpt,
+    },
+    /// Two pseudonyms for one field.
+    #[error("the shaping rules replace {field} twice")]
+    ReplacedTwice {
+        /// Its path.
+        field: Excerpt,
+    },
+    /// A pseudonym under a name that something else has.
+    #[error("the shaping rules let two fields go out as {name}; name the pseudonym otherwise")]
+    NameTaken {
+        /// The name.
+        name: Excerpt,
+    },
+    /// Pseudonyms without a secret to make them with.
+    #[error("the shaping rules replace fields by pseudonyms, but the subscriber's region has no secret")]
+    NoRegionSecret,
+}
+
+/// What is wrong with the name of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldProblem {
+    /// Nothing before, between or after dots.
+    #[error("a name in it is empty; expected names with dots between them, such as stats.views")]
+    EmptyName,
+    /// Too long.
+    #[error("it is longer than {} bytes", ShapingRules::PATH_BYTES_MAX)]
+    TooLong,
+    /// Too many names.
+    #[error("it has more than {} names", ShapingRules::PATH_NAMES_MAX)]
+    TooDeep,
+}
