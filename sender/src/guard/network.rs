@@ -45,7 +45,7 @@ impl Network {
     /// Whether an address lies in it. IPv4 addresses lie in no IPv6 network, nor the other way round.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4() && first_of(address, self.prefix) == self.address
+        first_of(address, self.prefix) == self.address
     }
 }
 

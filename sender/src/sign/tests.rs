@@ -182,6 +182,17 @@ fn where_there_is_room_for_one_signature_the_old_key_makes_it_until_it_retires()
 }
 
 #[test]
+fn after_two_rotations_the_oldest_key_that_has_not_retired_signs_alone() {
+    let mut keys = Keys::new(secret(PLAIN));
+    keys.rotate(NOW, secret(SECRET_A), LATER).unwrap();
+    keys.rotate(NOW, secret(SECRET_B), WallTime(LATER.0 + 1)).unwrap();
+    let value = |at| signed(Profile::Github, &keys, at)[0].1.clone();
+    assert_eq!(value(NOW), format!("sha256={BARE_PLAIN}"));
+    assert_eq!(value(LATER), format!("sha256={BARE_A}"));
+    assert_eq!(value(WallTime(LATER.0 + 1)), format!("sha256={BARE_B}"));
+}
+
+#[test]
 fn a_frozen_signature_survives_a_rotation() {
     let before = signer(Profile::VvvFrozen, &Keys::new(secret(SECRET_A)));
     let frozen = before.freeze(NOW, BODY.as_bytes());

@@ -152,6 +152,11 @@ fn the_same_rules_have_the_same_shape_in_whatever_order_and_words() {
     assert_eq!(id(r#"{"allow":["a"]}"#), id(r#"{"allow":["a.b","a","a.c.d"]}"#));
     assert_ne!(id(r#"{"allow":["a"]}"#), id(r#"{"allow":["b"]}"#));
     assert_ne!(id(r#"{"allow":["a.b"]}"#), id(r#"{"allow":["a","b"]}"#));
+    assert_ne!(id(r#"{"allow":["a.b","c"]}"#), id(r#"{"allow":["a.b","a.c"]}"#));
+    assert_ne!(
+        id(r#"{"allow":["a"],"pseudonyms":[{"field":"b"}]}"#),
+        id(r#"{"allow":["b"],"pseudonyms":[{"field":"a"}]}"#)
+    );
     assert_ne!(id(r#"{"allow":[]}"#), ShapeId::VERBATIM);
     let named = r#"{"pseudonyms":[{"field":"a","as":"b"}]}"#;
     assert_ne!(id(named), id(r#"{"pseudonyms":[{"field":"a"}]}"#));
