@@ -12,6 +12,8 @@ use std::str::FromStr;
 
 pub use error::{Problem, Quantity, UnitError};
 
+use crate::engine::OutOfRange;
+use crate::engine::contract;
 use crate::engine::time::Nanos;
 use crate::text_form::text_form;
 
@@ -118,6 +120,15 @@ impl fmt::Display for Rate {
     }
 }
 
+impl TryFrom<Rate> for contract::Rate {
+    type Error = OutOfRange;
+
+    /// The rate that a contract can hold, which is kept as a reduced fraction.
+    fn try_from(rate: Rate) -> Result<Self, OutOfRange> {
+        Self::new(rate.count, rate.per)
+    }
+}
+
 /// At most so many in any window of that length, wherever it begins: `60 per 1s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowCap {
@@ -164,6 +175,19 @@ impl FromStr for WindowCap {
             Ok(Self { count, length: Nanos(window) })
         };
         parts().map_err(|problem| UnitError::new(Quantity::Window, text, problem))
+    }
+}
+
+impl TryFrom<WindowCap> for contract::Window {
+    type Error = OutOfRange;
+
+    fn try_from(cap: WindowCap) -> Result<Self, OutOfRange> {
+        let limit = u32::try_from(cap.count).unwrap_or(u32::MAX);
+        let named = |error: OutOfRange| match limit {
+            u32::MAX => OutOfRange { value: cap.count.to_string(), ..error },
+            _ => error,
+        };
+        Self::new(limit, cap.length).map_err(named)
     }
 }
 

@@ -104,6 +104,20 @@ fn window_caps_read_as_so_many_per_length() {
 }
 
 #[test]
+fn what_a_contract_cannot_hold_is_refused_by_its_own_rules() {
+    let rate =
+        |text| contract::Rate::try_from(read::<Rate>(text).unwrap()).map_err(|error| error.to_string());
+    assert_eq!(rate("14000/min"), Ok(contract::Rate::new(14_000, Nanos::MINUTE).unwrap()));
+    assert!(rate("1000001/s").unwrap_err().starts_with("limit.rate is 1000001 per 1s"));
+    let cap = |text| {
+        contract::Window::try_from(read::<WindowCap>(text).unwrap()).map_err(|error| error.to_string())
+    };
+    assert_eq!(cap("60 per 1s"), Ok(contract::Window::new(60, Nanos::SECOND).unwrap()));
+    assert!(cap("5000000000 per 1s").unwrap_err().starts_with("limit.windows.limit is 5000000000:"));
+    assert!(cap("1 per 32d").unwrap_err().starts_with("limit.windows.length is 32d:"));
+}
+
+#[test]
 fn sizes_tell_powers_of_ten_from_powers_of_two() {
     assert_eq!(read("2KB"), Ok(Bytes(2_000)));
     assert_eq!(read("2KiB"), Ok(Bytes(2_048)));
