@@ -249,7 +249,9 @@ impl Limiter {
     /// What the next limiter needs to know if this one should never stop in order: how much may have arrived by then
     /// of what is under way now.
     pub fn worst(&mut self, now: Instant) -> Snapshot {
-        self.owed(self.in_flight(), now)
+        // For how long ends matter goes with it: a window that was lifted lately counts the next owner's, too.
+        let remembered = self.ends.as_ref().map_or(Nanos::ZERO, |ends| ends.memory());
+        Snapshot { remembered: remembered.0, ..self.owed(self.in_flight(), now) }
     }
 
     fn owed(&mut self, in_flight: u32, now: Instant) -> Snapshot {
