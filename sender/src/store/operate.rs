@@ -90,7 +90,7 @@ pub enum Dead {
 pub struct Redrive {
     /// Which.
     pub which: Dead,
-    /// Only after this one: go on where [`super::Redriven::last`] left off.
+    /// Only after this one: go on where [`super::reply::Redriven::last`] left off.
     pub after: Option<DeliveryId>,
     /// Look at so many at most.
     pub max: u32,

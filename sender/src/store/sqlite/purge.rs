@@ -36,43 +36,39 @@ impl Work<'_> {
             self.forget_old(purge.dead_before, self.places.letter.unwrap_or(DeliveryId(0)), share)?;
         purged.dead = dead;
         self.places.letter = letter;
-        self.purge_events(purge.settled_before, share, &mut purged)?;
+        let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
         purged.attempts = self.delete_attempts(purge.attempts_before, share)?;
         self.delete_removed(purge.settled_before)?;
-        let all_attempts = purged.attempts < u64::from(share);
-        purged.more = self.places.letter.is_some() || self.places.event.is_some() || !all_attempts;
+        let more_attempts = purged.attempts == u64::from(share);
+        purged.more = self.places.letter.is_some() || more_events || more_attempts;
         Ok(Reply::Purged(purged))
     }
 
-    fn purge_events(&mut self, before: WallTime, max: u32, purged: &mut Purged) -> Result<()> {
+    /// Says whether there may be more to look at.
+    fn purge_events(&mut self, before: WallTime, max: u32, purged: &mut Purged) -> Result<bool> {
         let mut left = u64::from(max);
         while left > 0 {
-            let Some(event) = self.event_after(self.places.event.unwrap_or(0))? else {
+            let next = self.event_after(self.places.event.unwrap_or(0))?;
+            // Nothing is settled before it is received, and events come in the order of their receipt.
+            let Some(event) = next.filter(|event| event.received < before) else {
                 self.places.event = None;
-                return Ok(());
+                return Ok(false);
             };
-            // Nothing can be settled before it was received, and they come in the order of their receipt.
-            if event.received >= before {
-                self.places.event = None;
-                return Ok(());
-            }
             left -= 1;
-            if self.kept_by(&event, before)? {
-                self.places.event = Some(event.event);
-                continue;
+            if !self.kept_by(&event, before)? {
+                let deleted = self.delete_deliveries(&event, left.max(1))?;
+                purged.deliveries += deleted;
+                left = left.saturating_sub(deleted);
+                if self.any_delivery(&event)? {
+                    // The rest in the next step.
+                    return Ok(true);
+                }
+                self.delete_event(&event)?;
+                purged.events += 1;
             }
-            let deleted = self.delete_deliveries(&event, left.max(1))?;
-            purged.deliveries += deleted;
-            left = left.saturating_sub(deleted);
-            if self.any_delivery(&event)? {
-                // The rest in the next step.
-                return Ok(());
-            }
-            self.delete_event(&event)?;
-            purged.events += 1;
             self.places.event = Some(event.event);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn event_after(&self, after: u64) -> Result<Option<Event>> {
