@@ -49,6 +49,17 @@ pub fn wall() -> WallTime {
     WallTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Bytes that nobody can guess. The one home of chance, as this is of time.
+///
+/// # Panics
+/// When the operating system has no randomness to give, which it says at its start or never.
+#[must_use]
+pub fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
 /// The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
 #[must_use]
 pub const fn instant(at: WallTime) -> Instant {

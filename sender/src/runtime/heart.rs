@@ -13,28 +13,30 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::clock::{Clock, instant, wall_time};
 use super::handover;
 use super::lanes::{Lanes, Stop};
+use super::link::{Failed, submit};
 use super::post::{Post, Posted};
 use super::tenure::{Step, Tenure};
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, LaneView, Output, Reason,
-    Settlement, Taking, Term,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, LaneView, Nanos, Output, Reason,
+    Settlement, Taking, Term, WallTime,
 };
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command, Persist};
 use crate::store::lane::LaneState;
 use crate::store::reply::{Claimed, Refusal, Renewed, Reply, Taken, Verdict};
-use crate::store::thread::StoreThread;
-use crate::engine::WallTime;
+use crate::store::thread::Handle;
 
 /// Words handled before the engine is asked what to do: more make for larger batches, fewer for quicker answers.
 const WORDS_MAX: usize = 1_024;
 /// Bytes of bodies in one claim: a lane of large bodies holds few of them in memory.
 const CLAIM_BYTES_MAX: u64 = 4 << 20;
+/// How long a lane waits whose claim the store could not answer.
+const CLAIM_AGAIN: Nanos = Nanos::from_millis(100);
 
 /// Something that happened.
 pub(super) enum Word {
@@ -52,6 +54,8 @@ pub(super) enum Word {
     Acquired { taken: Vec<Taken>, asked: WallTime },
     /// Our leases were renewed, counted from that moment.
     Renewed { renewed: Renewed, asked: WallTime },
+    /// They could not be renewed; lanes whose lease runs out start nothing.
+    NotRenewed,
     /// Lanes have something to do.
     Work(Vec<(LaneId, WallTime)>),
     /// Subscribers have changed.
@@ -82,7 +86,7 @@ pub(super) fn channel() -> (Mouth, mpsc::UnboundedReceiver<Word>) {
 pub(super) struct Heart<P> {
     pub(super) engine: Engine,
     pub(super) clock: Clock,
-    pub(super) store: StoreThread,
+    pub(super) store: Handle,
     pub(super) post: Arc<P>,
     pub(super) tenure: Tenure,
     pub(super) lanes: Lanes,
@@ -155,6 +159,7 @@ impl<P: Post> Heart<P> {
                 taken.into_iter().for_each(|taken| self.take(taken, asked));
             }
             Word::Renewed { renewed, asked } => self.renew(renewed, asked),
+            Word::NotRenewed => self.tenure.not_renewed(now),
             Word::Work(lanes) => lanes.into_iter().for_each(|(lane, due)| self.work(lane, due)),
             Word::Roster(roster) => self.change(roster),
             Word::View(answer) => {
@@ -265,10 +270,16 @@ impl<P: Post> Heart<P> {
     fn claim(&mut self, lane: LaneId, term: Term, max: u32) {
         let mouth = self.mouth.clone();
         let claim = Claim { lane, term, max, bytes_max: CLAIM_BYTES_MAX };
-        self.store.submit(Command::Claim(claim), move |reply| {
+        let clock = self.clock;
+        ask(&self.store, Command::Claim(claim), move |reply| {
             mouth.say(match reply {
                 Ok(Reply::Claimed(claimed)) => Word::Claimed(claimed),
-                _ => Word::Lost(lane, term),
+                Ok(_) => Word::Lost(lane, term),
+                // The store is in trouble, and has said so. The lane is ours all the same.
+                Err(_) => {
+                    let next = Some(WallTime(clock.now().0 + CLAIM_AGAIN.0));
+                    Word::Claimed(Claimed { lane, term, rows: Vec::new(), next })
+                }
             });
         });
     }
@@ -293,13 +304,16 @@ impl<P: Post> Heart<P> {
         let owners: Vec<_> = settlements.iter().map(|settled| (settled.lane, settled.term)).collect();
         let rows = settlements.iter().map(|settled| self.settlement(settled)).collect();
         let mouth = self.mouth.clone();
-        self.store.submit(Command::Settle(rows), move |reply| {
+        ask(&self.store, Command::Settle(rows), move |reply| {
             let refused = match reply {
                 Ok(Reply::Settled(verdicts)) => {
                     let stale = owners.into_iter().zip(verdicts);
                     stale.filter(|(_, verdict)| *verdict == Verdict::Stale).map(|(owner, _)| owner).collect()
                 }
-                _ => Vec::new(),
+                other => {
+                    error!(?other, count = owners.len(), "settlements were not recorded; their deliveries wait for a restart");
+                    Vec::new()
+                }
             };
             mouth.say(Word::Settled { batch, refused });
         });
@@ -334,7 +348,7 @@ impl<P: Post> Heart<P> {
         }
         let mouth = self.mouth.clone();
         let persist = Persist { lane, term, record, hand_back };
-        self.store.submit(Command::Persist(persist), move |reply| match reply {
+        ask(&self.store, Command::Persist(persist), move |reply| match reply {
             Ok(Reply::Refused(Refusal::StaleTerm { .. })) => mouth.say(Word::Lost(lane, term)),
             _ if hand_back => mouth.say(Word::HandedBack(lane, term)),
             _ => {}
@@ -346,18 +360,26 @@ impl<P: Post> Heart<P> {
         for step in self.tenure.steps(now) {
             let mouth = self.mouth.clone();
             match step {
-                Step::Renew(renew) => self.store.submit(Command::Renew(renew), move |reply| {
-                    if let Ok(Reply::Renewed(renewed)) = reply {
-                        mouth.say(Word::Renewed { renewed, asked: now });
-                    }
+                Step::Renew(renew) => ask(&self.store, Command::Renew(renew), move |reply| {
+                    mouth.say(match reply {
+                        Ok(Reply::Renewed(renewed)) => Word::Renewed { renewed, asked: now },
+                        _ => Word::NotRenewed,
+                    });
                 }),
-                Step::Acquire(acquire) => self.store.submit(Command::Acquire(acquire), move |reply| {
+                Step::Acquire(acquire) => ask(&self.store, Command::Acquire(acquire), move |reply| {
                     let taken = if let Ok(Reply::Acquired(taken)) = reply { taken } else { Vec::new() };
                     mouth.say(Word::Acquired { taken, asked: now });
                 }),
             }
         }
     }
+}
+
+/// Asks one thing of the store.
+fn ask(store: &Handle, command: Command, then: impl FnOnce(Result<Reply, Failed>) + Send + 'static) {
+    submit(store, vec![command], move |result| {
+        then(result.and_then(|replies| replies.into_iter().next().ok_or(Failed::Stopped)));
+    });
 }
 
 async fn alarm(clock: Clock, at: Instant) {

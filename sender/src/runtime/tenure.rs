@@ -63,6 +63,12 @@ impl Tenure {
         self.next_renewal = WallTime(asked.0 + self.lease.0 / 3);
     }
 
+    /// The leases could not be renewed: try again soon.
+    pub(super) fn not_renewed(&mut self, now: WallTime) {
+        self.renewing = false;
+        self.next_renewal = WallTime(now.0 + self.lease.0 / 30);
+    }
+
     /// Until when a lease holds that was asked for at that moment.
     pub(super) fn until(&self, asked: WallTime) -> WallTime {
         WallTime(asked.0.saturating_add(self.lease.0))

@@ -8,11 +8,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use super::clock::Clock;
-use super::commit;
+use super::link::commit;
 use crate::engine::{Nanos, WallTime};
 use crate::store::command::{Command, Purge, Sweep};
 use crate::store::reply::Reply;
-use crate::store::thread::StoreThread;
+use crate::store::thread::Handle;
 
 /// How often to look for something to do.
 const EVERY: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ impl Default for Retention {
 
 /// Sweeps and purges until told to stop.
 pub(super) async fn keep_up(
-    store: StoreThread,
+    store: Handle,
     clock: Clock,
     retention: Retention,
     mut stop: watch::Receiver<bool>,
@@ -69,7 +69,7 @@ pub(super) async fn keep_up(
 }
 
 /// One step. True if there may be more to do.
-async fn step(store: &StoreThread, command: Command) -> bool {
+async fn step(store: &Handle, command: Command) -> bool {
     match commit(store, command).await {
         Ok(Reply::Swept(swept)) => {
             if swept.expired + swept.gone > 0 {

@@ -2,33 +2,45 @@
 //! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
 //! closer look only where the glance shows a change.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tracing::{error, warn};
 
+use super::clock::Clock;
 use super::emitter::Emitter;
+use super::evict_the_dead;
 use super::heart::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::roster::RosterKeeper;
 use crate::store::StoreError;
 use crate::store::command::OutboxId;
+use crate::store::lane::OwnerId;
 use crate::store::read::{Glance, Reader};
+use crate::store::thread::Handle;
 
 /// How often to glance: what is emitted elsewhere waits half of this on average.
 const EVERY: Duration = Duration::from_millis(4);
+/// Other processes are looked at about once a second.
+const LOOKS_BETWEEN_OWNERS: u64 = 250;
 /// Rows looked at in one go.
 const ROWS_MAX: u32 = 1_000;
 
 /// The watcher's state between two glances.
 pub(super) struct Watcher {
     pub(super) reader: Box<dyn Reader>,
+    pub(super) database: PathBuf,
+    pub(super) owner: OwnerId,
+    pub(super) store: Handle,
+    pub(super) clock: Clock,
     pub(super) roster: RosterKeeper,
     pub(super) emitter: Arc<Emitter>,
     pub(super) mouth: Mouth,
     pub(super) seen: Glance,
     pub(super) outbox_after: OutboxId,
+    pub(super) looks: u64,
 }
 
 impl Watcher {
@@ -51,7 +63,7 @@ impl Watcher {
     fn look(&mut self) -> Result<(), StoreError> {
         let glance = self.reader.glance()?;
         if glance.roster != self.seen.roster {
-            let roster = self.roster.catch_up(&*self.reader)?;
+            let roster = self.roster.catch_up(&*self.reader, self.clock.now())?;
             self.emitter.use_roster(Arc::clone(&roster));
             self.mouth.say(Word::Roster(roster));
             self.seen.roster = glance.roster;
@@ -66,6 +78,10 @@ impl Watcher {
         }
         if glance.outbox.is_some() {
             self.empty_outbox()?;
+        }
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_BETWEEN_OWNERS) {
+            evict_the_dead(&self.database, &*self.reader, &self.store, self.owner)?;
         }
         Ok(())
     }
@@ -105,7 +121,7 @@ impl Watcher {
                 return Ok(());
             };
             self.outbox_after = last.id;
-            if let Err(error) = self.emitter.emit_outbox(rows) {
+            if let Err(error) = self.emitter.emit_outbox(&rows) {
                 warn!(%error, "the outbox waits");
                 self.outbox_after = OutboxId(0);
                 return Ok(());

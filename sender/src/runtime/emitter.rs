@@ -1,0 +1,298 @@
+//! From an offer to an acknowledgement: match, shape, record. No HTTP, and no word before it is durable.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{oneshot, watch};
+use tracing::warn;
+
+use super::clock::{Clock, random, wall};
+use super::heart::{Mouth, Word};
+use super::link::{Failed, submit};
+use crate::engine::{DeliveryId, LaneId};
+use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
+use crate::fanout::fan_out;
+use crate::roster::Roster;
+use crate::store::command::{Command, Emit, OutboxId, RejectOutbox};
+use crate::store::read::OutboxRow;
+use crate::store::reply::{Bound, Emitted, FullLane, Placed, Refusal, Reply};
+use crate::store::thread::{Handle, Why};
+
+/// Events in one request to the store.
+pub(super) const CHUNK_EVENTS: usize = 256;
+/// Deliveries of this process that the watcher has not looked at, at most.
+const RECORDED_MAX: usize = 100_000;
+/// How often an event is matched anew because subscribers changed in between.
+const MATCHES_MAX: u32 = 8;
+
+/// An event is recorded, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its public id.
+    pub id: Arc<str>,
+    /// Deliveries that it is owed as.
+    pub deliveries: usize,
+    /// Subscribers that had it already.
+    pub duplicates: usize,
+    /// Older deliveries that became dead letters to make room, its own included where there was none to be made.
+    pub shed: u64,
+}
+
+/// An event is not recorded, and nothing of it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmitError {
+    /// The offer itself.
+    #[error(transparent)]
+    Offer(#[from] BadOffer),
+    /// Subscribers that would rather refuse than shed are full. Try again later.
+    #[error("{} subscribers cannot take the event now: {}", .0.len(), .0.first().map_or("full", |full| full.bound.as_str()))]
+    Full(Vec<FullLane>),
+    /// More is being emitted than can be written. Try again a little later.
+    #[error("more is being emitted than can be written; try again a little later")]
+    Busy,
+    /// The store can't write.
+    #[error("the event could not be recorded: {0}")]
+    Store(String),
+}
+
+impl EmitError {
+    /// Whether the same offer may succeed later.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Offer(_) => false,
+            Self::Full(full) => full.iter().all(|full| full.bound != Bound::BodyBytes),
+            Self::Busy | Self::Store(_) => true,
+        }
+    }
+}
+
+/// The way in for events.
+pub(super) struct Emitter {
+    store: Handle,
+    clock: Clock,
+    limits: Limits,
+    roster: watch::Sender<Arc<Roster>>,
+    mouth: Mouth,
+    /// Deliveries recorded by this process that the watcher has not looked at yet.
+    recorded: Mutex<Vec<DeliveryId>>,
+}
+
+impl Emitter {
+    pub(super) fn new(store: Handle, clock: Clock, limits: Limits, roster: Arc<Roster>, mouth: Mouth) -> Self {
+        let (roster, recorded) = (watch::Sender::new(roster), Mutex::default());
+        Self { store, clock, limits, roster, mouth, recorded }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(super) fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.roster.borrow())
+    }
+
+    pub(super) fn use_roster(&self, roster: Arc<Roster>) {
+        self.roster.send_replace(roster);
+    }
+
+    /// Waits until this process knows of a change of subscribers that is newer than that.
+    pub(super) async fn wait_for_roster_after(&self, version: u64) {
+        // An error would mean that the sender of rosters is gone, and it is this very struct.
+        let _ = self.roster.subscribe().wait_for(|roster| roster.version() > version).await;
+    }
+
+    /// Whether all deliveries recorded after `seen` and up to `last` were recorded here. Ids are given out one by one,
+    /// so it is enough to count ours among them.
+    pub(super) fn recorded_all_between(&self, seen: DeliveryId, last: DeliveryId) -> bool {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let ours = recorded.iter().filter(|id| seen < **id && **id <= last).count();
+        recorded.retain(|id| last < *id);
+        u64::try_from(ours).is_ok_and(|ours| ours == last.0 - seen.0)
+    }
+
+    /// Records events, and answers for each in order once it is durable.
+    pub(super) async fn emit(self: &Arc<Self>, offers: &[Offer<'_>]) -> Vec<Result<Accepted, EmitError>> {
+        // Subscribers that change faster than an event can be matched are more than can be written.
+        let mut results = vec![Err(EmitError::Busy); offers.len()];
+        let mut open: Vec<usize> = (0..offers.len()).collect();
+        for _ in 0..MATCHES_MAX {
+            let roster = self.roster();
+            let prepared = open.iter().map(|&index| self.prepare(&roster, &offers[index], None)).collect();
+            let mut answers = Vec::with_capacity(open.len());
+            for told in self.submit(prepared) {
+                // Dropped unanswered only if the store's thread is gone.
+                answers.extend(told.answers.await.unwrap_or_else(|_| told.unanswered));
+            }
+            let mut stale = Vec::new();
+            for (index, answer) in open.into_iter().zip(answers) {
+                match answer {
+                    Err(Unrecorded::StaleRoster) => stale.push(index),
+                    Err(Unrecorded::For(error)) => results[index] = Err(error),
+                    Ok(accepted) => results[index] = Ok(accepted),
+                }
+            }
+            if stale.is_empty() {
+                break;
+            }
+            open = stale;
+            self.wait_for_roster_after(roster.version()).await;
+        }
+        results
+    }
+
+    /// Makes events of outbox rows, and waits until that is durable. For a thread of its own.
+    pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Result<(), EmitError> {
+        let roster = self.roster();
+        let mut prepared = Vec::new();
+        for row in rows {
+            let (id, key) = (row.event.as_deref(), row.key.as_deref());
+            match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
+                Ok(offer) => prepared.push(self.prepare(&roster, &offer, Some(row.id))),
+                Err(refusal) => self.reject(row.id, &refusal),
+            }
+        }
+        for told in self.submit(prepared) {
+            for answer in told.answers.blocking_recv().unwrap_or(told.unanswered) {
+                match answer {
+                    // With subscribers changed, the next look matches it anew.
+                    Ok(_) | Err(Unrecorded::StaleRoster) => {}
+                    Err(Unrecorded::For(error)) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, roster: &Roster, offer: &Offer<'_>, outbox: Option<OutboxId>) -> Emit {
+        let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
+        Emit { outbox, ..fan_out(roster, offer, self.clock.now(), &id) }
+    }
+
+    /// Sets aside a row that can't become an event. If that fails, it is tried again at the next look.
+    fn reject(&self, id: OutboxId, refusal: &BadOffer) {
+        warn!(row = id.0, %refusal, "set aside an outbox row");
+        let command = Command::RejectOutbox(RejectOutbox { id, why: refusal.to_string() });
+        submit(&self.store, vec![command], |_| {});
+    }
+
+    /// Hands events to the store, some at a time.
+    fn submit(self: &Arc<Self>, mut emits: Vec<Emit>) -> Vec<Told> {
+        let mut all = Vec::new();
+        while !emits.is_empty() {
+            let rest = emits.split_off(emits.len().min(CHUNK_EVENTS));
+            all.push(self.submit_chunk(std::mem::replace(&mut emits, rest)));
+        }
+        all
+    }
+
+    fn submit_chunk(self: &Arc<Self>, emits: Vec<Emit>) -> Told {
+        let known: Vec<_> = emits.iter().map(Known::of).collect();
+        let stopped = EmitError::Store("the sender is stopping".to_owned());
+        let unanswered = vec![Err(Unrecorded::For(stopped)); emits.len()];
+        let (tell, answers) = oneshot::channel();
+        let emitter = Arc::clone(self);
+        submit(&self.store, emits.into_iter().map(Command::Emit).collect(), move |result| {
+            // Whoever emitted may have gone meanwhile; the events are recorded all the same.
+            let _ = tell.send(emitter.understand(known, result));
+        });
+        Told { answers, unanswered }
+    }
+
+    /// What the store's answer means for each event; and lets the lanes know.
+    fn understand(
+        &self,
+        known: Vec<Known>,
+        result: Result<Vec<Reply>, Failed>,
+    ) -> Vec<Result<Accepted, Unrecorded>> {
+        let replies = match result {
+            Ok(replies) => replies,
+            Err(failed) => return vec![Err(Unrecorded::For(failed.into())); known.len()],
+        };
+        let mut work = BTreeMap::new();
+        let mut recorded = Vec::new();
+        let answers = known.into_iter().zip(replies).map(|(known, reply)| match reply {
+            Reply::Emitted(emitted) => {
+                for (lane, placed) in known.lanes.iter().zip(&emitted.targets) {
+                    match placed {
+                        Placed::Waiting { delivery, due, .. } => {
+                            recorded.push(*delivery);
+                            let first = work.entry(*lane).or_insert(*due);
+                            *first = (*first).min(*due);
+                        }
+                        Placed::Overflowed { delivery } => recorded.push(*delivery),
+                        Placed::Duplicate | Placed::Absent => {}
+                    }
+                }
+                Ok(Accepted::new(known.id, &emitted))
+            }
+            Reply::Refused(Refusal::StaleRoster { .. }) => Err(Unrecorded::StaleRoster),
+            Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::Full(full))),
+            // Another process made an event of the outbox row.
+            Reply::Refused(Refusal::OutboxTaken(_)) => Ok(Accepted::new(known.id, &Emitted { targets: vec![], shed: 0 })),
+            other => Err(Unrecorded::For(EmitError::Store(format!("the store answered {other:?}")))),
+        });
+        let answers = answers.collect();
+        self.note(recorded);
+        if !work.is_empty() {
+            self.mouth.say(Word::Work(work.into_iter().collect()));
+        }
+        answers
+    }
+
+    fn note(&self, ids: Vec<DeliveryId>) {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.len() > RECORDED_MAX {
+            // The watcher can't keep up, and will look for itself.
+            recorded.clear();
+        }
+        recorded.extend(ids);
+    }
+}
+
+/// What is known of an event while the store has it.
+struct Known {
+    id: Arc<str>,
+    lanes: Vec<LaneId>,
+}
+
+impl Known {
+    fn of(emit: &Emit) -> Self {
+        Self { id: Arc::clone(&emit.id), lanes: emit.targets.iter().map(|target| target.lane).collect() }
+    }
+}
+
+/// Events that the store has.
+struct Told {
+    answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
+    /// The answers, if none come.
+    unanswered: Vec<Result<Accepted, Unrecorded>>,
+}
+
+#[derive(Clone)]
+enum Unrecorded {
+    /// Match it again.
+    StaleRoster,
+    For(EmitError),
+}
+
+impl Accepted {
+    fn new(id: Arc<str>, emitted: &Emitted) -> Self {
+        let count = |is: fn(&Placed) -> bool| emitted.targets.iter().filter(|placed| is(placed)).count();
+        Self {
+            id,
+            deliveries: count(|placed| matches!(placed, Placed::Waiting { .. } | Placed::Overflowed { .. })),
+            duplicates: count(|placed| matches!(placed, Placed::Duplicate)),
+            shed: emitted.shed,
+        }
+    }
+}
+
+impl From<Failed> for EmitError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::TurnedAway(Why::Full) => Self::Busy,
+            other => Self::Store(other.to_string()),
+        }
+    }
+}

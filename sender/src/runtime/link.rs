@@ -1,0 +1,59 @@
+//! Ways to ask the store's thread.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::store::thread::{Handle, Request, Why};
+use crate::store::{Command, Reply, StoreError};
+
+/// A command was not carried out, and nothing of it was.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The store can't read or write.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store's thread took no more.
+    #[error("the store took no more: {0}")]
+    TurnedAway(Why),
+    /// The store's thread is gone.
+    #[error("the sender is stopping")]
+    Stopped,
+}
+
+/// Has commands carried out in one commit. `then` is called once, on the store's thread or on this one.
+pub(super) fn submit(
+    store: &Handle,
+    commands: Vec<Command>,
+    then: impl FnOnce(Result<Vec<Reply>, Failed>) + Send + 'static,
+) {
+    // Either the store's thread calls it, or, if that takes no more, this one: whoever takes it first.
+    let ours = Arc::new(Mutex::new(Some(then)));
+    let theirs = Arc::clone(&ours);
+    let answer = move |result: Result<Vec<Reply>, StoreError>| {
+        if let Some(then) = take(&theirs) {
+            then(result.map_err(Failed::Store));
+        }
+    };
+    let turned_away = store.submit(Request { commands, answer: Box::new(answer) }).err();
+    if let Some(turned_away) = turned_away
+        && let Some(then) = take(&ours)
+    {
+        then(Err(Failed::TurnedAway(turned_away.why)));
+    }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Has one command carried out, and waits for the answer.
+///
+/// # Errors
+/// When it was not carried out.
+pub(super) async fn commit(store: &Handle, command: Command) -> Result<Reply, Failed> {
+    let (tell, told) = oneshot::channel();
+    submit(store, vec![command], move |result| drop(tell.send(result)));
+    let replies = told.await.unwrap_or(Err(Failed::Stopped))?;
+    replies.into_iter().next().ok_or(Failed::Stopped)
+}
