@@ -6,13 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::breaker::{Breaker, BreakerRecord, IsProbe};
+use super::breaker::{Breaker, IsProbe};
 use super::ids::{LaneId, Term};
-use super::limiter::{Limiter, Ready, Snapshot};
+use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Origin, Outcome, Reason, Taking};
 use super::pressure::Pressure;
+use super::record::LaneRecord;
 use super::retry::Meaning;
 use super::rng::Rng;
 use super::settings::Settings;
@@ -25,32 +24,6 @@ pub(super) const WINDOW_MAX: u32 = 256;
 const AHEAD: Nanos = Nanos::SECOND;
 /// After a claim that came back empty although something was said to be due: the least wait before the next.
 const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
-
-/// What of a lane outlives its owner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaneRecord {
-    limiter: Snapshot,
-    /// Whether the lane was given back in order.
-    clean: bool,
-    /// How much longer the endpoint wants to be left alone.
-    pause: u64,
-    breaker: Option<BreakerRecord>,
-    gone: bool,
-}
-
-impl LaneRecord {
-    /// Whether this is the last word of an owner that stopped in order.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
-        self.clean
-    }
-
-    /// Whether the endpoint answered 410, so that nothing is sent until an operator resumes the lane.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.gone
-    }
-}
 
 /// How a lane is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

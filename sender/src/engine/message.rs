@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
-use super::lane::LaneRecord;
+use super::record::LaneRecord;
 use super::settings::Settings;
 use super::time::{Instant, Nanos, WallTime};
 

@@ -42,7 +42,7 @@
 //!
 //! The files, in reading order: [`time`] and [`ids`] (words), `message` (what goes in and out), [`contract`] and
 //! [`limiter`] (what a subscriber may be sent, and the guarantee), [`retry`] and [`retry_after`] (what follows a
-//! failure), [`breaker`] and [`pressure`] (when to hold back), `verdict` and `lane` (all of these for one subscriber),
+//! failure), [`breaker`] and [`pressure`] (when to hold back), `verdict`, `record` and `lane` (all of these for one subscriber),
 //! `timers`, `attempts`, `settling`, and `machine` (all lanes).
 
 #![deny(clippy::float_arithmetic, clippy::float_cmp)]
@@ -58,6 +58,7 @@ mod machine;
 mod message;
 pub mod pressure;
 mod range;
+mod record;
 pub mod retry;
 pub mod retry_after;
 mod rng;
@@ -68,9 +69,10 @@ mod timers;
 mod verdict;
 
 pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
-pub use lane::{LaneRecord, LaneView};
+pub use lane::LaneView;
 pub use machine::{Engine, Limits};
 pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Settlement, Taking};
 pub use range::OutOfRange;
+pub use record::LaneRecord;
 pub use settings::Settings;
 pub use time::{Instant, Nanos, WallTime};

@@ -1,0 +1,32 @@
+//! What of a lane outlives its owner.
+
+use serde::{Deserialize, Serialize};
+
+use super::breaker::BreakerRecord;
+use super::limiter::Snapshot;
+
+/// A lane's state, for whoever owns it next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneRecord {
+    pub(super) limiter: Snapshot,
+    /// Whether the lane was given back in order.
+    pub(super) clean: bool,
+    /// How much longer the endpoint wants to be left alone.
+    pub(super) pause: u64,
+    pub(super) breaker: Option<BreakerRecord>,
+    pub(super) gone: bool,
+}
+
+impl LaneRecord {
+    /// Whether this is the last word of an owner that stopped in order.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.clean
+    }
+
+    /// Whether the endpoint answered 410, so that nothing is sent until an operator resumes the lane.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
