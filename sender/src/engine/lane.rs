@@ -52,6 +52,27 @@ impl LaneRecord {
     }
 }
 
+/// How a lane is at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// The lane.
+    pub lane: LaneId,
+    /// Our ownership of it.
+    pub term: Term,
+    /// Attempts whose request may yet arrive.
+    pub in_flight: u32,
+    /// How full the bucket is, in attempts, as of the last time that the limiter was asked.
+    pub level: u64,
+    /// How much of the contract the lane works at under pressure.
+    pub share_percent: u32,
+    /// Whether the breaker holds attempts back.
+    pub breaker_open: bool,
+    /// How much longer the endpoint wants to be left alone.
+    pub paused_for: Nanos,
+    /// Deliveries claimed and not sent.
+    pub held: usize,
+}
+
 /// What a lane does next.
 #[derive(Debug)]
 pub(super) enum Move {
@@ -271,6 +292,20 @@ impl Lane {
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
             gone: self.state.gone,
+        }
+    }
+
+    /// How the lane is, for whoever looks at it from outside.
+    pub(super) fn view(&self, now: Instant) -> LaneView {
+        LaneView {
+            lane: self.id,
+            term: self.term,
+            in_flight: self.limiter.in_flight(),
+            level: self.limiter.level(),
+            share_percent: self.pressure.percent(),
+            breaker_open: self.breaker.is_open(),
+            paused_for: self.paused_until.since(now),
+            held: self.window.len(),
         }
     }
 

@@ -28,6 +28,10 @@ impl Lanes {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &Lane> {
+        self.slots.iter().flatten()
+    }
+
     pub(super) fn insert(&mut self, lane: Lane) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);

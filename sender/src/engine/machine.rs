@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::attempts::{Attempt, Attempts};
 use super::breaker::IsProbe;
 use super::ids::{AttemptId, LaneId, Term};
-use super::lane::{Ending, Lane, Move};
+use super::lane::{Ending, Lane, LaneView, Move};
 use super::lanes::Lanes;
 use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Taking};
 use super::retry::Meaning;
@@ -132,6 +132,12 @@ impl Engine {
             && self.attempts.len() == 0
             && self.settling.total() == 0
             && self.outputs.is_empty()
+    }
+
+    /// How all lanes are.
+    #[must_use]
+    pub fn views(&self) -> Vec<LaneView> {
+        self.lanes.all().map(|lane| lane.view(self.now)).collect()
     }
 
     /// Attempts under way, of all lanes.

@@ -68,7 +68,7 @@ mod timers;
 mod verdict;
 
 pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
-pub use lane::LaneRecord;
+pub use lane::{LaneRecord, LaneView};
 pub use machine::{Engine, Limits};
 pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Settlement, Taking};
 pub use range::OutOfRange;

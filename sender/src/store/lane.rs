@@ -44,6 +44,30 @@ pub struct Bounds {
     pub when_full: WhenFull,
 }
 
+/// How much the whole store may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Deliveries waiting, in total.
+    pub waiting_rows_max: u64,
+    /// Bytes of bodies waiting, in total, counted per delivery.
+    pub waiting_bytes_max: u64,
+    /// Dead letters kept, in total; the oldest are forgotten.
+    pub dead_max: u64,
+    /// Dead letters kept for each lane.
+    pub dead_per_lane_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiting_rows_max: 20_000_000,
+            waiting_bytes_max: 32 << 30,
+            dead_max: 1_000_000,
+            dead_per_lane_max: 100_000,
+        }
+    }
+}
+
 /// What a full lane does with one delivery more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WhenFull {

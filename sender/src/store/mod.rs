@@ -20,15 +20,18 @@
 //!   if the process dies, its successor finds everything waiting.
 //! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`command`], [`reply`], [`read`], then `sqlite`, the one implementation there is, and
-//! `thread`, which gathers commands into commits. `tests/store/` holds what any implementation must do.
+//! Reading order: [`lane`], [`command`], [`reply`], [`read`], then [`sqlite`], the one implementation there is, and
+//! [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
 pub mod command;
 pub mod error;
 pub mod lane;
+mod operate;
 pub mod paging;
 pub mod read;
 pub mod reply;
+pub mod sqlite;
+pub mod thread;
 
 pub use command::Command;
 pub use error::StoreError;

@@ -58,7 +58,7 @@ pub trait Reader: Send {
     /// The figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
 
-    /// Deliveries, the newest first.
+    /// Deliveries, the newest first; those that wait on one lane in the order in which they are due.
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError>;
 
     /// One delivery.

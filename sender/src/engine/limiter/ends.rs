@@ -72,15 +72,19 @@ impl Ends {
         (self.runs.iter().map(|run| (now.since(run.at).0, run.count)).collect(), self.keep)
     }
 
+    /// How long an end is remembered.
+    pub(super) fn memory(&self) -> Nanos {
+        self.keep
+    }
+
     /// One attempt ended. Moments never run backwards.
     pub(super) fn push(&mut self, at: Instant) {
         self.push_run(Run { at, count: 1 });
     }
 
-    /// As many attempts as any cap allows, all ending as late as `at`.
+    /// As many attempts as any window may hold, now or by a later contract, all ending as late as `at`.
     pub(super) fn fill(&mut self, at: Instant) {
-        let count = self.caps.iter().map(|cap| cap.window.limit()).max().unwrap_or(0);
-        self.push_run(Run { at, count });
+        self.push_run(Run { at, count: WINDOW_LIMIT_MAX });
     }
 
     /// Lets go of what is too old for each window, and of what is too old for all.

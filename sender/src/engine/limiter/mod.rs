@@ -249,7 +249,9 @@ impl Limiter {
     /// What the next limiter needs to know if this one should never stop in order: how much may have arrived by then
     /// of what is under way now.
     pub fn worst(&mut self, now: Instant) -> Snapshot {
-        self.owed(self.in_flight(), now)
+        // For how long ends matter goes with it: a window that was lifted lately counts the next owner's, too.
+        let remembered = self.ends.as_ref().map_or(Nanos::ZERO, |ends| ends.memory());
+        Snapshot { remembered: remembered.0, ..self.owed(self.in_flight(), now) }
     }
 
     fn owed(&mut self, in_flight: u32, now: Instant) -> Snapshot {
@@ -314,8 +316,15 @@ impl Snapshot {
         let mut quarantined: Vec<_> = self.quarantined.iter().copied().map(Nanos).collect();
         quarantined.sort_unstable();
         quarantined.truncate(IN_FLIGHT_MAX as usize);
+        let held = Nanos(self.held);
+        if held > Nanos::ZERO
+            && let Some(ends) = &mut ends
+        {
+            // Requests of an owner before that one may have arrived, or still arrive, as late as this.
+            ends.fill(now.sooner(downtime.less(held)) + held.less(downtime));
+        }
         // Lives through the downtime: what was silent then is charged when its quarantine ended.
-        let mut drained = Nanos(self.held);
+        let mut drained = held;
         let later = quarantined.partition_point(|left| *left <= downtime);
         for left in quarantined.drain(..later) {
             level.drain_for(rate, left.less(drained));
@@ -326,7 +335,7 @@ impl Snapshot {
             }
         }
         level.drain_for(rate, downtime.less(drained));
-        level.hold(now + Nanos(self.held).less(downtime));
+        level.hold(now + held.less(downtime));
         let quarantined = quarantined.into_iter().map(|left| now + left.less(downtime)).collect();
         Some(Limiter { contract, level, ends, open: 0, quarantined })
     }

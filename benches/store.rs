@@ -1,0 +1,226 @@
+//! What the store costs: durable emits a second, settled deliveries a second, and rows written for each.
+//!
+//! `cargo bench -p hookproof-benches --bench store` prints a table. Figures of one machine compare with each other,
+//! not with another machine's: the disk decides over single commits.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::store::command::{
+    Acquire, Attempt, Body, Claim, Emit, Fate, Outcome, Settlement, Subscribe, Target, Which,
+};
+use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
+use hookproof_sender::store::sqlite::{Durability, Options, SqliteStore};
+use hookproof_sender::store::{Command, Reply, Store};
+
+const NOW: WallTime = WallTime::from_secs(1_800_000_000);
+const OWNER: OwnerId = OwnerId(1);
+const BODY_BYTES: usize = 300;
+
+fn main() {
+    println!("{:<44} {:>12} {:>12}", "", "a second", "rows each");
+    for (name, durability) in [("power-loss", Durability::PowerLoss), ("process", Durability::Process)] {
+        emits(&format!("durable emits, one a commit, {name}"), durability, 1, 500);
+        emits(&format!("durable emits, 256 a commit, {name}"), durability, 256, 100_000);
+        deliveries(name, durability, 10, 200_000, 1_000);
+        deliveries(name, durability, 1_000, 200_000, 1_000);
+    }
+    backlog();
+}
+
+fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<(LaneId, Term)>) {
+    let options = Options { durability, create: true, ..Options::default() };
+    let mut store =
+        SqliteStore::open(&folder.join("bench.db"), &options).expect("a new file in a new folder");
+    let subscribe: Vec<Command> = (0..lanes).map(subscriber).collect();
+    commit(&mut store, &subscribe);
+    let acquire = Acquire { owner: OWNER, lease: Nanos::HOUR, which: Which::All, max: u32::MAX };
+    let replies = commit(&mut store, &[Command::Acquire(acquire)]);
+    let Some(Reply::Acquired(taken)) = replies.into_iter().next() else { panic!("acquired") };
+    (store, taken.iter().map(|taken| (taken.lane, taken.term)).collect())
+}
+
+fn subscriber(number: u64) -> Command {
+    Command::Subscribe(Subscribe {
+        id: format!("sub_{number}").into(),
+        name: format!("partner {number}").into(),
+        url: "http://127.0.0.1:9/".into(),
+        patterns: "[\"*\"]".into(),
+        settings: "{}".into(),
+        bounds: Bounds { rows_max: u64::MAX, bytes_max: u64::MAX, when_full: WhenFull::ShedOldest },
+        secret: Secret::new("whsec_"),
+    })
+}
+
+fn commit(store: &mut SqliteStore, commands: &[Command]) -> Vec<Reply> {
+    store.commit(NOW, commands).expect("the disk works")
+}
+
+fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
+    let bytes: Arc<[u8]> = vec![b'x'; BODY_BYTES].into();
+    Command::Emit(Emit {
+        roster,
+        id: format!("evt_{number:020}").into(),
+        kind: "video.trending".into(),
+        key: Some("clip".into()),
+        received: NOW,
+        dedupe: Nanos::HOUR,
+        bodies: vec![Body { bytes, hash: number }],
+        targets: lanes
+            .iter()
+            .map(|lane| Target {
+                lane: *lane,
+                body: 0,
+                due: NOW,
+                expires: WallTime(NOW.0 + Nanos::DAY.0),
+                coalesce: None,
+                signature: None,
+            })
+            .collect(),
+        outbox: None,
+    })
+}
+
+fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
+    Settlement {
+        lane,
+        term,
+        delivery,
+        attempts: 1,
+        fate: Fate::Delivered,
+        attempt: Some(Attempt {
+            at: WallTime(NOW.0 + delivery.0),
+            latency: Nanos::from_millis(20),
+            outcome: Outcome::Delivered,
+            status: Some(204),
+            error: None,
+            body_hash: delivery.0,
+        }),
+    }
+}
+
+fn emits(name: &str, durability: Durability, batch: u64, total: u64) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut store, lanes) = open(folder.path(), durability, 10);
+    let before = store.written().rows;
+    let mut took = Duration::ZERO;
+    for first in (0..total).step_by(usize::try_from(batch).expect("small")) {
+        let lane = |number: u64| lanes[usize::try_from(number % 10).expect("small")].0;
+        let commands: Vec<Command> =
+            (first..first + batch).map(|number| event(number, 10, &[lane(number)])).collect();
+        took += time(|| drop(commit(&mut store, &commands)));
+    }
+    print(name, total, took, store.written().rows - before);
+}
+
+/// Emits, then claims and settles everything, lane by lane in turn, as the engine would.
+fn deliveries(name: &str, durability: Durability, lane_count: u64, total: u64, batch: usize) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut store, lanes) = open(folder.path(), durability, lane_count);
+    let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
+    let mut number = 0;
+    let before = store.written().rows;
+    let mut emitting = Duration::ZERO;
+    while number < total / 10 {
+        let commands: Vec<Command> = (0..100)
+            .map(|_| {
+                number += 1;
+                let first = usize::try_from(number).expect("small") % (ids.len() / 10).max(1) * 10;
+                event(number, lane_count, &ids[first..first + 10])
+            })
+            .collect();
+        emitting += time(|| drop(commit(&mut store, &commands)));
+    }
+    print(&format!("recorded, {lane_count} lanes, {name}"), total, emitting, store.written().rows - before);
+
+    let before = store.written().rows;
+    let (mut claiming, mut settling, mut done) = (Duration::ZERO, Duration::ZERO, 0);
+    let share = u32::try_from((batch / lanes.len()).max(1)).expect("small");
+    let mut turn = lanes.iter().cycle();
+    while done < total {
+        let claims: Vec<Command> = turn
+            .by_ref()
+            .take(batch / usize::try_from(share).expect("small"))
+            .map(|(lane, term)| {
+                Command::Claim(Claim { lane: *lane, term: *term, max: share, bytes_max: u64::MAX })
+            })
+            .collect();
+        let mut settlements = Vec::with_capacity(batch);
+        claiming += time(|| {
+            for reply in commit(&mut store, &claims) {
+                let Reply::Claimed(claimed) = reply else { panic!("claimed") };
+                settlements
+                    .extend(claimed.rows.iter().map(|row| settled(claimed.lane, claimed.term, row.delivery)));
+            }
+        });
+        done += u64::try_from(settlements.len()).expect("small");
+        settling += time(|| drop(commit(&mut store, &[Command::Settle(settlements)])));
+    }
+    print(&format!("claimed, {lane_count} lanes, {name}"), total, claiming, 0);
+    print(&format!("settled, {lane_count} lanes, {name}"), total, settling, store.written().rows - before);
+    print(
+        &format!("claimed and settled, {lane_count} lanes, {name}"),
+        total,
+        claiming + settling,
+        store.written().rows - before,
+    );
+}
+
+/// One lane with a million waiting must not slow another.
+fn backlog() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut store, lanes) = open(folder.path(), Durability::Process, 2);
+    let mut number = 0;
+    while number < 1_000_000 {
+        let commands: Vec<Command> = (0..1_000)
+            .map(|_| {
+                number += 1;
+                event(number, 2, &[lanes[0].0])
+            })
+            .collect();
+        commit(&mut store, &commands);
+    }
+    let mut took = Duration::ZERO;
+    for _ in 0..200 {
+        let commands: Vec<Command> = (0..100)
+            .map(|_| {
+                number += 1;
+                event(number, 2, &[lanes[1].0])
+            })
+            .collect();
+        took += time(|| {
+            commit(&mut store, &commands);
+            let claim = Claim { lane: lanes[1].0, term: lanes[1].1, max: 100, bytes_max: u64::MAX };
+            let replies = commit(&mut store, &[Command::Claim(claim)]);
+            let Some(Reply::Claimed(claimed)) = replies.into_iter().next() else { panic!("claimed") };
+            let settlements =
+                claimed.rows.iter().map(|row| settled(claimed.lane, claimed.term, row.delivery)).collect();
+            commit(&mut store, &[Command::Settle(settlements)]);
+        });
+    }
+    print("a fast lane, whole way, 1,000,000 wait beside", 20_000, took, 0);
+    drop(store);
+    let opening = time(|| {
+        let options = Options { durability: Durability::Process, ..Options::default() };
+        let mut store = SqliteStore::open(&folder.path().join("bench.db"), &options).expect("it is there");
+        let acquire = Acquire { owner: OwnerId(2), lease: Nanos::HOUR, which: Which::WithWork, max: 10 };
+        store.commit(WallTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
+    });
+    println!("{:<44} {:>9.1} ms", "opening with 1,000,000 waiting", opening.as_secs_f64() * 1e3);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures time")]
+fn time(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for the eye")]
+fn print(name: &str, count: u64, took: Duration, rows: u64) {
+    println!("{name:<44} {:>12.0} {:>12.2}", count as f64 / took.as_secs_f64(), rows as f64 / count as f64);
+}

@@ -1,0 +1,120 @@
+//! The one home of clocks.
+//!
+//! The sender counts by a *steady* clock: the wall clock as it was when the process began, plus the time that has
+//! passed since on the monotonic one. It never steps, so that a wall clock set back by an hour neither holds deliveries
+//! back nor lets any out early. Only what others read is told by the real wall clock: the timestamps in signatures.
+#![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Instant, Nanos, WallTime};
+
+/// Tells the time. Copies tell the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    began: std::time::Instant,
+    base: WallTime,
+}
+
+impl Clock {
+    /// A clock that is nowhere behind `latest`, the latest time that the store has seen: a process that begins after
+    /// the wall clock was set back must not wait for what is due already.
+    #[must_use]
+    pub fn new(latest: WallTime) -> Self {
+        Self { began: std::time::Instant::now(), base: wall().max(latest) }
+    }
+
+    /// The steady time, as the store counts it.
+    #[must_use]
+    pub fn now(&self) -> WallTime {
+        let passed = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        WallTime(self.base.0.saturating_add(passed))
+    }
+
+    /// When the tokio timer has to fire for a moment of the steady time. Never sooner.
+    #[must_use]
+    pub fn deadline(&self, at: WallTime) -> tokio::time::Instant {
+        let after = Duration::from_nanos(at.since(self.base).0);
+        let far = Duration::from_secs(86_400 * 365);
+        tokio::time::Instant::from_std(self.began + after.min(self.began.elapsed() + far))
+    }
+}
+
+/// The real wall clock, for those who read it elsewhere.
+#[must_use]
+pub fn wall() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
+#[must_use]
+pub const fn instant(at: WallTime) -> Instant {
+    Instant(at.0)
+}
+
+/// The store's scale is the engine's.
+#[must_use]
+pub const fn wall_time(at: Instant) -> WallTime {
+    WallTime(at.0)
+}
+
+/// A moment that another process on the same machine can compare with its own, whatever the wall clock did meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Which run of the machine.
+    boot: String,
+    /// How long that had run.
+    uptime: u64,
+}
+
+impl Moment {
+    /// Now. Nothing where the machine does not tell.
+    #[must_use]
+    pub fn now() -> Option<Self> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let (seconds, hundredths) = uptime.split_ascii_whitespace().next()?.split_once('.')?;
+        let hundredths: u64 = hundredths.parse::<u64>().ok()?.checked_mul(10_000_000)?;
+        let seconds = seconds.parse::<u64>().ok()?.checked_mul(Nanos::SECOND.0)?;
+        Some(Self { boot: boot.trim().to_owned(), uptime: seconds.checked_add(hundredths)? })
+    }
+
+    /// How much time has surely passed since `earlier`: nothing, if the machine was started anew between.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Nanos {
+        // The uptime counts in hundredths: one less has surely passed.
+        const TICK: u64 = 10_000_000;
+        let passed = self.uptime.saturating_sub(earlier.uptime).saturating_sub(TICK);
+        Nanos(if self.boot == earlier.boot { passed } else { 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_never_behind_what_the_store_has_seen() {
+        let ahead = WallTime(wall().0 + Nanos::HOUR.0);
+        assert!(Clock::new(ahead).now() >= ahead);
+        assert!(Clock::new(WallTime(0)).now() >= WallTime(1_700_000_000 * Nanos::SECOND.0));
+    }
+
+    #[test]
+    fn only_time_of_the_same_boot_counts() {
+        let moment = |boot: &str, uptime| Moment { boot: boot.to_owned(), uptime };
+        let second = Nanos::SECOND.0;
+        assert_eq!(moment("a", 5 * second).since(&moment("a", second)), Nanos::from_millis(3_990));
+        assert_eq!(moment("a", 5 * second).since(&moment("b", second)), Nanos::ZERO);
+        assert_eq!(moment("a", second).since(&moment("a", 5 * second)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn this_machine_tells_its_moment() {
+        let earlier = Moment::now().expect("Linux tells");
+        assert!(Moment::now().expect("Linux tells").since(&earlier) < Nanos::HOUR);
+    }
+}

@@ -1,0 +1,115 @@
+//! Notices what others do to the database: events emitted by other processes, rows put into the outbox by any program,
+//! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
+//! closer look only where the glance shows a change.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use tracing::{error, warn};
+
+use super::emitter::Emitter;
+use super::heart::{Mouth, Word};
+use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::roster::RosterKeeper;
+use crate::store::StoreError;
+use crate::store::command::OutboxId;
+use crate::store::read::{Glance, Reader};
+
+/// How often to glance: what is emitted elsewhere waits half of this on average.
+const EVERY: Duration = Duration::from_millis(4);
+/// Rows looked at in one go.
+const ROWS_MAX: u32 = 1_000;
+
+/// The watcher's state between two glances.
+pub(super) struct Watcher {
+    pub(super) reader: Box<dyn Reader>,
+    pub(super) roster: RosterKeeper,
+    pub(super) emitter: Arc<Emitter>,
+    pub(super) mouth: Mouth,
+    pub(super) seen: Glance,
+    pub(super) outbox_after: OutboxId,
+}
+
+impl Watcher {
+    /// Watches until the other end of `stop` is dropped.
+    pub(super) fn watch(mut self, stop: &Receiver<()>) {
+        let mut failing = false;
+        while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            match self.look() {
+                Ok(()) => failing = false,
+                Err(error) if !failing => {
+                    // Once, not every few milliseconds, for as long as it lasts.
+                    failing = true;
+                    error!(%error, "can't look for new work; trying on");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn look(&mut self) -> Result<(), StoreError> {
+        let glance = self.reader.glance()?;
+        if glance.roster != self.seen.roster {
+            let roster = self.roster.catch_up(&*self.reader)?;
+            self.emitter.use_roster(Arc::clone(&roster));
+            self.mouth.say(Word::Roster(roster));
+            self.seen.roster = glance.roster;
+        }
+        if glance.last != self.seen.last {
+            self.find_new_work(glance.last)?;
+            self.seen.last = glance.last;
+        }
+        if glance.stirred != self.seen.stirred {
+            self.find_stirred_work()?;
+            self.seen.stirred = glance.stirred;
+        }
+        if glance.outbox.is_some() {
+            self.empty_outbox()?;
+        }
+        Ok(())
+    }
+
+    /// Deliveries recorded since the last look, unless this process recorded all of them itself: then it knows.
+    fn find_new_work(&mut self, last: DeliveryId) -> Result<(), StoreError> {
+        if self.emitter.recorded_all_between(self.seen.last, last) {
+            return Ok(());
+        }
+        let mut after = self.seen.last;
+        loop {
+            let work = self.reader.work_after(after, ROWS_MAX)?;
+            after = work.last;
+            self.mouth.say(Word::Work(work.lanes));
+            if !work.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Something is due that was recorded before: redriven, or held back.
+    fn find_stirred_work(&mut self) -> Result<(), StoreError> {
+        let lanes: Vec<LaneId> = self.roster.present().lanes().collect();
+        for some in lanes.chunks(ROWS_MAX as usize) {
+            let heads: Vec<(LaneId, WallTime)> = self.reader.heads(some)?;
+            self.mouth.say(Word::Work(heads));
+        }
+        Ok(())
+    }
+
+    /// Makes events of all rows in the outbox.
+    fn empty_outbox(&mut self) -> Result<(), StoreError> {
+        loop {
+            let rows = self.reader.outbox(self.outbox_after, ROWS_MAX)?;
+            let Some(last) = rows.last() else {
+                self.outbox_after = OutboxId(0);
+                return Ok(());
+            };
+            self.outbox_after = last.id;
+            if let Err(error) = self.emitter.emit_outbox(rows) {
+                warn!(%error, "the outbox waits");
+                self.outbox_after = OutboxId(0);
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Claims: a scan of one lane's due deliveries from the front of an index, which passes over what is handed out.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, Result};
+
+use super::Work;
+use super::values::{Bits, size};
+use crate::engine::{DeliveryId, LaneId, Term, WallTime};
+use crate::store::command::{Body, Claim};
+use crate::store::lane::{LaneState, OwnerId};
+use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
+
+/// No claim hands out more.
+const ROWS_MAX: u32 = 10_000;
+
+/// What waits on a lane, the longest due first.
+pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
+    WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
+
+/// The front of a lane's queue.
+struct Front {
+    /// What is due and not handed out, and since when.
+    due: Vec<(DeliveryId, WallTime)>,
+    /// When the next one is due that is not handed out.
+    next: Option<WallTime>,
+}
+
+impl Work<'_> {
+    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Reply> {
+        let owner = match self.fence(claim.lane, claim.term)? {
+            Ok(owner) => owner,
+            Err(refusal) => return Ok(Reply::Refused(refusal)),
+        };
+        self.held.begin(claim.lane, owner, claim.term);
+        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX))?;
+        let mut rows = Vec::with_capacity(due.len());
+        let mut bytes = 0_u64;
+        for (delivery, at) in due {
+            let row = self.claimed_row(delivery)?;
+            bytes = bytes.saturating_add(size(row.body.bytes.len()));
+            if bytes > claim.bytes_max && !rows.is_empty() {
+                next = Some(at);
+                break;
+            }
+            self.held.take(claim.lane, delivery);
+            rows.push(row);
+        }
+        Ok(Reply::Claimed(Claimed { lane: claim.lane, term: claim.term, rows, next }))
+    }
+
+    /// Whose lane it is, if this ownership is the present one.
+    pub(super) fn fence(
+        &mut self,
+        lane: LaneId,
+        term: Term,
+    ) -> Result<std::result::Result<OwnerId, Refusal>> {
+        let Some(found) = self.ledger.lane(self.sql, lane)?.filter(|found| found.state != LaneState::Removed)
+        else {
+            self.held.end(lane, term);
+            return Ok(Err(Refusal::UnknownLane(lane)));
+        };
+        let current = found.term;
+        match found.owner.filter(|_| current == term) {
+            Some(owner) => Ok(Ok(owner)),
+            None => {
+                self.held.end(lane, term);
+                Ok(Err(Refusal::StaleTerm { lane, term, current }))
+            }
+        }
+    }
+
+    /// The first deliveries that are due and not handed out, and when the next one after them is due.
+    fn front(&self, lane: LaneId, max: u32) -> Result<Front> {
+        let mut queue = self.sql.prepare_cached(QUEUE)?;
+        let mut found = queue.query([lane])?;
+        let mut due = Vec::new();
+        while let Some(row) = found.next()? {
+            let delivery: DeliveryId = row.get(0)?;
+            if self.held.has(lane, delivery) {
+                continue;
+            }
+            let at: WallTime = row.get(1)?;
+            if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
+                return Ok(Front { due, next: Some(at) });
+            }
+            due.push((delivery, at));
+        }
+        Ok(Front { due, next: None })
+    }
+
+    fn claimed_row(&mut self, delivery: DeliveryId) -> Result<ClaimedRow> {
+        let query = "SELECT d.attempts, d.expires, d.body, d.signature, e.id, e.kind, e.received
+            FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
+        let (mut row, body) = self.sql.prepare_cached(query)?.query_row([delivery], |row| {
+            let claimed = ClaimedRow {
+                delivery,
+                attempts: row.get(0)?,
+                expires: row.get(1)?,
+                event: row.get(4)?,
+                kind: row.get(5)?,
+                received: row.get(6)?,
+                body: Body { bytes: Arc::new([]), hash: 0 },
+                signature: row.get(3)?,
+            };
+            Ok((claimed, row.get(2)?))
+        })?;
+        row.body = self.body(body)?;
+        Ok(row)
+    }
+
+    /// A body, read once per commit however many deliveries share it.
+    fn body(&mut self, id: u64) -> Result<Body> {
+        if let Some((bytes, hash)) = self.bodies.get(&id) {
+            return Ok(Body { bytes: bytes.clone(), hash: *hash });
+        }
+        let body = self
+            .sql
+            .prepare_cached("SELECT bytes, hash FROM bodies WHERE body = ?1")?
+            .query_row([super::values::int(id)], |row| {
+                Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 })
+            })?;
+        self.bodies.insert(id, (body.bytes.clone(), body.hash));
+        Ok(body)
+    }
+
+    /// When a lane's first waiting delivery is due, handed out or not.
+    pub(super) fn head(&self, lane: LaneId) -> Result<Option<WallTime>> {
+        self.sql.prepare_cached(QUEUE)?.query_row([lane], |row| row.get(1)).optional()
+    }
+}

@@ -1,0 +1,267 @@
+//! Recording an event: who is owed it, whether it fits, and then the rows.
+//!
+//! First everything is looked at, then everything is written: an event is refused as a whole or not at all.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{OptionalExtension, Result, params};
+
+use super::Work;
+use super::values::{Bits, int, size};
+use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::store::command::{Emit, Reason, RejectOutbox, Target};
+use crate::store::reply::{Emitted, Placed, Refusal, Reply};
+
+/// So many outbox rows that were set aside are kept.
+const REJECTED_MAX: u64 = 10_000;
+
+/// What is to become of one target.
+pub(super) enum Route {
+    /// A delivery of its own.
+    Fresh,
+    /// In the place of an older one, at its time.
+    Replace(Replaced),
+    Duplicate,
+    Absent,
+}
+
+/// A delivery that a newer one takes the place of.
+pub(super) struct Replaced {
+    delivery: DeliveryId,
+    pub(super) bytes: u64,
+    due: WallTime,
+}
+
+/// The numbers that an event and its parts get.
+struct Numbers {
+    event: u64,
+    /// For each body, its number, if any target uses it.
+    bodies: Vec<Option<u64>>,
+}
+
+impl Work<'_> {
+    pub(super) fn emit(&mut self, emit: &Emit) -> Result<Reply> {
+        if let Some(refusal) = self.emit_refusal(emit)? {
+            return Ok(Reply::Refused(refusal));
+        }
+        let routes = self.routes(emit)?;
+        let full = self.full_lanes(emit, &routes)?;
+        if !full.is_empty() {
+            return Ok(Reply::Refused(Refusal::Full(full)));
+        }
+        if let Some(outbox) = emit.outbox {
+            self.sql.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([outbox])?;
+        }
+        let mut emitted = Emitted { targets: Vec::with_capacity(routes.len()), shed: 0 };
+        if !routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_))) {
+            emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
+            return Ok(Reply::Emitted(emitted));
+        }
+        let numbers = self.record_event(emit, &routes)?;
+        for (target, route) in emit.targets.iter().zip(routes) {
+            let placed = self.place(emit, target, &route, &numbers, &mut emitted.shed)?;
+            emitted.targets.push(placed);
+        }
+        Ok(Reply::Emitted(emitted))
+    }
+
+    fn emit_refusal(&mut self, emit: &Emit) -> Result<Option<Refusal>> {
+        let current = self.ledger.totals.roster;
+        if emit.roster != current {
+            return Ok(Some(Refusal::StaleRoster { known: emit.roster, current }));
+        }
+        if emit.targets.iter().any(|target| target.body >= emit.bodies.len()) {
+            return Ok(Some(Refusal::Nonsense("a target names a body that the event does not have")));
+        }
+        if let Some(outbox) = emit.outbox
+            && !self.exists("SELECT 1 FROM outbox WHERE id = ?1", outbox)?
+        {
+            return Ok(Some(Refusal::OutboxTaken(outbox)));
+        }
+        Ok(None)
+    }
+
+    fn routes(&mut self, emit: &Emit) -> Result<Vec<Route>> {
+        let mut served = self.served(emit)?;
+        let mut routes = Vec::with_capacity(emit.targets.len());
+        for target in &emit.targets {
+            let accepts = self.ledger.lane(self.sql, target.lane)?.is_some_and(|lane| lane.state.accepts());
+            routes.push(if !accepts {
+                Route::Absent
+            } else if !served.insert(target.lane) {
+                Route::Duplicate
+            } else {
+                self.older(target)?.map_or(Route::Fresh, Route::Replace)
+            });
+        }
+        Ok(routes)
+    }
+
+    /// The lanes for which the same event was received not long ago.
+    fn served(&self, emit: &Emit) -> Result<BTreeSet<LaneId>> {
+        let mut lanes = BTreeSet::new();
+        if emit.dedupe.0 == 0 {
+            return Ok(lanes);
+        }
+        let since = WallTime(emit.received.0.saturating_sub(emit.dedupe.0));
+        let mut query = self.sql.prepare_cached(
+            "SELECT d.lane FROM events e JOIN deliveries d
+             ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+             WHERE e.id = ?1 AND e.received > ?2",
+        )?;
+        let mut rows = query.query(params![emit.id, since])?;
+        while let Some(row) = rows.next()? {
+            lanes.insert(row.get(0)?);
+        }
+        Ok(lanes)
+    }
+
+    /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open. Until then it
+    /// is not due, so nobody can hold it, in whatever process.
+    fn older(&self, target: &Target) -> Result<Option<Replaced>> {
+        let Some(coalesce) = &target.coalesce else { return Ok(None) };
+        self.sql
+            .prepare_cached(
+                "SELECT delivery, bytes, at FROM deliveries INDEXED BY deliveries_coalescing
+                 WHERE lane = ?1 AND coalesce = ?2 AND state = 0 AND at > ?3 AND attempts = 0 ORDER BY at LIMIT 1",
+            )?
+            .query_row(params![target.lane, coalesce.key, self.now], |row| {
+                Ok(Replaced { delivery: row.get(0)?, bytes: row.get(1)?, due: row.get(2)? })
+            })
+            .optional()
+            .map(|older| older.filter(|older| !self.held.has(target.lane, older.delivery)))
+    }
+
+    fn record_event(&mut self, emit: &Emit, routes: &[Route]) -> Result<Numbers> {
+        let mut used = vec![false; emit.bodies.len()];
+        let mut deliveries = 0;
+        for (target, route) in emit.targets.iter().zip(routes) {
+            if matches!(route, Route::Fresh | Route::Replace(_)) {
+                used[target.body] = true;
+                deliveries += 1;
+            }
+        }
+        let totals = self.ledger.change();
+        let (event, first_body, first_delivery) = (totals.next_event, totals.next_body, totals.next_delivery);
+        totals.next_event += 1;
+        let mut bodies = Vec::with_capacity(used.len());
+        for used in used {
+            bodies.push(used.then_some(totals.next_body));
+            totals.next_body += u64::from(used);
+        }
+        let body_count = totals.next_body - first_body;
+        let mut insert = self.sql.prepare_cached("INSERT INTO bodies VALUES (?1, ?2, ?3)")?;
+        for (body, number) in emit.bodies.iter().zip(&bodies) {
+            if let Some(number) = number {
+                insert.execute(params![int(*number), Bits(body.hash), &*body.bytes])?;
+            }
+        }
+        self.sql.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(
+            params![
+                int(event),
+                emit.id,
+                emit.kind,
+                emit.key,
+                emit.received,
+                int(first_delivery),
+                int(deliveries),
+                int(first_body),
+                int(body_count)
+            ],
+        )?;
+        Ok(Numbers { event, bodies })
+    }
+
+    fn place(
+        &mut self,
+        emit: &Emit,
+        target: &Target,
+        route: &Route,
+        numbers: &Numbers,
+        shed: &mut u64,
+    ) -> Result<Placed> {
+        let (Some(body), Route::Fresh | Route::Replace(_)) = (numbers.bodies[target.body], route) else {
+            return Ok(route.placed_nowhere());
+        };
+        let bytes = size(emit.bodies[target.body].bytes.len());
+        let window = target.coalesce.as_ref().map_or(0, |coalesce| coalesce.window.0);
+        let mut due = WallTime(target.due.0.saturating_add(window));
+        let mut replaced = None;
+        if let Route::Replace(older) = route {
+            self.coalesce(target.lane, older)?;
+            due = older.due;
+            replaced = Some(older.delivery);
+        }
+        let fits = self.make_room(target.lane, bytes, shed)?;
+        let delivery = DeliveryId(self.ledger.totals.next_delivery);
+        self.ledger.change().next_delivery += 1;
+        self.sql
+            .prepare_cached(
+                "INSERT INTO deliveries
+                 VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6, ?7, ?8, NULL, NULL, NULL, NULL, ?9, ?10)",
+            )?
+            .execute(params![
+                delivery,
+                target.lane,
+                int(numbers.event),
+                int(body),
+                int(bytes),
+                due,
+                target.expires,
+                target.expires.since(emit.received),
+                target.coalesce.as_ref().map(|coalesce| &coalesce.key),
+                target.signature
+            ])?;
+        self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
+        self.recorded += 1;
+        if fits {
+            self.may_pay(target.lane)?;
+            return Ok(Placed::Waiting { delivery, due, replaced });
+        }
+        self.bury(target.lane, delivery, bytes, 0, Reason::Overflow)?;
+        Ok(Placed::Overflowed { delivery })
+    }
+
+    fn coalesce(&mut self, lane: LaneId, older: &Replaced) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE deliveries SET state = 3, at = ?2 WHERE delivery = ?1")?
+            .execute(params![older.delivery, self.now])?;
+        self.ledger.count(self.sql, lane, |counts| {
+            counts.leave(older.bytes, false);
+            counts.coalesced += 1;
+        })?;
+        self.settled += 1;
+        Ok(())
+    }
+
+    pub(super) fn reject_outbox(&mut self, reject: &RejectOutbox) -> Result<Reply> {
+        let moved = self
+            .sql
+            .prepare_cached(
+                "INSERT OR REPLACE INTO outbox_rejected
+                 SELECT id, type, key, data, event, ?2, ?3 FROM outbox WHERE id = ?1",
+            )?
+            .execute(params![reject.id, reject.why, self.now])?;
+        if moved == 0 {
+            return Ok(Reply::Refused(Refusal::OutboxTaken(reject.id)));
+        }
+        self.sql.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([reject.id])?;
+        self.sql
+            .prepare_cached(
+                "DELETE FROM outbox_rejected WHERE id <=
+                 (SELECT id FROM outbox_rejected ORDER BY id DESC LIMIT 1 OFFSET ?1)",
+            )?
+            .execute([int(REJECTED_MAX)])?;
+        Ok(Reply::Done)
+    }
+}
+
+impl Route {
+    /// What to say of a target that nothing is recorded for.
+    const fn placed_nowhere(&self) -> Placed {
+        match self {
+            Self::Duplicate => Placed::Duplicate,
+            Self::Fresh | Self::Replace(_) | Self::Absent => Placed::Absent,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! SQLite's errors, in the store's words.
+
+use rusqlite::{Error, ErrorCode};
+
+use crate::store::StoreError;
+
+/// Says what was being done when SQLite failed.
+pub(super) fn failure(doing: &'static str, error: &Error) -> StoreError {
+    let detail = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { doing, detail },
+        Some(ErrorCode::DiskFull) => StoreError::Full { doing, detail },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { doing, detail },
+        Some(
+            ErrorCode::SystemIoFailure
+            | ErrorCode::CannotOpen
+            | ErrorCode::FileLockingProtocolFailed
+            | ErrorCode::OutOfMemory
+            | ErrorCode::NoLargeFileSupport,
+        ) => StoreError::Io { doing, detail },
+        _ => StoreError::Broken { doing, detail },
+    }
+}
+
+/// Attaches what was being done to a result of SQLite's.
+pub(super) trait Doing<T> {
+    fn doing(self, what: &'static str) -> Result<T, StoreError>;
+}
+
+impl<T> Doing<T> for rusqlite::Result<T> {
+    fn doing(self, what: &'static str) -> Result<T, StoreError> {
+        self.map_err(|error| failure(what, &error))
+    }
+}

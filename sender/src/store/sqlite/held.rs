@@ -1,0 +1,155 @@
+//! What this store object has handed out and not got back.
+//!
+//! It lives in memory only: that is why a claim writes nothing, and why a successor finds everything waiting. It is
+//! as large as what the engine holds. Like the file, it changes with a commit or not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::{DeliveryId, LaneId, Term};
+use crate::store::lane::OwnerId;
+
+/// All that is handed out, by lane.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    lanes: BTreeMap<LaneId, Hand>,
+    /// How to get back to the state before this commit, the last change last.
+    journal: Vec<Undo>,
+}
+
+/// What is handed out of one lane, under one ownership.
+#[derive(Clone, Debug)]
+struct Hand {
+    owner: OwnerId,
+    term: Term,
+    rows: BTreeSet<DeliveryId>,
+}
+
+#[derive(Debug)]
+enum Undo {
+    Took(LaneId, DeliveryId),
+    Gave(LaneId, DeliveryId),
+    Lane(LaneId, Option<Hand>),
+}
+
+impl Held {
+    /// Starts on a lane under a new ownership; whatever was held under an older one is forgotten.
+    pub(super) fn begin(&mut self, lane: LaneId, owner: OwnerId, term: Term) {
+        if self.lanes.get(&lane).is_some_and(|hand| hand.term == term) {
+            return;
+        }
+        let before = self.lanes.insert(lane, Hand { owner, term, rows: BTreeSet::new() });
+        self.journal.push(Undo::Lane(lane, before));
+    }
+
+    /// Forgets a lane, if it is held under this ownership or an older one.
+    pub(super) fn end(&mut self, lane: LaneId, term: Term) {
+        if self.lanes.get(&lane).is_some_and(|hand| hand.term <= term) {
+            let before = self.lanes.remove(&lane);
+            self.journal.push(Undo::Lane(lane, before));
+        }
+    }
+
+    /// Hands out a delivery of a lane that was begun.
+    pub(super) fn take(&mut self, lane: LaneId, delivery: DeliveryId) {
+        if self.lanes.get_mut(&lane).is_some_and(|hand| hand.rows.insert(delivery)) {
+            self.journal.push(Undo::Took(lane, delivery));
+        }
+    }
+
+    /// Gets a delivery back.
+    pub(super) fn give_back(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) {
+        let hand = self.lanes.get_mut(&lane).filter(|hand| hand.term == term);
+        if hand.is_some_and(|hand| hand.rows.remove(&delivery)) {
+            self.journal.push(Undo::Gave(lane, delivery));
+        }
+    }
+
+    /// Whether a delivery is handed out.
+    pub(super) fn has(&self, lane: LaneId, delivery: DeliveryId) -> bool {
+        self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains(&delivery))
+    }
+
+    /// The lanes held for an owner.
+    pub(super) fn of(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
+        let mine = self.lanes.iter().filter(|(_, hand)| hand.owner == owner);
+        mine.map(|(lane, hand)| (*lane, hand.term)).collect()
+    }
+
+    /// The commit is durable.
+    pub(super) fn keep(&mut self) {
+        self.journal.clear();
+    }
+
+    /// The commit failed.
+    pub(super) fn undo(&mut self) {
+        while let Some(undo) = self.journal.pop() {
+            match undo {
+                Undo::Lane(lane, Some(hand)) => drop(self.lanes.insert(lane, hand)),
+                Undo::Lane(lane, None) => drop(self.lanes.remove(&lane)),
+                Undo::Took(lane, delivery) => {
+                    self.lanes.entry(lane).and_modify(|hand| {
+                        hand.rows.remove(&delivery);
+                    });
+                }
+                Undo::Gave(lane, delivery) => {
+                    self.lanes.entry(lane).and_modify(|hand| {
+                        hand.rows.insert(delivery);
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: LaneId = LaneId(1);
+    const OWNER: OwnerId = OwnerId(7);
+
+    fn rows(held: &Held) -> Vec<u64> {
+        (0..10).filter(|id| held.has(LANE, DeliveryId(*id))).collect()
+    }
+
+    fn holding(ids: &[u64]) -> Held {
+        let mut held = Held::default();
+        held.begin(LANE, OWNER, Term(1));
+        for id in ids {
+            held.take(LANE, DeliveryId(*id));
+        }
+        held.keep();
+        held
+    }
+
+    #[test]
+    fn a_failed_commit_leaves_everything_as_it_was() {
+        let mut held = holding(&[1, 2]);
+        held.give_back(LANE, Term(1), DeliveryId(1));
+        held.take(LANE, DeliveryId(3));
+        held.begin(LANE, OWNER, Term(2));
+        held.take(LANE, DeliveryId(4));
+        held.end(LANE, Term(2));
+        assert!(rows(&held).is_empty());
+        held.undo();
+        assert_eq!(rows(&held), [1, 2]);
+        assert_eq!(held.of(OWNER), [(LANE, Term(1))]);
+    }
+
+    #[test]
+    fn a_new_ownership_forgets_what_the_old_one_held() {
+        let mut held = holding(&[1, 2]);
+        held.begin(LANE, OWNER, Term(2));
+        assert!(rows(&held).is_empty());
+    }
+
+    #[test]
+    fn an_old_ownership_gives_back_nothing_of_the_new_one() {
+        let mut held = holding(&[]);
+        held.begin(LANE, OWNER, Term(2));
+        held.take(LANE, DeliveryId(5));
+        held.give_back(LANE, Term(1), DeliveryId(5));
+        held.end(LANE, Term(1));
+        assert_eq!(rows(&held), [5]);
+    }
+}

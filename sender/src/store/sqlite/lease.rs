@@ -1,0 +1,173 @@
+//! Who owns which lane.
+//!
+//! A lease belongs to an owner, for all its lanes at once; a lane names its owner. Whoever owns a lane has a term, and
+//! every change of hands makes a new one. Leases are reckoned by the store's own clock, which is the latest time
+//! that any process brought: one whose clock is behind cannot be robbed of what it has just renewed.
+
+use rusqlite::{OptionalExtension, Result, params};
+
+use super::Work;
+use super::values::int;
+use crate::engine::{LaneId, Nanos, Term, WallTime};
+use crate::store::command::{Acquire, Persist, Renew, Which};
+use crate::store::lane::OwnerId;
+use crate::store::reply::{Handover, Record, Refusal, Renewed, Reply, Taken};
+
+/// Lanes without a living owner; the conditions on the lane follow. What one owns oneself is not to be had again.
+const FREE: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
+    WHERE (l.owner IS NULL OR (l.owner IS NOT ?1 AND coalesce(o.until, 0) <= ?2))";
+
+impl Work<'_> {
+    pub(super) fn acquire(&mut self, acquire: &Acquire) -> Result<Reply> {
+        let lanes = self.free_lanes(acquire)?;
+        if lanes.is_empty() {
+            return Ok(Reply::Acquired(Vec::new()));
+        }
+        let mut taken = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            if let Some(one) = self.take(acquire.owner, lane)? {
+                taken.push(one);
+            }
+        }
+        self.extend(acquire.owner, acquire.lease)?;
+        Ok(Reply::Acquired(taken))
+    }
+
+    fn free_lanes(&mut self, acquire: &Acquire) -> Result<Vec<LaneId>> {
+        // What this commit has counted and changed so far must be seen.
+        self.ledger.flush(self.sql, self.now)?;
+        let clock = self.ledger.totals.clock;
+        let condition = match &acquire.which {
+            Which::WithWork => "l.state = 0 AND l.waiting > 0",
+            Which::All => "l.state <> 3",
+            Which::These(lanes) => return self.free_of(acquire, lanes),
+        };
+        let query = format!("{FREE} AND {condition} ORDER BY l.lane LIMIT ?3");
+        let mut query = self.sql.prepare_cached(&query)?;
+        query.query_map(params![acquire.owner, clock, acquire.max], |row| row.get(0))?.collect()
+    }
+
+    fn free_of(&self, acquire: &Acquire, lanes: &[LaneId]) -> Result<Vec<LaneId>> {
+        let clock = self.ledger.totals.clock;
+        let query = format!("{FREE} AND l.lane = ?3 AND l.state <> 3");
+        let mut query = self.sql.prepare_cached(&query)?;
+        let mut free = Vec::new();
+        for lane in lanes {
+            if free.len() >= usize::try_from(acquire.max).unwrap_or(usize::MAX) {
+                break;
+            }
+            if !free.contains(lane) && query.exists(params![acquire.owner, clock, lane])? {
+                free.push(*lane);
+            }
+        }
+        Ok(free)
+    }
+
+    fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<Taken>> {
+        let Some(lane) = self.ledger.lane(self.sql, id)? else { return Ok(None) };
+        let (from, clean, term, state) = (lane.owner, lane.clean, Term(lane.term.0 + 1), lane.state);
+        let record = match lane.record.clone() {
+            Some(record) => Some(record),
+            None => self.record(id)?,
+        };
+        let handover = match (from, record) {
+            (None, Some(record)) if clean => Handover::Clean(record),
+            (None, _) => Handover::Fresh,
+            (Some(from), record) => Handover::Seized { from, record, surely_dead: self.rob(from)? },
+        };
+        self.ledger.amend(self.sql, id, |lane| {
+            lane.owner = Some(owner);
+            lane.term = term;
+            lane.clean = false;
+        })?;
+        self.held.begin(id, owner, term);
+        Ok(Some(Taken { lane: id, term, state, handover, next: self.head(id)? }))
+    }
+
+    fn record(&self, lane: LaneId) -> Result<Option<Record>> {
+        let query = "SELECT record, record_at FROM lanes WHERE lane = ?1 AND record IS NOT NULL";
+        self.sql
+            .prepare_cached(query)?
+            .query_row([lane], |row| Ok(Record { bytes: row.get(0)?, at: row.get(1)? }))
+            .optional()
+    }
+
+    /// Notes that a lane was taken from an owner, so that it learns of it; says whether it is surely dead.
+    fn rob(&self, from: OwnerId) -> Result<bool> {
+        let query = "UPDATE owners SET taken = taken + 1 WHERE owner = ?1 RETURNING evicted";
+        Ok(self.sql.prepare_cached(query)?.query_row([from], |row| row.get(0)).optional()?.unwrap_or(false))
+    }
+
+    /// Extends the lease of an owner: the number of lanes taken from it, unless it was not known at all.
+    fn extend(&mut self, owner: OwnerId, lease: Nanos) -> Result<Option<u64>> {
+        let totals = self.ledger.change();
+        let until = WallTime(totals.clock.0.saturating_add(lease.0));
+        let known = self
+            .sql
+            .prepare_cached("UPDATE owners SET until = ?2, evicted = 0 WHERE owner = ?1 RETURNING taken")?
+            .query_row(params![owner, until], |row| row.get(0))
+            .optional()?;
+        if known.is_none() {
+            self.sql
+                .prepare_cached("INSERT INTO owners VALUES (?1, ?2, 0, 0)")?
+                .execute(params![owner, until])?;
+        }
+        Ok(known)
+    }
+
+    pub(super) fn renew(&mut self, renew: &Renew) -> Result<Reply> {
+        let taken = self.extend(renew.owner, renew.lease)?;
+        let seen = self.taken_seen.insert(renew.owner, taken.unwrap_or(0));
+        let mut lost = Vec::new();
+        if taken.is_none() || seen != taken {
+            for (lane, term) in self.held.of(renew.owner) {
+                let current = self.ledger.lane(self.sql, lane)?;
+                if current.is_none_or(|lane| lane.owner != Some(renew.owner) || lane.term != term) {
+                    self.held.end(lane, term);
+                    lost.push((lane, term));
+                }
+            }
+        }
+        Ok(Reply::Renewed(Renewed { lost }))
+    }
+
+    pub(super) fn evict(&mut self, owner: OwnerId) -> Result<Reply> {
+        self.sql
+            .prepare_cached("UPDATE owners SET until = 0, evicted = 1 WHERE owner = ?1")?
+            .execute([owner])?;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn persist(&mut self, persist: &Persist) -> Result<Reply> {
+        let (lane, term) = (persist.lane, persist.term);
+        let Some(found) = self.ledger.lane(self.sql, lane)? else {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        };
+        let current = found.term;
+        if current != term || found.owner.is_none() {
+            self.held.end(lane, term);
+            return Ok(Reply::Refused(Refusal::StaleTerm { lane, term, current }));
+        }
+        let record = Record { bytes: persist.record.clone(), at: self.now };
+        self.ledger.keep_record(self.sql, lane, record)?;
+        if persist.hand_back {
+            self.held.end(lane, term);
+            self.ledger.amend(self.sql, lane, |lane| {
+                lane.owner = None;
+                lane.clean = true;
+            })?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Forgets owners whose leases have ended and who own nothing.
+    pub(super) fn forget_owners(&self) -> Result<()> {
+        self.sql
+            .prepare_cached(
+                "DELETE FROM owners WHERE until <= ?1 AND NOT EXISTS
+                 (SELECT 1 FROM lanes WHERE lanes.owner = owners.owner)",
+            )?
+            .execute([int(self.ledger.totals.clock.0)])?;
+        Ok(())
+    }
+}

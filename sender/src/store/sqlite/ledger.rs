@@ -1,0 +1,317 @@
+//! The figures that must be known at once and always be right: what waits where, who owns what, the next free ids.
+//!
+//! A commit reads a lane's row once, on first touch, counts in memory, and writes the row once at its end, however
+//! many deliveries it moved. The transaction has the file to itself meanwhile, so nobody counts beside it.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::values::{Bits, int};
+use crate::engine::{LaneId, Nanos, Term, WallTime};
+use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
+use crate::store::reply::Record;
+
+/// One lane, as the present commit will leave it.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) state: LaneState,
+    pub(super) bounds: Bounds,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) term: Term,
+    /// Its owner gave it back in order, and nobody has taken it since.
+    pub(super) clean: bool,
+    pub(super) counts: Counts,
+    /// To be kept, if something was persisted in this commit.
+    pub(super) record: Option<Record>,
+    counts_changed: bool,
+    terms_changed: bool,
+}
+
+/// The whole store's figures.
+#[derive(Debug)]
+pub(super) struct Totals {
+    pub(super) identity: u64,
+    /// The latest time that any commit had: leases are reckoned by it.
+    pub(super) clock: WallTime,
+    pub(super) roster: u64,
+    pub(super) stirred: u64,
+    pub(super) next_lane: u64,
+    pub(super) next_event: u64,
+    pub(super) next_body: u64,
+    pub(super) next_delivery: u64,
+    marked_minute: u64,
+    pub(super) counts: Counts,
+}
+
+/// All figures that the present commit has touched.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) totals: Totals,
+    lanes: BTreeMap<LaneId, Option<Lane>>,
+    /// The totals as they were, for the mark of a new minute.
+    before: Counts,
+    totals_changed: bool,
+}
+
+/// Marks older than this are deleted: figures are given for the last hour.
+const MARKS_KEPT_MINUTES: u64 = 24 * 60;
+
+impl Ledger {
+    /// Reads the totals.
+    pub(super) fn begin(sql: &Connection, now: WallTime) -> Result<Self> {
+        let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
+        totals.clock = totals.clock.max(now);
+        let before = totals.counts;
+        Ok(Self { totals, lanes: BTreeMap::new(), before, totals_changed: false })
+    }
+
+    /// A lane, unless there is none.
+    pub(super) fn lane(&mut self, sql: &Connection, lane: LaneId) -> Result<Option<&Lane>> {
+        Ok(self.entry(sql, lane)?.as_ref())
+    }
+
+    fn entry(&mut self, sql: &Connection, lane: LaneId) -> Result<&mut Option<Lane>> {
+        use std::collections::btree_map::Entry;
+        match self.lanes.entry(lane) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(unknown) => {
+                let read = sql.prepare_cached(LANE)?.query_row([lane], Lane::read).optional()?;
+                Ok(unknown.insert(read))
+            }
+        }
+    }
+
+    /// Counts something, in the lane and in total.
+    pub(super) fn count(
+        &mut self,
+        sql: &Connection,
+        lane: LaneId,
+        count: impl Fn(&mut Counts),
+    ) -> Result<()> {
+        if let Some(lane) = self.entry(sql, lane)? {
+            count(&mut lane.counts);
+            lane.counts_changed = true;
+        }
+        count(&mut self.totals.counts);
+        self.totals_changed = true;
+        Ok(())
+    }
+
+    /// Changes who owns a lane, or what may be done for it; nothing happens to a lane that is not there.
+    pub(super) fn amend(
+        &mut self,
+        sql: &Connection,
+        lane: LaneId,
+        amend: impl FnOnce(&mut Lane),
+    ) -> Result<()> {
+        if let Some(lane) = self.entry(sql, lane)? {
+            amend(lane);
+            lane.terms_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Keeps a lane's record: of several in one commit, the last.
+    pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
+        if let Some(lane) = self.entry(sql, lane)? {
+            lane.record = Some(record);
+            self.totals_changed = true;
+        }
+        Ok(())
+    }
+
+    /// A lane that was just inserted, or has just been deleted, is read again.
+    pub(super) fn forget(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+    }
+
+    /// The totals, to be changed.
+    pub(super) fn change(&mut self) -> &mut Totals {
+        self.totals_changed = true;
+        &mut self.totals
+    }
+
+    /// The next roster: some subscriber changed.
+    pub(super) fn next_roster(&mut self) -> u64 {
+        let totals = self.change();
+        totals.roster += 1;
+        totals.roster
+    }
+
+    /// Writes what has changed, each row once.
+    pub(super) fn flush(&self, sql: &Connection, now: WallTime) -> Result<()> {
+        for (id, lane) in &self.lanes {
+            if let Some(lane) = lane {
+                lane.flush(sql, *id)?;
+            }
+        }
+        if self.totals_changed {
+            debug_assert!(self.totals.counts.conserved(), "{:?}", self.totals.counts);
+            let minute = now.0 / Nanos::MINUTE.0;
+            let marked = self.totals.marked_minute.max(minute);
+            if marked > self.totals.marked_minute {
+                self.mark(sql, minute)?;
+            }
+            self.totals.flush(sql, marked)?;
+        }
+        Ok(())
+    }
+
+    fn mark(&self, sql: &Connection, minute: u64) -> Result<()> {
+        let old = minute.saturating_sub(MARKS_KEPT_MINUTES);
+        sql.prepare_cached("DELETE FROM marks WHERE minute < ?1")?.execute([int(old)])?;
+        sql.prepare_cached("INSERT OR IGNORE INTO marks VALUES (?1, ?2, ?3, ?4, ?5)")?.execute([
+            int(minute),
+            int(self.before.delivered),
+            int(self.before.failed_attempts),
+            int(self.before.dead),
+            int(self.before.latency_us),
+        ])?;
+        Ok(())
+    }
+}
+
+const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept,
+    failed_attempts, latency_us, identity, clock, roster, stirred, next_lane, next_event, next_body, next_delivery,
+    marked_minute FROM totals";
+
+impl Totals {
+    pub(super) fn read(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            counts: counts(row)?,
+            identity: row.get::<_, Bits>(10)?.0,
+            clock: row.get(11)?,
+            roster: row.get(12)?,
+            stirred: row.get(13)?,
+            next_lane: row.get(14)?,
+            next_event: row.get(15)?,
+            next_body: row.get(16)?,
+            next_delivery: row.get(17)?,
+            marked_minute: row.get(18)?,
+        })
+    }
+
+    fn flush(&self, sql: &Connection, marked_minute: u64) -> Result<()> {
+        let counts = &self.counts;
+        sql.prepare_cached(
+            "UPDATE totals SET accepted = ?1, delivered = ?2, dead = ?3, coalesced = ?4, waiting = ?5,
+             waiting_bytes = ?6, retrying = ?7, dead_kept = ?8, failed_attempts = ?9, latency_us = ?10,
+             clock = ?11, roster = ?12, stirred = ?13, next_lane = ?14, next_event = ?15, next_body = ?16,
+             next_delivery = ?17, marked_minute = ?18",
+        )?
+        .execute(params![
+            int(counts.accepted),
+            int(counts.delivered),
+            int(counts.dead),
+            int(counts.coalesced),
+            int(counts.waiting),
+            int(counts.waiting_bytes),
+            int(counts.retrying),
+            int(counts.dead_kept),
+            int(counts.failed_attempts),
+            int(counts.latency_us),
+            self.clock,
+            int(self.roster),
+            int(self.stirred),
+            int(self.next_lane),
+            int(self.next_event),
+            int(self.next_body),
+            int(self.next_delivery),
+            int(marked_minute),
+        ])?;
+        Ok(())
+    }
+}
+
+/// Reads the totals as they stand on disk.
+pub(super) fn totals(sql: &Connection) -> Result<Totals> {
+    sql.prepare_cached(TOTALS)?.query_row([], Totals::read)
+}
+
+const LANE: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept,
+    failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term, clean
+    FROM lanes WHERE lane = ?1";
+
+impl Lane {
+    fn read(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            counts: counts(row)?,
+            state: row.get(10)?,
+            bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
+            owner: row.get(14)?,
+            term: row.get(15)?,
+            clean: row.get(16)?,
+            record: None,
+            counts_changed: false,
+            terms_changed: false,
+        })
+    }
+
+    fn flush(&self, sql: &Connection, id: LaneId) -> Result<()> {
+        debug_assert!(self.counts.conserved(), "lane {}: {:?}", id.0, self.counts);
+        if self.terms_changed {
+            sql.prepare_cached(
+                "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7,
+                 clean = ?8 WHERE lane = ?1",
+            )?
+            .execute(params![
+                id,
+                self.state,
+                int(self.bounds.rows_max),
+                int(self.bounds.bytes_max),
+                self.bounds.when_full,
+                self.owner,
+                self.term,
+                self.clean
+            ])?;
+        }
+        if self.counts_changed || self.record.is_some() {
+            self.flush_counts(sql, id)?;
+        }
+        Ok(())
+    }
+
+    /// The counts and the record share a row, so that both together cost one write.
+    fn flush_counts(&self, sql: &Connection, id: LaneId) -> Result<()> {
+        let counts = &self.counts;
+        let record = self.record.as_ref();
+        sql.prepare_cached(
+            "UPDATE lanes SET accepted = ?2, delivered = ?3, dead = ?4, coalesced = ?5, waiting = ?6,
+             waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
+             record_at = coalesce(?12, record_at), record = coalesce(?13, record) WHERE lane = ?1",
+        )?
+        .execute(params![
+            id,
+            int(counts.accepted),
+            int(counts.delivered),
+            int(counts.dead),
+            int(counts.coalesced),
+            int(counts.waiting),
+            int(counts.waiting_bytes),
+            int(counts.retrying),
+            int(counts.dead_kept),
+            int(counts.failed_attempts),
+            int(counts.latency_us),
+            record.map(|record| record.at),
+            record.map(|record| &*record.bytes),
+        ])?;
+        Ok(())
+    }
+}
+
+/// Counts from the first ten columns.
+pub(super) fn counts(row: &Row<'_>) -> Result<Counts> {
+    Ok(Counts {
+        accepted: row.get(0)?,
+        delivered: row.get(1)?,
+        dead: row.get(2)?,
+        coalesced: row.get(3)?,
+        waiting: row.get(4)?,
+        waiting_bytes: row.get(5)?,
+        retrying: row.get(6)?,
+        dead_kept: row.get(7)?,
+        failed_attempts: row.get(8)?,
+        latency_us: row.get(9)?,
+    })
+}

@@ -1,0 +1,216 @@
+//! The store in one SQLite file.
+//!
+//! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
+//! one file. What each file here does: `open` (is the file ours?), `ledger` (figures, written once per commit),
+//! `held` (what is handed out), then one file for each group of commands: `emit` with `room`, `claim`, `settle`,
+//! `lease`, `subscribe`, `dead`, `sweep`, `purge`; `reader` and its parts read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::command::Command;
+use super::lane::{Limits, OwnerId};
+use super::reply::Reply;
+use super::{Store, StoreError, Written};
+use crate::engine::{Nanos, WallTime};
+
+mod claim;
+mod dead;
+mod emit;
+mod failure;
+mod held;
+mod lease;
+mod ledger;
+mod open;
+mod purge;
+mod reader;
+mod room;
+mod settle;
+mod subscribe;
+mod sweep;
+mod values;
+
+use failure::Doing;
+use held::Held;
+use ledger::Ledger;
+pub use reader::SqliteReader;
+
+/// What an acknowledgement survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every commit reaches the disk before it is answered.
+    #[default]
+    PowerLoss,
+    /// The death of the process, but not that of the machine.
+    Process,
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What an acknowledgement survives.
+    pub durability: Durability,
+    /// How much it may hold.
+    pub limits: Limits,
+    /// Make the file if there is none.
+    pub create: bool,
+    /// Something random, which a new file keeps for good.
+    pub identity: u64,
+    /// The file grows no further than so many pages.
+    pub pages_max: Option<u32>,
+    /// How long one try to write waits for another process that is writing.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            limits: Limits::default(),
+            create: false,
+            identity: 0,
+            pages_max: None,
+            patience: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The writing side of a store in an SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    sql: Connection,
+    watched: open::Watched,
+    limits: Limits,
+    held: Held,
+    /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
+    taken_seen: BTreeMap<OwnerId, u64>,
+    places: purge::Places,
+    written: Written,
+}
+
+impl SqliteStore {
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file is not ours, is newer than this program, or cannot be read and written.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
+        let sql = open::writer(path, options)?;
+        Ok(Self {
+            sql,
+            watched: open::Watched::new(path)?,
+            limits: options.limits,
+            held: Held::default(),
+            taken_seen: BTreeMap::new(),
+            places: purge::Places::default(),
+            written: Written::default(),
+        })
+    }
+
+    fn transact(&mut self, now: WallTime, commands: &[Command]) -> Result<(Vec<Reply>, Written), StoreError> {
+        let reads_only = commands.iter().all(Command::only_reads);
+        let behavior =
+            if reads_only { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
+        let changes_before = self.sql.total_changes();
+        let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
+        let mut work = Work {
+            sql: &tx,
+            now,
+            limits: &self.limits,
+            ledger: Ledger::begin(&tx, now).doing("begin a commit")?,
+            held: &mut self.held,
+            taken_seen: &mut self.taken_seen,
+            places: &mut self.places,
+            payers: None,
+            bodies: BTreeMap::new(),
+            recorded: 0,
+            settled: 0,
+        };
+        let mut replies = Vec::with_capacity(commands.len());
+        for command in commands {
+            replies.push(work.carry_out(command).doing(command.name())?);
+        }
+        work.ledger.flush(work.sql, now).doing("write the figures")?;
+        let (recorded, settled) = (work.recorded, work.settled);
+        let rows = tx.total_changes() - changes_before;
+        tx.commit().doing("commit")?;
+        Ok((replies, Written { commits: u64::from(rows > 0), rows, recorded, settled }))
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&mut self, now: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
+        self.watched.check("begin a commit")?;
+        match self.transact(now, commands) {
+            Ok((replies, written)) => {
+                self.held.keep();
+                self.written.commits += written.commits;
+                self.written.rows += written.rows;
+                self.written.recorded += written.recorded;
+                self.written.settled += written.settled;
+                Ok(replies)
+            }
+            Err(error) => {
+                self.held.undo();
+                // Whatever was noted during the commit may be about rows that are not there: look again.
+                self.taken_seen.clear();
+                self.places = purge::Places::default();
+                Err(error)
+            }
+        }
+    }
+
+    fn written(&self) -> Written {
+        self.written
+    }
+}
+
+/// One commit under way. The commands are carried out by its methods, in the files named after them.
+struct Work<'a> {
+    sql: &'a Connection,
+    now: WallTime,
+    limits: &'a Limits,
+    ledger: Ledger,
+    held: &'a mut Held,
+    taken_seen: &'a mut BTreeMap<OwnerId, u64>,
+    places: &'a mut purge::Places,
+    /// Lanes to make room in, if that had to be known.
+    payers: Option<room::Payers>,
+    /// Bodies read in this commit: many deliveries of one event share one.
+    bodies: BTreeMap<u64, (Arc<[u8]>, u64)>,
+    recorded: u64,
+    settled: u64,
+}
+
+impl Work<'_> {
+    fn carry_out(&mut self, command: &Command) -> rusqlite::Result<Reply> {
+        match command {
+            Command::Emit(emit) => self.emit(emit),
+            Command::RejectOutbox(reject) => self.reject_outbox(reject),
+            Command::Claim(claim) => self.claim(claim),
+            Command::Settle(settlements) => self.settle(settlements),
+            Command::Persist(persist) => self.persist(persist),
+            Command::Acquire(acquire) => self.acquire(acquire),
+            Command::Renew(renew) => self.renew(renew),
+            Command::Evict(owner) => self.evict(*owner),
+            Command::Subscribe(subscribe) => self.subscribe(subscribe),
+            Command::Change(change) => self.change(change),
+            Command::Rotate(rotate) => self.rotate(rotate),
+            Command::Remove(lane) => self.remove(*lane),
+            Command::Redrive(redrive) => self.redrive(redrive),
+            Command::Forget(forget) => self.forget(forget),
+            Command::Shed(shed) => self.shed(*shed),
+            Command::Sweep(sweep) => self.sweep(*sweep),
+            Command::Purge(purge) => self.purge(*purge),
+        }
+    }
+
+    /// The moment so long from now.
+    fn after(&self, length: Nanos) -> WallTime {
+        WallTime(self.now.0.saturating_add(length.0))
+    }
+}

@@ -1,0 +1,225 @@
+//! Opening a file: is it ours, do we know its version, and may we write it?
+
+use std::fs::{Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::failure::Doing;
+use super::values::Bits;
+use super::{Durability, Options};
+use crate::store::StoreError;
+
+/// "HKPF": marks a file as ours.
+const APPLICATION_ID: i64 = 0x484B_5046;
+
+/// Each step leads from the version that is its index to the next. Released ones never change.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+
+/// How long a reader waits for another process: while it opens the file, and never after.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Pages of the write-ahead log after which its content moves to the file.
+const AUTOCHECKPOINT_PAGES: u32 = 1_000;
+
+/// Pages that a connection keeps in memory, in KiB.
+const WRITER_CACHE_KIB: u32 = 32 * 1024;
+const READER_CACHE_KIB: u32 = 4 * 1024;
+
+/// As many statements as the store has, with room to spare.
+const STATEMENTS_CACHED: usize = 128;
+
+const OPENING: &str = "open the store";
+
+/// Opens a file to write to, made or migrated if need be.
+pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+    if options.create {
+        create_private(path)?;
+    }
+    let mut sql = connect(path, options.patience)?;
+    let version = recognise(&sql, path)?;
+    if sql.is_readonly("main").doing(OPENING)? {
+        let detail = format!("{} may not be written", path.display());
+        return Err(StoreError::ReadOnly { doing: OPENING, detail });
+    }
+    let synchronous = match options.durability {
+        Durability::PowerLoss => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    let settings = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES};
+         PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+    );
+    sql.execute_batch(&settings).doing(OPENING)?;
+    if version < known() {
+        migrate(&mut sql, &MIGRATIONS, options.identity).doing("migrate the store")?;
+    }
+    // Only now: a new file must be allowed its schema.
+    if let Some(pages) = options.pages_max {
+        let pragma = format!("PRAGMA max_page_count = {pages}");
+        sql.query_row(&pragma, [], |_| Ok(())).doing(OPENING)?;
+    }
+    Ok(sql)
+}
+
+/// Opens a file to read from.
+pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let sql = connect(path, READER_PATIENCE)?;
+    let found = recognise(&sql, path)?;
+    if found < known() {
+        let detail = format!("its schema is {found}, open it for writing first to bring it to {}", known());
+        return Err(StoreError::Foreign { path: path.to_owned(), detail });
+    }
+    let settings = format!(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;"
+    );
+    sql.execute_batch(&settings).doing(OPENING)?;
+    Ok(sql)
+}
+
+fn connect(path: &Path, patience: Duration) -> Result<Connection, StoreError> {
+    // Without SQLITE_OPEN_URI: a path is a path, whatever it is called.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sql = Connection::open_with_flags(path, flags).doing(OPENING)?;
+    sql.busy_timeout(patience).doing(OPENING)?;
+    // Plans are made once and for all: SQLite would otherwise compile some statements anew for each value bound.
+    sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).doing(OPENING)?;
+    sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    Ok(sql)
+}
+
+/// Makes an empty file that only its owner may read: it will hold secrets. One that is there is left alone.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => {
+            Err(StoreError::Io { doing: "create the store", detail: format!("{}: {error}", path.display()) })
+        }
+    }
+}
+
+/// The newest version known.
+fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// The file's version, 0 if it is empty; an error if it is not ours or too new. Writes nothing.
+fn recognise(sql: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let foreign = |detail: String| StoreError::Foreign { path: path.to_owned(), detail };
+    let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let application = match ask("PRAGMA application_id") {
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
+            return Err(foreign("it is no SQLite database".to_owned()));
+        }
+        other => other.doing(OPENING)?,
+    };
+    let tables = ask("SELECT count(*) FROM sqlite_schema").doing(OPENING)?;
+    if application == 0 && tables == 0 {
+        return Ok(0);
+    }
+    if application != APPLICATION_ID {
+        return Err(foreign("it is an SQLite database of another program".to_owned()));
+    }
+    let found = ask("PRAGMA user_version").doing(OPENING)?;
+    if found > known() {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known: known() });
+    }
+    Ok(found)
+}
+
+/// Takes the steps that the file has not taken, all in one transaction. Another process may have taken them first.
+fn migrate(sql: &mut Connection, steps: &[&str], identity: u64) -> rusqlite::Result<()> {
+    let tx = sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done: usize = tx.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    for (version, step) in steps.iter().enumerate().skip(done) {
+        tx.execute_batch(step)?;
+        if version == 0 {
+            tx.execute(
+                "INSERT INTO totals VALUES (1, ?1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
+                [Bits(identity)],
+            )?;
+        }
+    }
+    let versions =
+        format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", steps.len().max(done));
+    tx.execute_batch(&versions)?;
+    tx.commit()
+}
+
+/// Knows the file that was opened, so as to notice when it is deleted, moved or replaced: SQLite would go on writing
+/// to what nobody will ever read.
+#[derive(Debug)]
+pub(super) struct Watched {
+    path: PathBuf,
+    known: Option<(u64, u64)>,
+}
+
+impl Watched {
+    pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
+        // Not by opening it: closing it again would drop the locks that SQLite holds on it for this process.
+        let metadata = std::fs::metadata(path).map_err(|error| StoreError::Io {
+            doing: OPENING,
+            detail: format!("{}: {error}", path.display()),
+        })?;
+        Ok(Self { path: path.to_owned(), known: file_number(&metadata) })
+    }
+
+    pub(super) fn check(&self, doing: &'static str) -> Result<(), StoreError> {
+        let found = std::fs::metadata(&self.path);
+        if self.known.is_some() && found.ok().and_then(|metadata| file_number(&metadata)) != self.known {
+            return Err(StoreError::Missing { doing, path: self.path.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// What tells files apart, where the system has it.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn file_number(metadata: &Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn file_number(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_taken_once_and_from_where_the_file_stands() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        let second = "ALTER TABLE totals ADD COLUMN later INTEGER NOT NULL DEFAULT 5";
+        let version =
+            |sql: &Connection| sql.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap();
+        migrate(&mut sql, &MIGRATIONS, 7).unwrap();
+        assert_eq!(version(&sql), 1);
+        migrate(&mut sql, &[MIGRATIONS[0], second], 8).unwrap();
+        assert_eq!(version(&sql), 2);
+        migrate(&mut sql, &[MIGRATIONS[0], second], 9).unwrap();
+        let kept: (i64, i64) = sql
+            .query_row("SELECT identity, later FROM totals", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        assert_eq!(kept, (7, 5));
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        assert!(migrate(&mut sql, &[MIGRATIONS[0], "CREATE nonsense"], 7).is_err());
+        let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+        assert_eq!(tables, 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! Deleting what has been kept long enough, in small steps that go round and round.
+//!
+//! Each step looks at a bounded number of rows and remembers where it stopped, in memory only: whoever starts anew
+//! looks from the beginning.
+
+use rusqlite::{OptionalExtension, Result, params};
+
+use super::Work;
+use super::values::{int, size};
+use crate::engine::{DeliveryId, WallTime};
+use crate::store::command::Purge;
+use crate::store::reply::{Purged, Reply};
+
+/// Where the next step goes on; from the beginning, if nothing.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    event: Option<u64>,
+    letter: Option<DeliveryId>,
+}
+
+/// An event and what belongs to it.
+struct Event {
+    event: u64,
+    received: WallTime,
+    first_delivery: u64,
+    deliveries: u64,
+    first_body: u64,
+    bodies: u64,
+}
+
+impl Work<'_> {
+    pub(super) fn purge(&mut self, purge: Purge) -> Result<Reply> {
+        let share = (purge.max / 3).max(1);
+        let mut purged = Purged::default();
+        let (dead, letter) =
+            self.forget_old(purge.dead_before, self.places.letter.unwrap_or(DeliveryId(0)), share)?;
+        purged.dead = dead;
+        self.places.letter = letter;
+        let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
+        purged.attempts = self.delete_attempts(purge.attempts_before, share)?;
+        self.delete_removed(purge.settled_before)?;
+        let more_attempts = purged.attempts == u64::from(share);
+        purged.more = self.places.letter.is_some() || more_events || more_attempts;
+        Ok(Reply::Purged(purged))
+    }
+
+    /// Says whether there may be more to look at.
+    fn purge_events(&mut self, before: WallTime, max: u32, purged: &mut Purged) -> Result<bool> {
+        let mut left = u64::from(max);
+        while left > 0 {
+            let next = self.event_after(self.places.event.unwrap_or(0))?;
+            // Nothing is settled before it is received, and events come in the order of their receipt.
+            let Some(event) = next.filter(|event| event.received < before) else {
+                self.places.event = None;
+                return Ok(false);
+            };
+            left -= 1;
+            if !self.kept_by(&event, before)? {
+                let deleted = self.delete_deliveries(&event, left.max(1))?;
+                purged.deliveries += deleted;
+                left = left.saturating_sub(deleted);
+                if self.any_delivery(&event)? {
+                    // The rest in the next step.
+                    return Ok(true);
+                }
+                self.delete_event(&event)?;
+                purged.events += 1;
+            }
+            self.places.event = Some(event.event);
+        }
+        Ok(true)
+    }
+
+    fn event_after(&self, after: u64) -> Result<Option<Event>> {
+        self.sql
+            .prepare_cached(
+                "SELECT event, received, first_delivery, deliveries, first_body, bodies FROM events
+                 WHERE event > ?1 ORDER BY event LIMIT 1",
+            )?
+            .query_row([int(after)], |row| {
+                Ok(Event {
+                    event: row.get(0)?,
+                    received: row.get(1)?,
+                    first_delivery: row.get(2)?,
+                    deliveries: row.get(3)?,
+                    first_body: row.get(4)?,
+                    bodies: row.get(5)?,
+                })
+            })
+            .optional()
+    }
+
+    /// Whether some delivery of an event still waits, is a dead letter, or was settled too lately.
+    fn kept_by(&self, event: &Event, before: WallTime) -> Result<bool> {
+        self.sql
+            .prepare_cached(
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2
+                 AND (state IN (0, 2) OR at >= ?3) LIMIT 1",
+            )?
+            .exists(params![int(event.first_delivery), int(event.first_delivery + event.deliveries), before])
+    }
+
+    fn delete_deliveries(&self, event: &Event, max: u64) -> Result<u64> {
+        let deleted = self
+            .sql
+            .prepare_cached(
+                "DELETE FROM deliveries WHERE delivery IN
+                 (SELECT delivery FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 ORDER BY delivery LIMIT ?3)",
+            )?
+            .execute([int(event.first_delivery), int(event.first_delivery + event.deliveries), int(max)])?;
+        Ok(size(deleted))
+    }
+
+    fn any_delivery(&self, event: &Event) -> Result<bool> {
+        self.sql
+            .prepare_cached("SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 LIMIT 1")?
+            .exists([int(event.first_delivery), int(event.first_delivery + event.deliveries)])
+    }
+
+    fn delete_event(&self, event: &Event) -> Result<()> {
+        self.sql
+            .prepare_cached("DELETE FROM bodies WHERE body >= ?1 AND body < ?2")?
+            .execute([int(event.first_body), int(event.first_body + event.bodies)])?;
+        self.sql.prepare_cached("DELETE FROM events WHERE event = ?1")?.execute([int(event.event)])?;
+        Ok(())
+    }
+
+    fn delete_attempts(&self, before: WallTime, max: u32) -> Result<u64> {
+        let deleted = self
+            .sql
+            .prepare_cached(
+                "DELETE FROM attempts WHERE (at, delivery) IN
+                 (SELECT at, delivery FROM attempts WHERE at < ?1 ORDER BY at, delivery LIMIT ?2)",
+            )?
+            .execute(params![before, max])?;
+        Ok(size(deleted))
+    }
+}

@@ -1,0 +1,176 @@
+//! The reading side: connections of its own, so that it never waits for the writer, nor the writer for it.
+//!
+//! `figures` counts, `listing` pages, `outside` tells what other processes and applications did.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction};
+
+use super::failure::Doing;
+use super::open;
+use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::store::StoreError;
+use crate::store::command::{Body, OutboxId};
+use crate::store::paging::{Cursor, Page};
+use crate::store::read::{
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LiveSecret,
+    OutboxRow, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
+};
+
+mod figures;
+mod listing;
+mod outside;
+
+/// The reading side of a store in an SQLite file.
+#[derive(Debug)]
+pub struct SqliteReader {
+    sql: Connection,
+    watched: open::Watched,
+}
+
+impl SqliteReader {
+    /// Opens a file that a [`super::SqliteStore`] has made.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it is not ours, or newer than this program.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { sql: open::reader(path)?, watched: open::Watched::new(path)? })
+    }
+
+    /// One moment of the store.
+    fn moment<T>(
+        &self,
+        doing: &'static str,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.watched.check(doing)?;
+        let moment = self.sql.unchecked_transaction().doing(doing)?;
+        let result = read(&moment).doing(doing)?;
+        moment.finish().doing(doing)?;
+        Ok(result)
+    }
+
+    /// One moment of the store, from a cursor on.
+    fn page<T>(
+        &self,
+        doing: &'static str,
+        listing: char,
+        from: Option<Cursor>,
+        read: impl FnOnce(&Transaction<'_>, Option<[u64; 2]>) -> rusqlite::Result<(Vec<T>, Option<[u64; 2]>)>,
+    ) -> Result<Page<T>, ReadError> {
+        let place = from.map(|cursor| cursor.place(listing)).transpose()?;
+        let (items, next) = self.moment(doing, |moment| read(moment, place))?;
+        Ok(Page { items, next: next.map(|at| Cursor::new(listing, at)) })
+    }
+}
+
+impl Reader for SqliteReader {
+    fn glance(&self) -> Result<Glance, StoreError> {
+        self.moment("glance at the store", |sql| outside::glance(sql))
+    }
+
+    fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
+        self.moment("look for new work", |sql| outside::work_after(sql, after, max))
+    }
+
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, WallTime)>, StoreError> {
+        self.moment("look for due work", |sql| outside::heads(sql, lanes))
+    }
+
+    fn outbox(&self, after: OutboxId, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
+        self.moment("read the outbox", |sql| outside::outbox(sql, after, max))
+    }
+
+    fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError> {
+        self.page("list rejected outbox rows", 'o', from, |sql, place| outside::rejected(sql, place, max))
+    }
+
+    fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
+        self.moment("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+    }
+
+    fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
+        self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
+    }
+
+    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError> {
+        self.moment("read a subscriber", |sql| listing::subscriber(sql, which))
+    }
+
+    fn secrets(&self, lane: LaneId, now: WallTime) -> Result<Vec<LiveSecret>, StoreError> {
+        self.moment("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+    }
+
+    fn status(&self, now: WallTime) -> Result<Status, StoreError> {
+        self.moment("read the status", |sql| figures::status(sql, now))
+    }
+
+    fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError> {
+        self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
+    }
+
+    fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {
+        match of.queue() {
+            Some(lane) => {
+                self.page("list a queue", 'q', from, |sql, place| listing::queue(sql, lane, place, max))
+            }
+            None => {
+                self.page("list deliveries", 'd', from, |sql, place| listing::deliveries(sql, of, place, max))
+            }
+        }
+    }
+
+    fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError> {
+        self.moment("read a delivery", |sql| listing::delivery(sql, delivery))
+    }
+
+    fn deliveries_of_event(&self, event: &str, max: u32) -> Result<Vec<Delivery>, StoreError> {
+        self.moment("read an event's deliveries", |sql| listing::deliveries_of_event(sql, event, max))
+    }
+
+    fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
+        self.moment("read a body", |sql| listing::body(sql, delivery))
+    }
+
+    fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
+        self.moment("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+    }
+
+    fn attempts(
+        &self,
+        lane: LaneId,
+        since: WallTime,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<Attempted>, ReadError> {
+        self.page("list attempts", 'a', from, |sql, place| listing::attempts(sql, lane, since, place, max))
+    }
+
+    fn dead(
+        &self,
+        lane: Option<LaneId>,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadLetter>, ReadError> {
+        self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
+    }
+
+    fn dead_groups(&self, since: WallTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
+        self.moment("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+    }
+
+    fn audit(
+        &self,
+        lane: Option<LaneId>,
+        from: WallTime,
+        until: WallTime,
+        max: u32,
+    ) -> Result<Vec<AuditSecond>, StoreError> {
+        self.moment("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+    }
+
+    fn owners(&self) -> Result<Vec<Owner>, StoreError> {
+        self.moment("list owners", |sql| outside::owners(sql))
+    }
+}

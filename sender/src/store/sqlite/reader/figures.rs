@@ -1,0 +1,154 @@
+//! Figures: for everything, for each lane, for dead letters and attempts over a span of time.
+
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use super::super::ledger::{counts, totals};
+use super::super::values::int;
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::store::lane::{Bounds, LaneState};
+use crate::store::read::{AuditSecond, DeadGroup, LaneStatus, Status};
+
+pub(super) fn status(sql: &Connection, now: WallTime) -> Result<Status> {
+    let counts = totals(sql)?.counts;
+    let hour_ago = WallTime(now.0.saturating_sub(Nanos::HOUR.0));
+    // The first mark of the last hour says how everything stood before it; if there is none, nothing happened since.
+    let before: Option<[u64; 4]> = sql
+        .prepare_cached(
+            "SELECT delivered, failed_attempts, dead, latency_us FROM marks WHERE minute >= ?1
+             ORDER BY minute LIMIT 1",
+        )?
+        .query_row([int(hour_ago.0 / Nanos::MINUTE.0)], |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+        })
+        .optional()?;
+    let [delivered, failed, dead, latency_us] =
+        before.unwrap_or([counts.delivered, counts.failed_attempts, counts.dead, counts.latency_us]);
+    let delivered_last_hour = counts.delivered.saturating_sub(delivered);
+    let latency_us = counts.latency_us.saturating_sub(latency_us);
+    Ok(Status {
+        counts,
+        delivered_last_hour,
+        failed_last_hour: counts.failed_attempts.saturating_sub(failed),
+        dead_last_hour: counts.dead.saturating_sub(dead),
+        latency_last_hour: latency_us.checked_div(delivered_last_hour).map(Nanos::from_micros),
+        oldest_due: oldest_due(sql)?,
+        oldest_received: oldest_received(sql)?,
+        subscribers: subscribers(sql)?,
+        outbox: count(sql, "SELECT count(*) FROM outbox")?,
+        outbox_rejected: count(sql, "SELECT count(*) FROM outbox_rejected")?,
+    })
+}
+
+fn count(sql: &Connection, query: &str) -> Result<u64> {
+    sql.prepare_cached(query)?.query_row([], |row| row.get(0))
+}
+
+/// One look into the index for each lane that has something waiting.
+fn oldest_due(sql: &Connection) -> Result<Option<WallTime>> {
+    sql.prepare_cached(
+        "SELECT min((SELECT at FROM deliveries INDEXED BY deliveries_due
+            WHERE lane = l.lane AND state = 0 ORDER BY at LIMIT 1))
+         FROM lanes l WHERE l.waiting > 0",
+    )?
+    .query_row([], |row| row.get(0))
+}
+
+fn oldest_received(sql: &Connection) -> Result<Option<WallTime>> {
+    sql.prepare_cached(
+        "SELECT e.received FROM deliveries d INDEXED BY deliveries_expiring JOIN events e ON e.event = d.event
+         WHERE d.state = 0 ORDER BY d.expires LIMIT 1",
+    )?
+    .query_row([], |row| row.get(0))
+    .optional()
+}
+
+fn subscribers(sql: &Connection) -> Result<[u64; 3]> {
+    let mut states = [0; 3];
+    let mut query = sql.prepare_cached("SELECT state, count(*) FROM lanes GROUP BY state")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let number = row.get(1)?;
+        match row.get(0)? {
+            LaneState::Active => states[0] = number,
+            LaneState::Paused => states[1] = number,
+            LaneState::Disabled => states[2] = number,
+            LaneState::Removed => {}
+        }
+    }
+    Ok(states)
+}
+
+pub(super) fn lanes(
+    sql: &Connection,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Result<(Vec<LaneStatus>, Option<[u64; 2]>)> {
+    let after = place.map_or(0, |at| at[0]);
+    let lanes: Vec<LaneStatus> = sql
+        .prepare_cached(
+            "SELECT l.accepted, l.delivered, l.dead, l.coalesced, l.waiting, l.waiting_bytes, l.retrying,
+             l.dead_kept, l.failed_attempts, l.latency_us, l.lane, l.state, l.rows_max, l.bytes_max, l.when_full,
+             l.owner, l.term, s.id, s.name,
+             (SELECT at FROM deliveries INDEXED BY deliveries_due
+                 WHERE lane = l.lane AND state = 0 ORDER BY at LIMIT 1)
+             FROM lanes l JOIN subscribers s ON s.lane = l.lane WHERE l.lane > ?1 ORDER BY l.lane LIMIT ?2",
+        )?
+        .query_map(params![int(after), max], |row| {
+            let term = row.get(16)?;
+            Ok(LaneStatus {
+                counts: counts(row)?,
+                lane: row.get(10)?,
+                state: row.get(11)?,
+                bounds: Bounds { rows_max: row.get(12)?, bytes_max: row.get(13)?, when_full: row.get(14)? },
+                owner: row.get::<_, Option<_>>(15)?.map(|owner| (owner, term)),
+                id: row.get(17)?,
+                name: row.get(18)?,
+                next: row.get(19)?,
+            })
+        })?
+        .collect::<Result<_>>()?;
+    let next = super::listing::last_if_full(&lanes, max, |lane| [lane.lane.0, 0]);
+    Ok((lanes, next))
+}
+
+pub(super) fn dead_groups(sql: &Connection, since: WallTime, max: u32) -> Result<Vec<DeadGroup>> {
+    sql.prepare_cached(
+        "SELECT lane, reason, status, error, at / ?2 * ?2 AS hour, count(*) AS rows, sum(attempts), min(at), max(at)
+         FROM deliveries INDEXED BY deliveries_dead WHERE state = 2 AND at >= ?1
+         GROUP BY lane, reason, status, error, hour ORDER BY rows DESC, hour, lane, reason, status, error LIMIT ?3",
+    )?
+    .query_map(params![since, Nanos::HOUR, max], |row| {
+        Ok(DeadGroup {
+            lane: row.get(0)?,
+            reason: row.get(1)?,
+            status: row.get(2)?,
+            error: row.get(3)?,
+            hour: row.get(4)?,
+            rows: row.get(5)?,
+            attempts: row.get(6)?,
+            first: row.get(7)?,
+            last: row.get(8)?,
+        })
+    })?
+    .collect()
+}
+
+pub(super) fn audit(
+    sql: &Connection,
+    lane: Option<LaneId>,
+    (from, until): (WallTime, WallTime),
+    max: u32,
+) -> Result<Vec<AuditSecond>> {
+    let query = "SELECT lane, at / ?5 AS second, count(*), sum(status IS 429) FROM attempts
+         WHERE at >= ?1 AND at < ?2 AND (?4 IS NULL OR lane = ?4) GROUP BY second, lane ORDER BY second, lane LIMIT ?3";
+    sql.prepare_cached(query)?
+        .query_map(params![from, until, max, lane, Nanos::SECOND], |row| {
+            Ok(AuditSecond {
+                lane: row.get(0)?,
+                second: row.get(1)?,
+                attempts: row.get(2)?,
+                limited: row.get(3)?,
+            })
+        })?
+        .collect()
+}

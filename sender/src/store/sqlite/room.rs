@@ -1,0 +1,241 @@
+//! Bounds: what is full, and who makes room.
+//!
+//! A lane that is full refuses, or gives up those longest due that nobody holds. When the whole store is full, the
+//! lane with the most waiting pays, of those that shed: a quiet lane never pays for a loud one. Lanes that refuse are
+//! never made to shed for others; their emitters wait.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Result, params};
+
+use super::Work;
+use super::claim::QUEUE;
+use super::emit::Route;
+use super::values::{int, size};
+use crate::engine::{DeliveryId, LaneId};
+use crate::store::command::{Emit, Reason, Shed};
+use crate::store::lane::{Bounds, Counts, WhenFull};
+use crate::store::reply::{Bound, FullLane, Refusal, Reply};
+
+/// So many of the fullest lanes are known at a time.
+const PAYERS_MAX: usize = 8;
+
+/// How often one commit looks for them.
+const LOOKUPS_MAX: u32 = 4;
+
+/// Who makes room when the whole store is full, as far as this commit knows.
+#[derive(Default)]
+pub(super) struct Payers {
+    lanes: BTreeSet<LaneId>,
+    /// Everything that they have is handed out.
+    spent: BTreeSet<LaneId>,
+    looked_up: u32,
+}
+
+impl Payers {
+    fn spend(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+        self.spent.insert(lane);
+    }
+}
+
+impl Work<'_> {
+    /// The lanes that would refuse the event.
+    pub(super) fn full_lanes(&mut self, emit: &Emit, routes: &[Route]) -> Result<Vec<FullLane>> {
+        let mut full = Vec::new();
+        let (mut rows, mut bytes) = (0, 0);
+        for (target, route) in emit.targets.iter().zip(routes) {
+            let freed = match route {
+                Route::Fresh => (0, 0),
+                Route::Replace(older) => (1, older.bytes),
+                Route::Duplicate | Route::Absent => continue,
+            };
+            let body = size(emit.bodies[target.body].bytes.len());
+            let Some(lane) = self.ledger.lane(self.sql, target.lane)? else { continue };
+            if lane.bounds.when_full == WhenFull::ShedOldest {
+                continue;
+            }
+            rows += 1 - freed.0;
+            bytes += body;
+            bytes -= freed.1.min(bytes);
+            let (lane_rows, lane_bytes) =
+                (lane.counts.waiting - freed.0, lane.counts.waiting_bytes - freed.1);
+            let bound =
+                lane.bounds.reached(lane_rows, lane_bytes, body).or_else(|| self.total_reached(rows, bytes));
+            full.extend(bound.map(|bound| FullLane { lane: target.lane, bound }));
+        }
+        Ok(full)
+    }
+
+    /// The bound of the whole store that so much more would break.
+    fn total_reached(&self, rows: u64, bytes: u64) -> Option<Bound> {
+        let counts = &self.ledger.totals.counts;
+        if rows > 0 && counts.waiting + rows > self.limits.waiting_rows_max {
+            return Some(Bound::TotalRows);
+        }
+        (bytes > 0 && counts.waiting_bytes + bytes > self.limits.waiting_bytes_max)
+            .then_some(Bound::TotalBytes)
+    }
+
+    /// Makes room for one delivery; says whether there is any.
+    pub(super) fn make_room(&mut self, lane: LaneId, bytes: u64, shed: &mut u64) -> Result<bool> {
+        let Some(bounds) = self.ledger.lane(self.sql, lane)?.map(|lane| lane.bounds) else {
+            return Ok(false);
+        };
+        // What could never fit must not drive out what does.
+        if bounds.reached(0, 0, bytes).is_some() || bytes > self.limits.waiting_bytes_max {
+            return Ok(false);
+        }
+        while self.lane_reached(lane, bytes)?.is_some() {
+            if !self.shed_one(lane)? {
+                return Ok(false);
+            }
+            *shed += 1;
+        }
+        while self.total_reached(1, bytes).is_some() {
+            let Some(payer) = self.payer()? else { return Ok(false) };
+            if self.shed_one(payer)? {
+                *shed += 1;
+            } else {
+                self.payers.get_or_insert_default().spend(payer);
+            }
+        }
+        Ok(true)
+    }
+
+    fn lane_reached(&mut self, lane: LaneId, bytes: u64) -> Result<Option<Bound>> {
+        let lane = self.ledger.lane(self.sql, lane)?;
+        Ok(lane.and_then(|lane| lane.bounds.reached(lane.counts.waiting, lane.counts.waiting_bytes, bytes)))
+    }
+
+    /// Whether one more delivery has room on a lane and in the store, without anybody's shedding.
+    pub(super) fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool> {
+        Ok(self.lane_reached(lane, bytes)?.is_none() && self.total_reached(1, bytes).is_none())
+    }
+
+    /// The lane that has the most waiting, of those that shed.
+    fn payer(&mut self) -> Result<Option<LaneId>> {
+        loop {
+            let mut best: Option<(u64, LaneId)> = None;
+            for lane in self.payers.get_or_insert_default().lanes.clone() {
+                let waiting = self.ledger.lane(self.sql, lane)?.map_or(0, |lane| lane.counts.waiting);
+                if waiting > 0 && best.is_none_or(|(most, _)| waiting > most) {
+                    best = Some((waiting, lane));
+                }
+            }
+            if let Some((_, lane)) = best {
+                return Ok(Some(lane));
+            }
+            if !self.look_up_payers()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Looks for the fullest lanes, a few times per commit at most: it is a scan of all lanes.
+    fn look_up_payers(&mut self) -> Result<bool> {
+        let payers = self.payers.get_or_insert_default();
+        if payers.looked_up >= LOOKUPS_MAX {
+            return Ok(false);
+        }
+        payers.looked_up += 1;
+        // What this commit has counted so far must be seen.
+        self.ledger.flush(self.sql, self.now)?;
+        let mut query = self.sql.prepare_cached(
+            "SELECT lane FROM lanes WHERE when_full = ?1 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT ?2",
+        )?;
+        let enough = PAYERS_MAX + payers.spent.len();
+        let found = query.query_map(params![WhenFull::ShedOldest, int(size(enough))], |row| row.get(0))?;
+        payers.lanes = found.collect::<Result<_>>()?;
+        payers.lanes.retain(|lane| !payers.spent.contains(lane));
+        if payers.lanes.is_empty() {
+            payers.looked_up = LOOKUPS_MAX;
+        }
+        Ok(!payers.lanes.is_empty())
+    }
+
+    /// Something was added to a lane: it may have to pay for what is added next.
+    pub(super) fn may_pay(&mut self, lane: LaneId) -> Result<()> {
+        let Some(payers) = &mut self.payers else { return Ok(()) };
+        let sheds = self.ledger.lane(self.sql, lane)?;
+        if sheds.is_some_and(|lane| lane.bounds.when_full == WhenFull::ShedOldest) {
+            payers.spent.remove(&lane);
+            if payers.lanes.len() < PAYERS_MAX {
+                payers.lanes.insert(lane);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up the longest due of a lane that nobody holds.
+    fn shed_one(&mut self, lane: LaneId) -> Result<bool> {
+        Ok(self.shed_rows(lane, 1, Reason::Overflow)? > 0)
+    }
+
+    /// Gives up the longest due of a lane that nobody holds, so many at most.
+    pub(super) fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64> {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let mut victims: Vec<DeliveryId> = Vec::new();
+        {
+            let mut queue = self.sql.prepare_cached(QUEUE)?;
+            let mut rows = queue.query([lane])?;
+            while victims.len() < max
+                && let Some(row) = rows.next()?
+            {
+                let delivery = row.get(0)?;
+                if !self.held.has(lane, delivery) {
+                    victims.push(delivery);
+                }
+            }
+        }
+        for delivery in &victims {
+            let (bytes, attempts) = self
+                .sql
+                .prepare_cached("SELECT bytes, attempts FROM deliveries WHERE delivery = ?1")?
+                .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.bury(lane, *delivery, bytes, attempts, reason)?;
+        }
+        Ok(size(victims.len()))
+    }
+
+    pub(super) fn shed(&mut self, shed: Shed) -> Result<Reply> {
+        if self.ledger.lane(self.sql, shed.lane)?.is_none() {
+            return Ok(Reply::Refused(Refusal::UnknownLane(shed.lane)));
+        }
+        let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
+        Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
+    }
+}
+
+impl Bounds {
+    /// The bound that a delivery of so many bytes would break, with so much waiting already.
+    const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
+        if body > self.bytes_max {
+            Some(Bound::BodyBytes)
+        } else if rows >= self.rows_max {
+            Some(Bound::LaneRows)
+        } else if bytes + body > self.bytes_max {
+            Some(Bound::LaneBytes)
+        } else {
+            None
+        }
+    }
+}
+
+impl Counts {
+    /// One more is owed.
+    pub(super) const fn accept(&mut self, bytes: u64) {
+        self.accepted += 1;
+        self.waiting += 1;
+        self.waiting_bytes += bytes;
+    }
+
+    /// One of those waiting is not owed any more.
+    pub(super) const fn leave(&mut self, bytes: u64, tried: bool) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        if tried {
+            self.retrying = self.retrying.saturating_sub(1);
+        }
+    }
+}

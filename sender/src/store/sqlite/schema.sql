@@ -1,0 +1,178 @@
+-- Schema 1. A released schema never changes: whatever comes later is a migration after it.
+--
+-- Times are nanoseconds since 1970. Numbers are never used twice: they come from `totals`, not from SQLite.
+
+-- Figures for the whole store, and the numbers to be given out next.
+CREATE TABLE totals (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    identity INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    roster INTEGER NOT NULL,
+    stirred INTEGER NOT NULL,
+    next_lane INTEGER NOT NULL,
+    next_event INTEGER NOT NULL,
+    next_body INTEGER NOT NULL,
+    next_delivery INTEGER NOT NULL,
+    marked_minute INTEGER NOT NULL,
+    accepted INTEGER NOT NULL,
+    delivered INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    coalesced INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    waiting_bytes INTEGER NOT NULL,
+    retrying INTEGER NOT NULL,
+    dead_kept INTEGER NOT NULL,
+    failed_attempts INTEGER NOT NULL,
+    latency_us INTEGER NOT NULL
+) STRICT;
+
+-- What the totals were before the first commit of a minute.
+CREATE TABLE marks (
+    minute INTEGER PRIMARY KEY,
+    delivered INTEGER NOT NULL,
+    failed_attempts INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    latency_us INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE subscribers (
+    lane INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    url TEXT NOT NULL,
+    patterns TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    removed INTEGER
+) STRICT;
+CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
+CREATE INDEX subscribers_version ON subscribers (version);
+
+-- Apart from their subscribers, so that no ordinary reading loads them.
+CREATE TABLE secrets (
+    id INTEGER PRIMARY KEY,
+    lane INTEGER NOT NULL,
+    secret TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    retires INTEGER
+) STRICT;
+CREATE INDEX secrets_lane ON secrets (lane);
+
+-- The part of a subscriber that changes all the time: written once per commit. The record comes last, so that
+-- reading the rest never reads it.
+CREATE TABLE lanes (
+    lane INTEGER PRIMARY KEY,
+    state INTEGER NOT NULL,
+    rows_max INTEGER NOT NULL,
+    bytes_max INTEGER NOT NULL,
+    when_full INTEGER NOT NULL,
+    owner INTEGER,
+    term INTEGER NOT NULL,
+    clean INTEGER NOT NULL,
+    accepted INTEGER NOT NULL,
+    delivered INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    coalesced INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    waiting_bytes INTEGER NOT NULL,
+    retrying INTEGER NOT NULL,
+    dead_kept INTEGER NOT NULL,
+    failed_attempts INTEGER NOT NULL,
+    latency_us INTEGER NOT NULL,
+    record_at INTEGER,
+    record BLOB
+) STRICT;
+CREATE INDEX lanes_owner ON lanes (owner) WHERE owner IS NOT NULL;
+CREATE INDEX lanes_removed ON lanes (lane) WHERE state = 3;
+
+-- A lease is its owner's, for all its lanes: renewing ten thousand of them writes one row. `taken` counts the lanes
+-- that others took from it.
+CREATE TABLE owners (
+    owner INTEGER PRIMARY KEY,
+    until INTEGER NOT NULL,
+    evicted INTEGER NOT NULL,
+    taken INTEGER NOT NULL
+) STRICT;
+
+-- The deliveries and the bodies of an event have consecutive numbers, so that neither needs an index by event.
+CREATE TABLE events (
+    event INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT,
+    received INTEGER NOT NULL,
+    first_delivery INTEGER NOT NULL,
+    deliveries INTEGER NOT NULL,
+    first_body INTEGER NOT NULL,
+    bodies INTEGER NOT NULL
+) STRICT;
+CREATE INDEX events_id ON events (id);
+
+CREATE TABLE bodies (
+    body INTEGER PRIMARY KEY,
+    hash INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+
+-- state: 0 waiting, 1 delivered, 2 dead, 3 coalesced. at: when it is due while it waits, when it was settled after.
+-- last_attempt: where the chain through `attempts` begins.
+CREATE TABLE deliveries (
+    delivery INTEGER PRIMARY KEY,
+    lane INTEGER NOT NULL,
+    event INTEGER NOT NULL,
+    body INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    ttl INTEGER NOT NULL,
+    last_attempt INTEGER,
+    reason INTEGER,
+    status INTEGER,
+    error TEXT,
+    coalesce TEXT,
+    signature TEXT
+) STRICT;
+CREATE INDEX deliveries_due ON deliveries (lane, at) WHERE state = 0;
+CREATE INDEX deliveries_expiring ON deliveries (expires) WHERE state = 0;
+CREATE INDEX deliveries_coalescing ON deliveries (lane, coalesce, at) WHERE state = 0 AND coalesce IS NOT NULL;
+CREATE INDEX deliveries_dead ON deliveries (delivery) WHERE state = 2;
+CREATE INDEX deliveries_dead_of_lane ON deliveries (lane, delivery) WHERE state = 2;
+
+-- In the order of time: new ones go to the end, old ones leave from the front, and neither touches many pages. The
+-- attempts of one delivery form a chain by `before`, which saves an index.
+CREATE TABLE attempts (
+    at INTEGER NOT NULL,
+    delivery INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    latency INTEGER NOT NULL,
+    outcome INTEGER NOT NULL,
+    status INTEGER,
+    error TEXT,
+    body_hash INTEGER NOT NULL,
+    before INTEGER,
+    PRIMARY KEY (at, delivery)
+) STRICT, WITHOUT ROWID;
+
+-- Any program may emit in its own transaction: INSERT INTO outbox (type, key, data) VALUES ('a.b', 'k', '{}').
+-- `event` may name the event, so that the same one put in twice is delivered once.
+CREATE TABLE outbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    type TEXT NOT NULL CHECK (length(type) BETWEEN 1 AND 256),
+    key TEXT CHECK (length(key) <= 1024),
+    data TEXT NOT NULL CHECK (json_valid(data)),
+    event TEXT CHECK (length(event) BETWEEN 1 AND 256)
+) STRICT;
+
+CREATE TABLE outbox_rejected (
+    id INTEGER PRIMARY KEY,
+    type TEXT NOT NULL,
+    key TEXT,
+    data TEXT NOT NULL,
+    event TEXT,
+    why TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT;

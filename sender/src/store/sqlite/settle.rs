@@ -1,0 +1,183 @@
+//! What became of deliveries. The hottest path: one row read, one changed, one attempt written.
+
+use rusqlite::{OptionalExtension, Result, params};
+
+use super::Work;
+use super::values::Bits;
+use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::store::command::{Attempt, Fate, Outcome, Reason, Settlement};
+use crate::store::read::Place;
+use crate::store::reply::{Reply, Verdict};
+
+/// A delivery as it stands before a settlement.
+struct Before {
+    place: Place,
+    attempts: u32,
+    bytes: u64,
+    last_attempt: Option<WallTime>,
+}
+
+impl Work<'_> {
+    pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply> {
+        let mut verdicts = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            verdicts.push(self.settle_one(settlement)?);
+            self.held.give_back(settlement.lane, settlement.term, settlement.delivery);
+        }
+        Ok(Reply::Settled(verdicts))
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) -> Result<Verdict> {
+        let current = self.ledger.lane(self.sql, settlement.lane)?.map(|lane| lane.term);
+        if current != Some(settlement.term) {
+            self.held.end(settlement.lane, settlement.term);
+        }
+        let before = self.before(settlement.lane, settlement.delivery)?;
+        if let Some(attempt) = &settlement.attempt {
+            self.record_attempt(settlement, attempt, before.as_ref())?;
+        }
+        let Some(before) = before else { return Ok(Verdict::Absent) };
+        match settlement.fate {
+            Fate::Delivered => self.deliver(settlement, &before),
+            Fate::Released => Ok(Verdict::Applied),
+            Fate::Retry { .. } | Fate::Dead(_) if current != Some(settlement.term) => Ok(Verdict::Stale),
+            Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(Verdict::Absent),
+            Fate::Retry { due } => self.retry(settlement, &before, due),
+            Fate::Dead(reason) => self.die(settlement, &before, reason),
+        }
+    }
+
+    fn before(&self, lane: LaneId, delivery: DeliveryId) -> Result<Option<Before>> {
+        self.sql
+            .prepare_cached(
+                "SELECT state, attempts, bytes, last_attempt FROM deliveries WHERE delivery = ?1 AND lane = ?2",
+            )?
+            .query_row(params![delivery, lane], |row| {
+                Ok(Before {
+                    place: row.get(0)?,
+                    attempts: row.get(1)?,
+                    bytes: row.get(2)?,
+                    last_attempt: row.get(3)?,
+                })
+            })
+            .optional()
+    }
+
+    /// Writes an attempt down, and lets the delivery's chain begin there.
+    fn record_attempt(
+        &mut self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Before>,
+    ) -> Result<()> {
+        let error = attempt.error.as_deref().map(shortened);
+        let inserted = self
+            .sql
+            .prepare_cached(
+                "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                attempt.at,
+                settlement.delivery,
+                settlement.lane,
+                settlement.attempts,
+                attempt.latency,
+                attempt.outcome,
+                attempt.status,
+                error,
+                Bits(attempt.body_hash),
+                before.and_then(|before| before.last_attempt),
+            ])?;
+        // The same attempt told twice counts once.
+        if inserted == 0 {
+            return Ok(());
+        }
+        let delivered = attempt.outcome == Outcome::Delivered;
+        let latency_us = attempt.latency.0 / 1_000;
+        self.ledger.count(self.sql, settlement.lane, |counts| {
+            if delivered {
+                counts.latency_us = counts.latency_us.saturating_add(latency_us);
+            } else {
+                counts.failed_attempts += 1;
+            }
+        })?;
+        // A success is written with the delivery itself.
+        if before.is_some() && settlement.fate != Fate::Delivered {
+            self.sql
+                .prepare_cached(
+                    "UPDATE deliveries SET last_attempt = ?2, status = ?3, error = ?4 WHERE delivery = ?1",
+                )?
+                .execute(params![settlement.delivery, attempt.at, attempt.status, error])?;
+        }
+        Ok(())
+    }
+
+    /// A fact, whoever tells it and however late.
+    fn deliver(&mut self, settlement: &Settlement, before: &Before) -> Result<Verdict> {
+        if before.place == Place::Delivered {
+            return Ok(Verdict::Absent);
+        }
+        let attempt = settlement.attempt.as_ref();
+        self.sql
+            .prepare_cached(
+                "UPDATE deliveries SET state = 1, at = ?2, attempts = max(attempts, ?3),
+                 last_attempt = coalesce(?4, last_attempt), status = ?5, error = NULL, reason = NULL
+                 WHERE delivery = ?1",
+            )?
+            .execute(params![
+                settlement.delivery,
+                self.now,
+                settlement.attempts,
+                attempt.map(|attempt| attempt.at),
+                attempt.and_then(|attempt| attempt.status),
+            ])?;
+        let (bytes, tried) = (before.bytes, before.attempts > 0);
+        let place = before.place;
+        self.ledger.count(self.sql, settlement.lane, |counts| {
+            match place {
+                Place::Waiting => counts.leave(bytes, tried),
+                Place::Dead => {
+                    counts.dead = counts.dead.saturating_sub(1);
+                    counts.dead_kept = counts.dead_kept.saturating_sub(1);
+                }
+                Place::Coalesced => counts.coalesced = counts.coalesced.saturating_sub(1),
+                Place::Delivered => {}
+            }
+            counts.delivered += 1;
+        })?;
+        self.settled += 1;
+        Ok(Verdict::Applied)
+    }
+
+    fn retry(&mut self, settlement: &Settlement, before: &Before, due: WallTime) -> Result<Verdict> {
+        self.sql
+            .prepare_cached("UPDATE deliveries SET at = ?2, attempts = ?3 WHERE delivery = ?1")?
+            .execute(params![settlement.delivery, due, settlement.attempts])?;
+        if before.attempts == 0 && settlement.attempts > 0 {
+            self.ledger.count(self.sql, settlement.lane, |counts| counts.retrying += 1)?;
+        } else if before.attempts > 0 && settlement.attempts == 0 {
+            self.ledger.count(self.sql, settlement.lane, |counts| {
+                counts.retrying = counts.retrying.saturating_sub(1);
+            })?;
+        }
+        Ok(Verdict::Applied)
+    }
+
+    fn die(&mut self, settlement: &Settlement, before: &Before, reason: Reason) -> Result<Verdict> {
+        if settlement.attempts != before.attempts {
+            self.sql
+                .prepare_cached("UPDATE deliveries SET attempts = ?2 WHERE delivery = ?1")?
+                .execute(params![settlement.delivery, settlement.attempts])?;
+        }
+        self.bury(settlement.lane, settlement.delivery, before.bytes, before.attempts, reason)?;
+        if reason == Reason::Gone {
+            self.disable(settlement.lane)?;
+        }
+        Ok(Verdict::Applied)
+    }
+}
+
+/// As much of an error as is kept.
+fn shortened(error: &str) -> &str {
+    &error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)]
+}

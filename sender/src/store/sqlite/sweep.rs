@@ -1,0 +1,96 @@
+//! Burying what nobody will send: what has expired, and what removed subscribers were owed. In small steps.
+
+use rusqlite::{Result, params};
+
+use super::Work;
+use super::values::size;
+use crate::engine::{DeliveryId, LaneId};
+use crate::store::command::{Reason, Sweep};
+use crate::store::reply::{Reply, Swept};
+
+/// One expired delivery.
+struct Expired {
+    delivery: DeliveryId,
+    lane: LaneId,
+    bytes: u64,
+    attempts: u32,
+}
+
+impl Work<'_> {
+    pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Reply> {
+        let expired = self.expired(sweep.max)?;
+        for row in &expired {
+            self.bury(row.lane, row.delivery, row.bytes, row.attempts, Reason::Expired)?;
+        }
+        let expired = size(expired.len());
+        let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
+        let gone = self.sweep_removed(left)?;
+        self.forget_owners()?;
+        Ok(Reply::Swept(Swept { expired, gone, more: expired + gone >= u64::from(sweep.max) }))
+    }
+
+    fn expired(&self, max: u32) -> Result<Vec<Expired>> {
+        let mut query = self.sql.prepare_cached(
+            "SELECT delivery, lane, bytes, attempts FROM deliveries INDEXED BY deliveries_expiring
+             WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery",
+        )?;
+        let mut rows = query.query([self.now])?;
+        let mut expired = Vec::new();
+        while expired.len() < usize::try_from(max).unwrap_or(usize::MAX)
+            && let Some(row) = rows.next()?
+        {
+            let row = Expired {
+                delivery: row.get(0)?,
+                lane: row.get(1)?,
+                bytes: row.get(2)?,
+                attempts: row.get(3)?,
+            };
+            // What is handed out is its holder's to give up.
+            if !self.held.has(row.lane, row.delivery) {
+                expired.push(row);
+            }
+        }
+        Ok(expired)
+    }
+
+    fn sweep_removed(&mut self, max: u32) -> Result<u64> {
+        let lanes: Vec<LaneId> = self
+            .sql
+            .prepare_cached("SELECT lane FROM lanes INDEXED BY lanes_removed WHERE state = 3 ORDER BY lane")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        let mut gone = 0;
+        for lane in lanes {
+            let left = u64::from(max) - gone;
+            if left == 0 {
+                break;
+            }
+            if self.ledger.lane(self.sql, lane)?.is_some_and(|lane| lane.counts.waiting > 0) {
+                gone += self.shed_rows(lane, u32::try_from(left).unwrap_or(max), Reason::Gone)?;
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Deletes removed subscribers of whom nothing is left.
+    pub(super) fn delete_removed(&mut self, removed_before: crate::engine::WallTime) -> Result<()> {
+        let lanes: Vec<LaneId> = self
+            .sql
+            .prepare_cached(
+                "SELECT l.lane FROM lanes l INDEXED BY lanes_removed JOIN subscribers s ON s.lane = l.lane
+                 WHERE l.state = 3 AND s.removed < ?1",
+            )?
+            .query_map([removed_before], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        for lane in lanes {
+            let counts = self.ledger.lane(self.sql, lane)?.map(|lane| lane.counts);
+            let empty = counts.is_some_and(|counts| counts.waiting == 0 && counts.dead_kept == 0);
+            if empty {
+                self.sql.prepare_cached("DELETE FROM subscribers WHERE lane = ?1")?.execute(params![lane])?;
+                self.sql.prepare_cached("DELETE FROM lanes WHERE lane = ?1")?.execute(params![lane])?;
+                self.ledger.forget(lane);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! How the store's words are written in SQLite's five types.
+//!
+//! SQLite's integers are signed. Times and counts beyond 2⁶³ (the year 2262) are written as the largest there is;
+//! what is drawn at random keeps its bits.
+
+use rusqlite::ToSql;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+
+use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::store::command::{OutboxId, Outcome, Reason};
+use crate::store::lane::{LaneState, OwnerId, WhenFull};
+use crate::store::read::Place;
+
+/// A count, as large as SQLite can hold.
+pub(super) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A length in memory.
+pub(super) fn size(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+macro_rules! numbers {
+    ($($name:ident),*) => { $(
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(int(self.0).into())
+            }
+        }
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                u64::column_result(value).map(Self)
+            }
+        }
+    )* };
+}
+numbers!(LaneId, DeliveryId, Term, WallTime, Nanos, OutboxId);
+
+/// All 64 bits of something random.
+#[derive(Clone, Copy)]
+pub(super) struct Bits(pub u64);
+
+impl ToSql for Bits {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.cast_signed().into())
+    }
+}
+
+impl FromSql for Bits {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(|signed| Self(signed.cast_unsigned()))
+    }
+}
+
+impl ToSql for OwnerId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.cast_signed().into())
+    }
+}
+
+impl FromSql for OwnerId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Bits::column_result(value).map(|bits| Self(bits.0))
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident { $($code:literal = $case:ident),* $(,)? })*) => { $(
+        impl ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(match self { $(Self::$case => $code,)* }.into())
+            }
+        }
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                match value.as_i64()? {
+                    $($code => Ok(Self::$case),)*
+                    other => Err(FromSqlError::OutOfRange(other)),
+                }
+            }
+        }
+    )* };
+}
+
+// These codes are in files out there: add, never change.
+codes! {
+    LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
+    WhenFull { 0 = ShedOldest, 1 = Refuse }
+    Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
+    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone }
+    Outcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
+}

@@ -1,0 +1,193 @@
+//! What waits for the store's thread: bounded in requests and in bytes.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Request;
+use crate::engine::WallTime;
+use crate::store::{Command, StoreError, Written};
+
+/// How much may wait, and how much goes into one commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Requests that may wait.
+    pub requests_max: usize,
+    /// Bytes that may wait.
+    pub bytes_max: usize,
+    /// Rows in one commit, about; always one request.
+    pub commit_rows_max: usize,
+    /// Bytes in one commit; always one request.
+    pub commit_bytes_max: usize,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self { requests_max: 16_384, bytes_max: 64 << 20, commit_rows_max: 8_192, commit_bytes_max: 16 << 20 }
+    }
+}
+
+impl Capacity {
+    /// The part of the queue that is open to those who ask for more work: three quarters.
+    const fn for_emitters(self) -> (usize, usize) {
+        (self.requests_max / 4 * 3, self.bytes_max / 4 * 3)
+    }
+}
+
+/// A request that was not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("the store takes no request now: {why}")]
+pub struct TurnedAway {
+    /// Why.
+    pub why: Why,
+    /// The request, unanswered.
+    pub request: Request,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// As much waits as may; try again a little later.
+    #[error("as much waits for it as may; try again a little later")]
+    Full,
+    /// The thread has stopped.
+    #[error("it has been stopped")]
+    Stopped,
+}
+
+/// How the store's thread is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Since when the store has been failing, and how; nothing, if it works.
+    pub failing: Option<(WallTime, StoreError)>,
+    /// Requests that wait.
+    pub requests: usize,
+    /// What they take, in bytes.
+    pub bytes: usize,
+    /// What was written so far.
+    pub written: Written,
+}
+
+/// What waits.
+#[derive(Debug)]
+pub(super) struct Queue {
+    capacity: Capacity,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    bytes: usize,
+    stopped: bool,
+    failing: Option<(WallTime, StoreError)>,
+    written: Written,
+}
+
+impl Queue {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        Self { capacity, waiting: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// A panic elsewhere leaves nothing half done in here.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, request: Request) -> Result<(), TurnedAway> {
+        let bytes = bytes(&request);
+        let adds_work = request.commands.iter().any(Command::adds_work);
+        let (requests_max, bytes_max) = if adds_work {
+            self.capacity.for_emitters()
+        } else {
+            (self.capacity.requests_max, self.capacity.bytes_max)
+        };
+        let mut waiting = self.lock();
+        if waiting.stopped {
+            return Err(TurnedAway { why: Why::Stopped, request });
+        }
+        // One that is larger than all may pass alone, or it never would.
+        let full = waiting.requests.len() >= requests_max
+            || (waiting.bytes.saturating_add(bytes) > bytes_max && !waiting.requests.is_empty());
+        if full {
+            return Err(TurnedAway { why: Why::Full, request });
+        }
+        waiting.bytes += bytes;
+        waiting.requests.push_back(request);
+        drop(waiting);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// What goes into the next commit; nothing, once stopped and empty.
+    pub(super) fn take(&self) -> Option<Vec<Request>> {
+        let idle = |waiting: &mut Waiting| waiting.requests.is_empty() && !waiting.stopped;
+        let mut waiting = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let mut batch = Vec::new();
+        let (mut rows, mut size) = (0_usize, 0_usize);
+        while let Some(request) = waiting.requests.pop_front() {
+            let request_rows: usize = request.commands.iter().map(Command::rows).sum();
+            let request_bytes = bytes(&request);
+            rows = rows.saturating_add(request_rows);
+            size = size.saturating_add(request_bytes);
+            let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
+            if !fits && !batch.is_empty() {
+                waiting.requests.push_front(request);
+                break;
+            }
+            waiting.bytes = waiting.bytes.saturating_sub(request_bytes);
+            batch.push(request);
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Waits so long, or until the thread is to stop.
+    pub(super) fn pause(&self, length: Duration) {
+        let guard = self.lock();
+        drop(self.changed.wait_timeout_while(guard, length, |waiting| !waiting.stopped));
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    /// Stops, and gives back what nobody will carry out.
+    pub(super) fn close(&self) -> VecDeque<Request> {
+        let mut waiting = self.lock();
+        waiting.stopped = true;
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.requests)
+    }
+
+    pub(super) fn worked(&self, written: Written) {
+        let mut waiting = self.lock();
+        waiting.failing = None;
+        waiting.written = written;
+    }
+
+    pub(super) fn failed(&self, now: WallTime, error: StoreError) {
+        let mut waiting = self.lock();
+        let since = waiting.failing.as_ref().map_or(now, |(since, _)| *since);
+        waiting.failing = Some((since, error));
+    }
+
+    pub(super) fn health(&self) -> Health {
+        let waiting = self.lock();
+        Health {
+            failing: waiting.failing.clone(),
+            requests: waiting.requests.len(),
+            bytes: waiting.bytes,
+            written: waiting.written,
+        }
+    }
+}
+
+fn bytes(request: &Request) -> usize {
+    request.commands.iter().map(Command::bytes).fold(0, usize::saturating_add)
+}

@@ -1,0 +1,317 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::engine::{DeliveryId, LaneId, Nanos, Term};
+use crate::store::Written;
+use crate::store::command::{Claim, Emit, Fate, Settlement};
+use crate::store::lane::OwnerId;
+
+/// A store that does as it is told, one commit at a time.
+struct Puppet {
+    /// Told what each commit carries, by the names of its commands.
+    seen: Sender<Vec<String>>,
+    /// Says what comes of it.
+    outcomes: Receiver<Result<(), StoreError>>,
+    written: Written,
+}
+
+impl Store for Puppet {
+    fn commit(&mut self, _: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
+        self.seen.send(commands.iter().map(label).collect()).unwrap();
+        self.outcomes.recv().unwrap()?;
+        self.written.commits += 1;
+        Ok(commands.iter().map(|_| Reply::Done).collect())
+    }
+
+    fn written(&self) -> Written {
+        self.written
+    }
+}
+
+/// Evictions serve as commands that can be told apart.
+fn label(command: &Command) -> String {
+    match command {
+        Command::Evict(owner) => owner.0.to_string(),
+        Command::Claim(claim) => format!("claim {}", claim.lane.0),
+        Command::Settle(settlements) => format!("settle {}", settlements[0].lane.0),
+        other => other.name().to_owned(),
+    }
+}
+
+/// Which request was answered, and how.
+type Answered = (u64, Result<usize, StoreError>);
+
+struct Stage {
+    thread: Option<StoreThread>,
+    handle: Handle,
+    seen: Receiver<Vec<String>>,
+    outcomes: Sender<Result<(), StoreError>>,
+    answers: Arc<Mutex<Vec<Answered>>>,
+}
+
+impl Stage {
+    fn new(capacity: Capacity) -> Self {
+        let (seen_by, seen) = channel();
+        let (outcomes, told) = channel();
+        let puppet = Puppet { seen: seen_by, outcomes: told, written: Written::default() };
+        let mut time = 0;
+        let clock: Clock = Box::new(move || {
+            time += 1;
+            WallTime(time)
+        });
+        let thread = StoreThread::start(Box::new(puppet), clock, capacity).unwrap();
+        let handle = thread.handle();
+        Self { thread: Some(thread), handle, seen, outcomes, answers: Arc::default() }
+    }
+
+    fn submit(&self, number: u64, commands: Vec<Command>) -> Result<(), Why> {
+        let answers = self.answers.clone();
+        let answer: Answer = Box::new(move |result| {
+            answers.lock().unwrap().push((number, result.map(|replies| replies.len())));
+        });
+        self.handle.submit(Request { commands, answer }).map_err(|turned| turned.why)
+    }
+
+    fn submit_one(&self, number: u64) {
+        self.submit(number, vec![evict(number)]).unwrap();
+    }
+
+    /// The next commit's commands. Waits for it.
+    fn sees(&self) -> Vec<String> {
+        self.seen.recv().unwrap()
+    }
+
+    fn tells(&self, outcome: Result<(), StoreError>) {
+        self.outcomes.send(outcome).unwrap();
+    }
+
+    fn answers(&self) -> Vec<Answered> {
+        self.answers.lock().unwrap().clone()
+    }
+
+    fn stop(&mut self) {
+        self.thread.take().unwrap().stop();
+    }
+}
+
+fn evict(number: u64) -> Command {
+    Command::Evict(OwnerId(number))
+}
+
+fn claim(lane: u64) -> Command {
+    Command::Claim(Claim { lane: LaneId(lane), term: Term(1), max: 1, bytes_max: 1 })
+}
+
+fn settle(lane: u64, fate: Fate) -> Command {
+    let settlement = Settlement {
+        lane: LaneId(lane),
+        term: Term(1),
+        delivery: DeliveryId(1),
+        attempts: 1,
+        fate,
+        attempt: None,
+    };
+    Command::Settle(vec![settlement])
+}
+
+fn emit() -> Command {
+    Command::Emit(Emit {
+        roster: 0,
+        id: "e".into(),
+        kind: "k".into(),
+        key: None,
+        received: WallTime(0),
+        dedupe: Nanos::ZERO,
+        bodies: Vec::new(),
+        targets: Vec::new(),
+        outbox: None,
+    })
+}
+
+fn full_disk() -> StoreError {
+    StoreError::Full { doing: "commit", detail: "no space".to_owned() }
+}
+
+fn broken() -> StoreError {
+    StoreError::Broken { doing: "commit", detail: "nonsense".to_owned() }
+}
+
+#[test]
+fn what_waits_during_a_commit_goes_into_the_next_one() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    assert_eq!(stage.sees(), ["1"]);
+    stage.submit(2, vec![evict(2), evict(20)]).unwrap();
+    stage.submit_one(3);
+    assert_eq!(stage.answers(), [], "nobody is answered before the commit");
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["2", "20", "3"]);
+    assert_eq!(stage.answers(), [(1, Ok(1))]);
+    stage.tells(Ok(()));
+    stage.stop();
+    assert_eq!(stage.answers(), [(1, Ok(1)), (2, Ok(2)), (3, Ok(1))]);
+    assert_eq!(stage.handle.health().written.commits, 2);
+}
+
+#[test]
+fn a_commit_is_bounded_though_always_one_request() {
+    let mut stage = Stage::new(Capacity { commit_rows_max: 3, ..Capacity::default() });
+    stage.submit_one(1);
+    stage.sees();
+    stage.submit(2, (20..25).map(evict).collect()).unwrap();
+    for number in 3..8 {
+        stage.submit_one(number);
+    }
+    let mut commits = Vec::new();
+    for _ in 0..3 {
+        stage.tells(Ok(()));
+        commits.push(stage.sees().len());
+    }
+    stage.tells(Ok(()));
+    stage.stop();
+    assert_eq!(commits, [5, 3, 2]);
+}
+
+#[test]
+fn a_failure_that_may_pass_is_tried_again_and_nobody_is_told_otherwise() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    for _ in 0..3 {
+        assert_eq!(stage.sees(), ["1"]);
+        stage.tells(Err(full_disk()));
+    }
+    assert_eq!(stage.sees(), ["1"]);
+    assert_eq!(stage.answers(), []);
+    // Since the first failure; the clock ticks once a try.
+    assert_eq!(stage.handle.health().failing, Some((WallTime(1), full_disk())));
+    stage.submit_one(2);
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["2"], "the order stands");
+    assert_eq!((stage.answers(), stage.handle.health().failing), (vec![(1, Ok(1))], None));
+    stage.tells(Ok(()));
+    stage.stop();
+}
+
+#[test]
+fn a_request_that_fails_for_good_fails_alone() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    for number in 2..5 {
+        stage.submit_one(number);
+    }
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["2", "3", "4"]);
+    stage.tells(Err(broken()));
+    for (request, outcome) in [("2", Ok(())), ("3", Err(broken())), ("4", Ok(()))] {
+        assert_eq!(stage.sees(), [request]);
+        stage.tells(outcome);
+    }
+    stage.stop();
+    assert_eq!(stage.answers()[1..], [(2, Ok(1)), (3, Err(broken())), (4, Ok(1))]);
+}
+
+#[test]
+fn a_full_queue_turns_emitters_away_first() {
+    let mut stage = Stage::new(Capacity { requests_max: 4, ..Capacity::default() });
+    stage.submit_one(1);
+    stage.sees();
+    for number in 2..5 {
+        stage.submit(number, vec![emit()]).unwrap();
+    }
+    assert_eq!(stage.submit(5, vec![emit()]), Err(Why::Full));
+    stage.submit_one(6);
+    assert_eq!(stage.submit(7, vec![evict(7)]), Err(Why::Full));
+    assert_eq!(stage.handle.health().requests, 4);
+    stage.tells(Ok(()));
+    stage.sees();
+    assert_eq!(stage.submit(8, vec![emit()]), Ok(()));
+    stage.tells(Ok(()));
+    stage.sees();
+    stage.tells(Ok(()));
+    stage.stop();
+    assert_eq!(stage.handle.health().bytes, 0);
+}
+
+#[test]
+fn bytes_are_bounded_too_though_one_large_request_passes_alone() {
+    let large = |number: u64| (0..50).map(|_| evict(number)).collect::<Vec<_>>();
+    let mut stage = Stage::new(Capacity { bytes_max: 1_000, ..Capacity::default() });
+    stage.submit_one(1);
+    stage.sees();
+    stage.submit(2, large(2)).unwrap();
+    assert_eq!(stage.submit(3, large(3)), Err(Why::Full));
+    stage.tells(Ok(()));
+    stage.sees();
+    stage.tells(Ok(()));
+    stage.stop();
+}
+
+#[test]
+fn claims_go_ahead_of_what_does_not_concern_them() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    let due = WallTime(9);
+    let requests = vec![
+        vec![settle(1, Fate::Delivered)],
+        vec![settle(2, Fate::Retry { due })],
+        vec![emit()],
+        vec![claim(1)],
+        vec![claim(2)],
+        vec![claim(3)],
+        vec![evict(9)],
+        vec![claim(4)],
+    ];
+    for (number, commands) in (2..).zip(requests) {
+        stage.submit(number, commands).unwrap();
+    }
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["claim 1", "claim 3"]);
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["settle 1", "settle 2", "emit an event", "claim 2", "9", "claim 4"]);
+    stage.tells(Ok(()));
+    stage.stop();
+}
+
+#[test]
+fn stopping_carries_out_what_was_submitted_and_takes_no_more() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    stage.submit_one(2);
+    stage.tells(Ok(()));
+    stage.tells(Ok(()));
+    stage.stop();
+    assert_eq!(stage.answers(), [(1, Ok(1)), (2, Ok(1))]);
+    assert_eq!(stage.submit(3, vec![evict(3)]), Err(Why::Stopped));
+}
+
+#[test]
+fn stopping_does_not_wait_for_a_disk_that_stays_full() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    stage.submit_one(2);
+    // More failures than will be asked for.
+    for _ in 0..10 {
+        stage.tells(Err(full_disk()));
+    }
+    stage.stop();
+    assert_eq!(stage.answers(), [(1, Err(full_disk())), (2, Err(full_disk()))]);
+}
+
+#[test]
+fn a_panic_in_the_store_leaves_nobody_waiting() {
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    stage.submit_one(2);
+    // Nobody tells the puppet what to do: it panics.
+    let (outcomes, _) = channel();
+    drop(std::mem::replace(&mut stage.outcomes, outcomes));
+    stage.stop();
+    assert_eq!(stage.answers(), [(2, Err(StoreError::Stopped))]);
+    assert_eq!(stage.submit(3, vec![evict(3)]), Err(Why::Stopped));
+}

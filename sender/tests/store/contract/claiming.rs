@@ -1,0 +1,168 @@
+//! Handing out what is due.
+
+use hookproof_sender::engine::{DeliveryId, Nanos, Term};
+use hookproof_sender::store::command::{Claim, Fate};
+use hookproof_sender::store::{Command, Refusal, Reply};
+
+use crate::world::{Backend, LEASE, WIDE, World, body, claim, later, waiting};
+
+pub(super) fn the_longest_due_come_first<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut due_in = |seconds: u64| {
+        let mut event = world.event(&[lane]);
+        event.targets[0].due = later(world.now, Nanos::from_secs(seconds));
+        waiting(&world.try_emit(event).unwrap().targets[0])
+    };
+    let (third, first, second, last) = (due_in(3), due_in(1), due_in(2), due_in(3));
+    world.pass(Nanos::from_secs(5));
+    assert_eq!(world.claim(lane, term), [first, second, third, last]);
+}
+
+pub(super) fn nothing_comes_before_it_is_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.targets[0].due = later(world.now, Nanos(2));
+    let due = event.targets[0].due;
+    let delivery = waiting(&world.try_emit(event).unwrap().targets[0]);
+    for _ in 0..2 {
+        let claimed = world.try_claim(lane, term, 10).unwrap();
+        assert_eq!((claimed.rows, claimed.next), (Vec::new(), Some(due)));
+        world.pass(Nanos(1));
+    }
+    assert_eq!(world.claim(lane, term), [delivery]);
+}
+
+pub(super) fn nothing_is_handed_out_twice<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let deliveries: Vec<DeliveryId> = (0..5).map(|_| world.emit_one(lane)).collect();
+    let mut handed_out = Vec::new();
+    for _ in 0..4 {
+        let claimed = world.try_claim(lane, term, 2).unwrap();
+        handed_out.extend(claimed.rows.iter().map(|row| row.delivery));
+    }
+    assert_eq!(handed_out, deliveries);
+    // Settled ones do not come back either.
+    world.settle(lane, term, deliveries[0], Fate::Delivered);
+    assert_eq!(world.claim(lane, term), []);
+}
+
+pub(super) fn what_was_released_is_handed_out_again<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    assert_eq!(world.claim(lane, term), [first, second]);
+    world.settle(lane, term, first, Fate::Released);
+    let rows = world.claim_rows(lane, term);
+    assert_eq!(rows.iter().map(|row| (row.delivery, row.attempts)).collect::<Vec<_>>(), [(first, 0)]);
+}
+
+pub(super) fn what_is_to_be_tried_again_comes_when_it_is_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    let due = later(world.now, Nanos::MINUTE);
+    world.settle(lane, term, delivery, Fate::Retry { due });
+    let claimed = world.try_claim(lane, term, 10).unwrap();
+    assert_eq!((claimed.rows, claimed.next), (Vec::new(), Some(due)));
+    world.pass(Nanos::MINUTE);
+    let rows = world.claim_rows(lane, term);
+    assert_eq!(rows.iter().map(|row| (row.delivery, row.attempts)).collect::<Vec<_>>(), [(delivery, 1)]);
+}
+
+pub(super) fn next_says_when_the_first_is_due_that_was_not_handed_out<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    assert_eq!(world.try_claim(lane, term, 1).unwrap().next, None);
+    let emitted_at = world.now;
+    world.emit_one(lane);
+    world.emit_one(lane);
+    world.pass(Nanos::SECOND);
+    // The second was due in the past.
+    assert_eq!(world.try_claim(lane, term, 1).unwrap().next, Some(emitted_at));
+    assert_eq!(world.try_claim(lane, term, 0).unwrap().next, Some(emitted_at));
+    assert_eq!(world.try_claim(lane, term, 1).unwrap().next, None);
+}
+
+pub(super) fn as_many_bytes_come_as_were_asked_for_though_always_one<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let deliveries: Vec<DeliveryId> = (0..4)
+        .map(|_| {
+            let mut event = world.event(&[lane]);
+            event.bodies = vec![body(&[b'x'; 100])];
+            waiting(&world.try_emit(event).unwrap().targets[0])
+        })
+        .collect();
+    let mut claim_bytes = |bytes_max| {
+        let claim = Claim { lane, term, max: 10, bytes_max };
+        let Reply::Claimed(claimed) = world.one(Command::Claim(claim)) else { panic!("claimed") };
+        (claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), claimed.next.is_some())
+    };
+    assert_eq!(claim_bytes(10), (deliveries[..1].to_vec(), true));
+    assert_eq!(claim_bytes(250), (deliveries[1..3].to_vec(), true));
+    assert_eq!(claim_bytes(100), (deliveries[3..].to_vec(), false));
+}
+
+pub(super) fn a_claim_writes_nothing<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    world.emit_one(lane);
+    let before = world.store.written();
+    assert_eq!(world.claim(lane, term).len(), 1);
+    assert_eq!(world.store.written(), before);
+}
+
+pub(super) fn a_claim_under_an_old_term_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    world.emit_one(lane);
+    world.pass(LEASE);
+    let mut other = world.backend.store();
+    let acquire = crate::world::acquire(crate::world::YOU, hookproof_sender::store::command::Which::All);
+    other.commit(world.now, &[acquire]).unwrap();
+    let current = Term(term.0 + 1);
+    assert_eq!(world.try_claim(lane, term, 1), Err(Refusal::StaleTerm { lane, term, current }));
+    assert_eq!(world.try_claim(lane, Term(99), 1), Err(Refusal::StaleTerm { lane, term: Term(99), current }));
+}
+
+pub(super) fn a_successor_finds_everything_waiting<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    assert_eq!(world.claim(lane, term), [first, second]);
+    world.settle(lane, term, first, Fate::Delivered);
+    world.crash();
+    world.pass(LEASE);
+    let term = world.own(crate::world::YOU, lane);
+    assert_eq!(world.claim(lane, term), [second]);
+}
+
+pub(super) fn one_lane_sees_nothing_of_another<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (one, one_term) = world.own_lane(WIDE);
+    let (other, other_term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(other);
+    assert_eq!(world.try_claim(one, one_term, 1).unwrap().next, None);
+    assert_eq!(world.claim(other, other_term), [delivery]);
+    let settlement = world.settlement(one, one_term, delivery, Fate::Delivered);
+    assert_eq!(world.settle_all(vec![settlement]), [hookproof_sender::store::reply::Verdict::Absent]);
+    assert_eq!(world.counts(other).waiting, 1);
+}
+
+pub(super) fn a_settlement_before_a_claim_counts_for_it<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    world.claim(lane, term);
+    let settlements = vec![
+        world.settlement(lane, term, first, Fate::Delivered),
+        world.settlement(lane, term, second, Fate::Released),
+    ];
+    let replies = world.all(&[Command::Settle(settlements), claim(lane, term, 10)]);
+    let Reply::Claimed(claimed) = &replies[1] else { panic!("{replies:?}") };
+    assert_eq!(claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [second]);
+}

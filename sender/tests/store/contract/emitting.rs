@@ -1,0 +1,212 @@
+//! Recording events.
+
+use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::store::command::{Change, OutboxId, RejectOutbox};
+use hookproof_sender::store::lane::LaneState;
+use hookproof_sender::store::reply::Placed;
+use hookproof_sender::store::{Command, Refusal, Reply};
+
+use crate::world::{Backend, ME, WIDE, World, body, later, waiting};
+
+pub(super) fn what_is_acknowledged_is_there_after_a_crash<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.bodies = vec![body(b"exactly these \x00\xff bytes")];
+    event.targets[0].signature = Some("sha256=abc".into());
+    let (id, received, expires) = (event.id.clone(), event.received, event.targets[0].expires);
+    let delivery = waiting(&world.try_emit(event).unwrap().targets[0]);
+    world.crash();
+    let term = world.own(ME, lane);
+    let rows = world.claim_rows(lane, term);
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!((row.delivery, row.attempts, row.received, row.expires), (delivery, 0, received, expires));
+    assert_eq!((&row.event, &*row.kind), (&id, "video.trending"));
+    assert_eq!(row.body, body(b"exactly these \x00\xff bytes"));
+    assert_eq!(row.signature.as_deref(), Some("sha256=abc"));
+}
+
+pub(super) fn every_lane_gets_the_body_that_was_shaped_for_it<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (one, one_term) = world.own_lane(WIDE);
+    let (other, other_term) = world.own_lane(WIDE);
+    let mut event = world.event(&[one, other]);
+    event.bodies = vec![body(b"nobody's"), body(b"whole"), body(b"shaped!")];
+    event.targets[0].body = 2;
+    event.targets[1].body = 1;
+    let deliveries: Vec<_> = world.try_emit(event).unwrap().targets.iter().map(waiting).collect();
+    assert_eq!(world.claim_rows(one, one_term)[0].body, body(b"shaped!"));
+    assert_eq!(world.claim_rows(other, other_term)[0].body, body(b"whole"));
+    assert_eq!(world.reader.body(deliveries[0]).unwrap(), Some(body(b"shaped!")));
+    assert_eq!((world.counts(one).waiting_bytes, world.counts(other).waiting_bytes), (7, 5));
+}
+
+pub(super) fn an_event_for_nobody_leaves_nothing<B: Backend>() {
+    let mut world = World::<B>::new();
+    let event = world.event(&[]);
+    let id = event.id.clone();
+    assert_eq!(world.try_emit(event).unwrap().targets, []);
+    assert_eq!(world.total().accepted, 0);
+    assert_eq!(world.reader.deliveries_of_event(&id, 10).unwrap(), []);
+}
+
+pub(super) fn an_event_matched_before_a_subscriber_came_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let event = world.event(&[lane]);
+    let known = event.roster;
+    world.new_lane(WIDE);
+    let refused = world.try_emit(event.clone());
+    assert_eq!(refused, Err(Refusal::StaleRoster { known, current: known + 1 }));
+    assert_eq!(world.total().accepted, 0);
+    // Matched again, it is taken.
+    let again = hookproof_sender::store::command::Emit { roster: known + 1, ..event };
+    waiting(&world.try_emit(again).unwrap().targets[0]);
+}
+
+pub(super) fn a_lane_that_takes_nothing_is_left_out<B: Backend>() {
+    let mut world = World::<B>::new();
+    let states = [LaneState::Active, LaneState::Paused, LaneState::Disabled];
+    let mut lanes: Vec<LaneId> = states
+        .into_iter()
+        .map(|state| {
+            let lane = world.new_lane(WIDE);
+            world.change(Change { state: Some(state), ..Change::of(lane) });
+            lane
+        })
+        .collect();
+    let removed = world.new_lane(WIDE);
+    world.one(Command::Remove(removed));
+    lanes.extend([removed, LaneId(4_711)]);
+    let event = world.event(&lanes);
+    let placed = world.try_emit(event).unwrap().targets;
+    waiting(&placed[0]);
+    waiting(&placed[1]);
+    assert_eq!(placed[2..], [Placed::Absent; 3]);
+}
+
+pub(super) fn a_lane_named_twice_gets_the_event_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let event = world.event(&[lane, lane]);
+    let placed = world.try_emit(event).unwrap().targets;
+    waiting(&placed[0]);
+    assert_eq!(placed[1], Placed::Duplicate);
+    assert_eq!(world.counts(lane).accepted, 1);
+}
+
+pub(super) fn the_same_event_again_is_delivered_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.dedupe = Nanos::HOUR;
+    world.try_emit(event.clone()).unwrap();
+    for _ in 0..2 {
+        event.received = later(event.received, Nanos::MINUTE);
+        assert_eq!(world.try_emit(event.clone()).unwrap().targets, [Placed::Duplicate]);
+        world.crash();
+    }
+    // In one and the same commit, too.
+    let mut twin = world.event(&[lane]);
+    twin.dedupe = Nanos::HOUR;
+    let replies = world.all(&[Command::Emit(twin.clone()), Command::Emit(twin)]);
+    let Reply::Emitted(second) = &replies[1] else { panic!("{replies:?}") };
+    assert_eq!(second.targets, [Placed::Duplicate]);
+    assert_eq!(world.counts(lane).accepted, 2);
+}
+
+pub(super) fn the_same_event_reaches_a_subscriber_that_came_since<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.dedupe = Nanos::HOUR;
+    world.try_emit(event.clone()).unwrap();
+    let newcomer = world.new_lane(WIDE);
+    let mut again = world.event(&[lane, newcomer]);
+    again.id = event.id;
+    again.dedupe = Nanos::HOUR;
+    for expected_new in [true, false] {
+        let placed = world.try_emit(again.clone()).unwrap().targets;
+        assert_eq!(placed[0], Placed::Duplicate);
+        assert_eq!(matches!(placed[1], Placed::Waiting { .. }), expected_new);
+    }
+    assert_eq!((world.counts(lane).accepted, world.counts(newcomer).accepted), (1, 1));
+}
+
+pub(super) fn the_same_event_after_the_window_is_another<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.dedupe = Nanos::HOUR;
+    world.try_emit(event.clone()).unwrap();
+    let first = event.received;
+    event.received = later(first, Nanos(Nanos::HOUR.0 - 1));
+    assert_eq!(world.try_emit(event.clone()).unwrap().targets, [Placed::Duplicate]);
+    event.received = later(first, Nanos::HOUR);
+    waiting(&world.try_emit(event).unwrap().targets[0]);
+}
+
+pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    assert_eq!(world.reader.glance().unwrap().outbox, None);
+    world.backend.application_emits("video.trending", Some("clip"), r#"{"views":1}"#, Some("mine-1"));
+    world.backend.application_emits("video.gone", None, "{}", None);
+    let rows = world.reader.outbox(OutboxId(0), 10).unwrap();
+    assert_eq!(rows.len(), 2);
+    assert_eq!((&*rows[0].kind, rows[0].key.as_deref()), ("video.trending", Some("clip")));
+    assert_eq!((&*rows[0].data, rows[0].event.as_deref()), (r#"{"views":1}"#, Some("mine-1")));
+    assert_eq!((rows[1].key.as_deref(), rows[1].event.as_deref()), (None, None));
+    assert_eq!(world.reader.glance().unwrap().outbox, Some(rows[1].id));
+    assert_eq!(world.reader.outbox(rows[0].id, 10).unwrap(), rows[1..]);
+
+    let mut event = world.event(&[lane]);
+    event.outbox = Some(rows[0].id);
+    waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
+    // Another process has read the same row.
+    assert_eq!(world.try_emit(event), Err(Refusal::OutboxTaken(rows[0].id)));
+    // One that nobody wants vanishes too.
+    let mut unwanted = world.event(&[]);
+    unwanted.outbox = Some(rows[1].id);
+    world.try_emit(unwanted).unwrap();
+    assert_eq!(world.reader.outbox(OutboxId(0), 10).unwrap(), []);
+    assert_eq!(world.total().accepted, 1);
+    // Numbers are not used again: they may be part of public ids.
+    world.backend.application_emits("video.trending", None, "{}", None);
+    assert!(world.reader.outbox(OutboxId(0), 10).unwrap()[0].id > rows[1].id);
+}
+
+pub(super) fn an_outbox_row_that_is_refused_stays<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(hookproof_sender::store::lane::Bounds { rows_max: 0, ..WIDE });
+    world.backend.application_emits("video.trending", None, "{}", None);
+    let id = world.reader.outbox(OutboxId(0), 10).unwrap()[0].id;
+    let mut event = world.event(&[lane]);
+    event.outbox = Some(id);
+    assert!(matches!(world.try_emit(event), Err(Refusal::Full(_))));
+    assert_eq!(world.reader.status(world.now).unwrap().outbox, 1);
+}
+
+pub(super) fn an_outbox_row_that_cannot_be_an_event_is_set_aside<B: Backend>() {
+    let mut world = World::<B>::new();
+    world.backend.application_emits("not a type", Some("k"), "[1]", Some("mine"));
+    let row = world.reader.outbox(OutboxId(0), 10).unwrap().remove(0);
+    let reject = RejectOutbox { id: row.id, why: "the type has blanks".into() };
+    assert_eq!(world.one(Command::RejectOutbox(reject.clone())), Reply::Done);
+    assert_eq!(world.one(Command::RejectOutbox(reject)), Reply::Refused(Refusal::OutboxTaken(row.id)));
+    let rejected = world.reader.outbox_rejected(None, 10).unwrap();
+    assert_eq!(rejected.items.len(), 1);
+    assert_eq!((&rejected.items[0].row, &*rejected.items[0].why), (&row, "the type has blanks"));
+    let status = world.reader.status(world.now).unwrap();
+    assert_eq!((status.outbox, status.outbox_rejected), (0, 1));
+}
+
+pub(super) fn a_target_without_a_body_is_nonsense<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.targets[0].body = 1;
+    assert!(matches!(world.try_emit(event), Err(Refusal::Nonsense(_))));
+    assert_eq!(world.total().accepted, 0);
+}

@@ -1,0 +1,239 @@
+//! Who owns a lane.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use hookproof_sender::engine::{LaneId, Nanos, Term};
+use hookproof_sender::store::command::{Acquire, Change, Fate, Persist, Renew, Which};
+use hookproof_sender::store::lane::{LaneState, OwnerId};
+use hookproof_sender::store::reply::{Handover, Record};
+use hookproof_sender::store::{Command, Refusal, Reply, Store};
+
+use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
+
+/// The moment before a lease runs out.
+const ALMOST: Nanos = Nanos(LEASE.0 - 1);
+
+pub(super) fn a_lane_has_one_owner<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    assert_eq!(world.own(ME, lane), Term(1));
+    assert_eq!(world.acquire(YOU, Which::All), []);
+    world.pass(ALMOST);
+    assert_eq!(world.acquire(YOU, Which::These(vec![lane])), []);
+    assert_eq!(world.lane(lane).owner, Some((ME, Term(1))));
+}
+
+pub(super) fn a_lease_that_ran_out_is_taken_over<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    world.persist(lane, term, b"state", false);
+    let at = world.now;
+    world.pass(LEASE);
+    let taken = world.acquire(YOU, Which::All);
+    assert_eq!((taken.len(), taken[0].lane, taken[0].term), (1, lane, Term(term.0 + 1)));
+    let record = Some(Record { bytes: b"state".as_slice().into(), at });
+    assert_eq!(taken[0].handover, Handover::Seized { from: ME, record, surely_dead: false });
+}
+
+pub(super) fn a_renewed_lease_holds<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes = [world.own_lane(WIDE).0, world.own_lane(WIDE).0];
+    for _ in 0..5 {
+        world.pass(ALMOST);
+        assert_eq!(world.renew(ME), []);
+        assert_eq!(world.acquire(YOU, Which::These(lanes.to_vec())), []);
+    }
+    // It may even be renewed after it ran out, if nobody was quicker.
+    world.pass(Nanos::HOUR);
+    assert_eq!(world.renew(ME), []);
+    assert_eq!(world.acquire(YOU, Which::All), []);
+}
+
+pub(super) fn a_lane_that_was_handed_back_is_taken_over_clean<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let taken = world.acquire(ME, Which::All);
+    assert_eq!((taken[0].lane, &taken[0].handover), (lane, &Handover::Fresh));
+    let term = taken[0].term;
+    world.persist(lane, term, b"not this one", false);
+    assert_eq!(world.persist(lane, term, b"level 3", true), Reply::Done);
+    let at = world.now;
+    world.pass(Nanos::SECOND);
+    let taken = world.acquire(YOU, Which::All);
+    let record = Record { bytes: b"level 3".as_slice().into(), at };
+    assert_eq!((taken[0].term, &taken[0].handover), (Term(2), &Handover::Clean(record)));
+}
+
+pub(super) fn a_clean_hand_over_is_clean_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    world.persist(lane, term, b"level 3", true);
+    world.own(YOU, lane);
+    // Dies before it persists anything: what its predecessor left says nothing about what it sent.
+    world.pass(LEASE);
+    let taken = world.acquire(ME, Which::All);
+    assert!(matches!(taken[0].handover, Handover::Seized { from: YOU, .. }), "{taken:?}");
+}
+
+pub(super) fn a_record_persisted_under_an_old_term_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    world.pass(LEASE);
+    let current = world.own(YOU, lane);
+    let stale = Reply::Refused(Refusal::StaleTerm { lane, term, current });
+    assert_eq!(world.persist(lane, term, b"old", false), stale);
+    assert_eq!(world.persist(lane, term, b"old", true), stale);
+    assert_eq!(world.lane(lane).owner, Some((YOU, current)));
+    // Nor after it was handed back: it is nobody's.
+    world.persist(lane, current, b"new", true);
+    assert_eq!(
+        world.persist(lane, current, b"newer", false),
+        Reply::Refused(Refusal::StaleTerm { lane, term: current, current })
+    );
+    let taken = world.acquire(ME, Which::All);
+    assert!(matches!(&taken[0].handover, Handover::Clean(record) if *record.bytes == *b"new"), "{taken:?}");
+}
+
+pub(super) fn who_lost_lanes_is_told_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (kept, _) = world.own_lane(WIDE);
+    let (lost, term) = world.own_lane(WIDE);
+    world.renew(ME);
+    world.pass(LEASE);
+    let acquire_one = |which| Acquire { owner: YOU, lease: LEASE, which, max: 1 };
+    let mut other = world.backend.store();
+    let these = Command::Acquire(acquire_one(Which::These(vec![lost, kept])));
+    other.commit(world.now, &[these]).unwrap();
+    assert_eq!(world.renew(ME), [(lost, term)]);
+    assert_eq!(world.renew(ME), []);
+    assert_eq!(world.lane(kept).owner.map(|(owner, _)| owner), Some(ME));
+}
+
+pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    world.own_lane(WIDE);
+    world.one(Command::Evict(ME));
+    let taken = world.acquire(YOU, Which::All);
+    assert_eq!(taken[0].handover, Handover::Seized { from: ME, record: None, surely_dead: true });
+}
+
+pub(super) fn one_does_not_take_what_one_has<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    assert_eq!(world.acquire(ME, Which::All), []);
+    world.pass(Nanos::HOUR);
+    assert_eq!(world.acquire(ME, Which::These(vec![lane])), []);
+    assert_eq!(world.lane(lane).owner, Some((ME, term)));
+}
+
+pub(super) fn lanes_with_work_are_active_and_have_some<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes: Vec<LaneId> = (0..5).map(|_| world.new_lane(WIDE)).collect();
+    world.emit(&lanes[1..]);
+    world.change(Change { state: Some(LaneState::Paused), ..Change::of(lanes[2]) });
+    world.one(Command::Remove(lanes[3]));
+    let names = |taken: Vec<hookproof_sender::store::reply::Taken>| -> Vec<LaneId> {
+        taken.iter().map(|taken| taken.lane).collect()
+    };
+    let with_work = world.acquire(ME, Which::WithWork);
+    assert_eq!(names(with_work), [lanes[1], lanes[4]]);
+    let rest = world.acquire(YOU, Which::All);
+    assert_eq!(rest[1].state, LaneState::Paused);
+    assert_eq!(names(rest), [lanes[0], lanes[2]]);
+    // What was recorded in the same commit counts.
+    let lane = world.new_lane(WIDE);
+    let emit = Command::Emit(world.event(&[lane]));
+    let replies = world.all(&[emit, acquire(ME, Which::WithWork)]);
+    assert!(matches!(&replies[1], Reply::Acquired(taken) if taken.len() == 1), "{replies:?}");
+}
+
+pub(super) fn a_taken_lane_says_when_its_first_is_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (busy, idle) = (world.new_lane(WIDE), world.new_lane(WIDE));
+    let mut event = world.event(&[busy]);
+    event.targets[0].due = later(world.now, Nanos::MINUTE);
+    let due = event.targets[0].due;
+    world.try_emit(event).unwrap();
+    let taken = world.acquire(ME, Which::These(vec![busy, idle]));
+    assert_eq!(taken.iter().map(|taken| taken.next).collect::<Vec<_>>(), [Some(due), None]);
+}
+
+pub(super) fn a_clock_behind_robs_nobody<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let ahead = world.now;
+    world.emit_one(lane);
+    // The clock was set back by an hour, and a process began after that.
+    world.now = hookproof_sender::engine::WallTime(ahead.0 - Nanos::HOUR.0);
+    world.own(ME, lane);
+    world.renew(ME);
+    world.now = later(ahead, ALMOST);
+    assert_eq!(world.acquire(YOU, Which::All), []);
+    world.now = later(ahead, LEASE);
+    assert_eq!(world.acquire(YOU, Which::All).len(), 1);
+    assert_eq!(world.reader.glance().unwrap().clock, world.now);
+}
+
+pub(super) fn what_was_held_is_forgotten_with_the_lane<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    assert_eq!(world.claim(lane, term), [delivery]);
+    world.persist(lane, term, b"", true);
+    // The same process takes it again: what it held before is nobody's now.
+    let again = world.own(ME, lane);
+    assert_eq!(world.claim(lane, again), [delivery]);
+    // A straggler of the first ownership takes nothing away from the second.
+    let due = world.now;
+    world.settle(lane, term, delivery, Fate::Retry { due });
+    assert_eq!(world.claim(lane, again), []);
+}
+
+/// Some processes fight over some lanes. Each notes what it owns, outside of the store, for as long as it does.
+pub(super) fn many_at_once_never_own_a_lane_together<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes: Vec<LaneId> = (0..4).map(|_| world.new_lane(WIDE)).collect();
+    for lane in &lanes {
+        world.emit_one(*lane);
+    }
+    let noted = Mutex::new(BTreeMap::new());
+    let (now, noted) = (world.now, &noted);
+    let turns: u64 = std::thread::scope(|scope| {
+        let fighters: Vec<_> = (10..14)
+            .map(|number| {
+                let store = world.backend.store();
+                scope.spawn(move || fight(store, OwnerId(number), now, noted))
+            })
+            .collect();
+        fighters.into_iter().map(|fighter| fighter.join().unwrap()).sum()
+    });
+    let terms: u64 = world.lanes().iter().map(|lane| world.own(ME, lane.lane).0 - 1).sum();
+    assert_eq!(terms, turns, "each ownership has a term of its own");
+}
+
+fn fight(
+    mut store: Box<dyn Store>,
+    me: OwnerId,
+    now: hookproof_sender::engine::WallTime,
+    noted: &Mutex<BTreeMap<LaneId, OwnerId>>,
+) -> u64 {
+    let mut turns = 0;
+    for _ in 0..30 {
+        let replies = store.commit(now, &[acquire(me, Which::WithWork)]).unwrap();
+        let Reply::Acquired(taken) = &replies[0] else { panic!("{replies:?}") };
+        for lane in taken {
+            let before = noted.lock().unwrap().insert(lane.lane, me);
+            assert_eq!(before, None, "lane {} had two owners", lane.lane.0);
+            turns += 1;
+        }
+        store.commit(now, &[Command::Renew(Renew { owner: me, lease: LEASE })]).unwrap();
+        for lane in taken {
+            assert_eq!(noted.lock().unwrap().remove(&lane.lane), Some(me));
+            let persist =
+                Persist { lane: lane.lane, term: lane.term, record: Box::default(), hand_back: true };
+            assert_eq!(store.commit(now, &[Command::Persist(persist)]).unwrap(), [Reply::Done]);
+        }
+    }
+    turns
+}

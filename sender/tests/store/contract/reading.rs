@@ -1,0 +1,267 @@
+//! What operators and other processes read.
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::{
+    Attempt, Dead, Fate, Outcome, Reason, Redrive, Settlement, Shed, Which,
+};
+use hookproof_sender::store::lane::LaneState;
+use hookproof_sender::store::paging::{Cursor, Page};
+use hookproof_sender::store::read::{Filter, Place, ReadError, Work};
+
+use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, later};
+
+/// Reads a listing to its end, so many at a time.
+fn all<T>(mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>) -> Vec<T> {
+    let mut items = Vec::new();
+    let mut from = None;
+    loop {
+        let found = page(from).unwrap();
+        items.extend(found.items);
+        // Through its text, as an operator would.
+        from = found.next.map(|cursor| cursor.to_string().parse().unwrap());
+        if from.is_none() {
+            return items;
+        }
+    }
+}
+
+pub(super) fn pages_follow_each_other_without_gaps_or_doubles<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes: Vec<LaneId> = (0..5).map(|_| world.new_lane(WIDE)).collect();
+    let mut deliveries: Vec<DeliveryId> = (0..7).map(|_| world.emit_one(lanes[0])).collect();
+    world.one(Command::Shed(Shed { lane: lanes[0], max: 5 }));
+    for max in [1, 2, 5, 100] {
+        let subscribers = all(|from| world.reader.subscribers(from, max));
+        assert_eq!(subscribers.iter().map(|found| found.lane).collect::<Vec<_>>(), lanes);
+        let figures = all(|from| world.reader.lanes(from, max));
+        assert_eq!(figures.iter().map(|found| found.lane).collect::<Vec<_>>(), lanes);
+        let queue = Filter { lane: Some(lanes[0]), place: Some(Place::Waiting) };
+        let waiting = all(|from| world.reader.deliveries(queue, from, max));
+        assert_eq!(waiting.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries[5..]);
+        deliveries.reverse();
+        let everything = all(|from| world.reader.deliveries(Filter::default(), from, max));
+        assert_eq!(everything.iter().map(|found| found.delivery).collect::<Vec<_>>(), deliveries);
+        for lane in [None, Some(lanes[0])] {
+            let letters = all(|from| world.reader.dead(lane, from, max));
+            let letters: Vec<DeliveryId> = letters.iter().map(|found| found.delivery.delivery).collect();
+            assert_eq!(letters, deliveries[2..]);
+        }
+        deliveries.reverse();
+        assert!(all(|from| world.reader.dead(Some(lanes[1]), from, max)).is_empty());
+    }
+}
+
+pub(super) fn a_cursor_of_another_listing_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    world.new_lane(WIDE);
+    world.new_lane(WIDE);
+    let cursor = world.reader.subscribers(None, 1).unwrap().next;
+    assert!(cursor.is_some());
+    assert!(matches!(world.reader.dead(None, cursor, 1), Err(ReadError::Cursor(_))));
+}
+
+pub(super) fn the_queue_is_listed_as_it_is_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    world.claim(lane, term);
+    let due = later(world.now, Nanos::MINUTE);
+    world.settle(lane, term, first, Fate::Retry { due });
+    let queue = Filter { lane: Some(lane), place: Some(Place::Waiting) };
+    let listed = all(|from| world.reader.deliveries(queue, from, 1));
+    let listed: Vec<_> = listed.iter().map(|found| (found.delivery, found.at, found.attempts)).collect();
+    assert_eq!(listed, [(second, world.now, 0), (first, due, 1)]);
+}
+
+pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    // Two delivered and one dead at each of three times, each with a failure before.
+    for latency in [10, 20, 60] {
+        for fate in [Fate::Delivered, Fate::Delivered, Fate::Dead(Reason::Exhausted)] {
+            let delivery = world.emit_one(lane);
+            let mut settlement = world.settlement(lane, term, delivery, fate);
+            let attempt = settlement.attempt.take();
+            settlement.attempt =
+                attempt.map(|attempt| Attempt { latency: Nanos::from_millis(latency), ..attempt });
+            world.settle_all(vec![settlement]);
+        }
+        world.pass(Nanos(Nanos::MINUTE.0 * 40));
+    }
+    let figures = |world: &World<B>| {
+        let status = world.reader.status(world.now).unwrap();
+        (
+            status.delivered_last_hour,
+            status.failed_last_hour,
+            status.dead_last_hour,
+            status.latency_last_hour.map(|latency| latency.to_string()),
+        )
+    };
+    // The last was 40 minutes ago, the one before 80.
+    assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
+    world.now = WallTime(world.now.0 - Nanos::MINUTE.0 * 25);
+    assert_eq!(figures(&world), (4, 2, 2, Some("40ms".into())));
+    world.pass(Nanos::DAY);
+    assert_eq!(figures(&world), (0, 0, 0, None));
+    // Not even the first commit after a long silence brings back what is old.
+    world.emit_one(lane);
+    assert_eq!(figures(&world), (0, 0, 0, None));
+    let status = world.reader.status(world.now).unwrap();
+    assert_eq!((status.counts.delivered, status.counts.dead, status.counts.failed_attempts), (6, 3, 3));
+}
+
+pub(super) fn the_oldest_are_told<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let status = world.reader.status(world.now).unwrap();
+    assert_eq!((status.oldest_due, status.oldest_received), (None, None));
+    let received = world.now;
+    let delivery = world.emit_one(lane);
+    world.pass(Nanos::SECOND);
+    let second = world.now;
+    world.emit_one(lane);
+    world.try_claim(lane, term, 1).unwrap();
+    world.settle(lane, term, delivery, Fate::Retry { due: later(second, Nanos::HOUR) });
+    world.change(hookproof_sender::store::command::Change {
+        state: Some(LaneState::Paused),
+        ..hookproof_sender::store::command::Change::of(lane)
+    });
+    let status = world.reader.status(world.now).unwrap();
+    assert_eq!((status.oldest_due, status.oldest_received), (Some(second), Some(received)));
+    assert_eq!((status.counts.waiting, status.counts.retrying), (2, 1));
+    assert_eq!(status.subscribers, [0, 1, 0]);
+    assert_eq!(world.lane(lane).next, Some(second));
+}
+
+pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (one, one_term) = world.own_lane(WIDE);
+    let (other, other_term) = world.own_lane(WIDE);
+    let start = world.now;
+    let mut attempt_at = |lane, term, millis: u64, status: u16| {
+        let at = later(start, Nanos::from_millis(millis));
+        let attempt = Attempt {
+            at,
+            latency: Nanos::SECOND,
+            outcome: Outcome::Rejected,
+            status: Some(status),
+            error: None,
+            body_hash: 1,
+        };
+        let delivery = world.emit_one(lane);
+        let fate = Fate::Dead(Reason::Exhausted);
+        world.settle_all(vec![Settlement {
+            lane,
+            term,
+            delivery,
+            attempts: 1,
+            fate,
+            attempt: Some(attempt),
+        }]);
+    };
+    attempt_at(one, one_term, 0, 503);
+    attempt_at(one, one_term, 999, 429);
+    attempt_at(other, other_term, 500, 503);
+    attempt_at(one, one_term, 2_000, 503);
+    let second = start.0 / Nanos::SECOND.0;
+    let audit = |lane, from: u64, until: u64, max| {
+        let at = |seconds| later(start, Nanos::from_secs(seconds));
+        let found = world.reader.audit(lane, at(from), at(until), max).unwrap();
+        found.iter().map(|row| (row.lane, row.second - second, row.attempts, row.limited)).collect::<Vec<_>>()
+    };
+    assert_eq!(audit(None, 0, 3, 10), [(one, 0, 2, 1), (other, 0, 1, 0), (one, 2, 1, 0)]);
+    assert_eq!(audit(Some(other), 0, 3, 10), [(other, 0, 1, 0)]);
+    assert_eq!(audit(None, 0, 2, 10).len(), 2, "the end is not in the span");
+    assert_eq!(audit(None, 0, 3, 1).len(), 1);
+    let newest = all(|from| world.reader.attempts(one, start, from, 1));
+    let newest: Vec<u64> = newest.iter().map(|found| found.attempt.at.since(start).0 / 1_000_000).collect();
+    assert_eq!(newest, [2_000, 999, 0]);
+    let since = later(start, Nanos::SECOND);
+    assert_eq!(all(|from| world.reader.attempts(one, since, from, 9)).len(), 1);
+}
+
+pub(super) fn new_work_is_noticed_by_another_process<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
+    let observer = world.backend.reader();
+    let before = observer.glance().unwrap();
+    let first = world.emit(&[one, other]);
+    let mut later_due = world.event(&[one]);
+    later_due.targets[0].due = later(world.now, Nanos::MINUTE);
+    world.try_emit(later_due).unwrap();
+    let glance = observer.glance().unwrap();
+    assert_eq!((glance.last.0, glance.roster), (before.last.0 + 3, before.roster));
+    assert_eq!(glance.identity, u64::MAX);
+    let work = observer.work_after(before.last, 100).unwrap();
+    let lanes = vec![(one, world.now), (other, world.now)];
+    assert_eq!(work, Work { lanes: lanes.clone(), last: glance.last, more: false });
+    let step = observer.work_after(before.last, 1).unwrap();
+    assert_eq!(step, Work { lanes: lanes[..1].to_vec(), last: first[0], more: true });
+    assert_eq!(observer.work_after(glance.last, 100).unwrap().lanes, []);
+    assert_eq!(observer.heads(&[one, other, LaneId(99)]).unwrap(), lanes);
+}
+
+pub(super) fn redriven_work_stirs<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    world.emit_one(lane);
+    world.one(Command::Shed(Shed { lane, max: 1 }));
+    let before = world.reader.glance().unwrap();
+    world.one(Command::Redrive(Redrive { which: Dead::All, after: None, max: 1 }));
+    let after = world.reader.glance().unwrap();
+    assert_eq!((after.stirred, after.last), (before.stirred + 1, before.last));
+    assert_eq!(world.reader.heads(&[lane]).unwrap(), [(lane, world.now)]);
+    // With nothing to redrive, nothing stirs.
+    world.one(Command::Redrive(Redrive { which: Dead::All, after: None, max: 1 }));
+    assert_eq!(world.reader.glance().unwrap().stirred, after.stirred);
+}
+
+pub(super) fn changed_subscribers_are_told_in_order<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes: Vec<LaneId> = (0..3).map(|_| world.new_lane(WIDE)).collect();
+    let all_changes = world.reader.subscribers_since(0, 100).unwrap();
+    assert_eq!(all_changes.iter().map(|changed| changed.lane).collect::<Vec<_>>(), lanes);
+    let roster = world.reader.glance().unwrap().roster;
+    assert_eq!(all_changes[2].version, roster);
+    world.one(Command::Remove(lanes[2]));
+    world.change(hookproof_sender::store::command::Change::of(lanes[0]));
+    let changes = world.reader.subscribers_since(roster, 100).unwrap();
+    let told: Vec<_> = changes.iter().map(|changed| (changed.lane, changed.state)).collect();
+    assert_eq!(told, [(lanes[2], LaneState::Removed), (lanes[0], LaneState::Active)]);
+    assert_eq!(world.reader.subscribers_since(roster, 1).unwrap(), changes[..1]);
+    assert_eq!(world.reader.subscribers_since(roster + 2, 100).unwrap(), []);
+}
+
+pub(super) fn an_events_deliveries_are_found_by_its_id<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes = [world.new_lane(WIDE), world.new_lane(WIDE)];
+    world.emit(&lanes);
+    let event = world.event(&lanes);
+    let (id, received) = (event.id.clone(), event.received);
+    world.try_emit(event).unwrap();
+    let found = world.reader.deliveries_of_event(&id, 10).unwrap();
+    assert_eq!(found.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes);
+    let first = &found[0];
+    assert_eq!((&first.event, &*first.kind, first.key.as_deref()), (&id, "video.trending", Some("clip")));
+    assert_eq!((first.received, first.place, first.bytes), (received, Place::Waiting, 10));
+    assert_eq!(world.reader.delivery(first.delivery).unwrap().as_ref(), Some(first));
+    assert_eq!(world.reader.deliveries_of_event("nothing", 10).unwrap(), []);
+    assert_eq!(world.reader.deliveries_of_event(&id, 1).unwrap().len(), 1);
+}
+
+pub(super) fn owners_are_listed<B: Backend>() {
+    let mut world = World::<B>::new();
+    world.own_lane(WIDE);
+    world.own_lane(WIDE);
+    world.renew(YOU);
+    let told: Vec<_> =
+        world.reader.owners().unwrap().iter().map(|owner| (owner.owner, owner.lanes)).collect();
+    assert_eq!(told.len(), 2);
+    assert!(told.contains(&(ME, 2)) && told.contains(&(YOU, 0)), "{told:?}");
+    // Whoever owns nothing and is gone is forgotten.
+    world.pass(LEASE);
+    world.one(Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 }));
+    assert_eq!(world.reader.owners().unwrap().len(), 1);
+    assert_eq!(world.acquire(YOU, Which::All).len(), 2);
+}

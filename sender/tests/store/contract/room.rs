@@ -1,0 +1,187 @@
+//! Bounds, and what happens at them.
+
+use hookproof_sender::engine::{DeliveryId, LaneId};
+use hookproof_sender::store::command::{Change, Fate, Reason, Shed};
+use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
+use hookproof_sender::store::read::Place;
+use hookproof_sender::store::reply::{Bound, Emitted, FullLane, Placed};
+use hookproof_sender::store::{Command, Refusal, Reply};
+
+use crate::world::{Backend, WIDE, World, body, waiting};
+
+fn rows(rows_max: u64, when_full: WhenFull) -> Bounds {
+    Bounds { rows_max, when_full, ..WIDE }
+}
+
+/// Emits one event for some lanes, with a body of so many bytes.
+fn emit_bytes<B: Backend>(world: &mut World<B>, lanes: &[LaneId], bytes: usize) -> Result<Emitted, Refusal> {
+    let mut event = world.event(lanes);
+    event.bodies = vec![body(&vec![b'x'; bytes])];
+    world.try_emit(event)
+}
+
+fn full(lane: LaneId, bound: Bound) -> Result<Emitted, Refusal> {
+    Err(Refusal::Full(vec![FullLane { lane, bound }]))
+}
+
+fn reason<B: Backend>(world: &World<B>, delivery: DeliveryId) -> Option<Reason> {
+    let letters = world.reader.dead(None, None, 1_000).unwrap().items;
+    letters.iter().find(|letter| letter.delivery.delivery == delivery).map(|letter| letter.reason)
+}
+
+pub(super) fn a_lane_that_refuses_refuses_the_whole_event<B: Backend>() {
+    let mut world = World::<B>::new();
+    let wide = world.new_lane(WIDE);
+    let (narrow, term) = world.own_lane(rows(2, WhenFull::Refuse));
+    world.emit_one(narrow);
+    world.emit_one(narrow);
+    assert_eq!(emit_bytes(&mut world, &[wide, narrow], 1), full(narrow, Bound::LaneRows));
+    assert_eq!((world.counts(wide).accepted, world.counts(narrow).accepted), (0, 2));
+    // What is handed out still waits; what is settled makes room.
+    let claimed = world.claim(narrow, term);
+    assert_eq!(emit_bytes(&mut world, &[narrow], 1), full(narrow, Bound::LaneRows));
+    world.settle(narrow, term, claimed[0], Fate::Delivered);
+    assert!(emit_bytes(&mut world, &[wide, narrow], 1).is_ok());
+}
+
+pub(super) fn a_lane_that_sheds_gives_up_those_longest_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(rows(2, WhenFull::ShedOldest));
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    let emitted = emit_bytes(&mut world, &[lane], 1).unwrap();
+    let third = waiting(&emitted.targets[0]);
+    assert_eq!(emitted.shed, 1);
+    assert_eq!(reason(&world, first), Some(Reason::Overflow));
+    assert_eq!([world.place(second), world.place(third)], [Some(Place::Waiting); 2]);
+    let counts = world.counts(lane);
+    assert_eq!((counts.accepted, counts.dead, counts.waiting), (3, 1, 2));
+}
+
+pub(super) fn bytes_are_bounded_like_rows<B: Backend>() {
+    let mut world = World::<B>::new();
+    let narrow = Bounds { bytes_max: 100, ..WIDE };
+    let refuses = world.new_lane(narrow);
+    let sheds = world.new_lane(Bounds { when_full: WhenFull::ShedOldest, ..narrow });
+    for lane in [refuses, sheds] {
+        emit_bytes(&mut world, &[lane], 60).unwrap();
+        emit_bytes(&mut world, &[lane], 40).unwrap();
+    }
+    assert_eq!(emit_bytes(&mut world, &[refuses], 1), full(refuses, Bound::LaneBytes));
+    assert_eq!(emit_bytes(&mut world, &[sheds], 60).unwrap().shed, 1);
+    assert_eq!(world.counts(sheds).waiting_bytes, 100);
+    assert_eq!(emit_bytes(&mut world, &[sheds], 100).unwrap().shed, 2);
+    // Nothing at all fits as well as something.
+    assert!(emit_bytes(&mut world, &[refuses], 0).is_ok());
+}
+
+pub(super) fn what_is_handed_out_is_not_shed<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(rows(2, WhenFull::ShedOldest));
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    assert_eq!(world.try_claim(lane, term, 1).unwrap().rows[0].delivery, first);
+    world.emit_one(lane);
+    assert_eq!([world.place(first), world.place(second)], [Some(Place::Waiting), Some(Place::Dead)]);
+}
+
+pub(super) fn without_anything_else_to_shed_the_new_one_is_given_up<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(rows(1, WhenFull::ShedOldest));
+    let first = world.emit_one(lane);
+    assert_eq!(world.claim(lane, term), [first]);
+    let placed = emit_bytes(&mut world, &[lane], 1).unwrap().targets[0];
+    let Placed::Overflowed { delivery } = placed else { panic!("{placed:?}") };
+    assert_eq!(reason(&world, delivery), Some(Reason::Overflow));
+    assert_eq!(world.counts(lane).waiting, 1);
+}
+
+pub(super) fn what_can_never_fit_drives_nothing_out<B: Backend>() {
+    let mut world = World::<B>::new();
+    let narrow = Bounds { bytes_max: 100, ..WIDE };
+    let refuses = world.new_lane(narrow);
+    let sheds = world.new_lane(Bounds { when_full: WhenFull::ShedOldest, ..narrow });
+    emit_bytes(&mut world, &[refuses, sheds], 50).unwrap();
+    assert_eq!(emit_bytes(&mut world, &[refuses], 101), full(refuses, Bound::BodyBytes));
+    let placed = emit_bytes(&mut world, &[sheds], 101).unwrap();
+    assert!(matches!(placed.targets[0], Placed::Overflowed { .. }), "{placed:?}");
+    assert_eq!((placed.shed, world.counts(sheds).waiting), (0, 1));
+}
+
+pub(super) fn when_everything_is_full_the_fullest_lane_pays<B: Backend>() {
+    let mut world = World::<B>::with(Limits { waiting_rows_max: 6, ..Limits::default() });
+    let quiet = world.new_lane(rows(100, WhenFull::ShedOldest));
+    let (loud, term) = world.own_lane(rows(100, WhenFull::ShedOldest));
+    let refuses = world.new_lane(WIDE);
+    let oldest: Vec<DeliveryId> = (0..3).map(|_| world.emit_one(loud)).collect();
+    world.emit_one(quiet);
+    world.emit_one(refuses);
+    world.emit_one(refuses);
+    let emitted = emit_bytes(&mut world, &[quiet], 1).unwrap();
+    waiting(&emitted.targets[0]);
+    assert_eq!((emitted.shed, world.place(oldest[0])), (1, Some(Place::Dead)));
+    // Even if the loud one's are handed out, whoever has something else pays; the new one itself at last.
+    assert_eq!(world.claim(loud, term), oldest[1..]);
+    for _ in 0..4 {
+        emit_bytes(&mut world, &[loud], 1).unwrap();
+    }
+    assert_eq!((world.counts(refuses).waiting, world.total().waiting), (2, 6));
+    assert_eq!([world.place(oldest[1]), world.place(oldest[2])], [Some(Place::Waiting); 2]);
+}
+
+pub(super) fn when_everything_is_full_lanes_that_refuse_refuse<B: Backend>() {
+    let mut world =
+        World::<B>::with(Limits { waiting_rows_max: 2, waiting_bytes_max: 100, ..Limits::default() });
+    let (sheds, refuses) = (world.new_lane(rows(100, WhenFull::ShedOldest)), world.new_lane(WIDE));
+    emit_bytes(&mut world, &[sheds], 10).unwrap();
+    assert_eq!(emit_bytes(&mut world, &[refuses], 91), full(refuses, Bound::TotalBytes));
+    emit_bytes(&mut world, &[refuses], 10).unwrap();
+    assert_eq!(emit_bytes(&mut world, &[refuses], 10), full(refuses, Bound::TotalRows));
+    assert_eq!(emit_bytes(&mut world, &[sheds, refuses], 10), full(refuses, Bound::TotalRows));
+    assert_eq!(world.total().accepted, 2);
+}
+
+pub(super) fn lowered_bounds_hold_for_what_comes<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    for _ in 0..5 {
+        world.emit_one(lane);
+    }
+    let mut lower = |when_full| {
+        world.change(Change { bounds: Some(rows(2, when_full)), ..Change::of(lane) });
+        let outcome = emit_bytes(&mut world, &[lane], 1).map(|emitted| emitted.shed);
+        (outcome.ok(), world.counts(lane).waiting)
+    };
+    assert_eq!(lower(WhenFull::Refuse), (None, 5));
+    assert_eq!(lower(WhenFull::ShedOldest), (Some(4), 2));
+}
+
+pub(super) fn an_operator_sheds_what_waits<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let deliveries: Vec<DeliveryId> = (0..4).map(|_| world.emit_one(lane)).collect();
+    world.try_claim(lane, term, 1).unwrap();
+    let shed = |max| Command::Shed(Shed { lane, max });
+    assert_eq!(world.one(shed(2)), Reply::Dropped { rows: 2, more: true });
+    assert_eq!(world.place(deliveries[3]), Some(Place::Waiting));
+    assert_eq!(world.one(shed(2)), Reply::Dropped { rows: 1, more: false });
+    assert_eq!(reason(&world, deliveries[1]), Some(Reason::Overflow));
+    assert_eq!(world.place(deliveries[0]), Some(Place::Waiting), "handed out");
+    let nowhere = Command::Shed(Shed { lane: LaneId(99), max: 1 });
+    assert_eq!(world.one(nowhere), Reply::Refused(Refusal::UnknownLane(LaneId(99))));
+}
+
+pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {
+    let limits = Limits { dead_max: 3, dead_per_lane_max: 2, ..Limits::default() };
+    let mut world = World::<B>::with(limits);
+    let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
+    let mut letters = Vec::new();
+    for lane in [one, one, one, other, other] {
+        letters.push(world.emit_one(lane));
+        world.one(Command::Shed(Shed { lane, max: 1 }));
+    }
+    // The first left for its lane's bound, the second for the whole store's.
+    let kept: Vec<bool> = letters.iter().map(|letter| world.place(*letter) == Some(Place::Dead)).collect();
+    assert_eq!(kept, [false, false, true, true, true]);
+    let counts = world.counts(one);
+    assert_eq!((counts.accepted, counts.dead, counts.dead_kept), (3, 3, 1));
+    assert_eq!(world.total().dead, 5);
+}

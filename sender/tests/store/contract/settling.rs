@@ -1,0 +1,187 @@
+//! Writing down what became of deliveries.
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::{Attempt, Fate, Outcome, Reason, Settlement, Shed, Which};
+use hookproof_sender::store::lane::LaneState;
+use hookproof_sender::store::read::Place;
+use hookproof_sender::store::reply::Verdict;
+
+use crate::world::{Backend, LEASE, WIDE, World, YOU, acquire, later};
+
+const DEAD: Fate = Fate::Dead(Reason::Exhausted);
+
+pub(super) fn delivered_is_delivered<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    world.pass(Nanos::SECOND);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), Verdict::Applied);
+    let read = world.reader.delivery(delivery).unwrap().unwrap();
+    assert_eq!((read.place, read.attempts, read.at), (Place::Delivered, 1, world.now));
+    let counts = world.counts(lane);
+    assert_eq!((counts.delivered, counts.waiting, counts.waiting_bytes), (1, 0, 0));
+    assert_eq!((counts.latency_us, counts.failed_attempts), (20_000, 0));
+    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), Verdict::Absent);
+}
+
+pub(super) fn what_failed_waits_until_it_is_due_again<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    let due = later(world.now, Nanos::MINUTE);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Retry { due }), Verdict::Applied);
+    let read = world.reader.delivery(delivery).unwrap().unwrap();
+    assert_eq!((read.place, read.attempts, read.at), (Place::Waiting, 1, due));
+    let counts = world.counts(lane);
+    assert_eq!((counts.waiting, counts.retrying, counts.failed_attempts), (1, 1, 1));
+    world.pass(Nanos::MINUTE);
+    world.claim(lane, term);
+    world.settle(lane, term, delivery, Fate::Delivered);
+    assert_eq!(world.counts(lane).retrying, 0);
+}
+
+pub(super) fn what_was_given_up_is_a_dead_letter_with_its_last_error<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let reasons = [Reason::Exhausted, Reason::Expired];
+    for reason in reasons {
+        let delivery = world.emit_one(lane);
+        world.claim(lane, term);
+        assert_eq!(world.settle(lane, term, delivery, Fate::Dead(reason)), Verdict::Applied);
+    }
+    let letters = world.reader.dead(Some(lane), None, 10).unwrap().items;
+    assert_eq!(letters.iter().map(|letter| letter.reason).collect::<Vec<_>>(), [reasons[1], reasons[0]]);
+    assert_eq!((letters[0].status, letters[0].error.as_deref()), (Some(503), Some("unavailable")));
+    assert_eq!((letters[0].delivery.attempts, letters[0].delivery.at), (1, world.now));
+    let counts = world.counts(lane);
+    assert_eq!((counts.dead, counts.dead_kept, counts.waiting), (2, 2, 0));
+}
+
+pub(super) fn a_verdict_comes_for_each_in_order<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let deliveries: Vec<DeliveryId> = (0..3).map(|_| world.emit_one(lane)).collect();
+    world.claim(lane, term);
+    let verdicts = world.settle_all(vec![
+        world.settlement(lane, term, deliveries[2], Fate::Delivered),
+        world.settlement(lane, term, DeliveryId(4_711), DEAD),
+        world.settlement(lane, term, deliveries[0], DEAD),
+        world.settlement(lane, term, deliveries[0], Fate::Retry { due: world.now }),
+        world.settlement(LaneId(99), term, deliveries[1], Fate::Delivered),
+    ]);
+    let (applied, absent) = (Verdict::Applied, Verdict::Absent);
+    assert_eq!(verdicts, [applied, absent, applied, absent, absent]);
+    assert_eq!(world.place(deliveries[1]), Some(Place::Waiting));
+}
+
+/// Claims one delivery, loses the lane to another process, and tells it so.
+fn late<B: Backend>(fate: Fate) -> (Verdict, Option<Place>, u64) {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    world.pass(LEASE);
+    world.backend.store().commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+    let verdict = world.settle(lane, term, delivery, fate);
+    let attempts = world.reader.attempts_of(delivery).unwrap().len();
+    (verdict, world.place(delivery), attempts.try_into().unwrap())
+}
+
+pub(super) fn an_old_term_settles_nothing_but_a_delivery<B: Backend>() {
+    let due = hookproof_sender::engine::WallTime(u64::MAX);
+    assert_eq!(late::<B>(Fate::Delivered), (Verdict::Applied, Some(Place::Delivered), 1));
+    assert_eq!(late::<B>(Fate::Retry { due }), (Verdict::Stale, Some(Place::Waiting), 1));
+    assert_eq!(late::<B>(DEAD), (Verdict::Stale, Some(Place::Waiting), 1));
+    assert_eq!(late::<B>(Fate::Released), (Verdict::Applied, Some(Place::Waiting), 0));
+}
+
+pub(super) fn delivered_is_a_fact_even_after_it_was_given_up<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    // Another process, which cannot know what this one holds, sheds it.
+    world.backend.store().commit(world.now, &[Command::Shed(Shed { lane, max: 1 })]).unwrap();
+    assert_eq!(world.place(delivery), Some(Place::Dead));
+    let due = world.now;
+    assert_eq!(world.settle(lane, term, delivery, Fate::Retry { due }), Verdict::Absent);
+    world.pass(Nanos(1));
+    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), Verdict::Applied);
+    let counts = world.counts(lane);
+    assert_eq!((counts.delivered, counts.dead, counts.dead_kept), (1, 0, 0));
+    assert_eq!(world.reader.dead(None, None, 10).unwrap().items, []);
+}
+
+pub(super) fn an_attempt_is_recorded_whatever_became_of_the_delivery<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let nowhere = DeliveryId(4_711);
+    assert_eq!(world.settle(lane, term, nowhere, DEAD), Verdict::Absent);
+    let second = world.now.0 / Nanos::SECOND.0;
+    let audit = world.reader.audit(Some(lane), world.now, later(world.now, Nanos::SECOND), 10).unwrap();
+    assert_eq!(audit.iter().map(|row| (row.second, row.attempts)).collect::<Vec<_>>(), [(second, 1)]);
+}
+
+pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (delivery, other) = (world.emit_one(lane), world.emit_one(lane));
+    for number in 1..=3 {
+        world.claim(lane, term);
+        let fate = if number == 3 { Fate::Delivered } else { Fate::Retry { due: world.now } };
+        let settlements = [delivery, other]
+            .into_iter()
+            .map(|delivery| Settlement { attempts: number, ..world.settlement(lane, term, delivery, fate) })
+            .collect();
+        world.settle_all(settlements);
+        world.pass(Nanos::SECOND);
+    }
+    let attempts = world.reader.attempts_of(delivery).unwrap();
+    let listed: Vec<_> = attempts.iter().map(|attempt| (attempt.number, attempt.attempt.outcome)).collect();
+    assert_eq!(listed, [(3, Outcome::Delivered), (2, Outcome::Rejected), (1, Outcome::Rejected)]);
+    assert_eq!(
+        (attempts[1].attempt.status, attempts[1].attempt.error.as_deref()),
+        (Some(503), Some("unavailable"))
+    );
+    assert_eq!((attempts[0].attempt.body_hash, attempts[0].attempt.latency), (7, Nanos::from_millis(20)));
+}
+
+pub(super) fn the_same_attempt_told_twice_counts_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    let told = world.settlement(lane, term, delivery, Fate::Retry { due: world.now });
+    world.settle_all(vec![told.clone(), told]);
+    assert_eq!(world.reader.attempts_of(delivery).unwrap().len(), 1);
+    assert_eq!((world.counts(lane).failed_attempts, world.counts(lane).retrying), (1, 1));
+}
+
+pub(super) fn a_long_error_is_cut_between_letters<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let delivery = world.emit_one(lane);
+    world.claim(lane, term);
+    let mut settlement = world.settlement(lane, term, delivery, DEAD);
+    let error = "x".to_owned() + &"é".repeat(5_000);
+    settlement.attempt = settlement.attempt.map(|attempt| Attempt { error: Some(error.into()), ..attempt });
+    world.settle_all(vec![settlement]);
+    let kept = world.reader.dead(None, None, 1).unwrap().items.remove(0).error.unwrap();
+    assert_eq!(*kept, *("x".to_owned() + &"é".repeat(99)));
+}
+
+pub(super) fn an_endpoint_that_is_gone_is_disabled_in_the_same_breath<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let (delivery, other) = (world.emit_one(lane), world.emit_one(lane));
+    world.claim(lane, term);
+    let roster = world.reader.glance().unwrap().roster;
+    world.settle(lane, term, delivery, Fate::Dead(Reason::Gone));
+    assert_eq!(world.lane(lane).state, LaneState::Disabled);
+    assert_eq!(world.reader.glance().unwrap().roster, roster + 1);
+    // What else waits goes on waiting, for an operator to decide.
+    assert_eq!(world.place(other), Some(Place::Waiting));
+}

@@ -1,0 +1,199 @@
+//! Subscribers and their secrets.
+
+use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::store::command::{Change, Dead, Purge, Reason, Redrive, Rotate, Sweep};
+use hookproof_sender::store::lane::{Bounds, LaneState, Secret, WhenFull};
+use hookproof_sender::store::read::Whom;
+use hookproof_sender::store::reply::Swept;
+use hookproof_sender::store::{Command, Refusal, Reply};
+
+use crate::world::{Backend, WIDE, World, later, subscribe};
+
+fn add<B: Backend>(world: &mut World<B>, name: &str) -> Reply {
+    world.one(Command::Subscribe(subscribe(name, WIDE)))
+}
+
+fn read<B: Backend>(world: &World<B>, whom: Whom) -> Option<hookproof_sender::store::read::Subscriber> {
+    world.reader.subscriber(&whom).unwrap()
+}
+
+fn secrets<B: Backend>(world: &World<B>, lane: LaneId) -> Vec<String> {
+    let live = world.reader.secrets(lane, world.now).unwrap();
+    live.iter().map(|live| live.secret.reveal().to_owned()).collect()
+}
+
+pub(super) fn a_subscriber_reads_as_it_was_written<B: Backend>() {
+    let mut world = World::<B>::new();
+    let bounds = Bounds { rows_max: 7, bytes_max: u64::MAX, when_full: WhenFull::ShedOldest };
+    let Reply::Subscribed { lane } = world.one(Command::Subscribe(subscribe("ä", bounds))) else { panic!() };
+    let found = read(&world, Whom::Lane(lane)).unwrap();
+    assert_eq!((&*found.id, &*found.name, &*found.url), ("sub_ä", "ä", "https://partner.example/hook"));
+    assert_eq!((&*found.patterns, &*found.settings), (r#"["video.*"]"#, r#"{"rate":"5/s"}"#));
+    assert_eq!((found.state, found.version, found.created), (LaneState::Active, 1, world.now));
+    assert_eq!((found.bounds.rows_max, found.bounds.when_full), (7, WhenFull::ShedOldest));
+    assert!(found.bounds.bytes_max >= 1 << 62, "as good as boundless");
+    assert_eq!(read(&world, Whom::Id("sub_ä".into())).as_ref(), Some(&found));
+    assert_eq!(read(&world, Whom::Name("ä".into())).as_ref(), Some(&found));
+    assert_eq!(read(&world, Whom::Name("sub_ä".into())), None);
+}
+
+pub(super) fn names_and_ids_are_unique<B: Backend>() {
+    let mut world = World::<B>::new();
+    add(&mut world, "a");
+    let Reply::Subscribed { lane } = add(&mut world, "b") else { panic!() };
+    assert_eq!(add(&mut world, "a"), Reply::Refused(Refusal::IdTaken("sub_a".into())));
+    let mut twin = subscribe("a", WIDE);
+    twin.id = "sub_c".into();
+    assert_eq!(world.one(Command::Subscribe(twin)), Reply::Refused(Refusal::NameTaken("a".into())));
+    let rename = |name: &str| Change { name: Some(name.into()), ..Change::of(lane) };
+    assert_eq!(world.change(rename("a")), Reply::Refused(Refusal::NameTaken("a".into())));
+    assert_eq!(world.change(rename("b")), Reply::Done);
+}
+
+pub(super) fn a_removed_name_is_free_again<B: Backend>() {
+    let mut world = World::<B>::new();
+    let Reply::Subscribed { lane } = add(&mut world, "a") else { panic!() };
+    world.one(Command::Remove(lane));
+    assert_eq!(read(&world, Whom::Name("a".into())), None);
+    let mut heir = subscribe("a", WIDE);
+    heir.id = "sub_heir".into();
+    let Reply::Subscribed { lane: other } = world.one(Command::Subscribe(heir)) else { panic!() };
+    assert_ne!(other, lane);
+    // An id is for good.
+    assert_eq!(add(&mut world, "a"), Reply::Refused(Refusal::IdTaken("sub_a".into())));
+}
+
+pub(super) fn a_change_makes_a_new_roster<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let mut roster = world.reader.glance().unwrap().roster;
+    let changes = [
+        Change { url: Some("https://elsewhere.example/".into()), ..Change::of(lane) },
+        Change { patterns: Some("[]".into()), ..Change::of(lane) },
+        Change { settings: Some("{}".into()), ..Change::of(lane) },
+        Change { name: Some("new".into()), ..Change::of(lane) },
+        Change { bounds: Some(Bounds { rows_max: 1, ..WIDE }), ..Change::of(lane) },
+        Change { state: Some(LaneState::Paused), ..Change::of(lane) },
+    ];
+    for change in changes {
+        assert_eq!(world.change(change), Reply::Done);
+        let next = world.reader.glance().unwrap().roster;
+        assert_eq!(next, roster + 1);
+        roster = next;
+    }
+    let found = read(&world, Whom::Lane(lane)).unwrap();
+    assert_eq!((&*found.url, &*found.patterns, &*found.settings), ("https://elsewhere.example/", "[]", "{}"));
+    assert_eq!((&*found.name, found.bounds.rows_max, found.state), ("new", 1, LaneState::Paused));
+    assert_eq!(found.version, roster);
+}
+
+pub(super) fn a_change_of_what_has_changed_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let read_version = read(&world, Whom::Lane(lane)).unwrap().version;
+    let pause = Change { version: Some(read_version), state: Some(LaneState::Paused), ..Change::of(lane) };
+    assert_eq!(world.change(pause.clone()), Reply::Done);
+    let conflict = Refusal::VersionConflict { expected: read_version, found: read_version + 1 };
+    assert_eq!(world.change(pause), Reply::Refused(conflict));
+}
+
+pub(super) fn secrets_sign_together_until_the_old_one_retires<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let rotate = |world: &mut World<B>, secret: &str, in_: Nanos| {
+        let retire = later(world.now, in_);
+        world.one(Command::Rotate(Rotate { lane, secret: Secret::new(secret), retire }))
+    };
+    assert_eq!(rotate(&mut world, "second", Nanos::HOUR), Reply::Done);
+    assert_eq!(secrets(&world, lane), ["second", "whsec_s1"]);
+    // A later rotation does not make an old secret live longer.
+    assert_eq!(rotate(&mut world, "third", Nanos::DAY), Reply::Done);
+    assert_eq!(secrets(&world, lane), ["third", "second", "whsec_s1"]);
+    world.pass(Nanos::HOUR);
+    assert_eq!(secrets(&world, lane), ["third", "second"]);
+    world.pass(Nanos::DAY);
+    assert_eq!(secrets(&world, lane), ["third"]);
+    // At once, if it leaked.
+    assert_eq!(rotate(&mut world, "fourth", Nanos::ZERO), Reply::Done);
+    assert_eq!(secrets(&world, lane), ["fourth"]);
+}
+
+pub(super) fn there_is_an_end_to_secrets<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let retire = later(world.now, Nanos::HOUR);
+    let rotate = Command::Rotate(Rotate { lane, secret: Secret::new("x"), retire });
+    for _ in 0..7 {
+        assert_eq!(world.one(rotate.clone()), Reply::Done);
+    }
+    let refused = Reply::Refused(Refusal::TooManySecrets { live: 8, max: 8 });
+    assert_eq!(world.one(rotate.clone()), refused);
+    world.pass(Nanos::HOUR);
+    assert_eq!(world.one(rotate), Reply::Done);
+}
+
+pub(super) fn a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    for _ in 0..3 {
+        world.emit_one(lane);
+    }
+    assert_eq!(world.one(Command::Remove(lane)), Reply::Done);
+    assert_eq!(secrets(&world, lane), [""; 0]);
+    assert_eq!(world.try_claim(lane, term, 9), Err(Refusal::UnknownLane(lane)));
+    let sweep = Command::Sweep(Sweep { max: 2 });
+    assert_eq!(world.one(sweep.clone()), Reply::Swept(Swept { expired: 0, gone: 2, more: true }));
+    assert_eq!(world.one(sweep), Reply::Swept(Swept { expired: 0, gone: 1, more: false }));
+    let letters = world.reader.dead(Some(lane), None, 10).unwrap().items;
+    assert_eq!(letters.iter().map(|letter| letter.reason).collect::<Vec<_>>(), [Reason::Gone; 3]);
+    let redrive = Redrive { which: Dead::Of(lane), after: None, max: 10 };
+    let Reply::Redriven(redriven) = world.one(Command::Redrive(redrive)) else { panic!() };
+    assert_eq!((redriven.rows.len(), redriven.kept), (0, 3));
+}
+
+pub(super) fn a_removed_subscriber_vanishes_with_its_last_trace<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    world.emit_one(lane);
+    world.one(Command::Remove(lane));
+    let purge = |world: &mut World<B>| {
+        let purge =
+            Purge { settled_before: world.now, attempts_before: world.now, dead_before: world.now, max: 100 };
+        world.one(Command::Purge(purge));
+        world.lanes().len()
+    };
+    world.pass(Nanos::HOUR);
+    assert_eq!(purge(&mut world), 1, "something still waits");
+    world.one(Command::Sweep(Sweep { max: 100 }));
+    assert_eq!(purge(&mut world), 1, "a dead letter is kept");
+    world.pass(Nanos::HOUR);
+    assert_eq!(purge(&mut world), 0);
+    let total = world.total();
+    assert_eq!((total.accepted, total.dead, total.dead_kept), (1, 1, 0));
+    // Its number is not given to another.
+    assert!(world.new_lane(WIDE) > lane);
+}
+
+pub(super) fn an_unknown_subscriber_is_refused<B: Backend>() {
+    let mut world = World::<B>::new();
+    let removed = world.new_lane(WIDE);
+    world.one(Command::Remove(removed));
+    for lane in [removed, LaneId(99), LaneId(u64::MAX)] {
+        let rotate = Rotate { lane, secret: Secret::new("x"), retire: world.now };
+        for command in [Command::Change(Change::of(lane)), Command::Remove(lane), Command::Rotate(rotate)] {
+            assert_eq!(world.one(command.clone()), Reply::Refused(Refusal::UnknownLane(lane)), "{command:?}");
+        }
+    }
+    let lane = world.new_lane(WIDE);
+    let remove = Change { state: Some(LaneState::Removed), ..Change::of(lane) };
+    assert!(matches!(world.change(remove), Reply::Refused(Refusal::Nonsense(_))));
+}
+
+pub(super) fn a_secret_does_not_show_itself<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    let shown = format!("{:?}", subscribe("s1", WIDE));
+    assert!(!shown.contains("whsec_"), "{shown}");
+    let shown = format!("{:?}", world.reader.secrets(lane, world.now).unwrap());
+    assert!(!shown.contains("whsec_"), "{shown}");
+}

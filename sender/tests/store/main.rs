@@ -1,0 +1,9 @@
+//! What any store must do (`contract`), what random commands must not break (`law`), and what is SQLite's own affair
+//! (`sqlite`).
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod contract;
+mod law;
+mod sqlite;
+mod world;

@@ -1,0 +1,302 @@
+//! A store under test, with a reader beside it and time at hand. Every commit is followed by a look at the figures.
+
+use std::sync::Arc;
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::store::command::{
+    Acquire, Attempt, Body, Change, Claim, Emit, Fate, Outcome, Persist, Renew, Settlement, Subscribe,
+    Target, Which,
+};
+use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
+use hookproof_sender::store::read::{LaneStatus, Place};
+use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, Taken, Verdict};
+use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
+
+/// Something that stores are opened in. All stores and readers of one backend share what is stored.
+pub(crate) trait Backend {
+    /// A new, empty place.
+    fn new(limits: Limits) -> Self;
+    /// Another writer, as another process would open it.
+    fn store(&self) -> Box<dyn Store>;
+    /// Another reader.
+    fn reader(&self) -> Box<dyn Reader>;
+    /// An application in another language puts a row into the outbox.
+    fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
+}
+
+/// Room for all that a test does.
+pub(crate) const WIDE: Bounds = Bounds { rows_max: 1_000, bytes_max: 1 << 20, when_full: WhenFull::Refuse };
+
+/// The owner in tests that need but one.
+pub(crate) const ME: OwnerId = OwnerId(1);
+/// Somebody else.
+pub(crate) const YOU: OwnerId = OwnerId(u64::MAX);
+
+/// How long leases last.
+pub(crate) const LEASE: Nanos = Nanos::from_secs(10);
+/// How long deliveries live.
+pub(crate) const TTL: Nanos = Nanos::DAY;
+
+pub(crate) struct World<B> {
+    pub(crate) backend: B,
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) reader: Box<dyn Reader>,
+    pub(crate) now: WallTime,
+    serial: u64,
+}
+
+impl<B: Backend> World<B> {
+    pub(crate) fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    pub(crate) fn with(limits: Limits) -> Self {
+        let backend = B::new(limits);
+        let (store, reader) = (backend.store(), backend.reader());
+        Self { backend, store, reader, now: WallTime::from_secs(1_800_000_000), serial: 0 }
+    }
+
+    pub(crate) fn pass(&mut self, length: Nanos) {
+        self.now = later(self.now, length);
+    }
+
+    /// The process dies and another begins.
+    pub(crate) fn crash(&mut self) {
+        self.store = self.backend.store();
+    }
+
+    pub(crate) fn all(&mut self, commands: &[Command]) -> Vec<Reply> {
+        let replies = self.store.commit(self.now, commands).unwrap();
+        assert_eq!(replies.len(), commands.len());
+        self.check_figures();
+        replies
+    }
+
+    pub(crate) fn one(&mut self, command: Command) -> Reply {
+        self.all(&[command]).remove(0)
+    }
+
+    /// Nothing was lost or invented, in any lane, nor in total.
+    pub(crate) fn check_figures(&self) {
+        let lanes = self.lanes();
+        let mut sum = Counts::default();
+        for lane in &lanes {
+            let counts = lane.counts;
+            assert!(counts.conserved(), "lane {}: {counts:?}", lane.lane.0);
+            let queue = self.count_place(lane.lane, Place::Waiting);
+            assert_eq!(counts.waiting, queue, "waiting on lane {}", lane.lane.0);
+            assert_eq!(
+                counts.dead_kept,
+                self.count_place(lane.lane, Place::Dead),
+                "dead of lane {}",
+                lane.lane.0
+            );
+            sum.waiting += counts.waiting;
+            sum.waiting_bytes += counts.waiting_bytes;
+            sum.retrying += counts.retrying;
+            sum.dead_kept += counts.dead_kept;
+        }
+        let total = self.reader.status(self.now).unwrap().counts;
+        assert!(total.conserved(), "{total:?}");
+        let present =
+            |counts: &Counts| [counts.waiting, counts.waiting_bytes, counts.retrying, counts.dead_kept];
+        assert_eq!(present(&total), present(&sum));
+    }
+
+    fn count_place(&self, lane: LaneId, place: Place) -> u64 {
+        let of = hookproof_sender::store::read::Filter { lane: Some(lane), place: Some(place) };
+        let page = self.reader.deliveries(of, None, 100_000).unwrap();
+        assert_eq!(page.next, None, "more than a test should have");
+        page.items.len().try_into().unwrap()
+    }
+
+    pub(crate) fn lanes(&self) -> Vec<LaneStatus> {
+        self.reader.lanes(None, 10_000).unwrap().items
+    }
+
+    pub(crate) fn lane(&self, lane: LaneId) -> LaneStatus {
+        self.lanes().into_iter().find(|status| status.lane == lane).unwrap()
+    }
+
+    pub(crate) fn counts(&self, lane: LaneId) -> Counts {
+        self.lane(lane).counts
+    }
+
+    pub(crate) fn total(&self) -> Counts {
+        self.reader.status(self.now).unwrap().counts
+    }
+
+    pub(crate) fn place(&self, delivery: DeliveryId) -> Option<Place> {
+        self.reader.delivery(delivery).unwrap().map(|delivery| delivery.place)
+    }
+
+    pub(crate) fn new_lane(&mut self, bounds: Bounds) -> LaneId {
+        self.serial += 1;
+        let subscribe = subscribe(&format!("s{}", self.serial), bounds);
+        match self.one(Command::Subscribe(subscribe)) {
+            Reply::Subscribed { lane } => lane,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn change(&mut self, change: Change) -> Reply {
+        self.one(Command::Change(change))
+    }
+
+    pub(crate) fn acquire(&mut self, owner: OwnerId, which: Which) -> Vec<Taken> {
+        match self.one(acquire(owner, which)) {
+            Reply::Acquired(taken) => taken,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A new lane that is ours.
+    pub(crate) fn own_lane(&mut self, bounds: Bounds) -> (LaneId, Term) {
+        let lane = self.new_lane(bounds);
+        (lane, self.own(ME, lane))
+    }
+
+    pub(crate) fn own(&mut self, owner: OwnerId, lane: LaneId) -> Term {
+        let taken = self.acquire(owner, Which::These(vec![lane]));
+        assert_eq!(taken.len(), 1, "lane {} is not to be had", lane.0);
+        taken[0].term
+    }
+
+    pub(crate) fn renew(&mut self, owner: OwnerId) -> Vec<(LaneId, Term)> {
+        match self.one(Command::Renew(Renew { owner, lease: LEASE })) {
+            Reply::Renewed(renewed) => renewed.lost,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// An event of a new id for these lanes, due now, with a body of ten bytes.
+    pub(crate) fn event(&mut self, lanes: &[LaneId]) -> Emit {
+        self.serial += 1;
+        Emit {
+            roster: self.reader.glance().unwrap().roster,
+            id: format!("e{}", self.serial).into(),
+            kind: "video.trending".into(),
+            key: Some("clip".into()),
+            received: self.now,
+            dedupe: Nanos::ZERO,
+            bodies: vec![body(format!("{:010}", self.serial).as_bytes())],
+            targets: lanes.iter().map(|lane| self.target(*lane)).collect(),
+            outbox: None,
+        }
+    }
+
+    fn target(&self, lane: LaneId) -> Target {
+        let expires = later(self.now, TTL);
+        Target { lane, body: 0, due: self.now, expires, coalesce: None, signature: None }
+    }
+
+    pub(crate) fn try_emit(&mut self, emit: Emit) -> Result<Emitted, Refusal> {
+        match self.one(Command::Emit(emit)) {
+            Reply::Emitted(emitted) => Ok(emitted),
+            Reply::Refused(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Emits a new event; its deliveries, which all wait.
+    pub(crate) fn emit(&mut self, lanes: &[LaneId]) -> Vec<DeliveryId> {
+        let event = self.event(lanes);
+        let emitted = self.try_emit(event).unwrap();
+        emitted.targets.iter().map(waiting).collect()
+    }
+
+    /// A new event for one lane.
+    pub(crate) fn emit_one(&mut self, lane: LaneId) -> DeliveryId {
+        self.emit(&[lane])[0]
+    }
+
+    pub(crate) fn try_claim(&mut self, lane: LaneId, term: Term, max: u32) -> Result<Claimed, Refusal> {
+        match self.one(claim(lane, term, max)) {
+            Reply::Claimed(claimed) => Ok(claimed),
+            Reply::Refused(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn claim_rows(&mut self, lane: LaneId, term: Term) -> Vec<ClaimedRow> {
+        self.try_claim(lane, term, 1_000).unwrap().rows
+    }
+
+    pub(crate) fn claim(&mut self, lane: LaneId, term: Term) -> Vec<DeliveryId> {
+        self.claim_rows(lane, term).iter().map(|row| row.delivery).collect()
+    }
+
+    pub(crate) fn settle_all(&mut self, settlements: Vec<Settlement>) -> Vec<Verdict> {
+        match self.one(Command::Settle(settlements)) {
+            Reply::Settled(verdicts) => verdicts,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The first attempt of a delivery ended now.
+    pub(crate) fn settle(&mut self, lane: LaneId, term: Term, delivery: DeliveryId, fate: Fate) -> Verdict {
+        let settlement = self.settlement(lane, term, delivery, fate);
+        self.settle_all(vec![settlement])[0]
+    }
+
+    pub(crate) fn settlement(
+        &self,
+        lane: LaneId,
+        term: Term,
+        delivery: DeliveryId,
+        fate: Fate,
+    ) -> Settlement {
+        Settlement { lane, term, delivery, attempts: 1, fate, attempt: self.attempt(fate) }
+    }
+
+    /// What would have led to a fate.
+    pub(crate) fn attempt(&self, fate: Fate) -> Option<Attempt> {
+        let (outcome, status, error) = match fate {
+            Fate::Released => return None,
+            Fate::Delivered => (Outcome::Delivered, 204, None),
+            Fate::Retry { .. } | Fate::Dead(_) => (Outcome::Rejected, 503, Some("unavailable".into())),
+        };
+        let latency = Nanos::from_millis(20);
+        Some(Attempt { at: self.now, latency, outcome, status: Some(status), error, body_hash: 7 })
+    }
+
+    pub(crate) fn persist(&mut self, lane: LaneId, term: Term, record: &[u8], hand_back: bool) -> Reply {
+        self.one(Command::Persist(Persist { lane, term, record: record.into(), hand_back }))
+    }
+}
+
+pub(crate) fn later(moment: WallTime, by: Nanos) -> WallTime {
+    WallTime(moment.0 + by.0)
+}
+
+pub(crate) fn body(bytes: &[u8]) -> Body {
+    Body { bytes: Arc::from(bytes), hash: u64::MAX - u64::try_from(bytes.len()).unwrap() }
+}
+
+pub(crate) fn subscribe(name: &str, bounds: Bounds) -> Subscribe {
+    Subscribe {
+        id: format!("sub_{name}").into(),
+        name: name.into(),
+        url: "https://partner.example/hook".into(),
+        patterns: r#"["video.*"]"#.into(),
+        settings: r#"{"rate":"5/s"}"#.into(),
+        bounds,
+        secret: Secret::new(format!("whsec_{name}")),
+    }
+}
+
+pub(crate) fn acquire(owner: OwnerId, which: Which) -> Command {
+    Command::Acquire(Acquire { owner, lease: LEASE, which, max: 1_000 })
+}
+
+pub(crate) fn claim(lane: LaneId, term: Term, max: u32) -> Command {
+    Command::Claim(Claim { lane, term, max, bytes_max: u64::MAX })
+}
+
+/// The delivery that waits.
+pub(crate) fn waiting(placed: &Placed) -> DeliveryId {
+    match placed {
+        Placed::Waiting { delivery, .. } => *delivery,
+        other => panic!("does not wait: {other:?}"),
+    }
+}
