@@ -8,6 +8,7 @@
 //! - [`guard`]: which addresses a delivery may be sent to.
 //! - [`sign`]: proof to an endpoint that a body came from here, untouched.
 //! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
+//! - [`roster`]: all subscribers at one moment, made ready.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 pub mod engine;
@@ -17,6 +18,8 @@ pub mod event;
 pub mod excerpt;
 #[cfg(feature = "service")]
 pub mod guard;
+#[cfg(feature = "service")]
+pub mod roster;
 #[cfg(feature = "service")]
 pub mod sign;
 #[cfg(feature = "service")]
