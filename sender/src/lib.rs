@@ -11,15 +11,21 @@
 //! - [`roster`]: all subscribers at one moment, made ready.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
+#[cfg(feature = "service")]
+pub mod delivery_ids;
 pub mod engine;
 #[cfg(feature = "service")]
 pub mod event;
 #[cfg(feature = "service")]
 pub mod excerpt;
 #[cfg(feature = "service")]
+pub mod fanout;
+#[cfg(feature = "service")]
 pub mod guard;
 #[cfg(feature = "service")]
 pub mod roster;
+#[cfg(feature = "service")]
+pub mod runtime;
 #[cfg(feature = "service")]
 pub mod sign;
 #[cfg(feature = "service")]
@@ -28,5 +34,7 @@ pub mod store;
 pub mod subscriber;
 #[cfg(feature = "service")]
 mod text_form;
+#[cfg(feature = "service")]
+pub mod transport;
 #[cfg(feature = "service")]
 pub mod units;
