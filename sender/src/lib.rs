@@ -9,6 +9,7 @@
 //! - [`sign`]: proof to an endpoint that a body came from here, untouched.
 //! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
 //! - [`roster`]: all subscribers at one moment, made ready.
+//! - [`fanout`]: from one event to what each subscriber is owed; [`delivery_ids`]: what that is called outside.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 #[cfg(feature = "service")]
