@@ -27,7 +27,7 @@ impl File {
 
 impl Backend for File {
     fn new(limits: Limits) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), limits }
+        Self { folder: folder(), limits }
     }
 
     fn store(&self) -> Box<dyn Store> {
@@ -36,6 +36,14 @@ impl Backend for File {
 
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(SqliteReader::open(&self.path()).unwrap())
+    }
+
+    fn after_power_cut(&self) -> Self {
+        let copy = Self { folder: folder(), limits: self.limits };
+        for name in ["store.db", "store.db-wal"] {
+            std::fs::copy(self.folder.path().join(name), copy.folder.path().join(name)).unwrap();
+        }
+        copy
     }
 
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>) {
@@ -47,4 +55,10 @@ impl Backend for File {
             )
             .unwrap();
     }
+}
+
+/// In memory, where the system offers that: thousands of stores come and go.
+pub(crate) fn folder() -> TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }

@@ -20,6 +20,8 @@ pub(crate) trait Backend {
     fn store(&self) -> Box<dyn Store>;
     /// Another reader.
     fn reader(&self) -> Box<dyn Reader>;
+    /// What is left when the power fails now: everything acknowledged, and no process.
+    fn after_power_cut(&self) -> Self;
     /// An application in another language puts a row into the outbox.
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
 }
