@@ -32,6 +32,8 @@ mod room;
 mod settle;
 mod subscribe;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use failure::Doing;

@@ -81,16 +81,14 @@ impl Work<'_> {
             let before = Waiting::of(&lane.counts).less(gone);
             let bound = lane.bounds.reached(before.rows, before.bytes, body);
             total = total.less(gone).and(body);
-            let bound = bound.or_else(|| {
-                if gone.rows == 0 && total.rows > self.limits.waiting_rows_max {
-                    Some(Bound::TotalRows)
-                } else if body > gone.bytes && total.bytes > self.limits.waiting_bytes_max {
-                    Some(Bound::TotalBytes)
-                } else {
-                    None
-                }
-            });
-            full.extend(bound.map(|bound| FullLane { lane: target.lane, bound }));
+            let total_bound = if gone.rows == 0 && total.rows > self.limits.waiting_rows_max {
+                Some(Bound::TotalRows)
+            } else if body > gone.bytes && total.bytes > self.limits.waiting_bytes_max {
+                Some(Bound::TotalBytes)
+            } else {
+                None
+            };
+            full.extend(bound.or(total_bound).map(|bound| FullLane { lane: target.lane, bound }));
         }
         Ok(full)
     }

@@ -161,7 +161,7 @@ fn random_steps_reach_every_kind_of_reply() {
     for _ in 0..40 {
         let (limits, steps) = (random::limits(), steps()).new_tree(&mut runner).unwrap().current();
         let mut model = Model::new(limits, WallTime::from_secs(1_800_000_000));
-        let mut hands = vec![Hands::default(), Hands::default()];
+        let mut hands = [Hands::default(), Hands::default()];
         for subscribe in random::subscribers() {
             model.carry_out(&mut hands[0], &subscribe);
         }
