@@ -1,6 +1,7 @@
 //! What is SQLite's own affair.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use hookproof_sender::store::lane::Limits;
@@ -13,13 +14,28 @@ use crate::world::{Backend, WIDE, World, body, claim};
 
 /// A store in a file of its own.
 pub(crate) struct File {
-    folder: TempDir,
+    /// Deleted with the last that uses it; nothing, if it is another process's.
+    folder: Option<Rc<TempDir>>,
+    path: PathBuf,
     limits: Limits,
 }
 
 impl File {
+    fn inside(folder: TempDir, limits: Limits) -> Self {
+        Self { path: folder.path().join("store.db"), folder: Some(Rc::new(folder)), limits }
+    }
+
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { folder: None, path, limits: Limits::default() }
+    }
+
+    /// The same file again.
+    pub(crate) fn again(&self) -> Self {
+        Self { folder: self.folder.clone(), path: self.path.clone(), limits: self.limits }
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("store.db")
+        self.path.clone()
     }
 
     fn options(&self) -> Options {
@@ -31,7 +47,7 @@ impl File {
 
 impl Backend for File {
     fn new(limits: Limits) -> Self {
-        Self { folder: folder(), limits }
+        Self::inside(folder(), limits)
     }
 
     fn store(&self) -> Box<dyn Store> {
@@ -43,9 +59,9 @@ impl Backend for File {
     }
 
     fn after_power_cut(&self) -> Self {
-        let copy = Self { folder: folder(), limits: self.limits };
-        for name in ["store.db", "store.db-wal"] {
-            std::fs::copy(self.folder.path().join(name), copy.folder.path().join(name)).unwrap();
+        let copy = Self::inside(folder(), self.limits);
+        for ending in ["db", "db-wal"] {
+            std::fs::copy(self.path.with_extension(ending), copy.path.with_extension(ending)).unwrap();
         }
         copy
     }
