@@ -16,6 +16,8 @@
 pub mod delivery_ids;
 pub mod engine;
 #[cfg(feature = "service")]
+pub mod api;
+#[cfg(feature = "service")]
 pub mod event;
 #[cfg(feature = "service")]
 pub mod excerpt;
