@@ -7,6 +7,8 @@
 //! - [`event`]: what an emitter may offer, whom it concerns, and which bytes it becomes.
 //! - [`guard`]: which addresses a delivery may be sent to.
 //! - [`sign`]: proof to an endpoint that a body came from here, untouched.
+//! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
+//! - [`roster`]: all subscribers at one moment, made ready.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 pub mod engine;
@@ -17,9 +19,13 @@ pub mod excerpt;
 #[cfg(feature = "service")]
 pub mod guard;
 #[cfg(feature = "service")]
+pub mod roster;
+#[cfg(feature = "service")]
 pub mod sign;
 #[cfg(feature = "service")]
 pub mod store;
+#[cfg(feature = "service")]
+pub mod subscriber;
 #[cfg(feature = "service")]
 mod text_form;
 #[cfg(feature = "service")]

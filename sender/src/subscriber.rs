@@ -1,0 +1,30 @@
+//! What a subscriber is owed, as people write it and as the sender goes by it.
+//!
+//! ```text
+//!  JSON, TOML ──► SettingsText::read ──► patched, shown, stored ──► validate ──► Agreement ──► engine, fan-out, store
+//!                 sparse, checked by       PATCH, GET, row                       every figure in its range
+//!                 name and form
+//! ```
+//!
+//! - [`text`]: the settings with their defaults: the page to read before writing any.
+//! - [`agreement`]: the same, valid by construction.
+//! - [`error`]: why settings are refused: a sentence, a code and the field.
+//!
+//! What is stored is what was written, not what it amounts to: a setting that nobody gave follows the default of the
+//! program that reads it. Nothing here is secret; the secrets of regions come in as an argument and go out as nothing
+//! but keys.
+
+pub mod agreement;
+pub mod error;
+mod form;
+mod nearest;
+mod patch;
+mod section;
+pub mod text;
+
+pub use agreement::{Agreement, RegionSecrets, Timeouts};
+pub use error::SettingsError;
+pub use text::SettingsText;
+
+#[cfg(test)]
+mod tests;

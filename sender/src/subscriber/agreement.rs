@@ -1,0 +1,221 @@
+//! A subscriber's settings as the sender goes by them: every figure in its range, every rule made ready.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::error::SettingsError;
+use super::text::{BackoffText, Filled, Limit, QueueText, RetryText, SettingsText, ShapeText, WhenFullText};
+use crate::engine::breaker::BreakerPolicy;
+use crate::engine::contract::{Bucket, Contract};
+use crate::engine::pressure::PressurePolicy;
+use crate::engine::retry::{Backoff, RetryPolicy};
+use crate::engine::{Nanos, OutOfRange, Settings};
+use crate::event::shape::{Pseudonyms, Region};
+use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
+use crate::sign::{Profile, Secret};
+use crate::store::lane::{Bounds, WhenFull};
+use crate::units::Bytes;
+
+/// All that was agreed with one subscriber.
+#[derive(Clone, Debug)]
+pub struct Agreement {
+    /// What its lane goes by.
+    pub lane: Arc<Settings>,
+    /// How its attempts are signed.
+    pub profile: Profile,
+    /// How long an attempt may take.
+    pub timeouts: Timeouts,
+    /// The same event id inside this while is the same event.
+    pub dedupe: Nanos,
+    /// Which events it gets the newest of.
+    pub coalescing: Coalescing,
+    /// What of their data it gets to see.
+    pub shaping: Shaping,
+    /// How much may wait for it.
+    pub bounds: Bounds,
+}
+
+/// How long one attempt may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// In all, from the first packet to the last byte of the answer.
+    pub total: Nanos,
+    /// Until it is connected; never more than in all.
+    pub connect: Nanos,
+}
+
+impl Agreement {
+    /// The shortest and the longest that an attempt may take.
+    pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::MINUTE.times(5);
+    /// The longest while over which ids are compared. What has been delivered must be kept for so long.
+    pub const DEDUPE_MAX: Nanos = Nanos::DAY;
+    /// The most deliveries that may wait.
+    pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
+    /// The most bytes that may wait.
+    pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
+
+    /// How old a delivery may grow.
+    #[must_use]
+    pub fn ttl(&self) -> Nanos {
+        self.lane.retry().ttl()
+    }
+}
+
+/// The secrets of regions, with which pseudonyms are made. They do not show themselves.
+#[derive(Clone, Debug, Default)]
+pub struct RegionSecrets(BTreeMap<Region, Secret>);
+
+impl RegionSecrets {
+    /// The same with one more; in the place of the one before, if the region had one.
+    #[must_use]
+    pub fn with(mut self, region: Region, secret: Secret) -> Self {
+        self.0.insert(region, secret);
+        self
+    }
+
+    fn pseudonyms(&self, region: &Region, subscriber: &PublicId) -> Option<Pseudonyms> {
+        self.0.get(region).map(|secret| Pseudonyms::new(region, secret, subscriber))
+    }
+}
+
+impl SettingsText {
+    /// Makes settings ready for the subscriber with this id: pseudonyms are its own.
+    pub fn validate(
+        &self,
+        subscriber: &PublicId,
+        regions: &RegionSecrets,
+    ) -> Result<Agreement, SettingsError> {
+        let Filled { limit, queue, sign, timeout, connect_timeout, dedupe, .. } = self.filled();
+        let total = within("timeout", timeout, Agreement::TIMEOUT)?;
+        let connect = within("connect_timeout", connect_timeout, *Agreement::TIMEOUT.start()..=total)?;
+        let lane = self.lane(&limit.filled())?;
+        Ok(Agreement {
+            coalescing: self.coalescing(lane.retry().ttl())?,
+            lane: Arc::new(lane),
+            profile: sign,
+            timeouts: Timeouts { total, connect },
+            dedupe: within("dedupe", dedupe, Nanos::ZERO..=Agreement::DEDUPE_MAX)?,
+            shaping: self
+                .shape
+                .as_ref()
+                .map_or_else(|| Ok(Shaping::verbatim()), |shape| shape.shaping(subscriber, regions))?,
+            bounds: queue.bounds()?,
+        })
+    }
+
+    fn lane(&self, limit: &Limit) -> Result<Settings, SettingsError> {
+        let full = self.filled();
+        let breaker = full.breaker.filled();
+        let breaker = BreakerPolicy::new(
+            breaker.failures,
+            breaker.failures_when_slow,
+            breaker.slow,
+            breaker.cooldown,
+            breaker.cooldown_max,
+        )?;
+        let pressure = full.pressure.filled();
+        let pressure = PressurePolicy::new(
+            pressure.slowest,
+            pressure.streak,
+            pressure.latency_min,
+            pressure.latency_factor,
+            pressure.failures_percent,
+        )?;
+        let retry = full.retry.policy()?;
+        Ok(Settings::new(limit.contract()?, retry, breaker, pressure, limit.quarantine)?)
+    }
+
+    fn coalescing(&self, ttl: Nanos) -> Result<Coalescing, SettingsError> {
+        let rules = self.coalesce.clone().unwrap_or_default();
+        if let Some(rule) = rules.iter().find(|rule| rule.window >= ttl) {
+            let problem = format!(
+                "holds {} back for {}, and retry.ttl is {ttl}: they would expire before they are due; \
+                 shorten the window or lengthen the ttl",
+                rule.events, rule.window
+            );
+            return Err(SettingsError::Contradiction { field: "coalesce", problem: problem.into() });
+        }
+        Ok(rules.try_into()?)
+    }
+}
+
+impl Limit {
+    fn contract(&self) -> Result<Contract, OutOfRange> {
+        let bucket = Bucket::new(self.rate.try_into()?, self.burst)?;
+        let windows = self.windows.iter().map(|cap| (*cap).try_into());
+        Contract::new(Some(bucket), windows.collect::<Result<_, _>>()?, self.in_flight)
+    }
+}
+
+impl QueueText {
+    fn bounds(&self) -> Result<Bounds, OutOfRange> {
+        let queue = self.filled();
+        Ok(Bounds {
+            rows_max: within("queue.rows", queue.rows, 1..=Agreement::QUEUE_ROWS_MAX)?,
+            bytes_max: within("queue.bytes", queue.bytes, Bytes(1)..=Agreement::QUEUE_BYTES_MAX)?.0,
+            when_full: match queue.when_full {
+                WhenFullText::ShedOldest => WhenFull::ShedOldest,
+                WhenFullText::Refuse => WhenFull::Refuse,
+            },
+        })
+    }
+}
+
+impl RetryText {
+    fn policy(&self) -> Result<RetryPolicy, SettingsError> {
+        let retry = self.filled();
+        self.check_use(retry.backoff)?;
+        let backoff = match retry.backoff {
+            BackoffText::FullJitter => Backoff::full_jitter(retry.base, retry.cap),
+            BackoffText::EqualJitter => Backoff::equal_jitter(retry.base, retry.cap),
+            BackoffText::Additive => Backoff::additive(retry.base, retry.cap, retry.jitter),
+            BackoffText::Fixed => Backoff::fixed(retry.schedule),
+        };
+        Ok(RetryPolicy::new(backoff?, retry.attempts, retry.ttl, retry.retry_after_cap)?)
+    }
+
+    /// Refuses what would have no effect: whoever wrote it expects one.
+    fn check_use(&self, backoff: BackoffText) -> Result<(), SettingsError> {
+        use BackoffText::{Additive, Fixed};
+        let rows = [
+            ("retry.base", self.base.is_some(), backoff != Fixed),
+            ("retry.cap", self.cap.is_some(), backoff != Fixed),
+            ("retry.jitter", self.jitter.is_some(), backoff == Additive),
+            ("retry.schedule", self.schedule.is_some(), backoff == Fixed),
+        ];
+        match rows.into_iter().find(|(_, given, used)| *given && !used) {
+            None => Ok(()),
+            Some((field, ..)) => {
+                let name = backoff.name();
+                let problem =
+                    format!("has no effect with the backoff {name}; leave it out, or set it to null");
+                Err(SettingsError::Contradiction { field, problem: problem.into() })
+            }
+        }
+    }
+}
+
+impl ShapeText {
+    fn shaping(&self, subscriber: &PublicId, regions: &RegionSecrets) -> Result<Shaping, SettingsError> {
+        let pseudonyms = self.pseudonymise.iter().flatten().map(|rule| rule.0.clone()).collect();
+        let rules = ShapingRules { allow: self.allow.clone(), pseudonyms };
+        let region = self.region.as_ref();
+        let pseudonyms = region.and_then(|region| regions.pseudonyms(region, subscriber));
+        Ok(Shaping::new(&rules, pseudonyms)?)
+    }
+}
+
+/// Lets `value` through if it lies in `range`.
+fn within<T: PartialOrd + Display>(
+    field: &'static str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<T, OutOfRange> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let allowed = format!("{} to {}", range.start(), range.end());
+    Err(OutOfRange { field, value: value.to_string(), allowed })
+}

@@ -1,0 +1,166 @@
+//! Why settings are refused.
+
+use serde_path_to_error::{Path, Segment};
+
+use super::nearest::nearest;
+use super::text::SettingsText;
+use crate::engine::OutOfRange;
+use crate::event::coalesce::CoalescingError;
+use crate::event::shape::ShapingError;
+use crate::excerpt::Excerpt;
+
+/// Settings that cannot be: a sentence for a person, a [code](Self::code) for a program, and the
+/// [field](Self::field) that is to blame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Not JSON at all.
+    #[error("the settings cannot be read: {problem}")]
+    NotJson {
+        /// What the parser says.
+        problem: Box<str>,
+    },
+    /// No object, or one that has a field twice.
+    #[error("the settings cannot be read: {problem}")]
+    NotSettings {
+        /// What they are.
+        problem: Box<str>,
+    },
+    /// A field that settings do not have.
+    #[error("the settings have no field {field}; {hint}")]
+    UnknownField {
+        /// Its path.
+        field: Excerpt,
+        /// The field that was probably meant, or what there is.
+        hint: Box<str>,
+    },
+    /// A field of the wrong form: a number without its unit, an unknown word.
+    #[error("{field} cannot be read: {problem}")]
+    Unreadable {
+        /// Its path.
+        field: Box<str>,
+        /// What it is, and what is expected.
+        problem: Box<str>,
+    },
+    /// A figure outside its range.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// A field that makes no sense beside another.
+    #[error("{field} {problem}")]
+    Contradiction {
+        /// Its path.
+        field: &'static str,
+        /// What is wrong, and what to do.
+        problem: Box<str>,
+    },
+    /// Shaping rules that cannot be followed.
+    #[error("shape cannot be followed: {0}")]
+    Shape(#[from] ShapingError),
+    /// Coalescing rules that cannot be followed.
+    #[error("coalesce cannot be followed: {0}")]
+    Coalesce(#[from] CoalescingError),
+}
+
+impl SettingsError {
+    /// So much of what a parser says is kept: it may quote what it was given.
+    const PROBLEM_BYTES_MAX: usize = 300;
+
+    /// The same for machines: stable, never renamed.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotJson { .. } => "not_json",
+            Self::NotSettings { .. } => "unreadable",
+            Self::UnknownField { .. } => "unknown_field",
+            Self::Unreadable { .. } => "unreadable_field",
+            Self::OutOfRange(_) => "out_of_range",
+            Self::Contradiction { .. } => "contradiction",
+            Self::Shape(_) => "bad_shape",
+            Self::Coalesce(_) => "bad_coalescing",
+        }
+    }
+
+    /// The field that it is about, if it is about one, with dots: `limit.burst`. An unknown one may have been cut.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::NotJson { .. } | Self::NotSettings { .. } => None,
+            Self::UnknownField { field, .. } => Some(field.as_str()),
+            Self::Unreadable { field, .. } => Some(field),
+            Self::OutOfRange(error) => Some(error.field.split(' ').next().unwrap_or(error.field)),
+            Self::Contradiction { field, .. } => Some(field),
+            Self::Shape(_) => Some("shape"),
+            Self::Coalesce(_) => Some("coalesce"),
+        }
+    }
+
+    pub(super) fn not_json(problem: &str) -> Self {
+        Self::NotJson { problem: fit(problem) }
+    }
+
+    /// What went wrong at a place in the settings.
+    pub(super) fn at(path: &Path, problem: &str) -> Self {
+        let names: Vec<&str> = path.iter().filter_map(name).collect();
+        match names.split_last() {
+            None => Self::NotSettings { problem: fit(problem) },
+            Some((last, parents)) => {
+                let known = known_in(parents);
+                if known.contains(last) {
+                    Self::Unreadable { field: path.to_string().into(), problem: fit(problem) }
+                } else {
+                    let parents: String = parents.iter().map(|parent| format!("{parent}.")).collect();
+                    let field = Excerpt::of(&format!("{parents}{last}"));
+                    Self::UnknownField { field, hint: hint(&parents, last, known) }
+                }
+            }
+        }
+    }
+}
+
+fn name(segment: &Segment) -> Option<&str> {
+    match segment {
+        Segment::Map { key } => Some(key),
+        Segment::Enum { variant } => Some(variant),
+        Segment::Seq { .. } | Segment::Unknown => None,
+    }
+}
+
+/// The fields of a group, of the settings themselves, or of a rule in a list.
+fn known_in(parents: &[&str]) -> &'static [&'static str] {
+    match parents {
+        [] => SettingsText::FIELDS,
+        ["coalesce"] => &["events", "window"],
+        ["shape", "pseudonymise"] => &["field", "as"],
+        [section] => {
+            let section = SettingsText::SECTIONS.iter().find(|(name, _)| name == section);
+            section.map_or(&[], |(_, fields)| fields)
+        }
+        _ => &[],
+    }
+}
+
+/// The field that was probably meant: by its name in another group, or by one that reads much the same in this.
+fn hint(parents: &str, given: &str, known: &[&str]) -> Box<str> {
+    let elsewhere = SettingsText::SECTIONS.iter().find(|(_, fields)| fields.contains(&given));
+    if let Some((section, _)) = elsewhere {
+        return format!("did you mean {section}.{given}?").into();
+    }
+    if SettingsText::FIELDS.contains(&given) {
+        return format!("did you mean {given}?").into();
+    }
+    // A long name is no slip of the hand, and need not be compared.
+    let near = nearest(given, known.iter().copied()).filter(|_| given.len() <= 64);
+    match near {
+        Some(meant) => format!("did you mean {parents}{meant}?").into(),
+        None => format!("expected one of {}", known.join(", ")).into(),
+    }
+}
+
+/// What a parser says, short and on one line.
+fn fit(problem: &str) -> Box<str> {
+    let end = problem.floor_char_boundary(SettingsError::PROBLEM_BYTES_MAX);
+    let mut text: String = problem[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if end < problem.len() {
+        text.push('…');
+    }
+    text.into()
+}

@@ -1,0 +1,75 @@
+//! Reading settings, and changing some of them.
+
+use serde::Deserializer;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+use serde_path_to_error::Track;
+
+use super::error::SettingsError;
+use super::form::object;
+use super::text::SettingsText;
+
+impl SettingsText {
+    /// Reads settings from whatever format; each mistake is told with the field that it is in.
+    pub fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, SettingsError> {
+        let mut track = Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(source, &mut track);
+        match object(tracked) {
+            Ok(settings) => Ok(settings.unwrap_or_default()),
+            Err(error) => Err(SettingsError::at(&track.path(), &error.to_string())),
+        }
+    }
+
+    /// Reads settings from JSON text, as the store keeps them.
+    pub fn from_json(text: &str) -> Result<Self, SettingsError> {
+        // Parsed apart first, so that a mistake in the JSON is not blamed on the field where it shows.
+        serde_json::from_str::<IgnoredAny>(text)
+            .map_err(|error| SettingsError::not_json(&error.to_string()))?;
+        Self::read(&mut serde_json::Deserializer::from_str(text))
+    }
+
+    /// The settings as JSON text: what was given, and nothing else.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        self.value().to_string()
+    }
+
+    /// These settings with some of them changed: what `patch` names is replaced, what is `null` in it falls back to its
+    /// default, and all else stays. Groups are changed field by field, lists as a whole.
+    pub fn patched(&self, patch: &Value) -> Result<Self, SettingsError> {
+        // Read by itself first: a null would take an unknown field along.
+        Self::read(patch)?;
+        let mut whole = self.value();
+        if let (Value::Object(whole), Value::Object(patch)) = (&mut whole, patch) {
+            for (name, change) in patch {
+                change_field(whole, name, change);
+            }
+        }
+        Self::read(&whole)
+    }
+
+    fn value(&self) -> Value {
+        serde_json::to_value(self).expect("settings are text, numbers, lists and objects with names for keys")
+    }
+}
+
+fn change_field(whole: &mut Map<String, Value>, name: &str, change: &Value) {
+    match change {
+        Value::Null => drop(whole.remove(name)),
+        Value::Object(changes) => {
+            let group = whole.entry(name).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(group) = group {
+                for (name, change) in changes {
+                    match change {
+                        Value::Null => drop(group.remove(name)),
+                        change => drop(group.insert(name.clone(), change.clone())),
+                    }
+                }
+                if group.is_empty() {
+                    whole.remove(name);
+                }
+            }
+        }
+        change => drop(whole.insert(name.to_owned(), change.clone())),
+    }
+}
