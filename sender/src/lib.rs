@@ -9,17 +9,27 @@
 //! - [`sign`]: proof to an endpoint that a body came from here, untouched.
 //! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
 //! - [`roster`]: all subscribers at one moment, made ready.
+//! - [`fanout`]: from one event to what each subscriber is owed; [`delivery_ids`]: what that is called outside.
+//! - [`cli`]: all of it as commands.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
+#[cfg(feature = "service")]
+pub mod cli;
+#[cfg(feature = "service")]
+pub mod delivery_ids;
 pub mod engine;
 #[cfg(feature = "service")]
 pub mod event;
 #[cfg(feature = "service")]
 pub mod excerpt;
 #[cfg(feature = "service")]
+pub mod fanout;
+#[cfg(feature = "service")]
 pub mod guard;
 #[cfg(feature = "service")]
 pub mod roster;
+#[cfg(feature = "service")]
+pub mod runtime;
 #[cfg(feature = "service")]
 pub mod sign;
 #[cfg(feature = "service")]
@@ -28,5 +38,7 @@ pub mod store;
 pub mod subscriber;
 #[cfg(feature = "service")]
 mod text_form;
+#[cfg(feature = "service")]
+pub mod transport;
 #[cfg(feature = "service")]
 pub mod units;

@@ -12,13 +12,13 @@ use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
 use super::words::{place, rough};
-use crate::engine::{DeliveryId, Nanos};
+use crate::engine::{DeliveryId, LaneId, Nanos};
 use crate::event::{EventType, Kind, Offer, Pattern, PublicId};
 use crate::fanout::fan_out;
 use crate::roster::Ready;
 use crate::runtime::Sender;
 use crate::runtime::clock::{random, wall};
-use crate::store::command::{Command, Emit};
+use crate::store::command::{Command, Emit, Target};
 use crate::store::read::{Attempted, Place};
 use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply};
@@ -72,7 +72,7 @@ impl Test {
     }
 
     /// Records the event for this one subscriber.
-    fn record(&self, desk: &Desk, lane: crate::engine::LaneId) -> Result<DeliveryId, Failure> {
+    fn record(&self, desk: &Desk, lane: LaneId) -> Result<DeliveryId, Failure> {
         let limits = *desk.sender().limits();
         let id = PublicId::new(Kind::Event, wall(), random());
         for _ in 0..MATCHES_MAX {
@@ -84,15 +84,14 @@ impl Test {
             let kind = self.event_type.as_ref().map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
             let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits);
             let offer = offer.map_err(Failure::usage)?;
-            let emit = fan_out(&roster, &offer, desk.sender().clock().now(), &id);
-            let targets: Vec<_> = emit.targets.into_iter().filter(|target| target.lane == lane).collect();
-            if targets.is_empty() {
+            let emit = fan_out(&roster, &offer, &id, desk.sender().clock().now());
+            let Some(emit) = only_for(lane, emit) else {
                 return Err(Failure::refused(format_args!(
                     "{} does not want {kind}; expected a type that its events match",
                     subscriber.name()
                 )));
-            }
-            match desk.wait(desk.sender().command(Command::Emit(Emit { targets, ..emit })))? {
+            };
+            match desk.wait(desk.sender().command(Command::Emit(emit)))? {
                 Reply::Emitted(Emitted { targets, .. }) => return placed(&targets),
                 Reply::Refused(Refusal::StaleRoster { known, .. }) => {
                     desk.wait(desk.sender().wait_for_roster_after(known));
@@ -103,6 +102,13 @@ impl Test {
         }
         Err(Failure::refused("subscribers keep changing; expected a moment without; try again"))
     }
+}
+
+/// The same event for one subscriber alone, whatever else would take its place.
+fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
+    let target = emit.targets.into_iter().find(|target| target.lane == lane)?;
+    let body = emit.bodies.into_iter().nth(target.body)?;
+    Some(Emit { targets: vec![Target { body: 0, coalesce: None, ..target }], bodies: vec![body], ..emit })
 }
 
 /// A type that the subscriber wants.

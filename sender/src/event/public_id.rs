@@ -39,13 +39,13 @@ impl PublicId {
     pub const BYTES_MAX: usize = 64;
     /// How many random bytes a new one takes.
     pub const RANDOM_BYTES: usize = 10;
+    /// In ASCII order, without i, l, o and u, which are taken for something else.
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
     /// A new id: the milliseconds of the wall clock in 48 bits, then 80 random ones, five bits to a character, which
     /// sort as text in the order of time.
     #[must_use]
     pub fn new(kind: Kind, at: WallTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
-        /// In ASCII order, without i, l, o and u, which are taken for something else.
-        const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
         const DIGITS_COUNT: u32 = 26;
 
         let millis = u128::from(at.0 / 1_000_000);
@@ -54,9 +54,24 @@ impl PublicId {
         text.push_str(kind.prefix());
         for place in (0..DIGITS_COUNT).rev() {
             let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or(0);
-            text.push(char::from(DIGITS[digit]));
+            text.push(char::from(Self::DIGITS[digit]));
         }
         Self(text.into())
+    }
+
+    /// The random bytes of an id that was made here for a thing of that kind.
+    #[must_use]
+    pub fn random(&self, kind: Kind) -> Option<[u8; Self::RANDOM_BYTES]> {
+        const DIGITS_COUNT: usize = 26;
+
+        let digits = self.0.strip_prefix(kind.prefix()).filter(|digits| digits.len() == DIGITS_COUNT)?;
+        let mut bits = 0_u128;
+        for digit in digits.bytes() {
+            let value = Self::DIGITS.iter().position(|known| *known == digit)?;
+            bits = bits << 5 | u128::try_from(value).ok()?;
+        }
+        let bytes = bits.to_be_bytes();
+        bytes.last_chunk().copied()
     }
 
     /// The id as text.
@@ -152,6 +167,7 @@ mod tests {
             let made = id(a, x);
             prop_assert_eq!(made.as_str().parse::<PublicId>(), Ok(made.clone()));
             prop_assert_eq!(made == id(a, y), x == y);
+            prop_assert_eq!((made.random(Kind::Event), made.random(Kind::Delivery)), (Some(x), None));
         }
     }
 }

@@ -79,7 +79,13 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    pub(super) fn new(store: Handle, clock: Clock, limits: Limits, roster: Arc<Roster>, mouth: Mouth) -> Self {
+    pub(super) fn new(
+        store: Handle,
+        clock: Clock,
+        limits: Limits,
+        roster: Arc<Roster>,
+        mouth: Mouth,
+    ) -> Self {
         let (roster, recorded) = (watch::Sender::new(roster), Mutex::default());
         Self { store, clock, limits, roster, mouth, recorded }
     }
@@ -166,7 +172,7 @@ impl Emitter {
 
     fn prepare(&self, roster: &Roster, offer: &Offer<'_>, outbox: Option<OutboxId>) -> Emit {
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
-        Emit { outbox, ..fan_out(roster, offer, self.clock.now(), &id) }
+        Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) }
     }
 
     /// Sets aside a row that can't become an event. If that fails, it is tried again at the next look.
@@ -229,7 +235,9 @@ impl Emitter {
             Reply::Refused(Refusal::StaleRoster { .. }) => Err(Unrecorded::StaleRoster),
             Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::Full(full))),
             // Another process made an event of the outbox row.
-            Reply::Refused(Refusal::OutboxTaken(_)) => Ok(Accepted::new(known.id, &Emitted { targets: vec![], shed: 0 })),
+            Reply::Refused(Refusal::OutboxTaken(_)) => {
+                Ok(Accepted::new(known.id, &Emitted { targets: vec![], shed: 0 }))
+            }
             other => Err(Unrecorded::For(EmitError::Store(format!("the store answered {other:?}")))),
         });
         let answers = answers.collect();

@@ -22,8 +22,8 @@ use super::link::{Failed, submit};
 use super::post::{Post, Posted};
 use super::tenure::{Step, Tenure};
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, LaneView, Nanos, Output, Reason,
-    Settlement, Taking, Term, WallTime,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, LaneView, Nanos,
+    Output, Reason, Settlement, Taking, Term, WallTime,
 };
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command, Persist};
@@ -214,7 +214,15 @@ impl<P: Post> Heart<P> {
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);
         self.lanes.take(lane, term);
-        self.handle(Input::Take(Box::new(Taking { lane, term, settings, origin, lease_until, next, paused })));
+        self.handle(Input::Take(Box::new(Taking {
+            lane,
+            term,
+            settings,
+            origin,
+            lease_until,
+            next,
+            paused,
+        })));
         debug!(lane = lane.0, term = term.0, "took a lane");
     }
 
@@ -290,7 +298,8 @@ impl<P: Post> Heart<P> {
         let subscriber = self.roster.get(lane).cloned();
         let (Some(row), Some(subscriber)) = (row, subscriber) else {
             // Removed in this very moment: as good as a connection that was refused.
-            mouth.say(Word::Posted { attempt, delivery, posted: Posted::impossible(self.clock.now()) });
+            let posted = Posted::impossible(self.clock.now(), "the subscriber was removed");
+            mouth.say(Word::Posted { attempt, delivery, posted });
             return;
         };
         let clock = self.clock;
@@ -311,7 +320,11 @@ impl<P: Post> Heart<P> {
                     stale.filter(|(_, verdict)| *verdict == Verdict::Stale).map(|(owner, _)| owner).collect()
                 }
                 other => {
-                    error!(?other, count = owners.len(), "settlements were not recorded; their deliveries wait for a restart");
+                    error!(
+                        ?other,
+                        count = owners.len(),
+                        "settlements were not recorded; their deliveries wait for a restart"
+                    );
                     Vec::new()
                 }
             };

@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::delivery_ids::DeliveryIds;
 use crate::engine::{Engine, LaneView, Limits, Nanos};
 use crate::event::{self, Offer};
 use crate::guard::Guard;
@@ -45,6 +46,7 @@ use crate::store::lane::OwnerId;
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
 use crate::store::{Reader, Reply, StoreError};
+use crate::subscriber::RegionSecrets;
 use clock::{Clock, random};
 use emitter::Emitter;
 use heart::{Heart, Mouth, Word};
@@ -153,7 +155,10 @@ impl Sender {
             let path = path.clone();
             move |error| OpenError::Beside { doing, path, error }
         };
-        let writer = SqliteStore::open(&path, &sqlite::Options { durability: options.durability, ..Default::default() });
+        let writer = SqliteStore::open(
+            &path,
+            &sqlite::Options { durability: options.durability, ..Default::default() },
+        );
         let writer = writer.map_err(store)?;
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
@@ -164,17 +169,20 @@ impl Sender {
         let owner = OwnerId(u64::from_le_bytes(random()) >> 1);
         let owner = Owner::register(&path, owner).map_err(beside("lock a file"))?;
         evict_the_dead(&path, &reader, &handle, owner.id()).map_err(store)?;
-        let mut keeper = RosterKeeper::new(options.guard.clone(), options.regions.clone());
-        let roster = keeper.catch_up(&reader, clock.now()).map_err(store)?;
+        let mut keeper = RosterKeeper::new(options.regions.clone());
+        let roster = Arc::clone(keeper.catch_up(&reader, clock.now()).map_err(store)?);
 
         let (mouth, words) = heart::channel();
-        let emitter = Emitter::new(handle.clone(), clock, options.limits.clone(), Arc::clone(&roster), mouth.clone());
+        let emitter =
+            Emitter::new(handle.clone(), clock, options.limits.clone(), Arc::clone(&roster), mouth.clone());
         let emitter = Arc::new(emitter);
+        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity));
+        let post = Arc::new(post.map_err(beside("set up TLS"))?);
         let heart = Heart {
             engine: Engine::new(u64::from_le_bytes(random()), Limits::default()),
             clock,
             store: handle.clone(),
-            post: Arc::new(HttpPost::new(&options.guard)),
+            post,
             tenure: Tenure::new(owner.id(), options.lease, clock.now()),
             lanes: lanes::Lanes::default(),
             roster,
@@ -198,11 +206,12 @@ impl Sender {
             looks: 0,
         };
         let (stop_watcher, stop) = stop_channel();
-        let watcher = std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch(&stop));
+        let watcher =
+            std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch(&stop));
         let watcher = watcher.map_err(beside("start the watcher's thread"))?;
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
-        info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().len(), "the sender runs");
+        info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let running = Running { heart, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let (readers, running) = (Mutex::default(), Mutex::new(Some(running)));
         let database = path.clone();

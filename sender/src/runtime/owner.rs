@@ -12,7 +12,7 @@ use crate::store::lane::OwnerId;
 
 /// This process as an owner of lanes. Dropping it lets others know that it is gone.
 #[derive(Debug)]
-pub struct Owner {
+pub(super) struct Owner {
     id: OwnerId,
     path: PathBuf,
     _lock: File,
@@ -23,7 +23,7 @@ impl Owner {
     ///
     /// # Errors
     /// When the lock file can't be made beside the database.
-    pub fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
+    pub(super) fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
         let path = lock_path(database, id);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
         lock.lock()?;
@@ -32,7 +32,7 @@ impl Owner {
 
     /// Who this is.
     #[must_use]
-    pub fn id(&self) -> OwnerId {
+    pub(super) fn id(&self) -> OwnerId {
         self.id
     }
 }
@@ -46,7 +46,7 @@ impl Drop for Owner {
 
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
-pub fn is_surely_dead(database: &Path, id: OwnerId) -> bool {
+pub(super) fn is_surely_dead(database: &Path, id: OwnerId) -> bool {
     let path = lock_path(database, id);
     let Ok(file) = OpenOptions::new().write(true).open(&path) else { return false };
     match file.try_lock() {

@@ -1,12 +1,21 @@
 //! One attempt, from the row that the store handed out to the outcome that the engine hears.
 
 use std::future::Future;
+use std::io;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::clock::{Clock, wall};
-use crate::engine::{Outcome, WallTime};
+use crate::delivery_ids::DeliveryIds;
+use crate::engine::{Nanos, Outcome, WallTime};
+use crate::fanout::sign_attempt;
+use crate::guard::Guard;
 use crate::roster::Subscriber;
 use crate::store::command::{self, Attempt};
 use crate::store::reply::ClaimedRow;
+use crate::transport::{self, Made, Request, Transport};
 
 /// Whatever makes attempts.
 pub(super) trait Post: Send + Sync + 'static {
@@ -29,16 +38,76 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    /// Nothing could be sent, because there is nothing left to send or nobody to send it to.
-    pub(super) fn impossible(now: WallTime) -> Self {
+    /// Nothing could be sent.
+    pub(super) fn impossible(now: WallTime, why: &str) -> Self {
         let record = Attempt {
             at: now,
-            latency: crate::engine::Nanos::ZERO,
+            latency: Nanos::ZERO,
             outcome: command::Outcome::Unsent,
             status: None,
-            error: Some("the subscriber was removed".into()),
+            error: Some(why.into()),
             body_hash: 0,
         };
         Self { outcome: Outcome::Unsent, record }
+    }
+
+    fn of(made: Made, row: &ClaimedRow, began: WallTime, ended: WallTime) -> Self {
+        let error = made.failure().map(|failure| failure.to_string().into());
+        let outcome = made.outcome(wall());
+        let (kind, status) = match &outcome {
+            Outcome::Answered(answer) if (200..300).contains(&answer.status) => {
+                (command::Outcome::Delivered, Some(answer.status))
+            }
+            Outcome::Answered(answer) => (command::Outcome::Rejected, Some(answer.status)),
+            Outcome::Unsent => (command::Outcome::Unsent, None),
+            Outcome::Silent => (command::Outcome::Silent, None),
+        };
+        let latency = ended.since(began);
+        let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash: row.body.hash };
+        Self { outcome, record }
+    }
+}
+
+/// Makes attempts over HTTP.
+pub(super) struct HttpPost {
+    transport: Transport,
+    ids: DeliveryIds,
+}
+
+impl HttpPost {
+    /// A post office without connections.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub(super) fn new(guard: Guard, ids: DeliveryIds) -> io::Result<Self> {
+        Ok(Self { transport: Transport::new(transport::Settings::default(), guard)?, ids })
+    }
+}
+
+impl Post for HttpPost {
+    async fn post(&self, clock: &Clock, subscriber: &Subscriber, row: &ClaimedRow, number: u32) -> Posted {
+        let began = clock.now();
+        let ready = match subscriber.ready() {
+            Ok(ready) => ready,
+            Err(fault) => return Posted::impossible(began, &fault.to_string()),
+        };
+        let id = self.ids.name(row.received, row.delivery);
+        let headers = match sign_attempt(ready, &id, row, number, wall()) {
+            Ok(headers) => headers,
+            Err(unusable) => return Posted::impossible(began, &unusable.to_string()),
+        };
+        let timeouts = ready.agreement().timeouts;
+        let in_flight = subscriber.settings().contract().in_flight();
+        let request = Request {
+            lane: subscriber.lane(),
+            target: ready.target(),
+            headers: &headers,
+            body: Bytes::from_owner(row.body.bytes.clone()),
+            deadline: Duration::from_nanos(timeouts.total.0),
+            connect_deadline: Duration::from_nanos(timeouts.connect.0),
+            connections_max: NonZeroU32::new(in_flight).unwrap_or(NonZeroU32::MIN),
+        };
+        let made = self.transport.attempt(request).await;
+        Posted::of(made, row, began, clock.now())
     }
 }

@@ -122,7 +122,10 @@ mod tests {
 
     fn tenure() -> Tenure {
         let mut tenure = Tenure::new(OwnerId(1), LEASE, WallTime(0));
-        assert!(matches!(tenure.steps(WallTime(0))[..], [Step::Acquire(Acquire { which: Which::WithWork, .. })]));
+        assert!(matches!(
+            tenure.steps(WallTime(0))[..],
+            [Step::Acquire(Acquire { which: Which::WithWork, .. })]
+        ));
         tenure
     }
 
@@ -146,7 +149,9 @@ mod tests {
         for expected in [1_000, 500] {
             assert_eq!(tenure.next_step(), WallTime(0));
             let steps = tenure.steps(WallTime(1));
-            let [Step::Acquire(Acquire { which: Which::These(lanes), .. })] = &steps[..] else { panic!("{steps:?}") };
+            let [Step::Acquire(Acquire { which: Which::These(lanes), .. })] = &steps[..] else {
+                panic!("{steps:?}")
+            };
             assert_eq!(lanes.len(), expected);
             tenure.acquired(expected.min(999));
         }
@@ -157,7 +162,10 @@ mod tests {
     fn goes_on_asking_while_requests_come_back_full() {
         let mut tenure = tenure();
         tenure.acquired(1_000);
-        assert!(matches!(tenure.steps(WallTime(1))[..], [Step::Acquire(Acquire { which: Which::WithWork, .. })]));
+        assert!(matches!(
+            tenure.steps(WallTime(1))[..],
+            [Step::Acquire(Acquire { which: Which::WithWork, .. })]
+        ));
         tenure.acquired(7);
         assert!(tenure.steps(WallTime(1)).is_empty());
     }

@@ -63,7 +63,7 @@ impl Watcher {
     fn look(&mut self) -> Result<(), StoreError> {
         let glance = self.reader.glance()?;
         if glance.roster != self.seen.roster {
-            let roster = self.roster.catch_up(&*self.reader, self.clock.now())?;
+            let roster = Arc::clone(self.roster.catch_up(&*self.reader, self.clock.now())?);
             self.emitter.use_roster(Arc::clone(&roster));
             self.mouth.say(Word::Roster(roster));
             self.seen.roster = glance.roster;

@@ -25,7 +25,7 @@ const TRICKLE_HOURS: usize = 6;
 Examples:
   hookproof-sender dead analyse --db sender.db
   hookproof-sender dead analyse --db sender.db --since 1h --json")]
-pub(super) struct Analyse {
+pub(in crate::cli) struct Analyse {
     /// How far to look back
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: Nanos,
@@ -43,7 +43,7 @@ struct Cluster {
 type Cause = (LaneId, Reason, Option<u16>, Option<Box<str>>);
 
 impl Analyse {
-    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+    pub(in crate::cli) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(common.existing_database()?)?;
         let since = WallTime(look.now.0.saturating_sub(self.since.0));
         let groups = look.reader.dead_groups(since, GROUPS_MAX)?;

@@ -1,0 +1,140 @@
+//! From one event to what each subscriber is owed, and from what is owed to the headers of an attempt.
+//!
+//! Here a delivery gets all that it will ever have: its bytes, its time to live, and, where the profile has one, its
+//! signature. From then on nobody looks at the event again. Subscribers that may see the same share one body.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::engine::{Nanos, WallTime};
+use crate::event::{self, EventType, EventTypeError, Offer, PublicId, ShapeId, Shaping};
+use crate::roster::{Ready, Roster};
+use crate::sign::{Attempt, Headers, Tag};
+use crate::store::command::{Body, Coalesce, Emit, Target};
+use crate::store::reply::ClaimedRow;
+
+/// What an event becomes: a delivery for each subscriber that wants its type.
+///
+/// `id` is the event's own, or one made for it. It is due at once; coalescing holds it back in the store.
+///
+/// The store compares ids over one while per event; it is the longest that any of the targets asks for.
+#[must_use]
+pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime) -> Emit {
+    debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
+    let matching = roster.matching(&offer.event_type);
+    let mut bodies = Bodies { offer, id, now, places: BTreeMap::new(), made: Vec::new() };
+    let mut slot_name = None;
+    let mut targets = Vec::with_capacity(matching.len());
+    let mut dedupe = Nanos::ZERO;
+    for (lane, ready) in matching {
+        let agreement = ready.agreement();
+        let body = bodies.place(&agreement.shaping);
+        let slot = agreement.coalescing.slot(&offer.event_type, offer.key.as_ref());
+        let coalesce = slot.map(|(key, window)| {
+            // One event has the same slot with everybody.
+            let name = slot_name.get_or_insert_with(|| Arc::from(hex(&key.0)));
+            Coalesce { key: Arc::clone(name), window }
+        });
+        let signature = ready.signer().freeze(now, &bodies.made[body].bytes);
+        let signature = signature.map(|tag| tag.hex().collect::<String>().into());
+        let expires = WallTime(now.0.saturating_add(agreement.ttl().0));
+        dedupe = dedupe.max(agreement.dedupe);
+        targets.push(Target { lane, body, due: now, expires, coalesce, signature });
+    }
+    Emit {
+        roster: roster.version(),
+        id: id.as_str().into(),
+        kind: offer.event_type.as_str().into(),
+        key: offer.key.as_ref().map(|key| key.as_str().into()),
+        received: now,
+        dedupe,
+        bodies: bodies.made,
+        targets,
+        outbox: None,
+    }
+}
+
+/// The distinct bodies of one event, made as they are needed.
+struct Bodies<'a> {
+    offer: &'a Offer<'a>,
+    id: &'a PublicId,
+    now: WallTime,
+    places: BTreeMap<ShapeId, usize>,
+    made: Vec<Body>,
+}
+
+impl Bodies<'_> {
+    /// Where the body is that this shaping makes.
+    fn place(&mut self, shaping: &Shaping) -> usize {
+        *self.places.entry(shaping.id()).or_insert_with(|| {
+            let data = shaping.apply(self.offer.data);
+            let body = event::Body::build(self.id, &self.offer.event_type, self.now, data.json());
+            self.made.push(stored(body));
+            self.made.len() - 1
+        })
+    }
+}
+
+fn stored(body: event::Body) -> Body {
+    let bytes: Arc<[u8]> = body.into_bytes().into();
+    let digest: [u8; 32] = Sha256::digest(&bytes).into();
+    let [a, b, c, d, e, f, g, h, ..] = digest;
+    Body { bytes, hash: u64::from_be_bytes([a, b, c, d, e, f, g, h]) }
+}
+
+/// The signed headers of the `number`th attempt of a delivery. `id` is the delivery's, and `now` the time by the wall
+/// clock, which the endpoint compares with its own.
+pub fn sign_attempt(
+    subscriber: &Ready,
+    id: &PublicId,
+    row: &ClaimedRow,
+    number: u32,
+    now: WallTime,
+) -> Result<Headers, UnusableRow> {
+    let event_type: EventType = row.kind.parse()?;
+    let frozen = row.signature.as_deref().map(tag).transpose()?;
+    let (subscriber, signer) = (subscriber.id(), subscriber.signer());
+    let attempt = Attempt { id, event_type: &event_type, subscriber, number, frozen, body: &row.body.bytes };
+    let mut headers = Headers::new();
+    signer.sign(now, &attempt, &mut headers);
+    Ok(headers)
+}
+
+/// A delivery as no version of this program has recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableRow {
+    /// The type of its event.
+    #[error("the delivery's row is damaged: {0}")]
+    EventType(#[from] EventTypeError),
+    /// The signature that was kept with it.
+    #[error("the delivery's row is damaged: its signature is not 64 hexadecimal digits")]
+    Signature,
+}
+
+fn hex(bytes: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*bytes))
+}
+
+/// Reads what [`fan_out`] wrote.
+fn tag(text: &str) -> Result<Tag, UnusableRow> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; 32];
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != bytes.len() || !rest.is_empty() {
+        return Err(UnusableRow::Signature);
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        let (Some(high), Some(low)) = (digit(*high), digit(*low)) else { return Err(UnusableRow::Signature) };
+        *byte = high << 4 | low;
+    }
+    Ok(Tag(bytes))
+}
+
+#[cfg(test)]
+mod tests;

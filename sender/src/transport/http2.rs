@@ -1,0 +1,179 @@
+//! One connection that speaks HTTP/2, shared by the attempts of a lane.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::deadline::now;
+use super::lane::Gate;
+use super::wire::{Trail, Wire};
+use super::{ANSWER_BYTES_MAX, Answered, Cause, Failure, HEAD_BYTES_MAX, lock};
+
+/// The most requests at once on one connection, however many the endpoint would take.
+const REQUESTS_MAX: u32 = 100;
+
+/// What the endpoint may send of one answer, and of all together, before it is read: what a connection may cost in
+/// memory.
+const WINDOW_BYTES: u32 = 64 * 1024;
+const WINDOW_BYTES_ALL: u32 = 256 * 1024;
+
+/// A connection, driven by a task that ends with it.
+pub(super) struct Http2 {
+    sender: SendRequest<Bytes>,
+    driver: JoinHandle<()>,
+    trail: Arc<Trail>,
+    /// Requests under way. Changed by [`Place`] alone.
+    requests: AtomicU32,
+    /// Takes no further request: one was not answered, so perhaps none will be.
+    retired: AtomicBool,
+    idle_since: Mutex<Instant>,
+}
+
+impl Http2 {
+    pub(super) async fn over(wire: Wire, trail: Arc<Trail>) -> Result<Arc<Self>, Failure> {
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+            .initial_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES_ALL);
+        let (sender, connection) = builder.handshake(wire).await.map_err(|e| failure(&e))?;
+        let driver = tokio::spawn(async move {
+            // Its requests hear of an error; without one it needs no words.
+            let _ = connection.await;
+        });
+        Ok(Arc::new(Self {
+            sender,
+            driver,
+            trail,
+            requests: AtomicU32::new(0),
+            retired: AtomicBool::new(false),
+            idle_since: Mutex::new(now()),
+        }))
+    }
+
+    /// A place for one more request; nothing if it is full or takes none.
+    pub(super) fn enter(self: &Arc<Self>, gate: &Arc<Gate>) -> Option<Place> {
+        if self.is_over() {
+            return None;
+        }
+        let allowed = u32::try_from(self.sender.current_max_send_streams()).unwrap_or(u32::MAX);
+        let max = REQUESTS_MAX.min(allowed);
+        let one_more = |requests| (requests < max).then_some(requests + 1);
+        self.requests.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(Place {
+            connection: Arc::clone(self),
+            gate: Arc::clone(gate),
+            handed_over: Arc::default(),
+            answered: false,
+        })
+    }
+
+    /// Whether it will never take a request again.
+    pub(super) fn is_over(&self) -> bool {
+        self.retired.load(Ordering::Acquire) || self.driver.is_finished()
+    }
+
+    /// Since when nothing is under way; nothing if something is.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        (self.requests.load(Ordering::Acquire) == 0).then(|| *lock(&self.idle_since))
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// The place of one request on a connection.
+pub(super) struct Place {
+    connection: Arc<Http2>,
+    gate: Arc<Gate>,
+    handed_over: Arc<AtomicBool>,
+    answered: bool,
+}
+
+impl Place {
+    /// Whether the request was handed to the connection, from where it may leave at any time. Unlike over HTTP/1 it
+    /// cannot be told when.
+    pub(super) fn handed_over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.handed_over)
+    }
+
+    /// Sends a request and reads its answer.
+    pub(super) async fn exchange(
+        mut self,
+        request: http::Request<()>,
+        body: Bytes,
+    ) -> Result<Answered, Failure> {
+        let mut sender = self.connection.sender.clone();
+        poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|e| failure(&e))?;
+        self.handed_over.store(true, Ordering::Relaxed);
+        let (answer, stream) = sender.send_request(request, body.is_empty()).map_err(|e| failure(&e))?;
+        let mut upload = Upload { stream, whole: false };
+        if !body.is_empty() {
+            upload.stream.send_data(body, true).map_err(|e| failure(&e))?;
+        }
+        let (head, body) = answer.await.map_err(|e| failure(&e))?.into_parts();
+        let mut answered = Answered::of(head.status, &head.headers);
+        answered.cut = is_longer_than_is_read(body).await?;
+        upload.whole = !answered.cut;
+        self.answered = true;
+        Ok(answered)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.connection.retired.store(true, Ordering::Release);
+            self.connection.trail.begin();
+        }
+        *lock(&self.connection.idle_since) = now();
+        self.connection.requests.fetch_sub(1, Ordering::AcqRel);
+        self.gate.freed.notify_one();
+    }
+}
+
+/// A request's body on its way. What of it has not left when the attempt ends does not leave.
+struct Upload {
+    stream: SendStream<Bytes>,
+    whole: bool,
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.whole {
+            self.stream.send_reset(Reason::CANCEL);
+        }
+    }
+}
+
+async fn is_longer_than_is_read(mut body: RecvStream) -> Result<bool, Failure> {
+    let half = |error: h2::Error| Failure::Half(Cause::of(&error));
+    let mut read = 0;
+    while let Some(data) = body.data().await {
+        let bytes = data.map_err(half)?.len();
+        read += bytes;
+        if read > ANSWER_BYTES_MAX {
+            return Ok(true);
+        }
+        body.flow_control().release_capacity(bytes).map_err(half)?;
+    }
+    Ok(false)
+}
+
+fn failure(error: &h2::Error) -> Failure {
+    if error.is_io() || error.is_go_away() || error.is_reset() {
+        Failure::Broken(Cause::of(error))
+    } else {
+        Failure::NotHttp(Cause::of(error))
+    }
+}

@@ -1,0 +1,231 @@
+//! The connections of each lane: how many there may be, which are idle, and who waits for one.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::deadline::now;
+use super::http1::Http1;
+use super::http2::{Http2, Place};
+use super::resolve::Lookups;
+use super::route::{Origin, Route};
+use super::{Failure, lock};
+use crate::engine::LaneId;
+use crate::guard::Target;
+
+/// All lanes that have or had a connection lately.
+#[derive(Default)]
+pub(super) struct Lanes {
+    by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
+}
+
+/// One lane's connections. Nothing in here is shared with another lane.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) gate: Arc<Gate>,
+    pub(super) lookups: Lookups,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    route: Option<Arc<Route>>,
+    /// The one used last comes last, and is used next: the others may then grow old and go.
+    idle: Vec<Idle>,
+    shared: Vec<Arc<Http2>>,
+}
+
+struct Idle {
+    connection: Http1,
+    since: Instant,
+}
+
+/// Counts the sockets of a lane.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    open: AtomicU32,
+    /// As the latest attempt had it.
+    max: AtomicU32,
+    pub(super) freed: Notify,
+}
+
+/// One socket's place in the count.
+#[derive(Debug)]
+pub(super) struct Slot(Arc<Gate>);
+
+/// What an attempt may use.
+pub(super) enum Found {
+    Idle(Http1),
+    Shared(Place),
+    /// Room for another connection.
+    Room(Slot),
+}
+
+/// Which connections will do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    Any,
+    /// A kept one has just turned out to be dead.
+    New,
+}
+
+impl Gate {
+    fn enter(self: &Arc<Self>) -> Option<Slot> {
+        let max = self.max.load(Ordering::Acquire);
+        let one_more = |open| (open < max).then_some(open + 1);
+        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(Slot(Arc::clone(self)))
+    }
+
+    fn open(&self) -> u32 {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// How many more there are than the lane may have, since it was allowed fewer.
+    fn excess(&self) -> usize {
+        let excess = self.open().saturating_sub(self.max.load(Ordering::Acquire));
+        usize::try_from(excess).unwrap_or(usize::MAX)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+    }
+}
+
+impl Lanes {
+    pub(super) fn lane(&self, id: LaneId) -> Arc<Lane> {
+        Arc::clone(lock(&self.by_id).entry(id).or_default())
+    }
+
+    /// Closes what has been idle since before `oldest`, and forgets lanes that have nothing left.
+    pub(super) fn close_idle(&self, oldest: Instant) {
+        let lanes: Vec<_> = lock(&self.by_id).values().cloned().collect();
+        // Closing takes its time, and nobody else's.
+        for lane in lanes {
+            lane.close_idle(oldest);
+        }
+        let is_used = |lane: &Arc<Lane>| Arc::strong_count(lane) > 1 || lane.gate.open() > 0;
+        lock(&self.by_id).retain(|_, lane| is_used(lane));
+    }
+
+    /// Closes a lane's idle connections now; those in use end with their attempts.
+    pub(super) fn close(&self, id: LaneId) {
+        let lane = lock(&self.by_id).remove(&id);
+        if let Some(lane) = lane {
+            lane.close_all();
+        }
+    }
+
+    pub(super) fn open(&self, id: LaneId) -> u32 {
+        lock(&self.by_id).get(&id).map_or(0, |lane| lane.gate.open())
+    }
+}
+
+impl Lane {
+    /// What is known of the target. Connections to where the lane's target was before are of no more use.
+    pub(super) fn route(&self, target: &Target) -> Result<Arc<Route>, Failure> {
+        let mut kept = lock(&self.kept);
+        if let Some(route) = kept.route.as_ref().filter(|route| route.leads_to(target)) {
+            return Ok(Arc::clone(route));
+        }
+        let route = Arc::new(Route::to(target)?);
+        if !kept.leads_to(&route.origin) {
+            kept.idle.clear();
+            kept.shared.clear();
+        }
+        kept.route = Some(Arc::clone(&route));
+        Ok(route)
+    }
+
+    /// Something to send over. At the bound this waits until a connection of the lane is free.
+    pub(super) async fn find(
+        &self,
+        want: Want,
+        connections_max: u32,
+        idle_max: Duration,
+        deadline: Instant,
+    ) -> Option<Found> {
+        self.gate.max.store(connections_max, Ordering::Release);
+        if let Some(found) = self.take(want, idle_max) {
+            return Some(found);
+        }
+        loop {
+            let mut freed = pin!(self.gate.freed.notified());
+            // From here on nothing that becomes free is missed.
+            freed.as_mut().enable();
+            if let Some(found) = self.take(want, idle_max) {
+                return Some(found);
+            }
+            timeout_at(deadline, freed).await.ok()?;
+        }
+    }
+
+    fn take(&self, want: Want, idle_max: Duration) -> Option<Found> {
+        let mut kept = lock(&self.kept);
+        if want == Want::New {
+            kept.idle.clear();
+        }
+        let excess = self.gate.excess().min(kept.idle.len());
+        kept.idle.drain(..excess);
+        kept.shared.retain(|shared| !shared.is_over());
+        if let Some(place) = kept.shared.iter().find_map(|shared| shared.enter(&self.gate)) {
+            return Some(Found::Shared(place));
+        }
+        if let Some(Idle { connection, since }) = kept.idle.pop() {
+            if now().duration_since(since) <= idle_max {
+                return Some(Found::Idle(connection));
+            }
+            // The others are older still.
+            kept.idle.clear();
+        }
+        drop(kept);
+        self.gate.enter().map(Found::Room)
+    }
+
+    /// Keeps a connection for the next attempt, if it is still of use.
+    pub(super) fn keep(&self, connection: Http1, origin: &Origin) {
+        let mut kept = lock(&self.kept);
+        if kept.leads_to(origin) && self.gate.excess() == 0 {
+            kept.idle.push(Idle { connection, since: now() });
+            drop(kept);
+            self.gate.freed.notify_one();
+        }
+    }
+
+    /// Lets all attempts of the lane use a connection.
+    pub(super) fn share(&self, connection: &Arc<Http2>, origin: &Origin) {
+        let mut kept = lock(&self.kept);
+        if kept.leads_to(origin) {
+            kept.shared.push(Arc::clone(connection));
+            drop(kept);
+            self.gate.freed.notify_waiters();
+        }
+    }
+
+    fn close_idle(&self, oldest: Instant) {
+        let mut kept = lock(&self.kept);
+        kept.idle.retain(|idle| idle.since >= oldest);
+        kept.shared
+            .retain(|shared| !shared.is_over() && shared.idle_since().is_none_or(|since| since >= oldest));
+    }
+
+    fn close_all(&self) {
+        let mut kept = lock(&self.kept);
+        kept.idle.clear();
+        kept.shared.clear();
+    }
+}
+
+impl Kept {
+    fn leads_to(&self, origin: &Origin) -> bool {
+        self.route.as_ref().is_some_and(|route| route.origin == *origin)
+    }
+}

@@ -1,0 +1,126 @@
+//! What is worked out once for a target rather than for each attempt.
+
+use std::net::IpAddr;
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Uri};
+use rustls::pki_types::ServerName;
+use url::Host;
+
+use super::{Cause, Failure};
+use crate::excerpt::Excerpt;
+use crate::guard::Target;
+
+/// A target, ready for requests.
+#[derive(Debug)]
+pub(super) struct Route {
+    target: Target,
+    /// Whom to connect to. Connections may be shared by what has the same.
+    pub(super) origin: Origin,
+    /// The request's target over HTTP/1: path and query.
+    pub(super) path: Uri,
+    /// The request's target over HTTP/2: the whole URL.
+    pub(super) whole: Uri,
+    /// The value of `host`.
+    pub(super) host: HeaderValue,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) host: Host<String>,
+    pub(super) port: u16,
+    /// Whom the endpoint's certificate must name; nothing without TLS.
+    pub(super) tls: Option<ServerName<'static>>,
+}
+
+impl Route {
+    pub(super) fn to(target: &Target) -> Result<Self, Failure> {
+        let url = target.url();
+        let malformed = |error: &(dyn std::error::Error + 'static)| Failure::Request(Cause::of(error));
+        let host = url.host().ok_or(Failure::Request("the URL has no host".into()))?.to_owned();
+        let port = url.port_or_known_default().ok_or(Failure::Request("the URL has no port".into()))?;
+        let https = url.scheme() == "https";
+        let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let path: PathAndQuery = path.parse().map_err(|error| malformed(&error))?;
+        let whole = Uri::builder()
+            .scheme(if https { Scheme::HTTPS } else { Scheme::HTTP })
+            .authority(authority.parse::<Authority>().map_err(|error| malformed(&error))?)
+            .path_and_query(path.clone())
+            .build();
+        Ok(Self {
+            target: target.clone(),
+            origin: Origin { tls: if https { Some(named(&host)?) } else { None }, host, port },
+            path: Uri::from(path),
+            whole: whole.map_err(|error| malformed(&error))?,
+            host: HeaderValue::from_str(authority).map_err(|error| malformed(&error))?,
+        })
+    }
+
+    pub(super) fn leads_to(&self, target: &Target) -> bool {
+        self.target == *target
+    }
+}
+
+impl Origin {
+    /// The host, fit for a message.
+    pub(super) fn shown(&self) -> Excerpt {
+        Excerpt::of(&self.host.to_string())
+    }
+}
+
+/// Whom a certificate must name. A name's final dot is for DNS alone.
+fn named(host: &Host<String>) -> Result<ServerName<'static>, Failure> {
+    match host {
+        Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::V4(*v4))),
+        Host::Ipv6(v6) => Ok(ServerName::from(IpAddr::V6(*v6))),
+        Host::Domain(name) => {
+            let name = name.strip_suffix('.').unwrap_or(name).to_owned();
+            ServerName::try_from(name).map_err(|error| Failure::Request(Cause::of(&error)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::guard::Guard;
+
+    #[track_caller]
+    fn check(url: &str, host: &str, port: u16, path: &str, named: Option<&str>) {
+        let target = Target::parse(url, &Guard::strict()).unwrap();
+        let route = Route::to(&target).unwrap();
+        assert_eq!(route.host, host, "{url}");
+        assert_eq!(route.origin.port, port, "{url}");
+        assert_eq!(route.path.to_string(), path, "{url}");
+        assert_eq!(route.whole.to_string(), target.as_str(), "{url}");
+        assert_eq!(route.origin.tls.map(|name| name.to_str().into_owned()).as_deref(), named, "{url}");
+    }
+
+    #[test]
+    fn a_target_is_taken_apart_for_requests() {
+        check("http://example.com", "example.com", 80, "/", None);
+        check("http://example.com:8080/a?b=c", "example.com:8080", 8080, "/a?b=c", None);
+        check("https://example.com:443/", "example.com", 443, "/", Some("example.com"));
+        check("https://example.com./a", "example.com.", 443, "/a", Some("example.com"));
+        check("https://8.8.8.8/", "8.8.8.8", 443, "/", Some("8.8.8.8"));
+        let v6 = "2606:4700:4700::1111";
+        check(&format!("https://[{v6}]:1/"), &format!("[{v6}]:1"), 1, "/", Some(v6));
+    }
+
+    proptest! {
+        #[test]
+        fn no_target_panics(rest in "[!-~]{0,60}|\\PC{0,20}") {
+            if let Ok(target) = Target::parse(&format!("https://example.com/{rest}"), &Guard::strict()) {
+                let route = Route::to(&target);
+                prop_assert!(route.is_ok(), "{} {:?}", target, route);
+            }
+            if let Ok(target) = Target::parse(&format!("https://{rest}"), &Guard::strict()) {
+                let _ = Route::to(&target);
+            }
+        }
+    }
+}

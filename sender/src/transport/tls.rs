@@ -1,0 +1,69 @@
+//! Whom to trust, and how.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+/// What an endpoint may choose from over TLS, the best first.
+pub(super) const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// The roots that browsers trust, compiled in, so that no machine's own list decides; and some more on demand.
+#[derive(Clone, Debug)]
+pub struct Roots(RootCertStore);
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+    }
+}
+
+impl Roots {
+    /// These and the certificates of a PEM file: the root of a company's own authority, for instance.
+    ///
+    /// # Errors
+    /// When the text holds no certificate, or one that cannot be read.
+    pub fn with_pem(mut self, text: &[u8]) -> Result<Self, RootsError> {
+        let mut count = 0;
+        for certificate in CertificateDer::pem_slice_iter(text) {
+            count += 1;
+            let unfit = |problem: &dyn std::fmt::Display| RootsError::Unfit {
+                number: count,
+                problem: problem.to_string(),
+            };
+            let certificate = certificate.map_err(|problem: pem::Error| unfit(&problem))?;
+            self.0.add(certificate).map_err(|problem| unfit(&problem))?;
+        }
+        if count == 0 { Err(RootsError::None) } else { Ok(self) }
+    }
+}
+
+/// A text without the roots that it should hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RootsError {
+    /// No certificate at all.
+    #[error("found no certificate among the extra roots; expected PEM with -----BEGIN CERTIFICATE-----")]
+    None,
+    /// Not a certificate.
+    #[error("cannot use certificate {number} of the extra roots: {problem}")]
+    Unfit {
+        /// Its place in the text, from 1.
+        number: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+pub(super) fn connector(roots: Roots) -> io::Result<TlsConnector> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let mut config = versions.with_root_certificates(roots.0).with_no_client_auth();
+    config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
