@@ -14,12 +14,12 @@
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 #[cfg(feature = "service")]
+pub mod api;
+#[cfg(feature = "service")]
 pub mod cli;
 #[cfg(feature = "service")]
 pub mod delivery_ids;
 pub mod engine;
-#[cfg(feature = "service")]
-pub mod api;
 #[cfg(feature = "service")]
 pub mod event;
 #[cfg(feature = "service")]
