@@ -14,6 +14,8 @@
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 #[cfg(feature = "service")]
+pub mod api;
+#[cfg(feature = "service")]
 pub mod cli;
 #[cfg(feature = "service")]
 pub mod delivery_ids;

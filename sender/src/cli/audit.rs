@@ -69,7 +69,8 @@ struct Counted {
 impl Audit {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let look = Look::open(common.existing_database()?)?;
-        let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
+        let lane =
+            self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
         let most = self.most(&look)?;
         let mut table = Table::new(&["BEGIN", "SUBSCRIBER", ">ATTEMPTS", ">MAY", ">ANSWERED 429", ""]);
         self.each_span(&look, lane, |span| {
@@ -98,7 +99,10 @@ impl Audit {
             Ok(!printer.is_closed())
         })?;
         if !printer.json {
-            printer.table(&table, &format!("nothing{} in the last {}", if self.over { " over" } else { "" }, self.since))?;
+            printer.table(
+                &table,
+                &format!("nothing{} in the last {}", if self.over { " over" } else { "" }, self.since),
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -194,7 +198,11 @@ mod tests {
         ];
         for (length, rate, burst, caps, expected) in rows {
             let caps: Vec<_> = caps.iter().map(|cap| cap.parse().unwrap()).collect();
-            assert_eq!(most_in(length, rate.parse().unwrap(), burst, &caps), expected, "{rate} {burst} {caps:?}");
+            assert_eq!(
+                most_in(length, rate.parse().unwrap(), burst, &caps),
+                expected,
+                "{rate} {burst} {caps:?}"
+            );
         }
     }
 

@@ -13,7 +13,8 @@ use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table};
 use super::words::{moment, reason};
-use crate::engine::{DeliveryId, LaneId};
+use crate::engine::LaneId;
+use crate::event::PublicId;
 use crate::store::Reply;
 use crate::store::command::{self, Command, Forget, Redrive};
 use crate::store::read::Reader;
@@ -62,9 +63,11 @@ pub(super) struct List {
 impl List {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(common.existing_database()?)?;
-        let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
+        let lane =
+            self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
         let names = names(&look)?;
-        let headings = &[">DELIVERY", "GIVEN UP", "SUBSCRIBER", "REASON", ">TRIES", ">STATUS", "TYPE", "EVENT", "ERROR"];
+        let headings =
+            &["DELIVERY", "GIVEN UP", "SUBSCRIBER", "REASON", ">TRIES", ">STATUS", "TYPE", "EVENT", "ERROR"];
         let (mut table, mut left) = (Table::new(headings), self.max);
         let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
         each(
@@ -76,16 +79,17 @@ impl List {
                 left -= 1;
                 let delivery = &dead.delivery;
                 let name = name_of(&names, delivery.lane);
+                let id = look.delivery_ids.name(delivery.received, delivery.delivery).to_string();
                 if printer.json {
                     printer.object(&json!({
-                        "delivery": delivery.delivery.0, "subscriber": name, "event": &*delivery.event,
+                        "id": id, "subscriber": name, "event": &*delivery.event,
                         "type": &*delivery.kind, "key": delivery.key.as_deref(), "reason": reason(dead.reason),
                         "attempts": delivery.attempts, "status": dead.status, "error": dead.error.as_deref(),
                         "received": moment(delivery.received), "given_up": moment(delivery.at),
                     }))?;
                 } else {
                     table.row([
-                        delivery.delivery.0.to_string(),
+                        id,
                         moment(delivery.at),
                         name,
                         reason(dead.reason).to_owned(),
@@ -121,14 +125,14 @@ fn name_of(names: &BTreeMap<LaneId, String>, lane: LaneId) -> String {
 #[command(after_help = "\
 Examples:
   hookproof-sender dead redrive --db sender.db --subscriber shop
-  hookproof-sender dead redrive --db sender.db 4711 4712
+  hookproof-sender dead redrive --db sender.db dlv_01hf7yat00000000000000000a
   hookproof-sender dead redrive --db sender.db --all
 
 They wait again with no attempts made and a full time to live. Where a queue is full, the rest stays dead.")]
 pub(super) struct Which {
-    /// Deliveries, as `dead list` numbers them
-    #[arg(value_name = "DELIVERY", required_unless_present_any = ["all", "subscriber"])]
-    deliveries: Vec<u64>,
+    /// Deliveries, by the ids that `dead list` shows
+    #[arg(value_name = "DELIVERY")]
+    deliveries: Vec<PublicId>,
     /// All of one subscriber, by its name or id
     #[arg(long, value_name = "NAME", conflicts_with_all = ["deliveries", "all"])]
     subscriber: Option<String>,
@@ -141,7 +145,7 @@ pub(super) struct Which {
 #[command(after_help = "\
 Examples:
   hookproof-sender dead purge --db sender.db --subscriber shop
-  hookproof-sender dead purge --db sender.db 4711
+  hookproof-sender dead purge --db sender.db dlv_01hf7yat00000000000000000a
   hookproof-sender dead purge --db sender.db --all
 
 What is purged is gone for good.")]
@@ -153,9 +157,25 @@ pub(super) struct WhichPurged {
 impl Which {
     fn find(&self, common: &Common) -> Result<command::Dead, Failure> {
         match &self.subscriber {
-            Some(name) => Ok(command::Dead::Of(Look::open(common.existing_database()?)?.subscriber(name)?.lane)),
+            Some(name) => {
+                Ok(command::Dead::Of(Look::open(common.existing_database()?)?.subscriber(name)?.lane))
+            }
             None if self.all => Ok(command::Dead::All),
-            None => Ok(command::Dead::These(self.deliveries.iter().map(|id| DeliveryId(*id)).collect())),
+            None if self.deliveries.is_empty() => {
+                let problem = "which dead letters is not clear; expected ids, --subscriber NAME, or --all";
+                Err(Failure::usage(problem))
+            }
+            None => {
+                let ids = Look::open(common.existing_database()?)?.delivery_ids;
+                let find = |id: &PublicId| {
+                    ids.find(id).ok_or_else(|| {
+                        Failure::refused(format_args!(
+                            "{id} is no delivery of this database; expected an id that `dead list` shows"
+                        ))
+                    })
+                };
+                Ok(command::Dead::These(self.deliveries.iter().map(find).collect::<Result<_, _>>()?))
+            }
         }
     }
 
@@ -166,7 +186,9 @@ impl Which {
         if printer.json {
             printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
         } else {
-            printer.line(format_args!("{redriven} wait again, {kept} stay dead for want of room or a subscriber"))?;
+            printer.line(format_args!(
+                "{redriven} wait again, {kept} stay dead for want of room or a subscriber"
+            ))?;
         }
         self.check_found(redriven + kept)
     }
@@ -189,7 +211,7 @@ impl Which {
         if found < named {
             let missing = named - found;
             return Err(Failure::refused(format_args!(
-                "{missing} of {named} deliveries are not dead letters; expected numbers that `dead list` shows"
+                "{missing} of {named} deliveries are not dead letters; expected ids that `dead list` shows"
             )));
         }
         Ok(())

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::Failure;
+use crate::delivery_ids::DeliveryIds;
 use crate::engine::{LaneId, WallTime};
 use crate::excerpt::Excerpt;
 use crate::runtime::clock::Clock;
 use crate::runtime::{Options, Sender};
-use crate::store::read::{LaneStatus, ReadError, Reader, Subscriber, Whom};
 use crate::store::paging::{Cursor, Page};
+use crate::store::read::{LaneStatus, ReadError, Reader, Subscriber, Whom};
 use crate::store::sqlite::SqliteReader;
 use crate::store::{Command, Reply};
 
@@ -78,13 +79,16 @@ pub(super) struct Look {
     pub(super) reader: SqliteReader,
     /// Now, as the store counts.
     pub(super) now: WallTime,
+    /// What deliveries are called outside.
+    pub(super) delivery_ids: DeliveryIds,
 }
 
 impl Look {
     pub(super) fn open(database: &Path) -> Result<Self, Failure> {
         let reader = SqliteReader::open(database)?;
-        let now = Clock::new(reader.glance()?.clock).now();
-        Ok(Self { reader, now })
+        let glance = reader.glance()?;
+        let (now, delivery_ids) = (Clock::new(glance.clock).now(), DeliveryIds::new(glance.identity));
+        Ok(Self { reader, now, delivery_ids })
     }
 
     /// The subscriber that a person names, by its name or its public id.

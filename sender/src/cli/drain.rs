@@ -12,6 +12,7 @@ use super::desk::{Desk, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::{Common, Durable, Keep, Reach, delivering};
 use super::print::Printer;
+use super::signals::Signals;
 use super::words::rough;
 use crate::engine::{LaneId, Nanos, WallTime};
 use crate::runtime::Sender;
@@ -76,8 +77,13 @@ async fn work(sender: &Sender, begun: WallTime, span: Nanos) -> Result<(Counts, 
     let before = counts(sender).await?;
     let until = WallTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
-    let idle = timeout(left, idle(sender, until)).await;
-    Ok((before, idle.ok().transpose()?.is_some()))
+    let mut signals = Signals::new()?;
+    let idle = tokio::select! {
+        idle = timeout(left, idle(sender, until)) => idle.ok().transpose()?.is_some(),
+        // Its time is up sooner than it thought.
+        () = signals.next() => false,
+    };
+    Ok((before, idle))
 }
 
 /// Waits until nothing is left that this process could deliver before then.

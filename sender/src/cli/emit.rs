@@ -182,7 +182,9 @@ fn emit_lines(
     }
     let Tally { recorded, deliveries, refused, .. } = tally;
     if !printer.json {
-        printer.line(format_args!("{recorded} events recorded, {deliveries} deliveries owed, {refused} refused"))?;
+        printer.line(format_args!(
+            "{recorded} events recorded, {deliveries} deliveries owed, {refused} refused"
+        ))?;
     }
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -190,7 +192,11 @@ fn emit_lines(
 type Numbered = (u64, Line);
 
 /// Some lines with their numbers from 1, and whether they are the last.
-fn read_batch(input: &mut dyn BufRead, limits: &Limits, after: u64) -> Result<(Vec<Numbered>, bool), Failure> {
+fn read_batch(
+    input: &mut dyn BufRead,
+    limits: &Limits,
+    after: u64,
+) -> Result<(Vec<Numbered>, bool), Failure> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let mut number = after;
     while batch.len() < BATCH_EVENTS && bytes < BATCH_BYTES {
@@ -249,7 +255,11 @@ fn emit_batch(
     Ok(())
 }
 
-fn answer_line(number: u64, answer: &Result<Accepted, EmitError>, printer: &mut Printer) -> Result<(), Failure> {
+fn answer_line(
+    number: u64,
+    answer: &Result<Accepted, EmitError>,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
     match answer {
         Ok(accepted) if printer.json => {
             let mut shown = shown(accepted);

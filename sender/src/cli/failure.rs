@@ -73,7 +73,9 @@ impl From<ReadError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match &error {
-            OpenError::Store { error: StoreError::Newer { .. } | StoreError::Foreign { .. }, .. } => Self::usage(error),
+            OpenError::Store { error: StoreError::Newer { .. } | StoreError::Foreign { .. }, .. } => {
+                Self::usage(error)
+            }
             _ => Self::ours(error),
         }
     }

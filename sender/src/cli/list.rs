@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use serde_json::json;
 
 use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::Common;
 use super::print::{Printer, Table};
-use super::show::shown;
+use super::show::{counts_shown, shown};
 use super::words::{state, when};
 use crate::store::read::Reader;
 
@@ -17,7 +16,7 @@ use crate::store::read::Reader;
 #[command(after_help = "\
 Examples:
   hookproof-sender subscriber list --db sender.db
-  hookproof-sender subscriber list --db sender.db --json | jq -r 'select(.waiting > 0) | .name'")]
+  hookproof-sender subscriber list --db sender.db --json | jq -r 'select(.deliveries.waiting > 0) | .name'")]
 pub(super) struct List {}
 
 impl List {
@@ -36,9 +35,7 @@ impl List {
                 let (counts, next) = lanes.get(&subscriber.lane).copied().unwrap_or_default();
                 if printer.json {
                     let mut line = shown(&subscriber)?;
-                    line["waiting"] = json!(counts.waiting);
-                    line["delivered"] = json!(counts.delivered);
-                    line["dead"] = json!(counts.dead_kept);
+                    line["deliveries"] = counts_shown(&counts);
                     printer.object(&line)?;
                     return Ok(!printer.is_closed());
                 }

@@ -9,15 +9,16 @@ mod desk;
 mod drain;
 mod emit;
 mod failure;
+mod lines;
 mod list;
 mod logs;
-mod lines;
 mod options;
 mod print;
 mod probe;
 mod serve;
 mod settings;
 mod show;
+mod signals;
 mod status;
 mod subscriber;
 mod words;
@@ -110,9 +111,16 @@ fn report(name: &str, failure: &Failure) -> ExitCode {
 /// What is wrong with the command line, and the hint, without the paragraphs around them.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let told = text.split("\nUsage:").next().unwrap_or(&text).split("\nFor more information").next().unwrap_or(&text);
+    let told = text
+        .split("\nUsage:")
+        .next()
+        .unwrap_or(&text)
+        .split("\nFor more information")
+        .next()
+        .unwrap_or(&text);
     let words: Vec<_> = told.trim_start_matches("error: ").split_whitespace().collect();
-    let line = words.join(" ").replace(" tip: ", "; tip: ").replace(" [possible values:", "; expected one of [");
+    let line =
+        words.join(" ").replace(" tip: ", "; tip: ").replace(" [possible values: ", "; expected one of [");
     format!("{line}; --help shows what there is")
 }
 

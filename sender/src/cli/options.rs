@@ -19,13 +19,13 @@ use crate::subscriber::RegionSecrets;
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
     /// The database file
-    #[arg(long, global = true, value_name = "FILE", env = "HOOKPROOF_DB")]
+    #[arg(long, global = true, value_name = "FILE", env = "HOOKPROOF_DB", hide_env_values = true)]
     db: Option<PathBuf>,
     /// Print JSON on stdout: one object, or one on each line of a list
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// What to log on stderr: error, warn, info, debug, trace or off [default: info for serve and drain, else warn]
-    #[arg(long, global = true, value_name = "LEVEL", env = "HOOKPROOF_LOG")]
+    #[arg(long, global = true, value_name = "LEVEL", env = "HOOKPROOF_LOG", hide_env_values = true)]
     pub(super) log: Option<String>,
     /// Log as JSON
     #[arg(long, global = true)]
@@ -62,7 +62,13 @@ pub(super) struct Reach {
     #[arg(long, value_name = "CIDR")]
     allow_network: Vec<Network>,
     /// A region and the environment variable with its secret, for pseudonyms; may be given again
-    #[arg(long, value_name = "NAME=ENV", env = "HOOKPROOF_REGIONS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME=ENV",
+        env = "HOOKPROOF_REGIONS",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
     region: Vec<RegionSource>,
 }
 
@@ -91,8 +97,9 @@ pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
         };
         Failure::usage(format_args!("the environment variable {variable} {problem}; expected a secret in it"))
     })?;
-    Secret::parse(&text)
-        .map_err(|error| Failure::usage(format_args!("the environment variable {variable} cannot be used: {error}")))
+    Secret::parse(&text).map_err(|error| {
+        Failure::usage(format_args!("the environment variable {variable} cannot be used: {error}"))
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -167,7 +174,11 @@ const FOR_EVER: Retention =
 const LEASE: Nanos = Nanos::from_secs(30);
 
 /// The options of a sender that emits and operates, and leaves delivery to others.
-pub(super) fn operating(database: &Path, reach: &Reach, durable: Option<Durable>) -> Result<Options, Failure> {
+pub(super) fn operating(
+    database: &Path,
+    reach: &Reach,
+    durable: Option<Durable>,
+) -> Result<Options, Failure> {
     Ok(Options {
         database: database.to_owned(),
         durability: durability(durable),

@@ -93,7 +93,8 @@ impl Table {
     }
 
     fn render(&self, colour: bool) -> String {
-        let headings: Vec<_> = self.headings.iter().map(|name| name.trim_start_matches('>').to_owned()).collect();
+        let headings: Vec<_> =
+            self.headings.iter().map(|name| name.trim_start_matches('>').to_owned()).collect();
         let widths: Vec<_> = (0..headings.len())
             .map(|column| {
                 let cells = self.rows.iter().chain([&headings]).filter_map(|row| row.get(column));

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::desk::{Desk, with_desk};
+use super::desk::{Desk, Look, with_desk};
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
@@ -19,7 +19,7 @@ use crate::roster::Ready;
 use crate::runtime::Sender;
 use crate::runtime::clock::{random, wall};
 use crate::store::command::{Command, Emit, Target};
-use crate::store::read::{Attempted, Place};
+use crate::store::read::{Attempted, Delivery, Place};
 use crate::store::reply::{Emitted, Placed};
 use crate::store::{Refusal, Reply};
 
@@ -54,18 +54,23 @@ pub(super) struct Test {
 impl Test {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        let lane = super::desk::Look::open(database)?.subscriber(&self.name)?.lane;
+        let look = Look::open(database)?;
+        let lane = look.subscriber(&self.name)?.lane;
         let options = operating(database, &self.reach, None)?;
         with_desk(options, |desk| {
             let delivery = self.record(desk, lane)?;
             let within = Duration::from_nanos(self.wait.0);
-            let seen = desk.wait(timeout(within, first_attempt(desk.sender(), delivery)));
+            // Inside, for a timer needs the runtime around it.
+            let seen = desk.wait(async { timeout(within, first_attempt(desk.sender(), delivery)).await });
             match seen.ok().transpose()? {
-                Some((attempted, at)) => tell(delivery, &attempted, at, printer),
+                Some((attempted, found)) => {
+                    let id = look.delivery_ids.name(found.received, delivery);
+                    tell(&id, &attempted, found.place, printer)
+                }
                 None => Err(Failure::refused(format_args!(
                     "no attempt within {}; expected a `serve` on this database, a subscriber that is not paused, and \
-                     room in its limits; delivery {} goes on waiting",
-                    self.wait, delivery.0
+                     room in its limits; the event goes on waiting",
+                    self.wait
                 ))),
             }
         })
@@ -77,11 +82,13 @@ impl Test {
         let id = PublicId::new(Kind::Event, wall(), random());
         for _ in 0..MATCHES_MAX {
             let roster = desk.sender().roster();
-            let subscriber = roster.get(lane).ok_or_else(|| Failure::refused("the subscriber was removed"))?;
+            let subscriber =
+                roster.get(lane).ok_or_else(|| Failure::refused("the subscriber was removed"))?;
             let ready = subscriber.ready().map_err(|fault| {
                 Failure::refused(format_args!("{} can't be sent to: {fault}", subscriber.name()))
             })?;
-            let kind = self.event_type.as_ref().map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
+            let kind =
+                self.event_type.as_ref().map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
             let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits);
             let offer = offer.map_err(Failure::usage)?;
             let emit = fan_out(&roster, &offer, &id, desk.sender().clock().now());
@@ -126,14 +133,14 @@ fn placed(targets: &[Placed]) -> Result<DeliveryId, Failure> {
         Some(Placed::Overflowed { .. }) => {
             Err(Failure::refused("the subscriber's queue is full; expected room for one more"))
         }
-        Some(Placed::Duplicate | Placed::Absent) | None => {
-            Err(Failure::refused("the subscriber takes nothing now; expected an active one; try `subscriber resume`"))
-        }
+        Some(Placed::Duplicate | Placed::Absent) | None => Err(Failure::refused(
+            "the subscriber takes nothing now; expected an active one; try `subscriber resume`",
+        )),
     }
 }
 
-/// Waits for the first attempt, and where the delivery is after it.
-async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<(Attempted, Place), Failure> {
+/// Waits for the first attempt, and what became of the delivery.
+async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<(Attempted, Delivery), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -142,14 +149,14 @@ async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<(Attempt
             let attempt = reader.attempts_of(delivery)?.into_iter().next();
             Ok::<_, Failure>(attempt.zip(reader.delivery(delivery)?))
         });
-        if let Some((attempt, delivery)) = found.await?? {
-            return Ok((attempt, delivery.place));
+        if let Some(found) = found.await?? {
+            return Ok(found);
         }
     }
 }
 
 fn tell(
-    delivery: DeliveryId,
+    delivery: &PublicId,
     attempted: &Attempted,
     at: Place,
     printer: &mut Printer,
@@ -158,7 +165,7 @@ fn tell(
     let latency = rough(attempt.latency);
     if printer.json {
         printer.object(&json!({
-            "delivery": delivery.0, "place": place(at), "status": attempt.status,
+            "id": delivery.as_str(), "place": place(at), "status": attempt.status,
             "error": attempt.error.as_deref(), "latency_ms": attempt.latency.0 / 1_000_000,
         }))?;
     } else {
@@ -167,7 +174,7 @@ fn tell(
             (None, Some(error)) => format!("failed: {error}"),
             (None, None) => "failed".to_owned(),
         };
-        printer.line(format_args!("{}: {answer} after {latency} (delivery {})", place(at), delivery.0))?;
+        printer.line(format_args!("{}: {answer} after {latency} ({delivery})", place(at)))?;
     }
     Ok(if at == Place::Delivered { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

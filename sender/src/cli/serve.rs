@@ -5,12 +5,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::desk::runtime;
 use super::failure::Failure;
 use super::options::{Common, Durable, Keep, Reach, delivering};
+use super::signals::Signals;
+use crate::api::{self, Config, Token, bind};
 use crate::engine::Nanos;
 use crate::runtime::{Options, Sender};
 
@@ -50,9 +54,9 @@ pub(super) struct Serve {
 }
 
 /// Where the HTTP API is offered, and to whom.
-pub(super) struct Door {
-    pub(super) listen: SocketAddr,
-    pub(super) token: Option<String>,
+struct Door {
+    listen: SocketAddr,
+    token: Option<Token>,
 }
 
 impl Serve {
@@ -68,7 +72,7 @@ impl Serve {
 
     fn door(&self) -> Result<Door, Failure> {
         let token = self.token_env.as_deref().map(token_from).transpose()?;
-        if token.is_none() && !self.listen.ip().is_loopback() {
+        if token.is_none() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(
                 "--listen {} is open to others; expected a loopback address, or a token for them: --token-env NAME",
                 self.listen
@@ -78,33 +82,39 @@ impl Serve {
     }
 }
 
-fn token_from(variable: &str) -> Result<String, Failure> {
-    const BYTES_MIN: usize = 16;
-    let token = std::env::var(variable).unwrap_or_default();
-    let visible = token.bytes().all(|byte| byte.is_ascii_graphic());
-    if token.len() < BYTES_MIN || !visible {
-        return Err(Failure::usage(format_args!(
-            "the environment variable {variable} holds no token; expected at least {BYTES_MIN} visible ASCII \
-             characters without blanks"
-        )));
-    }
-    Ok(token)
+fn token_from(variable: &str) -> Result<Token, Failure> {
+    let unusable = |problem: String| {
+        Failure::usage(format_args!("the environment variable {variable} cannot be used: {problem}"))
+    };
+    let text =
+        std::env::var(variable).map_err(|error| unusable(format!("{error}; expected a token in it")))?;
+    Token::new(&text).map_err(|error| unusable(error.to_string()))
 }
 
 async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new()?;
-    let sender = Sender::open(options).await?;
-    let ended = tokio::select! {
-        ended = offer_api(door, sender.clone()) => Some(ended),
-        () = signals.next() => None,
+    let listener = bind(door.listen, door.token.as_ref()).await.map_err(Failure::refused)?;
+    let config = Config {
+        guard: options.guard.clone(),
+        regions: options.regions.clone(),
+        token: door.token,
+        request_time_max: Config::REQUEST_TIME_MAX,
     };
+    let sender = Sender::open(options).await?;
+    if let Ok(address) = listener.local_addr() {
+        info!(%address, "the HTTP API listens");
+    }
+    let (stop, stopped) = oneshot::channel::<()>();
+    let router = api::router(sender.clone(), config);
+    let stopped = async { drop(stopped.await) };
+    let answering = tokio::spawn(api::serve(listener, router, stopped, stop_within));
+    signals.next().await;
     info!(?stop_within, "stopping: finishing what is under way");
+    drop(stop);
     tokio::select! {
-        in_order = sender.stop(stop_within) => match ended {
-            Some(Err(failure)) => Err(failure),
-            _ if in_order => Ok(ExitCode::SUCCESS),
-            _ => Ok(ExitCode::from(EXIT_CUT_OFF)),
-        },
+        in_order = end(&sender, answering, stop_within) => {
+            Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
+        }
         () = signals.next() => {
             warn!("stopped at once: what was under way is attempted again at the next start");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
@@ -112,30 +122,12 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
     }
 }
 
-/// Offers the HTTP API for as long as it can.
-async fn offer_api(door: Door, _sender: Sender) -> Result<(), Failure> {
-    warn!(listen = %door.listen, with_token = door.token.is_some(), "this build has no HTTP API");
-    std::future::pending().await
-}
-
-/// What asks a process to end.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::ours(format_args!("can't listen for signals: {error}")))
-        };
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+/// Ends the API first, since it needs the sender for what it still has to answer. One deadline for both.
+async fn end(sender: &Sender, answering: JoinHandle<bool>, within: Duration) -> bool {
+    let clock = sender.clock();
+    let begun = clock.now();
+    // What holds the API up may not cost the deliveries their time.
+    let answered = matches!(timeout(within / 2, answering).await, Ok(Ok(true)));
+    let passed = Duration::from_nanos(clock.now().since(begun).0);
+    sender.stop(within.saturating_sub(passed)).await && answered
 }

@@ -35,16 +35,14 @@ impl Show {
         let secrets = look.reader.secrets(subscriber.lane, look.now)?;
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
-        let in_effect = value(&settings.shown().to_json())?;
         if printer.json {
             let mut whole = shown(&subscriber)?;
-            whole["settings_in_effect"] = in_effect;
             whole["secrets"] = secrets
                 .iter()
                 .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
                 .collect();
             whole["fault"] = json!(fault.map(|fault| fault.to_string()));
-            whole["counts"] = lane.as_ref().map_or(Value::Null, |lane| counts_shown(&lane.counts));
+            whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| counts_shown(&lane.counts));
             return printer.object(&whole);
         }
         let mut pairs = vec![
@@ -59,7 +57,8 @@ impl Show {
             pairs.push(("fault".to_owned(), format!("sent nothing: {fault}")));
         }
         for live in secrets {
-            let until = live.retires.map_or_else(|| "signs".to_owned(), |at| format!("signs until {}", moment(at)));
+            let until =
+                live.retires.map_or_else(|| "signs".to_owned(), |at| format!("signs until {}", moment(at)));
             pairs.push(("secret".to_owned(), format!("{until}, since {}", moment(live.created))));
         }
         if let Some(lane) = lane {
@@ -67,18 +66,24 @@ impl Show {
         }
         printer.pairs(&pairs)?;
         printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
-        let given = value(&settings.to_json())?;
+        let (in_effect, given) = (value(&settings.shown().to_json())?, value(&settings.to_json())?);
         printer.pairs(&flattened(&in_effect, &given))
     }
 }
 
-/// A subscriber for machines.
+/// A subscriber for machines, in the form of the HTTP API: its own fields, and all settings in effect beside them.
 pub(super) fn shown(subscriber: &Subscriber) -> Result<Value, Failure> {
-    Ok(json!({
+    let settings = SettingsText::from_json(&subscriber.settings).unwrap_or_default();
+    let mut whole = value(&settings.shown().to_json())?;
+    let own = json!({
         "id": &*subscriber.id, "name": &*subscriber.name, "url": &*subscriber.url,
-        "events": value(&subscriber.patterns)?, "settings": value(&subscriber.settings)?,
-        "state": state(subscriber.state), "version": subscriber.version, "created": moment(subscriber.created),
-    }))
+        "events": value(&subscriber.patterns)?, "state": state(subscriber.state),
+        "version": subscriber.version, "created": moment(subscriber.created),
+    });
+    if let (Value::Object(whole), Value::Object(own)) = (&mut whole, own) {
+        whole.extend(own);
+    }
+    Ok(whole)
 }
 
 /// Counts for machines.
@@ -91,14 +96,19 @@ pub(super) fn counts_shown(counts: &Counts) -> Value {
 }
 
 fn value(json: &str) -> Result<Value, Failure> {
-    serde_json::from_str(json).map_err(|error| Failure::ours(format_args!("the store holds no JSON here: {error}")))
+    serde_json::from_str(json)
+        .map_err(|error| Failure::ours(format_args!("the store holds no JSON here: {error}")))
 }
 
 fn figures(lane: &LaneStatus, look: &Look) -> Vec<(String, String)> {
     let counts = &lane.counts;
-    let owner = lane.owner.map_or_else(|| "no process".to_owned(), |(owner, _)| format!("process {:x}", owner.0));
+    let owner =
+        lane.owner.map_or_else(|| "no process".to_owned(), |(owner, _)| format!("process {:x}", owner.0));
     let rows = [
-        ("waiting", format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying)),
+        (
+            "waiting",
+            format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying),
+        ),
         ("next due", lane.next.map_or_else(String::new, |next| when(next, look.now))),
         ("delivered", counts.delivered.to_string()),
         ("coalesced", counts.coalesced.to_string()),

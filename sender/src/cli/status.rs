@@ -21,7 +21,7 @@ const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
 #[command(after_help = "\
 Examples:
   hookproof-sender status --db sender.db
-  hookproof-sender status --db sender.db --json | jq .counts.waiting")]
+  hookproof-sender status --db sender.db --json | jq .deliveries.waiting")]
 pub(super) struct Status {}
 
 impl Status {
@@ -43,14 +43,14 @@ impl Status {
 fn shown(figures: &Figures, senders: usize, overdue: Nanos) -> serde_json::Value {
     let [active, paused, disabled] = figures.subscribers;
     json!({
-        "counts": counts_shown(&figures.counts),
+        "deliveries": counts_shown(&figures.counts),
         "last_hour": {
             "delivered": figures.delivered_last_hour, "failed_attempts": figures.failed_last_hour,
             "dead": figures.dead_last_hour,
-            "mean_latency_ms": figures.latency_last_hour.map(|latency| latency.0 / 1_000_000),
+            "mean_latency_us": figures.latency_last_hour.map(|latency| latency.0 / 1_000),
         },
         "overdue_ms": overdue.0 / 1_000_000, "behind": overdue > BEHIND_AFTER,
-        "oldest_waiting": figures.oldest_received.map(moment),
+        "oldest_due": figures.oldest_due.map(moment), "oldest_received": figures.oldest_received.map(moment),
         "subscribers": { "active": active, "paused": paused, "disabled": disabled },
         "outbox": { "waiting": figures.outbox, "rejected": figures.outbox_rejected },
         "delivering_processes": senders,
@@ -60,7 +60,8 @@ fn shown(figures: &Figures, senders: usize, overdue: Nanos) -> serde_json::Value
 fn pairs(figures: &Figures, senders: usize, overdue: Nanos, now: WallTime) -> Vec<(String, String)> {
     let counts = &figures.counts;
     let [active, paused, disabled] = figures.subscribers;
-    let latency = figures.latency_last_hour.map_or_else(String::new, |it| format!(", {} on average", rough(it)));
+    let latency =
+        figures.latency_last_hour.map_or_else(String::new, |it| format!(", {} on average", rough(it)));
     let behind = if overdue > BEHIND_AFTER {
         format!("yes: the longest due delivery is {} late", rough(overdue))
     } else {
@@ -68,10 +69,19 @@ fn pairs(figures: &Figures, senders: usize, overdue: Nanos, now: WallTime) -> Ve
     };
     let mut rows = vec![
         ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
-        ("waiting", format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying)),
+        (
+            "waiting",
+            format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying),
+        ),
         ("behind", behind),
-        ("delivered", format!("{}, {} in the last hour{latency}", counts.delivered, figures.delivered_last_hour)),
-        ("failed attempts", format!("{}, {} in the last hour", counts.failed_attempts, figures.failed_last_hour)),
+        (
+            "delivered",
+            format!("{}, {} in the last hour{latency}", counts.delivered, figures.delivered_last_hour),
+        ),
+        (
+            "failed attempts",
+            format!("{}, {} in the last hour", counts.failed_attempts, figures.failed_last_hour),
+        ),
         ("dead letters", format!("{}, {} in the last hour", counts.dead_kept, figures.dead_last_hour)),
         ("coalesced", counts.coalesced.to_string()),
         ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),

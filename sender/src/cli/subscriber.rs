@@ -115,7 +115,8 @@ impl Add {
         let options = operating(common.database()?, &self.reach, None)?;
         with_desk(options, |desk| desk.command(Command::Subscribe(subscribe)))?;
         if printer.json {
-            return printer.object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }));
+            return printer
+                .object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }));
         }
         printer.line(format_args!("added {} as {id}", self.name))?;
         printer.line(format_args!("secret  {}", secret.reveal()))?;
@@ -177,7 +178,10 @@ impl Set {
         let settings = before.patched(&changes.patch).map_err(unfit)?;
         let agreement: Agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
         for live in read::Reader::secrets(&look.reader, subscriber.lane, look.now)? {
-            check_signing(agreement.profile, &Secret::parse(live.secret.reveal()).map_err(Failure::refused)?)?;
+            check_signing(
+                agreement.profile,
+                &Secret::parse(live.secret.reveal()).map_err(Failure::refused)?,
+            )?;
         }
         let url = changes.url.as_deref().map(|url| checked_url(url, &self.reach.guard())).transpose()?;
         let patterns = changes.events.as_ref().map(patterns_json).transpose()?;
@@ -209,6 +213,11 @@ pub(super) struct Resume {
 
 fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
     on(name, common, |desk, subscriber| {
+        if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
+            // Paused, it would record events again, which its endpoint said that it does not want.
+            let problem = "the endpoint answered 410 and is disabled; expected an active one; `subscriber resume` first";
+            return Err(Failure::refused(problem));
+        }
         let change = Change { state: Some(state), ..Change::of(subscriber.lane) };
         desk.command(Command::Change(change))
     })?;
@@ -238,12 +247,15 @@ pub(super) struct RotateSecret {
 
 impl RotateSecret {
     /// The longest that two secrets are both good.
-    const OVERLAP_MAX: Nanos = Nanos::DAY.times(90);
+    const OVERLAP_MAX: Nanos = Nanos::DAY.times(30);
 
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         if self.overlap > Self::OVERLAP_MAX {
             let most = Self::OVERLAP_MAX;
-            return Err(Failure::usage(format_args!("--overlap is {}; expected at most {most}", self.overlap)));
+            return Err(Failure::usage(format_args!(
+                "--overlap is {}; expected at most {most}",
+                self.overlap
+            )));
         }
         let secret = secret(self.secret_env.as_deref())?;
         on(&self.name, common, |desk, subscriber| {
@@ -318,5 +330,7 @@ fn stored(secret: &Secret) -> lane::Secret {
 /// Refuses a secret of a form that the profile can't sign with.
 fn check_signing(profile: Profile, secret: &Secret) -> Result<(), Failure> {
     let signer = Signer::new(profile, &Keys::new(secret.clone()));
-    signer.map(drop).map_err(|error| Failure::usage(format_args!("can't sign by {}: {error}", profile.name())))
+    signer
+        .map(drop)
+        .map_err(|error| Failure::usage(format_args!("can't sign by {}: {error}", profile.name())))
 }

@@ -48,7 +48,17 @@ impl Analyse {
         let since = WallTime(look.now.0.saturating_sub(self.since.0));
         let groups = look.reader.dead_groups(since, GROUPS_MAX)?;
         let names = names(&look)?;
-        let headings = &[">ROWS", "SUBSCRIBER", "REASON", ">STATUS", ">TRIES EACH", "FIRST", "LAST", "POINTS TO", "ERROR"];
+        let headings = &[
+            ">ROWS",
+            "SUBSCRIBER",
+            "REASON",
+            ">STATUS",
+            ">TRIES EACH",
+            "FIRST",
+            "LAST",
+            "POINTS TO",
+            "ERROR",
+        ];
         let mut table = Table::new(headings);
         for ((lane, why, status, error), cluster) in clusters(groups) {
             let (name, hint) = (name_of(&names, lane), hint(why, status, cluster.hours.len()));
@@ -135,8 +145,12 @@ mod tests {
             last: WallTime::from_secs(hour * 3_600 + 9),
         };
         let found = clusters(vec![group(1, 5, 3), group(2, 5, 6), group(1, 7, 4)]);
-        let figures: Vec<_> = found.iter().map(|((lane, ..), it)| (lane.0, it.rows, it.attempts, it.hours.len())).collect();
+        let figures: Vec<_> =
+            found.iter().map(|((lane, ..), it)| (lane.0, it.rows, it.attempts, it.hours.len())).collect();
         assert_eq!(figures, [(1, 7, 84, 2), (2, 6, 72, 1)]);
-        assert_eq!((found[0].1.first, found[0].1.last), (WallTime::from_secs(18_001), WallTime::from_secs(25_209)));
+        assert_eq!(
+            (found[0].1.first, found[0].1.last),
+            (WallTime::from_secs(18_001), WallTime::from_secs(25_209))
+        );
     }
 }

@@ -1,0 +1,199 @@
+//! Dead letters: seen, understood, sent after all, or forgotten.
+
+use axum::extract::{Request, State};
+use axum::http::Uri;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use super::App;
+use super::analysis::{Findings, analyse};
+use super::deliveries::{self, Names};
+use super::input::{Query, bad, nothing_left, object, subscriber, take_text};
+use super::moment;
+use super::problem::{Problem, ok};
+use crate::engine::{DeliveryId, Nanos, WallTime};
+use crate::store::Reply;
+use crate::store::command::{Command, Dead, Forget, Reason, Redrive};
+
+/// Rows in one step: one commit, between which all others have their turn.
+const STEP_ROWS: u32 = 500;
+/// Steps for one request. What is left is said, and asked for again.
+const STEPS_MAX: u32 = 200;
+/// Ids in one request.
+const IDS_MAX: usize = 10_000;
+/// Groups that an analysis looks at.
+const GROUPS_MAX: u32 = 10_000;
+/// How far back an analysis looks by default, and at most: as long as dead letters are kept.
+const HOURS_DEFAULT: u64 = 24 * 7;
+const HOURS_MAX: u64 = 24 * 30;
+
+/// `GET /v1/dead`
+pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["subscriber", "limit", "cursor"])?;
+    let (cursor, limit) = (query.cursor()?, query.limit()?);
+    let lane = query.lane(&app).await?;
+    let page = app.sender().read(move |reader| reader.dead(lane, cursor, limit)).await??;
+    let names = Names::now(&app).await?;
+    let items = page.items.iter().map(|letter| {
+        let mut value = deliveries::shown(&letter.delivery, &names);
+        value["reason"] = Value::from(reason(letter.reason));
+        value["status"] = Value::from(letter.status);
+        value["error"] = Value::from(letter.error.as_deref());
+        value
+    });
+    let items: Vec<_> = items.collect();
+    Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
+}
+
+/// A reason in an answer.
+pub(super) const fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Exhausted => "exhausted",
+        Reason::Expired => "expired",
+        Reason::Overflow => "overflow",
+        Reason::Gone => "gone",
+    }
+}
+
+/// `GET /v1/dead/analysis`
+pub(super) async fn analysis(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["hours"])?;
+    let hours = match query.get("hours") {
+        None => HOURS_DEFAULT,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|hours| (1..=HOURS_MAX).contains(hours))
+            .ok_or_else(|| bad("hours", text, &format!("a whole number from 1 to {HOURS_MAX}")))?,
+    };
+    let now = app.sender().clock().now();
+    let since = WallTime(now.0.saturating_sub(Nanos::HOUR.times(hours).0));
+    let groups = app.sender().read(move |reader| reader.dead_groups(since, GROUPS_MAX)).await??;
+    let truncated = groups.len() >= GROUPS_MAX as usize;
+    let roster = app.sender().roster();
+    let lanes = analyse(&groups);
+    let lanes: Vec<_> = lanes
+        .iter()
+        .map(|(lane, found)| lane_shown(roster.get(*lane).map(|known| &**known.id()), found))
+        .collect();
+    Ok(ok(&json!({ "since": moment::shown(since), "subscribers": lanes, "truncated": truncated })))
+}
+
+fn lane_shown(id: Option<&str>, found: &Findings) -> Value {
+    let findings: Vec<_> = found
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "pattern": finding.pattern.name(),
+                "dead": finding.rows,
+                "from": moment::shown(finding.first),
+                "until": moment::shown(finding.last),
+                "meaning": finding.pattern.meaning(),
+                "advice": finding.pattern.advice(),
+            })
+        })
+        .collect();
+    json!({
+        "subscriber": id,
+        "dead": found.rows,
+        "attempts": found.attempts,
+        "first": moment::shown(found.first),
+        "last": moment::shown(found.last),
+        "main_status": found.main_status,
+        "main_error": found.main_error.as_deref(),
+        "findings": findings,
+    })
+}
+
+/// `POST /v1/dead/redrive`
+pub(super) async fn redrive(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object(request).await?;
+    let mut after = object.remove("after").map(|after| place(&after)).transpose()?;
+    let which = which(&app, object).await?;
+    let (mut redriven, mut kept) = (0, 0);
+    for _ in 0..STEPS_MAX {
+        let command = Redrive { which: which.clone(), after, max: STEP_ROWS };
+        match app.sender().command(Command::Redrive(command)).await? {
+            Reply::Redriven(step) => {
+                redriven += step.rows.len();
+                kept += step.kept;
+                after = step.last;
+            }
+            Reply::Refused(refusal) => return Err(refusal.into()),
+            other => return Err(Problem::unexpected("redrive dead letters", &other)),
+        }
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(ok(&json!({ "redriven": redriven, "kept": kept, "after": after.map(|after| after.0) })))
+}
+
+/// `POST /v1/dead/purge`
+pub(super) async fn purge(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let which = which(&app, object(request).await?).await?;
+    let (mut purged, mut more) = (0, true);
+    for _ in 0..STEPS_MAX {
+        let command = Forget { which: which.clone(), max: STEP_ROWS };
+        match app.sender().command(Command::Forget(command)).await? {
+            Reply::Dropped { rows, more: rest } => {
+                purged += rows;
+                more = rest;
+            }
+            Reply::Refused(refusal) => return Err(refusal.into()),
+            other => return Err(Problem::unexpected("forget dead letters", &other)),
+        }
+        if !more {
+            break;
+        }
+    }
+    Ok(ok(&json!({ "purged": purged, "more": more })))
+}
+
+/// Which dead letters are meant: exactly one of `all`, `subscriber` and `ids`, so that none are meant by oversight.
+async fn which(app: &App, mut object: Map<String, Value>) -> Result<Dead, Problem> {
+    const FIELDS: [&str; 3] = ["all", "subscriber", "ids"];
+    let unclear = || {
+        let message = "which dead letters is not clear; expected exactly one of \"all\": true, \"subscriber\" and \"ids\"";
+        Problem::unprocessable("unclear", message)
+    };
+    if FIELDS.iter().filter(|field| object.contains_key(**field)).count() != 1 {
+        return Err(unclear());
+    }
+    let all = object.remove("all");
+    let ids = object.remove("ids");
+    let whom = take_text(&mut object, "subscriber")?;
+    nothing_left(&object, &FIELDS)?;
+    match (all, whom, ids) {
+        (Some(Value::Bool(true)), None, None) => Ok(Dead::All),
+        (None, Some(whom), None) => Ok(Dead::Of(subscriber(app, &whom).await?.lane)),
+        (None, None, Some(Value::Array(ids))) if (1..=IDS_MAX).contains(&ids.len()) => {
+            let names = Names::now(app).await?;
+            let ids = ids.iter().map(|id| one_id(&names, id)).collect::<Result<_, _>>()?;
+            Ok(Dead::These(ids))
+        }
+        (None, None, Some(_)) => {
+            let message = format!("ids is not a list of 1 to {IDS_MAX} deliveries' ids");
+            Err(Problem::unprocessable("bad_ids", message).field("ids"))
+        }
+        _ => Err(unclear()),
+    }
+}
+
+fn one_id(names: &Names, id: &Value) -> Result<DeliveryId, Problem> {
+    id.as_str().and_then(|id| names.find(id)).ok_or_else(|| {
+        let message = "ids holds something that is not the id of a delivery of this store";
+        Problem::unprocessable("bad_ids", message).field("ids")
+    })
+}
+
+/// Where a redrive is to go on.
+fn place(after: &Value) -> Result<DeliveryId, Problem> {
+    let number = after.as_i64().and_then(|number| u64::try_from(number).ok());
+    number.map(DeliveryId).ok_or_else(|| {
+        Problem::unprocessable("bad_after", "after is not what a redrive before answered").field("after")
+    })
+}

@@ -1,0 +1,133 @@
+//! Deliveries, and the attempts made for them.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::App;
+use super::input::{Query, Segment, bad};
+use super::moment;
+use super::problem::{Problem, ok};
+use crate::delivery_ids::DeliveryIds;
+use crate::engine::DeliveryId;
+use crate::event::PublicId;
+use crate::excerpt::Excerpt;
+use crate::roster::Roster;
+use crate::store::StoreError;
+use crate::store::command::Outcome;
+use crate::store::read::{Attempted, Delivery, Filter, Place};
+
+const PLACES: [(&str, Place); 4] = [
+    ("waiting", Place::Waiting),
+    ("delivered", Place::Delivered),
+    ("dead", Place::Dead),
+    ("coalesced", Place::Coalesced),
+];
+
+/// `GET /v1/deliveries`
+pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["subscriber", "state", "event", "limit", "cursor"])?;
+    let (cursor, limit) = (query.cursor()?, query.limit()?);
+    let filter = Filter { lane: query.lane(&app).await?, place: query.word("state", &PLACES)? };
+    if let Some(event) = query.get("event") {
+        if filter != Filter::default() || cursor.is_some() {
+            return Err(bad("event", event, "nothing beside it but limit: an event has few deliveries"));
+        }
+        let event = event.to_owned();
+        let found = app.sender().read(move |reader| reader.deliveries_of_event(&event, limit)).await??;
+        return Ok(page(&Names::now(&app).await?, &found, None));
+    }
+    let found = app.sender().read(move |reader| reader.deliveries(filter, cursor, limit)).await??;
+    Ok(page(&Names::now(&app).await?, &found.items, found.next.map(|next| next.to_string())))
+}
+
+fn page(names: &Names, deliveries: &[Delivery], next: Option<String>) -> Response {
+    let items: Vec<_> = deliveries.iter().map(|delivery| shown(delivery, names)).collect();
+    ok(&json!({ "items": items, "next": next }))
+}
+
+/// `GET /v1/deliveries/{id}`
+pub(super) async fn show(
+    State(app): State<App>,
+    Segment(id): Segment,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(uri.query(), &[])?;
+    let unknown = || {
+        let message = format!("there is no delivery {}; it may have been kept long enough", Excerpt::of(&id));
+        Problem::not_found("unknown_delivery", message)
+    };
+    let names = Names::now(&app).await?;
+    let delivery = names.find(&id).ok_or_else(unknown)?;
+    let found = app.sender().read(move |reader| {
+        let found = reader.delivery(delivery)?;
+        Ok::<_, StoreError>(
+            found.map(|found| Ok::<_, StoreError>((found, reader.attempts_of(delivery)?))).transpose()?,
+        )
+    });
+    let (found, attempts) = found.await??.ok_or_else(unknown)?;
+    let mut value = shown(&found, &names);
+    value["tried"] = attempts.iter().map(attempt).collect();
+    Ok(ok(&value))
+}
+
+/// What deliveries and their subscribers are called in answers.
+pub(super) struct Names {
+    roster: Arc<Roster>,
+    ids: DeliveryIds,
+}
+
+impl Names {
+    pub(super) async fn now(app: &App) -> Result<Self, StoreError> {
+        Ok(Self { roster: app.sender().roster(), ids: app.delivery_ids().await? })
+    }
+
+    /// The delivery that an id names, as far as the id itself tells.
+    pub(super) fn find(&self, id: &str) -> Option<DeliveryId> {
+        let found = self.ids.find(&id.parse::<PublicId>().ok()?)?;
+        // The store's numbers are signed ones; it takes no other.
+        i64::try_from(found.0).is_ok().then_some(found)
+    }
+}
+
+/// A delivery in an answer. One of a removed subscriber names none.
+pub(super) fn shown(delivery: &Delivery, names: &Names) -> Value {
+    let place = PLACES.iter().find(|(_, place)| *place == delivery.place).map(|(word, _)| *word);
+    let waits = delivery.place == Place::Waiting;
+    json!({
+        "id": names.ids.name(delivery.received, delivery.delivery).as_str(),
+        "subscriber": names.roster.get(delivery.lane).map(|known| &**known.id()),
+        "event": &*delivery.event,
+        "type": &*delivery.kind,
+        "key": delivery.key.as_deref(),
+        "state": place,
+        "attempts": delivery.attempts,
+        "bytes": delivery.bytes,
+        "received": moment::shown(delivery.received),
+        "due": waits.then(|| moment::shown(delivery.at)),
+        "settled": (!waits).then(|| moment::shown(delivery.at)),
+        "expires": moment::shown(delivery.expires),
+    })
+}
+
+fn attempt(attempted: &Attempted) -> Value {
+    let attempt = &attempted.attempt;
+    let outcome = match attempt.outcome {
+        Outcome::Delivered => "delivered",
+        Outcome::Rejected => "rejected",
+        Outcome::Unsent => "unsent",
+        Outcome::Silent => "silent",
+    };
+    json!({
+        "number": attempted.number,
+        "at": moment::shown(attempt.at),
+        "latency_us": attempt.latency.0 / 1_000,
+        "outcome": outcome,
+        "status": attempt.status,
+        "error": attempt.error.as_deref(),
+        "body_hash": format!("{:016x}", attempt.body_hash),
+    })
+}

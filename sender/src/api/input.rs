@@ -1,0 +1,190 @@
+//! Reading what a request says: its path, its query, its body. Everything is bounded; what is not known is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Map, Value};
+
+use super::App;
+use super::problem::Problem;
+use crate::engine::LaneId;
+use crate::excerpt::Excerpt;
+use crate::store::paging::Cursor;
+use crate::store::read::{Subscriber, Whom};
+
+/// What an operator sends is short: settings, ids.
+const COMMAND_BYTES_MAX: usize = 256 << 10;
+/// Items on a page, unless asked for otherwise, and at most.
+const PAGE_DEFAULT: u32 = 100;
+const PAGE_MAX: u32 = 1_000;
+
+/// The variable part of a path.
+pub(super) struct Segment(pub(super) String);
+
+impl FromRequestParts<App> for Segment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let path: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, app).await;
+        let Path(segment) =
+            path.map_err(|_| Problem::bad_request("bad_path", "the path is not text once it is decoded"))?;
+        Ok(Self(segment))
+    }
+}
+
+/// The subscriber that a path or a parameter means, by its public id or its name.
+pub(super) async fn subscriber(app: &App, whom: &str) -> Result<Subscriber, Problem> {
+    let (id, name): (Arc<str>, Arc<str>) = (whom.into(), whom.into());
+    let found = app.sender().read(move |reader| match reader.subscriber(&Whom::Id(id))? {
+        None => reader.subscriber(&Whom::Name(name)),
+        found => Ok(found),
+    });
+    found.await??.ok_or_else(|| {
+        let message = format!("there is no subscriber with the id or name {}", Excerpt::of(whom));
+        Problem::not_found("unknown_subscriber", message).field("subscriber")
+    })
+}
+
+/// The parameters after the question mark.
+#[derive(Debug)]
+pub(super) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// Reads them. One that is not among the known, or comes twice, is refused: whoever wrote it expects an effect.
+    pub(super) fn read(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
+        let mut all = BTreeMap::new();
+        for (name, value) in url::form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
+            let shown = Excerpt::of(&name);
+            if !known.contains(&&*name) {
+                let message = match known {
+                    [] => format!("there is no parameter {shown}; this takes none"),
+                    known => format!("there is no parameter {shown}; expected {}", known.join(", ")),
+                };
+                return Err(Problem::bad_request("unknown_parameter", message).field(shown.as_str()));
+            }
+            if all.insert(name.to_string(), value.into_owned()).is_some() {
+                let message = format!("the parameter {shown} comes twice");
+                return Err(Problem::bad_request("doubled_parameter", message).field(shown.as_str()));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
+        let Some(given) = self.get(name) else { return Ok(None) };
+        let known = words.iter().find(|(word, _)| *word == given);
+        known.map(|(_, meaning)| Some(*meaning)).ok_or_else(|| {
+            let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            bad(name, given, &format!("one of {}", all.join(", ")))
+        })
+    }
+
+    /// How many items a page may have.
+    pub(super) fn limit(&self) -> Result<u32, Problem> {
+        let Some(given) = self.get("limit") else { return Ok(PAGE_DEFAULT) };
+        let limit = given.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+        limit.ok_or_else(|| bad("limit", given, &format!("a whole number from 1 to {PAGE_MAX}")))
+    }
+
+    /// Where the page begins.
+    pub(super) fn cursor(&self) -> Result<Option<Cursor>, Problem> {
+        let cursor = self.get("cursor").map(str::parse::<Cursor>).transpose();
+        cursor.map_err(|error| Problem::bad_request("bad_cursor", error.to_string()).field("cursor"))
+    }
+
+    /// The lane of the subscriber that is asked for.
+    pub(super) async fn lane(&self, app: &App) -> Result<Option<LaneId>, Problem> {
+        match self.get("subscriber") {
+            None => Ok(None),
+            Some(whom) => Ok(Some(subscriber(app, whom).await?.lane)),
+        }
+    }
+}
+
+/// A parameter that cannot be read.
+pub(super) fn bad(name: &str, given: &str, expected: &str) -> Problem {
+    let message = format!("{name} is {}; expected {expected}", Excerpt::of(given));
+    Problem::bad_request("bad_parameter", message).field(name)
+}
+
+/// The media type of a body, without its parameters, in lower case.
+pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
+}
+
+/// A body of another kind than expected. The kind is demanded, not guessed, because it is also what keeps a web page
+/// from sending commands to a sender on its visitor's own machine: a browser asks first before it sends this one.
+pub(super) fn unsupported(expected: &str) -> Problem {
+    let message = format!("the body's kind is not known; set the header content-type: {expected}");
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message).field("content-type")
+}
+
+/// Reads a body to its end.
+pub(super) async fn bytes(body: Body, max: usize) -> Result<Bytes, Problem> {
+    match Limited::new(body, max).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("the body is longer than {max} bytes");
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
+        }
+        Err(_) => Err(Problem::bad_request("body_cut", "the body ended before it was complete")),
+    }
+}
+
+/// The JSON object that a request carries.
+pub(super) async fn object(request: Request) -> Result<Map<String, Value>, Problem> {
+    if media_type(request.headers()).as_deref() != Some("application/json") {
+        return Err(unsupported("application/json"));
+    }
+    read_object(&bytes(request.into_body(), COMMAND_BYTES_MAX).await?)
+}
+
+/// The same, where an empty body is as good as an empty object.
+pub(super) async fn object_or_nothing(request: Request) -> Result<Map<String, Value>, Problem> {
+    let kind = media_type(request.headers());
+    let bytes = bytes(request.into_body(), COMMAND_BYTES_MAX).await?;
+    match kind.as_deref() {
+        _ if bytes.is_empty() => Ok(Map::new()),
+        Some("application/json") => read_object(&bytes),
+        _ => Err(unsupported("application/json")),
+    }
+}
+
+fn read_object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Problem::unprocessable("not_an_object", "the body is JSON, but not an object")),
+        Err(error) => Err(Problem::bad_request("not_json", format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// Takes a text out of an object.
+pub(super) fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
+    match object.remove(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => {
+            Err(Problem::unprocessable("not_text", format!("the field {name} is not a text")).field(name))
+        }
+    }
+}
+
+/// Refuses what is left in an object that should be empty by now.
+pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
+    let Some(name) = object.keys().next() else { return Ok(()) };
+    let shown = Excerpt::of(name);
+    let message = format!("there is no field {shown}; expected {}", known.join(", "));
+    Err(Problem::unprocessable("unknown_field", message).field(shown.as_str()))
+}

@@ -1,0 +1,224 @@
+//! Figures for Prometheus. What the store counts holds for all processes on the database, and across restarts; what
+//! only a lane's owner knows comes from the owner alone.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::App;
+use super::audit::share_429;
+use super::exposition::{Exposition, Family, Type, Value};
+use super::problem::Problem;
+use crate::engine::{LaneId, LaneView, Nanos, WallTime};
+use crate::store::lane::LaneState;
+use crate::store::read::{AuditSecond, LaneStatus, ReadError, Reader, Status};
+use crate::store::thread::Health;
+
+/// Lanes read at a time, and such pages at most: beyond 100,000 subscribers the last ones have no figures of their own.
+const PAGE: u32 = 1_000;
+const PAGES_MAX: u32 = 100;
+/// Over which time the share of 429 is told, and how many seconds of lanes that may be.
+const SHARE_OVER: Nanos = Nanos::from_secs(15);
+const SHARE_SECONDS_MAX: u32 = 20_000;
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    let now = app.sender().clock().now();
+    let figures = app.sender().read(move |reader| Figures::read(reader, now)).await??;
+    let views = app.sender().views().await;
+    let mut text = Exposition::default();
+    totals(&mut text, &figures.status, app.shed());
+    lanes(&mut text, &figures, now);
+    owned(&mut text, &figures, &views, &app);
+    store(&mut text, &app.sender().health());
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE))];
+    Ok((StatusCode::OK, kind, text.finish()).into_response())
+}
+
+/// What the store knows.
+struct Figures {
+    status: Status,
+    lanes: Vec<LaneStatus>,
+    seconds: Vec<AuditSecond>,
+}
+
+impl Figures {
+    fn read(reader: &dyn Reader, now: WallTime) -> Result<Self, ReadError> {
+        let status = reader.status(now)?;
+        let (mut lanes, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let page = reader.lanes(cursor, PAGE)?;
+            lanes.extend(page.items);
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        lanes.retain(|lane| lane.state != LaneState::Removed);
+        let since = WallTime(now.0.saturating_sub(SHARE_OVER.0));
+        let seconds = reader.audit(None, since, now, SHARE_SECONDS_MAX)?;
+        Ok(Self { status, lanes, seconds })
+    }
+}
+
+fn totals(text: &mut Exposition, status: &Status, shed: u64) {
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    one("hookproof_accepted_total", Type::Counter, "Deliveries ever recorded.", status.counts.accepted);
+    one(
+        "hookproof_shed_total",
+        Type::Counter,
+        "Deliveries that made room for events emitted through this process.",
+        shed,
+    );
+    one(
+        "hookproof_delivered_last_hour",
+        Type::Gauge,
+        "Deliveries made in the last hour.",
+        status.delivered_last_hour,
+    );
+    one(
+        "hookproof_failed_last_hour",
+        Type::Gauge,
+        "Attempts that failed in the last hour.",
+        status.failed_last_hour,
+    );
+    one(
+        "hookproof_dead_last_hour",
+        Type::Gauge,
+        "Dead letters made in the last hour, less the redriven.",
+        status.dead_last_hour,
+    );
+    one("hookproof_outbox_rows", Type::Gauge, "Rows that wait in the outbox.", status.outbox);
+    one(
+        "hookproof_outbox_rejected_rows",
+        Type::Gauge,
+        "Rows of the outbox set aside.",
+        status.outbox_rejected,
+    );
+    let mut family = text.family("hookproof_subscribers", Type::Gauge, "Subscribers by state.");
+    for (state, count) in ["active", "paused", "disabled"].into_iter().zip(status.subscribers) {
+        family.sample(&[("state", state)], count);
+    }
+}
+
+fn lanes(text: &mut Exposition, figures: &Figures, now: WallTime) {
+    let mut each = |name, kind, help, value: fn(&LaneStatus) -> u64| {
+        per_lane(text.family(name, kind, help), &figures.lanes, |lane| value(lane).into());
+    };
+    each("hookproof_delivered_total", Type::Counter, "Deliveries that endpoints took.", |lane| {
+        lane.counts.delivered
+    });
+    each("hookproof_failed_attempts_total", Type::Counter, "Attempts that failed.", |lane| {
+        lane.counts.failed_attempts
+    });
+    each("hookproof_coalesced_total", Type::Counter, "Deliveries replaced by newer ones.", |lane| {
+        lane.counts.coalesced
+    });
+    // It falls when dead letters are redriven, so it is no counter.
+    each("hookproof_dead", Type::Gauge, "Deliveries given up and not redriven.", |lane| lane.counts.dead);
+    each("hookproof_dead_kept", Type::Gauge, "Dead letters kept.", |lane| lane.counts.dead_kept);
+    each("hookproof_waiting", Type::Gauge, "Deliveries that wait.", |lane| lane.counts.waiting);
+    each("hookproof_waiting_max", Type::Gauge, "Deliveries that may wait.", |lane| lane.bounds.rows_max);
+    each("hookproof_waiting_bytes", Type::Gauge, "Bytes of bodies that wait.", |lane| {
+        lane.counts.waiting_bytes
+    });
+    each("hookproof_waiting_bytes_max", Type::Gauge, "Bytes of bodies that may wait.", |lane| {
+        lane.bounds.bytes_max
+    });
+    each("hookproof_retrying", Type::Gauge, "Deliveries that wait and were tried before.", |lane| {
+        lane.counts.retrying
+    });
+    let help = "How long the longest due delivery has been due; nothing, where an operator holds it back.";
+    let family = text.family("hookproof_oldest_due_age_seconds", Type::Gauge, help);
+    per_lane(family, &figures.lanes, |lane| {
+        let due = lane.next.filter(|_| lane.state == LaneState::Active);
+        Value::millionths(due.map_or(0, |due| now.since(due).0 / 1_000))
+    });
+    let help = "The latency of attempts that succeeded.";
+    let mut family = text.family("hookproof_latency_seconds", Type::Summary, help);
+    for lane in &figures.lanes {
+        let labels = [("subscriber", &*lane.id), ("name", &*lane.name)];
+        family.with_suffix("_sum", &labels, Value::millionths(lane.counts.latency_us));
+        family.with_suffix("_count", &labels, lane.counts.delivered);
+    }
+}
+
+/// What the owner of lanes knows of them.
+fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app: &App) {
+    let views: BTreeMap<LaneId, &LaneView> = views.iter().map(|view| (view.lane, view)).collect();
+    let ours: Vec<_> = figures.lanes.iter().filter(|lane| views.contains_key(&lane.lane)).cloned().collect();
+    let mut each = |name, help, value: fn(&LaneView) -> Value| {
+        let family = text.family(name, Type::Gauge, help);
+        per_lane(family, &ours, |lane| {
+            views.get(&lane.lane).map_or_else(|| 0_u64.into(), |view| value(view))
+        });
+    };
+    each("hookproof_in_flight", "Attempts whose request may yet arrive.", |view| {
+        u64::from(view.in_flight).into()
+    });
+    each("hookproof_bucket_level", "How full the bucket is, in attempts.", |view| view.level.into());
+    each(
+        "hookproof_share",
+        "How much of its contract a lane works at under pressure, from 0 to 1.",
+        |view| Value::millionths(u64::from(view.share_percent) * 10_000),
+    );
+    each("hookproof_breaker_open", "Whether the breaker holds attempts back.", |view| {
+        view.breaker_open.into()
+    });
+    each(
+        "hookproof_endpoint_pause_seconds",
+        "How much longer the endpoint wants to be left alone.",
+        |view| Value::millionths(view.paused_for.0 / 1_000),
+    );
+    let roster = app.sender().roster();
+    let family =
+        text.family("hookproof_bucket_burst", Type::Gauge, "How full the bucket may be, in attempts.");
+    per_lane(family, &ours, |lane| {
+        let burst = roster.get(lane.lane).map_or(0, |known| known.settings().contract().bucket().burst());
+        u64::from(burst).into()
+    });
+    let names: BTreeMap<LaneId, &LaneStatus> = figures.lanes.iter().map(|lane| (lane.lane, lane)).collect();
+    let help = "The share of attempts that were answered 429 in the last 15 s, from 0 to 1.";
+    let mut family = text.family("hookproof_answered_429_share", Type::Gauge, help);
+    for (lane, attempts, limited) in share_429(&figures.seconds) {
+        if let Some(lane) = names.get(&lane) {
+            let share = limited.saturating_mul(1_000_000) / attempts.max(1);
+            family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], Value::millionths(share));
+        }
+    }
+}
+
+fn store(text: &mut Exposition, health: &Health) {
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    let failing = u64::from(health.failing.is_some());
+    one("hookproof_store_failing", Type::Gauge, "Whether the store cannot write.", failing);
+    let waiting = u64::try_from(health.requests).unwrap_or(u64::MAX);
+    one("hookproof_store_requests_waiting", Type::Gauge, "Requests that wait for the store.", waiting);
+    one(
+        "hookproof_store_commits_total",
+        Type::Counter,
+        "Commits that wrote something.",
+        health.written.commits,
+    );
+    one("hookproof_store_rows_total", Type::Counter, "Rows written by this process.", health.written.rows);
+    one(
+        "hookproof_store_recorded_total",
+        Type::Counter,
+        "Deliveries recorded by this process.",
+        health.written.recorded,
+    );
+    one(
+        "hookproof_store_settled_total",
+        Type::Counter,
+        "Deliveries settled by this process.",
+        health.written.settled,
+    );
+}
+
+fn per_lane(mut family: Family<'_>, lanes: &[LaneStatus], value: impl Fn(&LaneStatus) -> Value) {
+    for lane in lanes {
+        family.sample(&[("subscriber", &lane.id), ("name", &lane.name)], value(lane));
+    }
+}

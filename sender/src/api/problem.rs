@@ -1,0 +1,222 @@
+//! What every refusal looks like: a status, and `{"error": {"code", "message", "field"}}`.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tracing::error;
+
+use crate::event;
+use crate::event::json::JsonError;
+use crate::guard::TargetError;
+use crate::runtime::{EmitError, Failed};
+use crate::sign::SecretError;
+use crate::store::read::ReadError;
+use crate::store::reply::{Bound, Refusal};
+use crate::store::thread::Why;
+use crate::store::{Reply, StoreError};
+use crate::subscriber::SettingsError;
+
+/// When to come back if more is asked than can be written: the store's queue empties in about that.
+const BUSY_SECS: u32 = 1;
+/// When to come back if a subscriber is full: its backlog falls no faster than its contract allows.
+const FULL_SECS: u32 = 5;
+/// When to come back if the store is in trouble: somebody has to see to it.
+const STORE_SECS: u32 = 5;
+
+/// A refusal.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    field: Option<String>,
+    retry_after_secs: Option<u32>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), field: None, retry_after_secs: None }
+    }
+
+    pub(super) fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    pub(super) fn unprocessable(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+    }
+
+    pub(super) fn not_found(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    pub(super) fn busy(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).retry_after(BUSY_SECS)
+    }
+
+    pub(super) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message).retry_after(STORE_SECS)
+    }
+
+    /// The store answered something that it should not have.
+    pub(super) fn unexpected(doing: &'static str, reply: &Reply) -> Self {
+        error!(doing, ?reply, "the store answered something unexpected");
+        let message = format!("could not {doing}: the store's answer makes no sense; this is a defect");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message)
+    }
+
+    pub(super) fn field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The same, with the name of the subscriber that it is about, or of the first of several.
+    pub(super) fn about(mut self, subscriber: &str) -> Self {
+        self.message = format!("{}; the first of them is {subscriber:?}", self.message);
+        self
+    }
+
+    pub(super) const fn retry_after(mut self, secs: u32) -> Self {
+        self.retry_after_secs = Some(secs);
+        self
+    }
+
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) const fn retry_after_secs(&self) -> Option<u32> {
+        self.retry_after_secs
+    }
+
+    /// What stands under `error`.
+    pub(super) fn value(&self) -> Value {
+        json!({ "code": self.code, "message": self.message, "field": self.field })
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = answer(self.status, &json!({ "error": self.value() }));
+        if let Some(secs) = self.retry_after_secs {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
+        }
+        response
+    }
+}
+
+/// An answer in JSON.
+pub(super) fn answer(status: StatusCode, value: &Value) -> Response {
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (status, kind, value.to_string()).into_response()
+}
+
+/// An answer in JSON, and all is well.
+pub(super) fn ok(value: &Value) -> Response {
+    answer(StatusCode::OK, value)
+}
+
+impl From<event::Refusal> for Problem {
+    fn from(refusal: event::Refusal) -> Self {
+        use event::Refusal::{BatchEmpty, BatchTooLarge, BatchTooMany, EventTooLarge, Json};
+        let status = match &refusal {
+            EventTooLarge { .. } | BatchTooLarge { .. } | BatchTooMany { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
+            Json(JsonError::NotUtf8 { .. } | JsonError::Syntax { .. }) | BatchEmpty => {
+                StatusCode::BAD_REQUEST
+            }
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let field = refusal.field().map(str::to_owned);
+        Self { field, ..Self::new(status, refusal.code(), refusal.to_string()) }
+    }
+}
+
+impl From<EmitError> for Problem {
+    fn from(error: EmitError) -> Self {
+        let message = error.to_string();
+        match error {
+            EmitError::Offer(refusal) => refusal.into(),
+            EmitError::Full(full) if full.iter().any(|full| full.bound == Bound::BodyBytes) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large_for_subscriber", message).field("data")
+            }
+            EmitError::Full(_) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "full", message).retry_after(FULL_SECS)
+            }
+            EmitError::Busy => Self::busy(message),
+            EmitError::Store(_) => Self::unavailable("store", message),
+        }
+    }
+}
+
+impl From<Failed> for Problem {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Store(error) => error.into(),
+            Failed::TurnedAway(Why::Full) => Self::busy(failed.to_string()),
+            Failed::TurnedAway(Why::Stopped) | Failed::Stopped => {
+                Self::unavailable("stopping", failed.to_string())
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        error!(%error, "a question to the store failed");
+        Self::unavailable("store", error.to_string())
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Cursor(bad) => Self::bad_request("bad_cursor", bad.to_string()).field("cursor"),
+            ReadError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::UnknownLane(_) => Self::not_found("unknown_subscriber", message),
+            Refusal::NameTaken(_) => Self::conflict("name_taken", message).field("name"),
+            Refusal::IdTaken(_) => Self::conflict("id_taken", message),
+            Refusal::VersionConflict { .. } => Self::conflict("changed_meanwhile", message).field("version"),
+            Refusal::TooManySecrets { .. } => Self::conflict("too_many_secrets", message),
+            Refusal::Full(_) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "full", message).retry_after(FULL_SECS)
+            }
+            Refusal::StaleRoster { .. } | Refusal::OutboxTaken(_) | Refusal::StaleTerm { .. } => {
+                Self::busy(message)
+            }
+            Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
+        }
+    }
+}
+
+impl From<SettingsError> for Problem {
+    fn from(error: SettingsError) -> Self {
+        let field = error.field().map(str::to_owned);
+        Self { field, ..Self::unprocessable(error.code(), error.to_string()) }
+    }
+}
+
+impl From<TargetError> for Problem {
+    fn from(error: TargetError) -> Self {
+        Self::unprocessable(error.code(), error.to_string()).field("url")
+    }
+}
+
+impl From<SecretError> for Problem {
+    fn from(error: SecretError) -> Self {
+        Self::unprocessable("bad_secret", error.to_string()).field("secret")
+    }
+}

@@ -1,0 +1,132 @@
+//! All there is, in one table. The document for machines is held against it by a test.
+
+use axum::Router;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, patch, post};
+
+use super::App;
+use super::gate::gate;
+use super::problem::Problem;
+use super::{audit, dead, deliveries, events, health, metrics, status, subscribers};
+use crate::excerpt::Excerpt;
+
+/// The API as OpenAPI 3.1 describes it.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// A method, a path, and what answers.
+type Route = (Method, &'static str, MethodRouter<App>);
+
+fn routes() -> Vec<Route> {
+    vec![
+        (Method::POST, "/v1/events", post(events::post)),
+        (Method::GET, "/v1/subscribers", get(subscribers::list)),
+        (Method::POST, "/v1/subscribers", post(subscribers::create)),
+        (Method::GET, "/v1/subscribers/{id}", get(subscribers::show)),
+        (Method::PATCH, "/v1/subscribers/{id}", patch(subscribers::change)),
+        (Method::DELETE, "/v1/subscribers/{id}", delete(subscribers::remove)),
+        (Method::POST, "/v1/subscribers/{id}/pause", post(subscribers::pause)),
+        (Method::POST, "/v1/subscribers/{id}/resume", post(subscribers::resume)),
+        (Method::POST, "/v1/subscribers/{id}/rotate", post(subscribers::rotate)),
+        (Method::GET, "/v1/deliveries", get(deliveries::list)),
+        (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
+        (Method::GET, "/v1/dead", get(dead::list)),
+        (Method::GET, "/v1/dead/analysis", get(dead::analysis)),
+        (Method::POST, "/v1/dead/redrive", post(dead::redrive)),
+        (Method::POST, "/v1/dead/purge", post(dead::purge)),
+        (Method::GET, "/v1/status", get(status::status)),
+        (Method::GET, "/v1/audit", get(audit::per_second)),
+        (Method::GET, "/v1/openapi.json", get(openapi)),
+        (Method::GET, "/metrics", get(metrics::metrics)),
+        (Method::GET, "/healthz", get(health::lives)),
+        (Method::GET, "/readyz", get(health::works)),
+    ]
+}
+
+/// All of it, behind the gate.
+pub(super) fn router(app: App) -> Router {
+    let routes = routes().into_iter();
+    let router = routes.fold(Router::new(), |router, (_, path, handler)| router.route(path, handler));
+    router
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), gate))
+        .with_state(app)
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], OPENAPI).into_response()
+}
+
+async fn unknown_path(uri: Uri) -> Problem {
+    let message = format!("there is nothing at {}; see /v1/openapi.json", Excerpt::of(uri.path()));
+    Problem::not_found("unknown_path", message)
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let (method, path) = (Excerpt::of(method.as_str()), Excerpt::of(uri.path()));
+    let message = format!("{path} does not take {method}; the header allow says what it takes");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn documented() -> (Value, BTreeSet<(String, String)>) {
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut all = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+                all.insert((method.to_uppercase(), path.clone()));
+            }
+        }
+        (document, all)
+    }
+
+    #[test]
+    fn the_document_and_the_router_have_the_same_routes() {
+        let routed: BTreeSet<_> =
+            routes().iter().map(|(method, path, _)| (method.to_string(), (*path).to_owned())).collect();
+        assert_eq!(documented().1, routed);
+    }
+
+    /// What a document refers to.
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                found.extend(object.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                object.values().for_each(|value| references(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_document_refers_to_nothing_that_it_does_not_hold_and_each_operation_may_be_refused() {
+        let (document, all) = documented();
+        assert_eq!(document["openapi"], "3.1.0");
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+        for (method, path) in all {
+            let operation = &document["paths"][&path][method.to_lowercase()];
+            assert!(operation["operationId"].is_string(), "{method} {path}");
+            assert!(
+                operation["responses"].as_object().is_some_and(|answers| !answers.is_empty()),
+                "{method} {path}"
+            );
+            let is_open = matches!(&*path, "/healthz");
+            assert!(is_open || operation["responses"]["default"].is_object(), "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Subscribers: added, seen, changed while they run, paused, removed; their secrets rotated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::App;
+use super::form::{self, Rotation, Written, agree, keys, required, secret_or};
+use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subscriber, take_text};
+use super::moment;
+use super::problem::{Problem, answer, ok};
+use crate::engine::{LaneId, WallTime};
+use crate::event::{EventPatterns, Kind, PublicId};
+use crate::runtime::clock::{random, wall};
+use crate::sign::Keys;
+use crate::store::command::{Change, Command, Rotate, Subscribe};
+use crate::store::lane::{LaneState, Secret};
+use crate::store::read::{self, Whom};
+use crate::store::{Refusal, Reply};
+use crate::subscriber::SettingsText;
+
+/// How often a change is made anew because somebody else changed the subscriber in between.
+const CHANGES_MAX: u32 = 8;
+/// How long an answer waits until this process goes by the change. It takes milliseconds, unless the store is locked.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+
+/// `GET /v1/subscribers`
+pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    let query = Query::read(uri.query(), &["limit", "cursor"])?;
+    let (cursor, limit) = (query.cursor()?, query.limit()?);
+    let page = app.sender().read(move |reader| reader.subscribers(cursor, limit)).await??;
+    let roster = app.sender().roster();
+    let items: Vec<_> = page.items.iter().map(|subscriber| form::shown(subscriber, &roster)).collect();
+    Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
+}
+
+/// `POST /v1/subscribers`
+pub(super) async fn create(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object(request).await?;
+    let secret = secret_or(take_text(&mut object, "secret")?, random)?;
+    let written = Written::take(object, &app.config().guard)?;
+    let settings = SettingsText::read(&written.settings)?;
+    let id = PublicId::new(Kind::Subscriber, wall(), random());
+    let agreement = agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
+    let subscribe = Subscribe {
+        id: id.as_str().into(),
+        name: required(written.name, "name")?,
+        url: required(written.url, "url")?,
+        patterns: patterns_text(&written.events.unwrap_or_else(EventPatterns::all))?,
+        settings: settings.to_json().into(),
+        bounds: agreement.bounds,
+        secret: Secret::new(secret.reveal()),
+    };
+    let lane = match app.sender().command(Command::Subscribe(subscribe)).await? {
+        Reply::Subscribed { lane } => lane,
+        Reply::Refused(refusal) => return Err(refusal.into()),
+        other => return Err(Problem::unexpected("add the subscriber", &other)),
+    };
+    wait_until_known(&app).await?;
+    let mut value = shown_now(&app, lane).await?;
+    value["secret"] = Value::from(secret.reveal());
+    let location = [(header::LOCATION, format!("/v1/subscribers/{}", id.as_str()))];
+    Ok((location, answer(StatusCode::CREATED, &value)).into_response())
+}
+
+/// `GET /v1/subscribers/{id}`
+pub(super) async fn show(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(uri.query(), &[])?;
+    let subscriber = subscriber(&app, &whom).await?;
+    Ok(ok(&form::shown(&subscriber, &app.sender().roster())))
+}
+
+/// `PATCH /v1/subscribers/{id}`
+pub(super) async fn change(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object(request).await?;
+    let version = expected_version(&mut object)?;
+    let written = Written::take(object, &app.config().guard)?;
+    for _ in 0..CHANGES_MAX {
+        let before = subscriber(&app, &whom).await?;
+        let change =
+            Change { version: version.or(Some(before.version)), ..prepare(&app, &before, &written).await? };
+        match app.sender().command(Command::Change(change)).await? {
+            Reply::Done => {
+                wait_until_known(&app).await?;
+                return Ok(ok(&shown_now(&app, before.lane).await?));
+            }
+            Reply::Refused(Refusal::VersionConflict { .. }) if version.is_none() => {}
+            Reply::Refused(refusal) => return Err(refusal.into()),
+            other => return Err(Problem::unexpected("change the subscriber", &other)),
+        }
+    }
+    Err(Problem::conflict("changed_meanwhile", "others change the subscriber all the time; try again"))
+}
+
+/// The change that makes of a subscriber what was written.
+async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Result<Change, Problem> {
+    let settings = SettingsText::from_json(&before.settings)?.patched(&written.settings)?;
+    let id: PublicId = before.id.parse().map_err(|error| {
+        Problem::conflict("broken_id", format!("the subscriber's id cannot be read: {error}"))
+    })?;
+    let agreement = agree(&settings, &id, &live_keys(app, before.lane).await?, &app.config().regions)?;
+    Ok(Change {
+        name: written.name.clone(),
+        url: written.url.clone(),
+        patterns: written.events.as_ref().map(patterns_text).transpose()?,
+        settings: Some(settings.to_json().into()),
+        bounds: Some(agreement.bounds),
+        ..Change::of(before.lane)
+    })
+}
+
+/// `DELETE /v1/subscribers/{id}`
+pub(super) async fn remove(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Query::read(uri.query(), &[])?;
+    let lane = subscriber(&app, &whom).await?.lane;
+    carry_out(&app, Command::Remove(lane), "remove the subscriber").await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /v1/subscribers/{id}/pause`
+pub(super) async fn pause(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    turn(&app, &whom, request, LaneState::Paused).await
+}
+
+/// `POST /v1/subscribers/{id}/resume`
+pub(super) async fn resume(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    turn(&app, &whom, request, LaneState::Active).await
+}
+
+async fn turn(app: &App, whom: &str, request: Request, state: LaneState) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    nothing_left(&object_or_nothing(request).await?, &["no field at all"])?;
+    let before = subscriber(app, whom).await?;
+    if (before.state, state) == (LaneState::Disabled, LaneState::Paused) {
+        // Paused, it would record events again, which its endpoint said that it does not want.
+        return Err(Problem::conflict(
+            "disabled",
+            "the endpoint answered 410 and is disabled; resume it first",
+        ));
+    }
+    if before.state != state {
+        let change = Change { state: Some(state), ..Change::of(before.lane) };
+        carry_out(app, Command::Change(change), "change the subscriber's state").await?;
+    }
+    Ok(ok(&shown_now(app, before.lane).await?))
+}
+
+/// `POST /v1/subscribers/{id}/rotate`
+pub(super) async fn rotate(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let Rotation { secret, overlap } = Rotation::take(object_or_nothing(request).await?)?;
+    let secret = secret_or(secret, random)?;
+    let subscriber = subscriber(&app, &whom).await?;
+    let settings = SettingsText::from_json(&subscriber.settings)?;
+    let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
+    // Only the secret is in question here: it must be of the kind that the profile signs with.
+    agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
+    let now = app.sender().clock().now();
+    let retire = WallTime(now.0.saturating_add(overlap.0));
+    let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire };
+    carry_out(&app, Command::Rotate(rotate), "rotate the secret").await?;
+    Ok(ok(&json!({
+        "id": &*subscriber.id,
+        "secret": secret.reveal(),
+        "old_secrets_retire": moment::shown(retire),
+    })))
+}
+
+fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {
+    let text = serde_json::to_string(patterns);
+    text.map(Into::into)
+        .map_err(|error| Problem::unprocessable("bad_events", error.to_string()).field("events"))
+}
+
+fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
+    let Some(given) = object.remove("version") else { return Ok(None) };
+    given.as_u64().map(Some).ok_or_else(|| {
+        Problem::unprocessable("bad_version", "version is not a whole number, as it was read")
+            .field("version")
+    })
+}
+
+async fn live_keys(app: &App, lane: LaneId) -> Result<Keys, Problem> {
+    let now = app.sender().clock().now();
+    keys(&app.sender().read(move |reader| reader.secrets(lane, now)).await??)
+}
+
+/// A command that is done or refused.
+async fn carry_out(app: &App, command: Command, doing: &'static str) -> Result<(), Problem> {
+    match app.sender().command(command).await? {
+        Reply::Done => wait_until_known(app).await,
+        Reply::Refused(refusal) => Err(refusal.into()),
+        other => Err(Problem::unexpected(doing, &other)),
+    }
+}
+
+/// Waits until this process goes by all changes so far, so that whoever is answered finds them made.
+async fn wait_until_known(app: &App) -> Result<(), Problem> {
+    let glance = app.sender().read(|reader| reader.glance()).await??;
+    let known = app.sender().wait_for_roster_after(glance.roster.saturating_sub(1));
+    if timeout(KNOWN_WITHIN, known).await.is_err() {
+        warn!(roster = glance.roster, "a change of a subscriber is written down, but not known here yet");
+    }
+    Ok(())
+}
+
+async fn shown_now(app: &App, lane: LaneId) -> Result<Value, Problem> {
+    let found = app.sender().read(move |reader| reader.subscriber(&Whom::Lane(lane))).await??;
+    let subscriber = found.ok_or_else(|| {
+        Problem::not_found("unknown_subscriber", "the subscriber was removed at this very moment")
+    })?;
+    Ok(form::shown(&subscriber, &app.sender().roster()))
+}
