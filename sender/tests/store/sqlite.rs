@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use hookproof_sender::store::command::{Fate, Persist};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::sqlite::{Durability, Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
@@ -256,6 +257,24 @@ mod faults {
             .unwrap();
         assert_eq!(world.reader.status(world.now).unwrap().outbox, 1);
     }
+}
+
+/// What durability costs: the rows that a commit writes, and no more.
+#[test]
+fn a_commit_writes_a_lane_once_however_much_it_settles() {
+    let mut world = World::<File>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let emits: Vec<Command> = (0..100).map(|_| Command::Emit(world.event(&[lane]))).collect();
+    let before = world.store.written().rows;
+    world.all(&emits);
+    let emitted = world.store.written().rows;
+    // An event, a body and a delivery each; one lane, the totals, and their mark for a new minute at most.
+    assert!((302..=303).contains(&(emitted - before)), "{}", emitted - before);
+    let claimed = world.claim(lane, term);
+    let settlements = claimed.iter().map(|row| world.settlement(lane, term, *row, Fate::Delivered)).collect();
+    let record = Persist { lane, term, record: b"state".as_slice().into(), hand_back: false };
+    world.all(&[Command::Settle(settlements), Command::Persist(record)]);
+    assert_eq!(world.store.written().rows - emitted, 100 + 100 + 1 + 1, "deliveries, attempts, lane, totals");
 }
 
 mod threads {
