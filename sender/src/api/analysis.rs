@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_few_on_each_of_three_days_are_a_slow_accumulation() {
-        let day = |day, rows| group(Exhausted, Some(500), day * 24, rows);
+        let day = |day: u64, rows| group(Exhausted, Some(500), day * 24, rows);
         check(&[day(1, 2), day(2, 3), day(4, 2)], &[(Pattern::SlowAccumulation, 7)]);
         check(&[day(1, 2), day(2, 3)], &[]);
         check(&[day(1, 2), day(2, 3), day(4, 11)], &[]);
