@@ -7,14 +7,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
 use hookproof_sender::store::command::{
-    Acquire, Attempt, Body, Claim, Emit, Fate, Outcome, Settlement, Subscribe, Target, Which,
+    Acquire, Attempt, Body, Claim, Emit, Fate, Outcome, Renew, Settlement, Subscribe, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::sqlite::{Durability, Options, SqliteStore};
+use hookproof_sender::store::thread::{Answer, Capacity, Request, StoreThread};
 use hookproof_sender::store::{Command, Reply, Store};
 
 const NOW: WallTime = WallTime::from_secs(1_800_000_000);
@@ -22,14 +24,21 @@ const OWNER: OwnerId = OwnerId(1);
 const BODY_BYTES: usize = 300;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "lanes") {
+        return many_lanes();
+    }
     println!("{:<44} {:>12} {:>12}", "", "a second", "rows each");
     for (name, durability) in [("power-loss", Durability::PowerLoss), ("process", Durability::Process)] {
         emits(&format!("durable emits, one a commit, {name}"), durability, 1, 500);
         emits(&format!("durable emits, 256 a commit, {name}"), durability, 256, 100_000);
+        through_the_thread(&format!("emits in flight: 1, {name}"), durability, 1, 500);
+        through_the_thread(&format!("emits in flight: 64, {name}"), durability, 64, 20_000);
+        through_the_thread(&format!("emits in flight: 1,000, {name}"), durability, 1_000, 100_000);
         deliveries(name, durability, 10, 200_000, 1_000);
         deliveries(name, durability, 1_000, 200_000, 1_000);
     }
     backlog();
+    many_lanes();
 }
 
 fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<(LaneId, Term)>) {
@@ -115,6 +124,35 @@ fn emits(name: &str, durability: Durability, batch: u64, total: u64) {
         took += time(|| drop(commit(&mut store, &commands)));
     }
     print(name, total, took, store.written().rows - before);
+}
+
+/// One event a request, so many unanswered at a time: what the thread gathers into commits.
+fn through_the_thread(name: &str, durability: Durability, in_flight: u64, total: u64) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, lanes) = open(folder.path(), durability, 10);
+    let before = store.written().rows;
+    let thread =
+        StoreThread::start(Box::new(store), Box::new(|| NOW), Capacity::default()).expect("a thread");
+    let handle = thread.handle();
+    let (told, answers) = channel();
+    let submit = |number: u64| {
+        let lane = lanes[usize::try_from(number % 10).expect("small")].0;
+        let told = told.clone();
+        let answer: Answer = Box::new(move |replies| told.send(replies.is_ok()).expect("the bench listens"));
+        let request = Request { commands: vec![event(number, 10, &[lane])], answer };
+        assert!(handle.submit(request).is_ok(), "there is room for all in flight");
+    };
+    let took = time(|| {
+        (0..in_flight).for_each(submit);
+        for number in in_flight..total + in_flight {
+            assert!(answers.recv().expect("an answer"), "the disk works");
+            if number < total {
+                submit(number);
+            }
+        }
+    });
+    thread.stop();
+    print(name, total, took, handle.health().written.rows - before);
 }
 
 /// Emits, then claims and settles everything, lane by lane in turn, as the engine would.
@@ -211,6 +249,43 @@ fn backlog() {
         store.commit(WallTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
     });
     println!("{:<44} {:>9.1} ms", "opening with 1,000,000 waiting", opening.as_secs_f64() * 1e3);
+}
+
+/// Ten thousand subscribers with one delivery each.
+fn many_lanes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let count = 10_000;
+    let (mut store, lanes) = open(folder.path(), Durability::Process, count);
+    let ids: Vec<LaneId> = lanes.iter().map(|(lane, _)| *lane).collect();
+    let emitted = time(|| drop(commit(&mut store, &[event(1, count, &ids)])));
+    drop(store);
+    let options = Options { durability: Durability::Process, ..Options::default() };
+    let mut store = SqliteStore::open(&folder.path().join("bench.db"), &options).expect("it is there");
+    let later = WallTime(NOW.0 + Nanos::DAY.0);
+    let mut carry_out = |commands: &[Command]| store.commit(later, commands).expect("the disk works");
+    let mut taken = Vec::new();
+    let acquired = time(|| {
+        let acquire =
+            Acquire { owner: OwnerId(2), lease: Nanos::HOUR, which: Which::WithWork, max: u32::MAX };
+        let replies = carry_out(&[Command::Acquire(acquire)]);
+        let Some(Reply::Acquired(lanes)) = replies.into_iter().next() else { panic!("acquired") };
+        taken = lanes;
+    });
+    let renewed = time(|| {
+        drop(carry_out(&[Command::Renew(Renew { owner: OwnerId(2), lease: Nanos::HOUR })]));
+    });
+    let claims: Vec<Command> = taken
+        .iter()
+        .map(|taken| {
+            Command::Claim(Claim { lane: taken.lane, term: taken.term, max: 10, bytes_max: u64::MAX })
+        })
+        .collect();
+    let claimed = time(|| drop(carry_out(&claims)));
+    for (name, took) in
+        [("fan-out to", emitted), ("acquiring", acquired), ("renewing", renewed), ("claiming of", claimed)]
+    {
+        println!("{:<44} {:>9.1} ms", format!("{name} {} lanes", taken.len()), took.as_secs_f64() * 1e3);
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures time")]

@@ -10,8 +10,11 @@
 //! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
 //! - [`roster`]: all subscribers at one moment, made ready.
 //! - [`fanout`]: from one event to what each subscriber is owed; [`delivery_ids`]: what that is called outside.
+//! - [`cli`]: all of it as commands.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
+#[cfg(feature = "service")]
+pub mod cli;
 #[cfg(feature = "service")]
 pub mod delivery_ids;
 pub mod engine;

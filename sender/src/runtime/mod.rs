@@ -155,11 +155,10 @@ impl Sender {
             let path = path.clone();
             move |error| OpenError::Beside { doing, path, error }
         };
-        let writer = SqliteStore::open(
-            &path,
-            &sqlite::Options { durability: options.durability, ..Default::default() },
-        );
-        let writer = writer.map_err(store)?;
+        let identity = u64::from_le_bytes(random());
+        let file =
+            sqlite::Options { durability: options.durability, create: true, identity, ..Default::default() };
+        let writer = SqliteStore::open(&path, &file).map_err(store)?;
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let clock = Clock::new(glance.clock);

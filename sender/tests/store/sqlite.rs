@@ -1,21 +1,42 @@
 //! What is SQLite's own affair.
 
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hookproof_sender::store::command::{Fate, Persist};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::sqlite::{Durability, Options, SqliteReader, SqliteStore};
-use hookproof_sender::store::{Reader, Store};
+use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::world::Backend;
+use crate::world::{Backend, WIDE, World, body, claim};
 
 /// A store in a file of its own.
 pub(crate) struct File {
-    folder: TempDir,
+    /// Deleted with the last that uses it; nothing, if it is another process's.
+    folder: Option<Rc<TempDir>>,
+    path: PathBuf,
     limits: Limits,
 }
 
 impl File {
-    pub(crate) fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("store.db")
+    fn inside(folder: TempDir, limits: Limits) -> Self {
+        Self { path: folder.path().join("store.db"), folder: Some(Rc::new(folder)), limits }
+    }
+
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { folder: None, path, limits: Limits::default() }
+    }
+
+    /// The same file again.
+    pub(crate) fn again(&self) -> Self {
+        Self { folder: self.folder.clone(), path: self.path.clone(), limits: self.limits }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.path.clone()
     }
 
     fn options(&self) -> Options {
@@ -27,7 +48,7 @@ impl File {
 
 impl Backend for File {
     fn new(limits: Limits) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), limits }
+        Self::inside(folder(), limits)
     }
 
     fn store(&self) -> Box<dyn Store> {
@@ -38,13 +59,288 @@ impl Backend for File {
         Box::new(SqliteReader::open(&self.path()).unwrap())
     }
 
+    fn after_power_cut(&self) -> Self {
+        let copy = Self::inside(folder(), self.limits);
+        for ending in ["db", "db-wal"] {
+            std::fs::copy(self.path.with_extension(ending), copy.path.with_extension(ending)).unwrap();
+        }
+        copy
+    }
+
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>) {
-        let application = rusqlite::Connection::open(self.path()).unwrap();
+        let application = Connection::open(self.path()).unwrap();
         application
             .execute(
                 "INSERT INTO outbox (type, key, data, event) VALUES (?1, ?2, ?3, ?4)",
                 (kind, key, data, event),
             )
             .unwrap();
+    }
+}
+
+/// In memory, where the system offers that: thousands of stores come and go.
+pub(crate) fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, &Options { create: true, ..Options::default() }).unwrap()
+}
+
+mod files {
+    //! Which files are opened, and which are left alone.
+
+    use super::*;
+
+    fn check(prepare: impl FnOnce(&Path), expected: &str) {
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        prepare(&path);
+        let before = std::fs::read(&path).ok();
+        let error = SqliteStore::open(&path, &Options::default()).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(SqliteReader::open(&path).is_err());
+        assert_eq!(std::fs::read(&path).ok(), before, "a refused file is left as it was");
+    }
+
+    #[test]
+    fn a_file_from_a_newer_version_is_refused() {
+        let newer = |path: &Path| {
+            drop(open(path));
+            Connection::open(path).unwrap().execute_batch("PRAGMA user_version = 7").unwrap();
+        };
+        check(
+            newer,
+            "has schema 7, this program knows up to 1; use the version that wrote it, or a newer one",
+        );
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_refused() {
+        let other =
+            |path: &Path| Connection::open(path).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
+        check(other, "it is an SQLite database of another program");
+        let marked = |path: &Path| {
+            Connection::open(path)
+                .unwrap()
+                .execute_batch("PRAGMA application_id = 5; CREATE TABLE a (b)")
+                .unwrap();
+        };
+        check(marked, "it is an SQLite database of another program");
+    }
+
+    #[test]
+    fn what_is_no_database_is_refused() {
+        check(|path| std::fs::write(path, "dear diary, ".repeat(100)).unwrap(), "it is no SQLite database");
+    }
+
+    #[test]
+    fn a_missing_file_is_not_made_unless_asked_for() {
+        check(|_| {}, "could not open the store");
+        check(|path| std::fs::create_dir(path).unwrap(), "could not open the store");
+    }
+
+    #[test]
+    fn an_empty_file_becomes_a_store_and_keeps_its_identity() {
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        std::fs::write(&path, "").unwrap();
+        for identity in [3, 4] {
+            drop(SqliteStore::open(&path, &Options { identity, ..Options::default() }).unwrap());
+            assert_eq!(SqliteReader::open(&path).unwrap().glance().unwrap().identity, 3);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder();
+        let path = folder.path().join("store.db");
+        drop(open(&path));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+mod faults {
+    //! What goes wrong outside. Nothing is acknowledged that is not so, and everything recovers.
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_acknowledges_nothing_and_forgets_nothing() {
+        let mut world = World::<File>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let first = world.emit_one(lane);
+        let pages: u32 = Connection::open(world.backend.path())
+            .unwrap()
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .unwrap();
+        let full = Options { pages_max: Some(pages + 3), ..world.backend.options() };
+        world.store = Box::new(SqliteStore::open(&world.backend.path(), &full).unwrap());
+        let mut large = world.event(&[lane]);
+        large.bodies = vec![body(&[b'x'; 40_000])];
+        let before = world.total();
+        // The claim before it in the same commit is undone with it.
+        let commands = [claim(lane, term, 10), Command::Emit(large.clone())];
+        for _ in 0..3 {
+            let error = world.store.commit(world.now, &commands).unwrap_err();
+            assert!(matches!(error, StoreError::Full { doing: "emit an event", .. }), "{error}");
+            assert!(error.may_pass());
+            assert_eq!(world.total(), before);
+        }
+        assert_eq!(world.claim(lane, term), [first], "what was handed out by a commit that failed was not");
+        // Room is made; the same commands go through.
+        world.crash();
+        let replies = world.all(&[claim(lane, term, 10), Command::Emit(large)]);
+        assert!(matches!(&replies[1], Reply::Emitted(_)), "{replies:?}");
+    }
+
+    #[test]
+    fn a_stranger_s_lock_holds_up_but_breaks_nothing() {
+        let mut world = World::<File>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let delivery = world.emit_one(lane);
+        let hasty = Options { patience: Duration::ZERO, ..world.backend.options() };
+        world.store = Box::new(SqliteStore::open(&world.backend.path(), &hasty).unwrap());
+        let stranger = Connection::open(world.backend.path()).unwrap();
+        stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let event = Command::Emit(world.event(&[lane]));
+        let error = world.store.commit(world.now, std::slice::from_ref(&event)).unwrap_err();
+        assert!(matches!(error, StoreError::Busy { .. }) && error.may_pass(), "{error}");
+        // Whoever only reads is not held up, nor is a claim.
+        assert_eq!(world.total().accepted, 1);
+        assert_eq!(world.claim(lane, term), [delivery]);
+        stranger.execute_batch("ROLLBACK").unwrap();
+        assert!(matches!(world.one(event), Reply::Emitted(_)));
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_missed_until_it_is_back() {
+        let mut world = World::<File>::new();
+        let lane = world.new_lane(WIDE);
+        let path = world.backend.path();
+        let elsewhere = path.with_extension("moved");
+        let event = Command::Emit(world.event(&[lane]));
+        let missing = |world: &mut World<File>| {
+            let error = world.store.commit(world.now, std::slice::from_ref(&event)).unwrap_err();
+            assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+            assert!(error.may_pass());
+            assert!(matches!(world.reader.glance(), Err(StoreError::Missing { .. })));
+        };
+        std::fs::rename(&path, &elsewhere).unwrap();
+        missing(&mut world);
+        // Another file in its place is not it.
+        std::fs::write(&path, "").unwrap();
+        missing(&mut world);
+        std::fs::rename(&elsewhere, &path).unwrap();
+        assert!(matches!(world.one(event.clone()), Reply::Emitted(_)));
+    }
+
+    #[test]
+    fn an_application_is_told_at_once_what_the_outbox_does_not_take() {
+        let world = World::<File>::new();
+        let application = Connection::open(world.backend.path()).unwrap();
+        let insert = |kind: &str, data: &str| {
+            application.execute("INSERT INTO outbox (type, key, data) VALUES (?1, 'k', ?2)", (kind, data))
+        };
+        assert_eq!(insert("video.trending", r#"{"a": [1, 2.5e3, null, "é"]}"#), Ok(1));
+        for (kind, data) in
+            [("a.b", "{"), ("a.b", ""), ("a.b", "{'a': 1}"), ("", "{}"), (&"x".repeat(257), "{}")]
+        {
+            assert!(insert(kind, data).is_err(), "{kind:?} {data:?}");
+        }
+        // As part of a transaction of its own, it comes and goes with it.
+        application
+            .execute_batch("BEGIN; INSERT INTO outbox (type, data) VALUES ('a', '1'); ROLLBACK")
+            .unwrap();
+        assert_eq!(world.reader.status(world.now).unwrap().outbox, 1);
+    }
+}
+
+/// What durability costs: the rows that a commit writes, and no more.
+#[test]
+fn a_commit_writes_a_lane_once_however_much_it_settles() {
+    let mut world = World::<File>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let emits: Vec<Command> = (0..100).map(|_| Command::Emit(world.event(&[lane]))).collect();
+    let before = world.store.written().rows;
+    world.all(&emits);
+    let emitted = world.store.written().rows;
+    // An event, a body and a delivery each; one lane, the totals, and their mark for a new minute at most.
+    assert!((302..=303).contains(&(emitted - before)), "{}", emitted - before);
+    let claimed = world.claim(lane, term);
+    let settlements = claimed.iter().map(|row| world.settlement(lane, term, *row, Fate::Delivered)).collect();
+    let record = Persist { lane, term, record: b"state".as_slice().into(), hand_back: false };
+    world.all(&[Command::Settle(settlements), Command::Persist(record)]);
+    assert_eq!(world.store.written().rows - emitted, 100 + 100 + 1 + 1, "deliveries, attempts, lane, totals");
+}
+
+mod threads {
+    //! The store's thread over a real file.
+
+    use std::sync::mpsc::channel;
+
+    use hookproof_sender::store::thread::{Capacity, Request, StoreThread};
+
+    use super::*;
+
+    #[test]
+    fn what_is_answered_is_on_disk() {
+        let mut world = World::<File>::new();
+        let lane = world.new_lane(WIDE);
+        let now = world.now;
+        let thread =
+            StoreThread::start(world.backend.store(), Box::new(move || now), Capacity::default()).unwrap();
+        let handle = thread.handle();
+        let (told, answers) = channel();
+        for _ in 0..100 {
+            let event = world.event(&[lane]);
+            let (told, reader, id) = (told.clone(), world.backend.reader(), event.id.clone());
+            let answer = Box::new(move |replies: Result<Vec<Reply>, StoreError>| {
+                let found = reader.deliveries_of_event(&id, 10).unwrap().len();
+                told.send((replies.is_ok(), found)).unwrap();
+            });
+            handle.submit(Request { commands: vec![Command::Emit(event)], answer }).unwrap();
+        }
+        assert!(answers.iter().take(100).all(|answer| answer == (true, 1)));
+        let written = handle.health().written;
+        assert_eq!(written.recorded, 100);
+        assert!(written.commits < 100, "{written:?}: nothing was gathered");
+        thread.stop();
+        world.check_figures();
+    }
+
+    #[test]
+    fn a_locked_store_answers_once_it_is_free() {
+        let mut world = World::<File>::new();
+        let lane = world.new_lane(WIDE);
+        let stranger = Connection::open(world.backend.path()).unwrap();
+        stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let hasty = Options { patience: Duration::ZERO, ..world.backend.options() };
+        let store = Box::new(SqliteStore::open(&world.backend.path(), &hasty).unwrap());
+        // The clock is asked once for each try.
+        let (tried, tries) = channel();
+        let now = world.now;
+        let clock = Box::new(move || {
+            tried.send(()).unwrap();
+            now
+        });
+        let thread = StoreThread::start(store, clock, Capacity::default()).unwrap();
+        let (told, answers) = channel();
+        let event = world.event(&[lane]);
+        let answer =
+            Box::new(move |replies: Result<Vec<Reply>, StoreError>| told.send(replies.is_ok()).unwrap());
+        thread.handle().submit(Request { commands: vec![Command::Emit(event)], answer }).unwrap();
+        for _ in 0..3 {
+            tries.recv().unwrap();
+        }
+        assert!(answers.try_recv().is_err(), "not acknowledged while locked");
+        assert!(matches!(thread.handle().health().failing, Some((_, StoreError::Busy { .. }))));
+        stranger.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(answers.recv(), Ok(true));
+        assert_eq!((world.total().accepted, thread.handle().health().failing), (1, None));
+        thread.stop();
     }
 }

@@ -8,7 +8,8 @@ use hookproof_sender::store::command::{
     Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
-use hookproof_sender::store::read::{LaneStatus, Place};
+use hookproof_sender::store::paging::Page;
+use hookproof_sender::store::read::{Filter, LaneStatus, Place};
 use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, Taken, Verdict};
 use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
@@ -20,6 +21,8 @@ pub(crate) trait Backend {
     fn store(&self) -> Box<dyn Store>;
     /// Another reader.
     fn reader(&self) -> Box<dyn Reader>;
+    /// What is left when the power fails now: everything acknowledged, and no process.
+    fn after_power_cut(&self) -> Self;
     /// An application in another language puts a row into the outbox.
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
 }
@@ -51,7 +54,11 @@ impl<B: Backend> World<B> {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        let backend = B::new(limits);
+        Self::over(B::new(limits))
+    }
+
+    /// Over what is there already.
+    pub(crate) fn over(backend: B) -> Self {
         let (store, reader) = (backend.store(), backend.reader());
         Self { backend, store, reader, now: WallTime::from_secs(1_800_000_000), serial: 0 }
     }
@@ -83,31 +90,27 @@ impl<B: Backend> World<B> {
         for lane in &lanes {
             let counts = lane.counts;
             assert!(counts.conserved(), "lane {}: {counts:?}", lane.lane.0);
-            let queue = self.count_place(lane.lane, Place::Waiting);
+            let of = Filter { lane: Some(lane.lane), place: Some(Place::Waiting) };
+            let queue = all_of(self.reader.deliveries(of, None, PLENTY).unwrap());
             assert_eq!(counts.waiting, queue, "waiting on lane {}", lane.lane.0);
-            assert_eq!(
-                counts.dead_kept,
-                self.count_place(lane.lane, Place::Dead),
-                "dead of lane {}",
-                lane.lane.0
-            );
+            let dead = all_of(self.reader.dead(Some(lane.lane), None, PLENTY).unwrap());
+            assert_eq!(counts.dead_kept, dead, "dead letters of lane {}", lane.lane.0);
             sum.waiting += counts.waiting;
             sum.waiting_bytes += counts.waiting_bytes;
             sum.retrying += counts.retrying;
             sum.dead_kept += counts.dead_kept;
         }
-        let total = self.reader.status(self.now).unwrap().counts;
-        assert!(total.conserved(), "{total:?}");
+        let total = self.check_totals();
         let present =
             |counts: &Counts| [counts.waiting, counts.waiting_bytes, counts.retrying, counts.dead_kept];
         assert_eq!(present(&total), present(&sum));
     }
 
-    fn count_place(&self, lane: LaneId, place: Place) -> u64 {
-        let of = hookproof_sender::store::read::Filter { lane: Some(lane), place: Some(place) };
-        let page = self.reader.deliveries(of, None, 100_000).unwrap();
-        assert_eq!(page.next, None, "more than a test should have");
-        page.items.len().try_into().unwrap()
+    /// The same in total, without a recount.
+    pub(crate) fn check_totals(&self) -> Counts {
+        let total = self.total();
+        assert!(total.conserved(), "{total:?}");
+        total
     }
 
     pub(crate) fn lanes(&self) -> Vec<LaneStatus> {
@@ -263,6 +266,15 @@ impl<B: Backend> World<B> {
     pub(crate) fn persist(&mut self, lane: LaneId, term: Term, record: &[u8], hand_back: bool) -> Reply {
         self.one(Command::Persist(Persist { lane, term, record: record.into(), hand_back }))
     }
+}
+
+/// More than any test has.
+const PLENTY: u32 = 1_000_000;
+
+/// How many there are on a page that must hold them all.
+fn all_of<T>(page: Page<T>) -> u64 {
+    assert_eq!(page.next, None);
+    page.items.len().try_into().unwrap()
 }
 
 pub(crate) fn later(moment: WallTime, by: Nanos) -> WallTime {

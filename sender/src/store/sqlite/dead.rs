@@ -1,5 +1,7 @@
 //! Dead letters: burying, forgetting, redriving.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
@@ -110,7 +112,9 @@ impl Work<'_> {
             Dead::All => self.oldest(None, after, redrive.max)?,
             Dead::Of(lane) => self.oldest(Some(*lane), after, redrive.max)?,
             Dead::These(letters) => {
-                letters.iter().copied().filter(|letter| *letter > after).take(max).collect()
+                let named: BTreeSet<DeliveryId> =
+                    letters.iter().copied().filter(|letter| *letter > after).collect();
+                named.into_iter().take(max).collect()
             }
         };
         let mut redriven = Redriven::default();

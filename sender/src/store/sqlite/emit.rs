@@ -58,6 +58,12 @@ impl Work<'_> {
             return Ok(Reply::Emitted(emitted));
         }
         let numbers = self.record_event(emit, &routes)?;
+        // All of these first: making room for one target must not shed what another is about to replace.
+        for (target, route) in emit.targets.iter().zip(&routes) {
+            if let Route::Replace(older) = route {
+                self.coalesce(target.lane, older)?;
+            }
+        }
         for (target, route) in emit.targets.iter().zip(routes) {
             let placed = self.place(emit, target, &route, &numbers, &mut emitted.shed)?;
             emitted.targets.push(placed);
@@ -188,7 +194,6 @@ impl Work<'_> {
         let mut due = WallTime(target.due.0.saturating_add(window));
         let mut replaced = None;
         if let Route::Replace(older) = route {
-            self.coalesce(target.lane, older)?;
             due = older.due;
             replaced = Some(older.delivery);
         }

@@ -66,10 +66,8 @@ impl Work<'_> {
     fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<Taken>> {
         let Some(lane) = self.ledger.lane(self.sql, id)? else { return Ok(None) };
         let (from, clean, term, state) = (lane.owner, lane.clean, Term(lane.term.0 + 1), lane.state);
-        let record = match lane.record.clone() {
-            Some(record) => Some(record),
-            None => self.record(id)?,
-        };
+        // Written by now, even if it was persisted in this commit: the lanes to be taken were looked up after that.
+        let record = self.record(id)?;
         let handover = match (from, record) {
             (None, Some(record)) if clean => Handover::Clean(record),
             (None, _) => Handover::Fresh,
@@ -108,6 +106,8 @@ impl Work<'_> {
             .query_row(params![owner, until], |row| row.get(0))
             .optional()?;
         if known.is_none() {
+            // It was forgotten, and with it how much was taken from it: the next renewal looks at every lane.
+            self.taken_seen.remove(&owner);
             self.sql
                 .prepare_cached("INSERT INTO owners VALUES (?1, ?2, 0, 0)")?
                 .execute(params![owner, until])?;

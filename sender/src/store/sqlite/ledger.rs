@@ -22,7 +22,7 @@ pub(super) struct Lane {
     /// Its owner gave it back in order, and nobody has taken it since.
     pub(super) clean: bool,
     pub(super) counts: Counts,
-    /// To be kept, if something was persisted in this commit.
+    /// To be kept, if something was persisted and not yet written.
     pub(super) record: Option<Record>,
     counts_changed: bool,
     terms_changed: bool,
@@ -139,9 +139,10 @@ impl Ledger {
         totals.roster
     }
 
-    /// Writes what has changed, each row once.
-    pub(super) fn flush(&self, sql: &Connection, now: WallTime) -> Result<()> {
-        for (id, lane) in &self.lanes {
+    /// Writes what has changed since the last time, each row once: at the end of a commit, and before a query that
+    /// must see what the commit has counted so far.
+    pub(super) fn flush(&mut self, sql: &Connection, now: WallTime) -> Result<()> {
+        for (id, lane) in &mut self.lanes {
             if let Some(lane) = lane {
                 lane.flush(sql, *id)?;
             }
@@ -149,11 +150,12 @@ impl Ledger {
         if self.totals_changed {
             debug_assert!(self.totals.counts.conserved(), "{:?}", self.totals.counts);
             let minute = now.0 / Nanos::MINUTE.0;
-            let marked = self.totals.marked_minute.max(minute);
-            if marked > self.totals.marked_minute {
+            if minute > self.totals.marked_minute {
                 self.mark(sql, minute)?;
+                self.totals.marked_minute = minute;
             }
-            self.totals.flush(sql, marked)?;
+            self.totals.flush(sql)?;
+            self.totals_changed = false;
         }
         Ok(())
     }
@@ -192,7 +194,7 @@ impl Totals {
         })
     }
 
-    fn flush(&self, sql: &Connection, marked_minute: u64) -> Result<()> {
+    fn flush(&self, sql: &Connection) -> Result<()> {
         let counts = &self.counts;
         sql.prepare_cached(
             "UPDATE totals SET accepted = ?1, delivered = ?2, dead = ?3, coalesced = ?4, waiting = ?5,
@@ -218,7 +220,7 @@ impl Totals {
             int(self.next_event),
             int(self.next_body),
             int(self.next_delivery),
-            int(marked_minute),
+            int(self.marked_minute),
         ])?;
         Ok(())
     }
@@ -248,7 +250,7 @@ impl Lane {
         })
     }
 
-    fn flush(&self, sql: &Connection, id: LaneId) -> Result<()> {
+    fn flush(&mut self, sql: &Connection, id: LaneId) -> Result<()> {
         debug_assert!(self.counts.conserved(), "lane {}: {:?}", id.0, self.counts);
         if self.terms_changed {
             sql.prepare_cached(
@@ -265,9 +267,12 @@ impl Lane {
                 self.term,
                 self.clean
             ])?;
+            self.terms_changed = false;
         }
         if self.counts_changed || self.record.is_some() {
             self.flush_counts(sql, id)?;
+            self.counts_changed = false;
+            self.record = None;
         }
         Ok(())
     }

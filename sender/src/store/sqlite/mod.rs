@@ -32,6 +32,8 @@ mod room;
 mod settle;
 mod subscribe;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use failure::Doing;
@@ -188,6 +190,10 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn carry_out(&mut self, command: &Command) -> rusqlite::Result<Reply> {
+        if !matches!(command, Command::Emit(_)) {
+            // Whatever else happens may change who can make room.
+            self.payers = None;
+        }
         match command {
             Command::Emit(emit) => self.emit(emit),
             Command::RejectOutbox(reject) => self.reject_outbox(reject),

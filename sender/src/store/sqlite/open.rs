@@ -25,6 +25,9 @@ const READER_PATIENCE: Duration = Duration::from_secs(5);
 /// Pages of the write-ahead log after which its content moves to the file.
 const AUTOCHECKPOINT_PAGES: u32 = 1_000;
 
+/// A write-ahead log that a burst has made longer shrinks to this again.
+const LOG_BYTES_KEPT: u32 = 64 << 20;
+
 /// Pages that a connection keeps in memory, in KiB.
 const WRITER_CACHE_KIB: u32 = 32 * 1024;
 const READER_CACHE_KIB: u32 = 4 * 1024;
@@ -51,6 +54,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
     };
     let settings = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES};
+         PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
          PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     sql.execute_batch(&settings).doing(OPENING)?;

@@ -39,30 +39,56 @@ impl Payers {
     }
 }
 
+/// How much waits.
+#[derive(Clone, Copy)]
+struct Waiting {
+    rows: u64,
+    bytes: u64,
+}
+
+impl Waiting {
+    const fn of(counts: &Counts) -> Self {
+        Self { rows: counts.waiting, bytes: counts.waiting_bytes }
+    }
+
+    const fn less(self, gone: Self) -> Self {
+        Self { rows: self.rows.saturating_sub(gone.rows), bytes: self.bytes.saturating_sub(gone.bytes) }
+    }
+
+    /// One more delivery of so many bytes.
+    const fn and(self, bytes: u64) -> Self {
+        Self { rows: self.rows + 1, bytes: self.bytes + bytes }
+    }
+}
+
 impl Work<'_> {
     /// The lanes that would refuse the event.
     pub(super) fn full_lanes(&mut self, emit: &Emit, routes: &[Route]) -> Result<Vec<FullLane>> {
         let mut full = Vec::new();
-        let (mut rows, mut bytes) = (0, 0);
+        // What would wait in total, if only the lanes that refuse got theirs: the others make their own room.
+        let mut total = Waiting::of(&self.ledger.totals.counts);
         for (target, route) in emit.targets.iter().zip(routes) {
-            let freed = match route {
-                Route::Fresh => (0, 0),
-                Route::Replace(older) => (1, older.bytes),
+            let gone = match route {
+                Route::Fresh => Waiting { rows: 0, bytes: 0 },
+                Route::Replace(older) => Waiting { rows: 1, bytes: older.bytes },
                 Route::Duplicate | Route::Absent => continue,
             };
-            let body = size(emit.bodies[target.body].bytes.len());
             let Some(lane) = self.ledger.lane(self.sql, target.lane)? else { continue };
             if lane.bounds.when_full == WhenFull::ShedOldest {
                 continue;
             }
-            rows += 1 - freed.0;
-            bytes += body;
-            bytes -= freed.1.min(bytes);
-            let (lane_rows, lane_bytes) =
-                (lane.counts.waiting - freed.0, lane.counts.waiting_bytes - freed.1);
-            let bound =
-                lane.bounds.reached(lane_rows, lane_bytes, body).or_else(|| self.total_reached(rows, bytes));
-            full.extend(bound.map(|bound| FullLane { lane: target.lane, bound }));
+            let body = size(emit.bodies[target.body].bytes.len());
+            let before = Waiting::of(&lane.counts).less(gone);
+            let bound = lane.bounds.reached(before.rows, before.bytes, body);
+            total = total.less(gone).and(body);
+            let total_bound = if gone.rows == 0 && total.rows > self.limits.waiting_rows_max {
+                Some(Bound::TotalRows)
+            } else if body > gone.bytes && total.bytes > self.limits.waiting_bytes_max {
+                Some(Bound::TotalBytes)
+            } else {
+                None
+            };
+            full.extend(bound.or(total_bound).map(|bound| FullLane { lane: target.lane, bound }));
         }
         Ok(full)
     }

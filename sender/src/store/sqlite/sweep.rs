@@ -4,7 +4,7 @@ use rusqlite::{Result, params};
 
 use super::Work;
 use super::values::size;
-use crate::engine::{DeliveryId, LaneId};
+use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
 
@@ -54,6 +54,8 @@ impl Work<'_> {
     }
 
     fn sweep_removed(&mut self, max: u32) -> Result<u64> {
+        // What this commit removed must be seen.
+        self.ledger.flush(self.sql, self.now)?;
         let lanes: Vec<LaneId> = self
             .sql
             .prepare_cached("SELECT lane FROM lanes INDEXED BY lanes_removed WHERE state = 3 ORDER BY lane")?
@@ -73,7 +75,8 @@ impl Work<'_> {
     }
 
     /// Deletes removed subscribers of whom nothing is left.
-    pub(super) fn delete_removed(&mut self, removed_before: crate::engine::WallTime) -> Result<()> {
+    pub(super) fn delete_removed(&mut self, removed_before: WallTime) -> Result<()> {
+        self.ledger.flush(self.sql, self.now)?;
         let lanes: Vec<LaneId> = self
             .sql
             .prepare_cached(

@@ -75,7 +75,7 @@ impl StoreThread {
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(capacity));
         let handle = Handle { queue: queue.clone() };
-        let writer = Writer { store, clock, queue };
+        let writer = Writer { store, clock, queue, given_up: None };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || writer.run())?;
         Ok(Self { handle, thread })
     }
@@ -118,6 +118,9 @@ struct Writer {
     store: Box<dyn Store>,
     clock: Clock,
     queue: Arc<Queue>,
+    /// Why a request was last given up, if nothing has gone well since: a store that is broken for good is not to
+    /// fill the log.
+    given_up: Option<StoreError>,
 }
 
 impl Writer {
@@ -175,11 +178,15 @@ impl Writer {
                     if tries > 1 {
                         tracing::info!(tries, "the store works again");
                     }
+                    self.given_up = None;
                     self.queue.worked(self.store.written());
                     return Ok(replies);
                 }
                 Err(error) if !error.may_pass() => {
-                    tracing::error!(%error, "a request was given up");
+                    if self.given_up.as_ref() != Some(&error) {
+                        tracing::error!(%error, "a request was given up");
+                        self.given_up = Some(error.clone());
+                    }
                     return Err(error);
                 }
                 Err(error) => {

@@ -85,10 +85,15 @@ pub(super) fn the_letters_of_a_disabled_lane_stay<B: Backend>() {
 pub(super) fn only_the_named_letters_are_redriven<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));
-    let (of_one, of_other) = (letters(&mut world, one, 2), letters(&mut world, other, 2));
+    let (of_one, of_other) = (letters(&mut world, one, 2), letters(&mut world, other, 5));
     let alive = world.emit_one(one);
     let named = vec![of_other[1], alive, DeliveryId(4_711), DeliveryId(u64::MAX)];
     assert_eq!(redrive(&mut world, Dead::These(named), None, 9).rows, [(other, of_other[1])]);
+    // In any order, and by pages too.
+    let named = Dead::These(vec![of_other[4], of_other[0], of_other[3]]);
+    let page = redrive(&mut world, named.clone(), None, 2);
+    assert_eq!(page.rows, [(other, of_other[0]), (other, of_other[3])]);
+    assert_eq!(redrive(&mut world, named, page.last, 2).rows, [(other, of_other[4])]);
     let rows = redrive(&mut world, Dead::Of(one), None, 9).rows;
     assert_eq!(rows, [(one, of_one[0]), (one, of_one[1])]);
 }

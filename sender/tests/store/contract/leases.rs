@@ -110,6 +110,21 @@ pub(super) fn who_lost_lanes_is_told_once<B: Backend>() {
     assert_eq!(world.lane(kept).owner.map(|(owner, _)| owner), Some(ME));
 }
 
+pub(super) fn losses_are_told_even_to_an_owner_that_was_forgotten<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lost, term) = world.own_lane(WIDE);
+    world.renew(ME);
+    world.pass(LEASE);
+    let mut other = world.backend.store();
+    let sweep = Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 });
+    other.commit(world.now, &[acquire(YOU, Which::All), sweep]).unwrap();
+    assert!(world.reader.owners().unwrap().iter().all(|owner| owner.owner != ME), "it owns nothing any more");
+    // It comes back by acquiring another lane, before it renews.
+    let another = world.new_lane(WIDE);
+    world.own(ME, another);
+    assert_eq!(world.renew(ME), [(lost, term)]);
+}
+
 pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
     let mut world = World::<B>::new();
     world.own_lane(WIDE);

@@ -71,6 +71,7 @@ mod sqlite {
             without_anything_else_to_shed_the_new_one_is_given_up
             what_can_never_fit_drives_nothing_out
             when_everything_is_full_the_fullest_lane_pays
+            room_for_one_target_is_not_made_of_what_another_replaces
             when_everything_is_full_lanes_that_refuse_refuse
             lowered_bounds_hold_for_what_comes
             an_operator_sheds_what_waits
@@ -97,6 +98,7 @@ mod sqlite {
             a_clean_hand_over_is_clean_once
             a_record_persisted_under_an_old_term_is_refused
             who_lost_lanes_is_told_once
+            losses_are_told_even_to_an_owner_that_was_forgotten
             a_surely_dead_owner_loses_its_lanes_at_once
             one_does_not_take_what_one_has
             lanes_with_work_are_active_and_have_some
@@ -114,6 +116,7 @@ mod sqlite {
             secrets_sign_together_until_the_old_one_retires
             there_is_an_end_to_secrets
             a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up
+            what_a_commit_removes_it_may_sweep
             a_removed_subscriber_vanishes_with_its_last_trace
             an_unknown_subscriber_is_refused
             a_secret_does_not_show_itself

@@ -1,7 +1,7 @@
 //! Bounds, and what happens at them.
 
-use hookproof_sender::engine::{DeliveryId, LaneId};
-use hookproof_sender::store::command::{Change, Fate, Reason, Shed};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos};
+use hookproof_sender::store::command::{Change, Coalesce, Fate, Reason, Shed, Target};
 use hookproof_sender::store::lane::{Bounds, Limits, WhenFull};
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Bound, Emitted, FullLane, Placed};
@@ -125,6 +125,25 @@ pub(super) fn when_everything_is_full_the_fullest_lane_pays<B: Backend>() {
     }
     assert_eq!((world.counts(refuses).waiting, world.total().waiting), (2, 6));
     assert_eq!([world.place(oldest[1]), world.place(oldest[2])], [Some(Place::Waiting); 2]);
+}
+
+pub(super) fn room_for_one_target_is_not_made_of_what_another_replaces<B: Backend>() {
+    let mut world = World::<B>::with(Limits { waiting_bytes_max: 40, ..Limits::default() });
+    let (one, other) =
+        (world.new_lane(rows(9, WhenFull::ShedOldest)), world.new_lane(rows(9, WhenFull::ShedOldest)));
+    let mut event = world.event(&[other]);
+    event.targets[0].coalesce = Some(Coalesce { key: "clip".into(), window: Nanos::SECOND });
+    let first = waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
+    let mut newer = world.event(&[one, other]);
+    newer.bodies = vec![body(&[b'x'; 35]), body(b"small")];
+    newer.targets[1] = Target { body: 1, lane: other, ..event.targets[0].clone() };
+    let placed = world.try_emit(newer).unwrap();
+    assert_eq!(placed.shed, 0);
+    assert!(
+        matches!(placed.targets[1], Placed::Waiting { replaced: Some(older), .. } if older == first),
+        "{placed:?}"
+    );
+    assert_eq!(world.place(first), Some(Place::Coalesced));
 }
 
 pub(super) fn when_everything_is_full_lanes_that_refuse_refuse<B: Backend>() {

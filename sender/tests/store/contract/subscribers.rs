@@ -151,6 +151,14 @@ pub(super) fn a_removed_subscriber_has_no_secrets_and_its_debt_is_given_up<B: Ba
     assert_eq!((redriven.rows.len(), redriven.kept), (0, 3));
 }
 
+pub(super) fn what_a_commit_removes_it_may_sweep<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(WIDE);
+    world.emit_one(lane);
+    let replies = world.all(&[Command::Remove(lane), Command::Sweep(Sweep { max: 9 })]);
+    assert_eq!(replies[1], Reply::Swept(Swept { expired: 0, gone: 1, more: false }));
+}
+
 pub(super) fn a_removed_subscriber_vanishes_with_its_last_trace<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);

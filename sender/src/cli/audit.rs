@@ -1,0 +1,209 @@
+//! `audit`: what was sent, second by second, beside what may be.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::desk::{Look, PAGE_ROWS, each};
+use super::failure::Failure;
+use super::options::Common;
+use super::print::{Printer, Table};
+use super::words::moment;
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::store::read::{AuditSecond, Reader};
+use crate::subscriber::SettingsText;
+use crate::units::{Rate, WindowCap};
+
+/// Rows asked for at a time.
+const ROWS_MAX: u32 = 10_000;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender audit --db sender.db --per second --since 10min
+  hookproof-sender audit --db sender.db --per minute --subscriber shop --since 1d
+  hookproof-sender audit --db sender.db --over --json      (what exceeds the contract: expected to be empty)
+
+MAY is the most that the subscriber's present limits let start in any such span: burst + rate, and its window caps.
+Spans in which nothing began are left out. A limit that was lowered since makes earlier spans look too full.")]
+pub(super) struct Audit {
+    /// The span to count by
+    #[arg(long, value_enum, value_name = "SPAN", default_value = "second")]
+    per: Span,
+    /// Only this subscriber, by its name or id
+    #[arg(long, value_name = "NAME")]
+    subscriber: Option<String>,
+    /// How far to look back
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    since: Nanos,
+    /// Only spans in which more began than may
+    #[arg(long)]
+    over: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Span {
+    Second,
+    Minute,
+}
+
+impl Span {
+    const fn length(self) -> Nanos {
+        match self {
+            Self::Second => Nanos::SECOND,
+            Self::Minute => Nanos::MINUTE,
+        }
+    }
+}
+
+/// What began in one span.
+struct Counted {
+    begin: WallTime,
+    lane: LaneId,
+    attempts: u64,
+    limited: u64,
+}
+
+impl Audit {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let look = Look::open(common.existing_database()?)?;
+        let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
+        let most = self.most(&look)?;
+        let mut table = Table::new(&["BEGIN", "SUBSCRIBER", ">ATTEMPTS", ">MAY", ">ANSWERED 429", ""]);
+        self.each_span(&look, lane, |span| {
+            let found = most.get(&span.lane);
+            let name = found.map_or_else(|| format!("removed ({})", span.lane.0), |(name, _)| name.clone());
+            let may = found.and_then(|(_, may)| *may);
+            let over = may.is_some_and(|may| span.attempts > may);
+            if self.over && !over {
+                return Ok(true);
+            }
+            if printer.json {
+                printer.object(&json!({
+                    "begin": moment(span.begin), "subscriber": name, "attempts": span.attempts, "may": may,
+                    "limited": span.limited, "over": over,
+                }))?;
+            } else {
+                table.row([
+                    moment(span.begin),
+                    name,
+                    span.attempts.to_string(),
+                    may.map_or_else(String::new, |may| may.to_string()),
+                    span.limited.to_string(),
+                    if over { "over".to_owned() } else { " ".to_owned() },
+                ]);
+            }
+            Ok(!printer.is_closed())
+        })?;
+        if !printer.json {
+            printer.table(&table, &format!("nothing{} in the last {}", if self.over { " over" } else { "" }, self.since))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Each subscriber's name, and how many attempts may begin in any one span.
+    fn most(&self, look: &Look) -> Result<BTreeMap<LaneId, (String, Option<u64>)>, Failure> {
+        let mut most = BTreeMap::new();
+        each(
+            |from| look.reader.subscribers(from, PAGE_ROWS),
+            |subscriber| {
+                let settings = SettingsText::from_json(&subscriber.settings).ok().map(|text| text.shown());
+                let may = settings.and_then(|settings| settings.limit).and_then(|limit| {
+                    let windows = limit.windows.unwrap_or_default();
+                    Some(most_in(self.per.length(), limit.rate?, limit.burst?, &windows))
+                });
+                most.insert(subscriber.lane, (subscriber.name.to_string(), may));
+                Ok(true)
+            },
+        )?;
+        Ok(most)
+    }
+
+    /// Calls `take` with every span, in the order of time, until it answers false.
+    fn each_span(
+        &self,
+        look: &Look,
+        lane: Option<LaneId>,
+        mut take: impl FnMut(Counted) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let length = self.per.length().0 / Nanos::SECOND.0;
+        let mut open: BTreeMap<LaneId, (u64, u64)> = BTreeMap::new();
+        let mut current = 0;
+        let mut close = |open: &mut BTreeMap<LaneId, (u64, u64)>, current: u64| {
+            for (lane, (attempts, limited)) in std::mem::take(open) {
+                if !take(Counted { begin: WallTime::from_secs(current * length), lane, attempts, limited })? {
+                    return Ok::<_, Failure>(false);
+                }
+            }
+            Ok(true)
+        };
+        let mut from = WallTime(look.now.0.saturating_sub(self.since.0));
+        loop {
+            let rows = look.reader.audit(lane, from, WallTime(u64::MAX), ROWS_MAX)?;
+            let is_last = u32::try_from(rows.len()).is_ok_and(|rows| rows < ROWS_MAX);
+            let whole = whole_seconds(&rows, is_last);
+            for row in whole {
+                if row.second / length != current {
+                    if !close(&mut open, current)? {
+                        return Ok(());
+                    }
+                    current = row.second / length;
+                }
+                let span = open.entry(row.lane).or_default();
+                *span = (span.0 + row.attempts, span.1 + row.limited);
+            }
+            match whole.last() {
+                Some(last) if !is_last => from = WallTime::from_secs(last.second + 1),
+                _ => break,
+            }
+        }
+        close(&mut open, current).map(drop)
+    }
+}
+
+/// The rows but for those of a last second that may go on, on the next page.
+fn whole_seconds(rows: &[AuditSecond], is_last: bool) -> &[AuditSecond] {
+    let Some(last) = rows.last().filter(|_| !is_last) else { return rows };
+    let whole = rows.partition_point(|row| row.second < last.second);
+    // A second that fills a page alone is as whole as it gets.
+    if whole == 0 { rows } else { &rows[..whole] }
+}
+
+/// The most that may begin in any span of a length.
+fn most_in(length: Nanos, rate: Rate, burst: u32, windows: &[WindowCap]) -> u64 {
+    let earned = u128::from(rate.count()) * u128::from(length.0) / u128::from(rate.per().0);
+    let bucket = u64::try_from(earned).unwrap_or(u64::MAX).saturating_add(burst.into());
+    let caps = windows.iter().map(|cap| cap.count().saturating_mul(length.0.div_ceil(cap.length().0)));
+    caps.fold(bucket, u64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_is_what_the_tightest_limit_allows() {
+        let rows: [(Nanos, &str, u32, &[&str], u64); 5] = [
+            (Nanos::SECOND, "5/s", 10, &[], 15),
+            (Nanos::MINUTE, "5/s", 10, &[], 310),
+            (Nanos::SECOND, "30/min", 1, &[], 1),
+            (Nanos::SECOND, "100/s", 100, &["60 per 1s"], 60),
+            (Nanos::SECOND, "100/s", 100, &["7 per 300ms", "1000 per 1min"], 28),
+        ];
+        for (length, rate, burst, caps, expected) in rows {
+            let caps: Vec<_> = caps.iter().map(|cap| cap.parse().unwrap()).collect();
+            assert_eq!(most_in(length, rate.parse().unwrap(), burst, &caps), expected, "{rate} {burst} {caps:?}");
+        }
+    }
+
+    #[test]
+    fn a_second_that_goes_on_is_left_for_the_next_page() {
+        let row = |second| AuditSecond { lane: LaneId(1), second, attempts: 1, limited: 0 };
+        assert_eq!(whole_seconds(&[row(1), row(2), row(2)], false), [row(1)]);
+        assert_eq!(whole_seconds(&[row(1), row(2), row(2)], true), [row(1), row(2), row(2)]);
+        assert_eq!(whole_seconds(&[row(2), row(2)], false), [row(2), row(2)]);
+        assert_eq!(whole_seconds(&[], false), []);
+    }
+}

@@ -1,0 +1,230 @@
+//! `dead …`: deliveries given up. To look at them is here; what they have in common: [`analyse`].
+
+mod analyse;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::desk::{Desk, Look, PAGE_ROWS, each, with_desk};
+use super::failure::Failure;
+use super::options::{Common, Reach, operating};
+use super::print::{Printer, Table};
+use super::words::{moment, reason};
+use crate::engine::{DeliveryId, LaneId};
+use crate::store::Reply;
+use crate::store::command::{self, Command, Forget, Redrive};
+use crate::store::read::Reader;
+
+/// Dead letters looked at in one commit.
+const STEP_ROWS: u32 = 500;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Dead {
+    /// Show them, the newest first
+    List(List),
+    /// Show what they have in common, and what that points to
+    Analyse(analyse::Analyse),
+    /// Have them delivered after all, through their subscribers' limits
+    Redrive(Which),
+    /// Forget them
+    Purge(WhichPurged),
+}
+
+impl Dead {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(list) => list.run(common, printer),
+            Self::Analyse(analyse) => analyse.run(common, printer),
+            Self::Redrive(which) => which.redrive(common, printer),
+            Self::Purge(WhichPurged { which }) => which.purge(common, printer),
+        }?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender dead list --db sender.db
+  hookproof-sender dead list --db sender.db --subscriber shop --max 1000 --json")]
+pub(super) struct List {
+    /// Only this subscriber's, by its name or id
+    #[arg(long, value_name = "NAME")]
+    subscriber: Option<String>,
+    /// Show so many at most
+    #[arg(long, value_name = "COUNT", default_value = "100")]
+    max: u64,
+}
+
+impl List {
+    fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(common.existing_database()?)?;
+        let lane = self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
+        let names = names(&look)?;
+        let headings = &[">DELIVERY", "GIVEN UP", "SUBSCRIBER", "REASON", ">TRIES", ">STATUS", "TYPE", "EVENT", "ERROR"];
+        let (mut table, mut left) = (Table::new(headings), self.max);
+        let page = PAGE_ROWS.min(u32::try_from(self.max).unwrap_or(u32::MAX)).max(1);
+        each(
+            |from| look.reader.dead(lane, from, page),
+            |dead| {
+                if left == 0 {
+                    return Ok(false);
+                }
+                left -= 1;
+                let delivery = &dead.delivery;
+                let name = name_of(&names, delivery.lane);
+                if printer.json {
+                    printer.object(&json!({
+                        "delivery": delivery.delivery.0, "subscriber": name, "event": &*delivery.event,
+                        "type": &*delivery.kind, "key": delivery.key.as_deref(), "reason": reason(dead.reason),
+                        "attempts": delivery.attempts, "status": dead.status, "error": dead.error.as_deref(),
+                        "received": moment(delivery.received), "given_up": moment(delivery.at),
+                    }))?;
+                } else {
+                    table.row([
+                        delivery.delivery.0.to_string(),
+                        moment(delivery.at),
+                        name,
+                        reason(dead.reason).to_owned(),
+                        delivery.attempts.to_string(),
+                        dead.status.map_or_else(String::new, |status| status.to_string()),
+                        delivery.kind.to_string(),
+                        delivery.event.to_string(),
+                        dead.error.as_deref().unwrap_or_default().to_owned(),
+                    ]);
+                }
+                Ok(!printer.is_closed())
+            },
+        )?;
+        if printer.json { Ok(()) } else { printer.table(&table, "no dead letters") }
+    }
+}
+
+/// The names of all subscribers, removed ones excepted.
+fn names(look: &Look) -> Result<BTreeMap<LaneId, String>, Failure> {
+    let mut names = BTreeMap::new();
+    each(
+        |from| look.reader.subscribers(from, PAGE_ROWS),
+        |subscriber| Ok(names.insert(subscriber.lane, subscriber.name.to_string()).is_none()),
+    )?;
+    Ok(names)
+}
+
+fn name_of(names: &BTreeMap<LaneId, String>, lane: LaneId) -> String {
+    names.get(&lane).cloned().unwrap_or_else(|| format!("removed ({})", lane.0))
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender dead redrive --db sender.db --subscriber shop
+  hookproof-sender dead redrive --db sender.db 4711 4712
+  hookproof-sender dead redrive --db sender.db --all
+
+They wait again with no attempts made and a full time to live. Where a queue is full, the rest stays dead.")]
+pub(super) struct Which {
+    /// Deliveries, as `dead list` numbers them
+    #[arg(value_name = "DELIVERY", required_unless_present_any = ["all", "subscriber"])]
+    deliveries: Vec<u64>,
+    /// All of one subscriber, by its name or id
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["deliveries", "all"])]
+    subscriber: Option<String>,
+    /// All there are
+    #[arg(long, conflicts_with = "deliveries")]
+    all: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender dead purge --db sender.db --subscriber shop
+  hookproof-sender dead purge --db sender.db 4711
+  hookproof-sender dead purge --db sender.db --all
+
+What is purged is gone for good.")]
+pub(super) struct WhichPurged {
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Which {
+    fn find(&self, common: &Common) -> Result<command::Dead, Failure> {
+        match &self.subscriber {
+            Some(name) => Ok(command::Dead::Of(Look::open(common.existing_database()?)?.subscriber(name)?.lane)),
+            None if self.all => Ok(command::Dead::All),
+            None => Ok(command::Dead::These(self.deliveries.iter().map(|id| DeliveryId(*id)).collect())),
+        }
+    }
+
+    fn redrive(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let which = self.find(common)?;
+        let options = operating(common.existing_database()?, &Reach::default(), None)?;
+        let (redriven, kept) = with_desk(options, |desk| redrive(desk, &which))?;
+        if printer.json {
+            printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
+        } else {
+            printer.line(format_args!("{redriven} wait again, {kept} stay dead for want of room or a subscriber"))?;
+        }
+        self.check_found(redriven + kept)
+    }
+
+    fn purge(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let which = self.find(common)?;
+        let options = operating(common.existing_database()?, &Reach::default(), None)?;
+        let purged = with_desk(options, |desk| purge(desk, &which))?;
+        if printer.json {
+            printer.object(&json!({ "purged": purged }))?;
+        } else {
+            printer.line(format_args!("{purged} dead letters are forgotten"))?;
+        }
+        self.check_found(purged)
+    }
+
+    /// Whoever names deliveries expects them to be dead.
+    fn check_found(&self, found: u64) -> Result<(), Failure> {
+        let named = u64::try_from(self.deliveries.len()).unwrap_or(u64::MAX);
+        if found < named {
+            let missing = named - found;
+            return Err(Failure::refused(format_args!(
+                "{missing} of {named} deliveries are not dead letters; expected numbers that `dead list` shows"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn redrive(desk: &Desk, which: &command::Dead) -> Result<(u64, u64), Failure> {
+    let (mut redriven, mut kept, mut after) = (0, 0, None);
+    loop {
+        let step = Redrive { which: which.clone(), after, max: STEP_ROWS };
+        match desk.command(Command::Redrive(step))? {
+            Reply::Redriven(done) => {
+                redriven += u64::try_from(done.rows.len()).unwrap_or(u64::MAX);
+                kept += done.kept;
+                if done.last.is_none() || done.last <= after {
+                    return Ok((redriven, kept));
+                }
+                after = done.last;
+            }
+            other => return Err(Failure::ours(format_args!("the store answered {other:?}"))),
+        }
+    }
+}
+
+fn purge(desk: &Desk, which: &command::Dead) -> Result<u64, Failure> {
+    let mut purged = 0;
+    loop {
+        match desk.command(Command::Forget(Forget { which: which.clone(), max: STEP_ROWS }))? {
+            Reply::Dropped { rows, more } => {
+                purged += rows;
+                if !more || rows == 0 {
+                    return Ok(purged);
+                }
+            }
+            other => return Err(Failure::ours(format_args!("the store answered {other:?}"))),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `drain`: deliver what is due for a while, then end.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::desk::{Desk, PAGE_ROWS, each};
+use super::failure::Failure;
+use super::options::{Common, Durable, Keep, Reach, delivering};
+use super::print::Printer;
+use super::words::rough;
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::runtime::Sender;
+use crate::store::lane::{Counts, LaneState};
+use crate::store::read::Reader;
+
+/// How often to look whether anything is left to do.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender drain --db sender.db --for 10s
+  * * * * * hookproof-sender drain --db /var/lib/hookproof/sender.db --for 55s      (crontab)
+
+Ends sooner when nothing more falls due before its time is up. May overlap with `serve` and other drains.")]
+pub(super) struct Drain {
+    /// How long to work at most; what is under way then is finished
+    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    span: Nanos,
+    #[command(flatten)]
+    durable: Durable,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    keep: Keep,
+    /// How long a subscriber stays this process's without a word, should it die
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    lease: Nanos,
+    /// How long to wait at the end for what is under way
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    stop_within: Nanos,
+}
+
+impl Drain {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        if !(Nanos::from_millis(100)..=Nanos::DAY).contains(&self.span) {
+            return Err(Failure::usage(format_args!("--for is {}; expected 100ms to 1d", self.span)));
+        }
+        let options =
+            delivering(common.existing_database()?, &self.reach, self.durable, self.keep, self.lease)?;
+        let desk = Desk::open(options)?;
+        let clock = desk.sender().clock();
+        let begun = clock.now();
+        let worked = desk.wait(work(desk.sender(), begun, self.span));
+        let stopped = desk.wait(desk.sender().stop(Duration::from_nanos(self.stop_within.0)));
+        let (before, idle) = worked?;
+        let after = desk.wait(counts(desk.sender()))?;
+        summarise(&before, &after, clock.now().since(begun), idle, printer)?;
+        if !stopped {
+            return Err(Failure::refused(format_args!(
+                "what was under way did not end within {}; it is attempted again",
+                self.stop_within
+            )));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Works until the end of its time, or until nothing is left. The counts from before, and whether nothing is left.
+async fn work(sender: &Sender, begun: WallTime, span: Nanos) -> Result<(Counts, bool), Failure> {
+    let before = counts(sender).await?;
+    let until = WallTime(begun.0.saturating_add(span.0));
+    let left = Duration::from_nanos(until.since(sender.clock().now()).0);
+    let idle = timeout(left, idle(sender, until)).await;
+    Ok((before, idle.ok().transpose()?.is_some()))
+}
+
+/// Waits until nothing is left that this process could deliver before then.
+async fn idle(sender: &Sender, until: WallTime) -> Result<(), Failure> {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let left = until.since(sender.clock().now());
+        let views = sender.views().await;
+        let ours: BTreeSet<_> = views.iter().map(|view| view.lane).collect();
+        let held_back = views.iter().filter(|view| view.paused_for > left && view.in_flight == 0);
+        let held_back = held_back.map(|view| view.lane).collect();
+        if !sender.read(move |reader| has_work(reader, until, &ours, &held_back)).await?? {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a lane that is ours, or nobody's, has something due before then.
+fn has_work(
+    reader: &dyn Reader,
+    until: WallTime,
+    ours: &BTreeSet<LaneId>,
+    held_back: &BTreeSet<LaneId>,
+) -> Result<bool, Failure> {
+    let mut found = false;
+    each(
+        |from| reader.lanes(from, PAGE_ROWS),
+        |lane| {
+            let is_due = lane.next.is_some_and(|next| next < until);
+            let may = lane.owner.is_none() || ours.contains(&lane.lane);
+            found = lane.state == LaneState::Active && is_due && may && !held_back.contains(&lane.lane);
+            Ok(!found)
+        },
+    )?;
+    Ok(found)
+}
+
+async fn counts(sender: &Sender) -> Result<Counts, Failure> {
+    let now = sender.clock().now();
+    Ok(sender.read(move |reader| reader.status(now)).await??.counts)
+}
+
+fn summarise(
+    before: &Counts,
+    after: &Counts,
+    took: Nanos,
+    idle: bool,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    let delivered = after.delivered.saturating_sub(before.delivered);
+    let failed = after.failed_attempts.saturating_sub(before.failed_attempts);
+    let dead = after.dead.saturating_sub(before.dead);
+    if printer.json {
+        return printer.object(&json!({
+            "delivered": delivered, "failed_attempts": failed, "dead": dead, "waiting": after.waiting,
+            "took_ms": took.0 / 1_000_000, "nothing_left": idle,
+        }));
+    }
+    let end = if idle { "nothing more falls due in time" } else { "time is up" };
+    printer.line(format_args!(
+        "drained for {}: {delivered} delivered, {failed} attempts failed, {dead} given up, {} waiting; {end}",
+        rough(took),
+        after.waiting
+    ))
+}

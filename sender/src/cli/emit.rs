@@ -1,0 +1,277 @@
+//! `emit`: record events.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tracing::warn;
+
+use super::desk::{Desk, with_desk};
+use super::failure::Failure;
+use super::lines::{Line, next_line};
+use super::options::{Common, Durable, Reach, operating};
+use super::print::Printer;
+use crate::event::{Limits, Offer, Refusal};
+use crate::runtime::{Accepted, EmitError};
+
+/// Events recorded at a time; all that is read ahead of them.
+const BATCH_EVENTS: usize = 1_000;
+/// Bytes read before they are recorded.
+const BATCH_BYTES: usize = 4 << 20;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender emit --db sender.db --type video.trending --key v1 --data '{\"views\":1200000}'
+  render-event | hookproof-sender emit --db sender.db --type video.trending -
+  hookproof-sender emit --db sender.db --ndjson events.ndjson --json
+
+A line of NDJSON is {\"type\":\"video.trending\",\"key\":\"v1\",\"id\":\"my-id-1\",\"data\":{…}}; id and key may be left out.
+What is answered for is durable. A bad line spoils no other; the exit code is 1 if there was one.")]
+pub(super) struct Emit {
+    /// What happened, such as video.trending
+    #[arg(long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
+    event_type: Option<String>,
+    /// What it is about
+    #[arg(long, conflicts_with = "ndjson")]
+    key: Option<String>,
+    /// Your own id for it: the same id twice is the same event
+    #[arg(long, conflicts_with = "ndjson")]
+    id: Option<String>,
+    /// Its data, as JSON
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["data_file", "stdin", "ndjson"])]
+    data: Option<String>,
+    /// A file with its data; - for stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "ndjson"])]
+    data_file: Option<PathBuf>,
+    /// Many events, one JSON object a line; - for stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "event_type")]
+    ndjson: Option<PathBuf>,
+    /// - to read the data from stdin
+    #[arg(value_name = "-", value_parser = ["-"], conflicts_with = "ndjson")]
+    stdin: Option<String>,
+    #[command(flatten)]
+    durable: Durable,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Emit {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let options = operating(common.existing_database()?, &self.reach, Some(self.durable))?;
+        let limits = options.limits;
+        match &self.ndjson {
+            Some(path) => {
+                let mut input = open(path)?;
+                with_desk(options, |desk| {
+                    warn_of_broken(desk);
+                    emit_lines(desk, &mut *input, &limits, printer)
+                })
+            }
+            None => {
+                let data = self.data(&limits)?;
+                let kind = self.event_type.as_deref().unwrap_or_default();
+                let offer = Offer::from_parts(self.id.as_deref(), kind, self.key.as_deref(), &data, &limits);
+                let offer = offer.map_err(Failure::usage)?;
+                with_desk(options, |desk| {
+                    warn_of_broken(desk);
+                    emit_one(desk, offer, printer)
+                })
+            }
+        }
+    }
+
+    fn data(&self, limits: &Limits) -> Result<Vec<u8>, Failure> {
+        let path = match (&self.data, &self.data_file, &self.stdin) {
+            (Some(data), ..) => return Ok(data.clone().into_bytes()),
+            (_, Some(path), _) => path.as_path(),
+            (_, _, Some(_)) => Path::new("-"),
+            (None, None, None) => {
+                let problem = "the event has no data; expected --data JSON, --data-file FILE, or - for stdin";
+                return Err(Failure::usage(problem));
+            }
+        };
+        // One byte more than allowed, so that what is too long is seen to be.
+        let most = u64::try_from(limits.event_bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+        let mut data = Vec::new();
+        open(path)?.take(most).read_to_end(&mut data).map_err(|error| unreadable(path, &error))?;
+        Ok(data)
+    }
+}
+
+fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format_args!("can't read {}: {error}", path.display()))
+}
+
+/// A subscriber that can't be made sense of gets no events from here.
+fn warn_of_broken(desk: &Desk) {
+    for (subscriber, fault) in desk.sender().roster().broken() {
+        warn!(subscriber = %subscriber.name(), %fault, "gets no events: does a --region lack its secret?");
+    }
+}
+
+fn emit_one(desk: &Desk, offer: Offer<'_>, printer: &mut Printer) -> Result<ExitCode, Failure> {
+    let answer = desk.wait(desk.sender().emit(&[offer])).pop();
+    let accepted = answer.unwrap_or(Err(EmitError::Busy)).map_err(|error| match error {
+        EmitError::Store(_) => Failure::ours(error),
+        error => Failure::refused(error),
+    })?;
+    if printer.json { printer.object(&shown(&accepted)) } else { printer.line(told(&accepted)) }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(accepted: &Accepted) -> Value {
+    json!({
+        "id": &*accepted.id, "deliveries": accepted.deliveries, "duplicates": accepted.duplicates,
+        "shed": accepted.shed,
+    })
+}
+
+fn told(accepted: &Accepted) -> String {
+    let Accepted { id, deliveries, duplicates, shed } = accepted;
+    let mut text = match (deliveries, duplicates) {
+        (0, 0) => format!("{id}: nobody wants it"),
+        (1, _) => format!("{id}: recorded for 1 subscriber"),
+        (count, _) => format!("{id}: recorded for {count} subscribers"),
+    };
+    if *duplicates > 0 {
+        text.push_str(&format!(", {duplicates} had it already"));
+    }
+    if *shed > 0 {
+        text.push_str(&format!(", {shed} older deliveries gave way"));
+    }
+    text
+}
+
+/// How a stream of events went.
+#[derive(Default)]
+struct Tally {
+    lines: u64,
+    recorded: u64,
+    deliveries: u64,
+    refused: u64,
+}
+
+fn emit_lines(
+    desk: &Desk,
+    input: &mut dyn BufRead,
+    limits: &Limits,
+    printer: &mut Printer,
+) -> Result<ExitCode, Failure> {
+    let mut tally = Tally::default();
+    loop {
+        let (batch, is_last) = read_batch(input, limits, tally.lines)?;
+        if let Some((number, _)) = batch.last() {
+            tally.lines = *number;
+        }
+        emit_batch(desk, &batch, limits, &mut tally, printer)?;
+        if is_last {
+            break;
+        }
+    }
+    let Tally { recorded, deliveries, refused, .. } = tally;
+    if !printer.json {
+        printer.line(format_args!("{recorded} events recorded, {deliveries} deliveries owed, {refused} refused"))?;
+    }
+    Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+type Numbered = (u64, Line);
+
+/// Some lines with their numbers from 1, and whether they are the last.
+fn read_batch(input: &mut dyn BufRead, limits: &Limits, after: u64) -> Result<(Vec<Numbered>, bool), Failure> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let mut number = after;
+    while batch.len() < BATCH_EVENTS && bytes < BATCH_BYTES {
+        let line = next_line(input, limits.event_bytes_max);
+        match line.map_err(|error| Failure::ours(format_args!("can't read the events: {error}")))? {
+            None => return Ok((batch, true)),
+            Some(line) => {
+                number += 1;
+                bytes += match &line {
+                    Line::Whole(line) => line.len(),
+                    Line::TooLong(_) => 0,
+                };
+                batch.push((number, line));
+            }
+        }
+    }
+    Ok((batch, false))
+}
+
+fn emit_batch(
+    desk: &Desk,
+    batch: &[Numbered],
+    limits: &Limits,
+    tally: &mut Tally,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    let (mut offers, mut answers) = (Vec::new(), Vec::new());
+    for (number, line) in batch {
+        let offer = match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => continue,
+            Line::Whole(line) => Offer::parse(line.trim_ascii(), limits),
+            Line::TooLong(bytes) => {
+                Err(Refusal::EventTooLarge { bytes: *bytes, max: limits.event_bytes_max })
+            }
+        };
+        match offer {
+            Ok(offer) => {
+                offers.push(offer);
+                answers.push((*number, None));
+            }
+            Err(refusal) => answers.push((*number, Some(EmitError::Offer(refusal)))),
+        }
+    }
+    let mut recorded = desk.wait(desk.sender().emit(&offers)).into_iter();
+    for (number, refused) in answers {
+        let answer = refused.map_or_else(|| recorded.next().unwrap_or(Err(EmitError::Busy)), Err);
+        match &answer {
+            Ok(accepted) => {
+                tally.recorded += 1;
+                tally.deliveries += u64::try_from(accepted.deliveries).unwrap_or(u64::MAX);
+            }
+            Err(_) => tally.refused += 1,
+        }
+        answer_line(number, &answer, printer)?;
+    }
+    Ok(())
+}
+
+fn answer_line(number: u64, answer: &Result<Accepted, EmitError>, printer: &mut Printer) -> Result<(), Failure> {
+    match answer {
+        Ok(accepted) if printer.json => {
+            let mut shown = shown(accepted);
+            shown["line"] = number.into();
+            printer.object(&shown)
+        }
+        Err(error) if printer.json => {
+            let (code, field) = match error {
+                EmitError::Offer(refusal) => (refusal.code(), refusal.field()),
+                EmitError::Full(_) => ("full", None),
+                EmitError::Busy => ("busy", None),
+                EmitError::Store(_) => ("store", None),
+            };
+            printer.object(&json!({
+                "line": number,
+                "error": { "code": code, "message": error.to_string(), "field": field, "may_pass": error.may_pass() },
+            }))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => {
+            eprintln!("line {number}: {error}");
+            Ok(())
+        }
+    }
+}

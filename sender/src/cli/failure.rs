@@ -1,0 +1,92 @@
+//! Why a command ended early, and the exit code that says so to a script.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use crate::runtime::{Failed, OpenError};
+use crate::store::read::ReadError;
+use crate::store::{Refusal, StoreError};
+
+/// A bad command line, or a bad setting in it.
+const EXIT_USAGE: u8 = 64;
+/// We failed: the disk, the store, a defect.
+const EXIT_OURS: u8 = 70;
+/// The command could not do what was asked of it.
+const EXIT_REFUSED: u8 = 1;
+
+/// Why a command ended early, in one line: what, expected, got, hint.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The command line, or a setting in it.
+    #[error("{0}")]
+    Usage(String),
+    /// What was asked for cannot be done.
+    #[error("{0}")]
+    Refused(String),
+    /// It is not the asker's fault.
+    #[error("{0}")]
+    Ours(String),
+}
+
+impl Failure {
+    pub(super) fn usage(text: impl Display) -> Self {
+        Self::Usage(text.to_string())
+    }
+
+    pub(super) fn refused(text: impl Display) -> Self {
+        Self::Refused(text.to_string())
+    }
+
+    pub(super) fn ours(text: impl Display) -> Self {
+        Self::Ours(text.to_string())
+    }
+
+    /// The exit code.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Usage(_) => EXIT_USAGE,
+            Self::Refused(_) => EXIT_REFUSED,
+            Self::Ours(_) => EXIT_OURS,
+        })
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            // The wrong file was named.
+            StoreError::Newer { .. } | StoreError::Foreign { .. } => Self::usage(error),
+            other => Self::ours(other),
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => error.into(),
+            ReadError::Cursor(_) => Self::ours(error),
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match &error {
+            OpenError::Store { error: StoreError::Newer { .. } | StoreError::Foreign { .. }, .. } => Self::usage(error),
+            _ => Self::ours(error),
+        }
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        Self::ours(failed)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::refused(refusal)
+    }
+}

@@ -1,0 +1,26 @@
+//! Logs: to stderr, as lines for people or as JSON.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+
+use super::failure::Failure;
+use super::print::wants_colour;
+
+/// Sets up logging for the whole process. A second call changes nothing.
+pub(super) fn start(directives: &str, json: bool) -> Result<(), Failure> {
+    let filter = EnvFilter::builder().parse(directives).map_err(|error| {
+        Failure::usage(format_args!(
+            "can't read the log level {directives:?}: {error}; expected error, warn, info, debug, trace, or off, \
+             such as --log info"
+        ))
+    })?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Somebody who set up logging before us keeps theirs.
+    let _ = if json {
+        logs.json().try_init()
+    } else {
+        logs.with_ansi(io::stderr().is_terminal() && wants_colour()).with_target(false).try_init()
+    };
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! The command line: `hookproof-sender …`, which is also `hookproof sender …`.
+//!
+//! `serve` and `drain` deliver. All other commands open the same database beside them, and what they change takes
+//! effect there by itself. Data goes to stdout; logs, and what went wrong, to stderr.
+
+mod audit;
+mod dead;
+mod desk;
+mod drain;
+mod emit;
+mod failure;
+mod list;
+mod logs;
+mod lines;
+mod options;
+mod print;
+mod probe;
+mod serve;
+mod settings;
+mod show;
+mod status;
+mod subscriber;
+mod words;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+use options::Common;
+use print::Printer;
+
+const AFTER: &str = "\
+A first delivery:
+  hookproof-sender serve --db sender.db &
+  hookproof-sender subscriber add --db sender.db shop https://shop.example/hooks --events 'order.*'
+  hookproof-sender emit --db sender.db --type order.paid --data '{\"order\":4711}'
+
+Lengths of time, rates and sizes have a unit: 250ms, 8s, 24h, 20/s, 64MiB.
+Exit codes: 0 done, 1 not done (refused, unknown, not delivered), 64 bad command line, 70 our own failure.";
+
+/// A durable webhook sender on SQLite that never exceeds what a subscriber may be sent
+#[derive(Parser, Debug)]
+#[command(name = "hookproof-sender", version, after_help = AFTER, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Deliver, until told to stop
+    Serve(serve::Serve),
+    /// Deliver what is due for a while, then end: for cron
+    Drain(drain::Drain),
+    /// Record events, to be delivered by `serve` or `drain`
+    Emit(emit::Emit),
+    /// Add, look at and change subscribers
+    #[command(subcommand)]
+    Subscriber(subscriber::Subscriber),
+    /// Look at deliveries given up, have them delivered after all, or forget them
+    #[command(subcommand)]
+    Dead(dead::Dead),
+    /// Compare what was sent, second by second, with what may be
+    Audit(audit::Audit),
+    /// Show how things stand
+    Status(status::Status),
+}
+
+/// Runs the command line with its arguments, the program's name first.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next().unwrap_or_else(|| "hookproof-sender".into());
+    let name = std::path::Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
+    match Arguments::try_parse_from([program].into_iter().chain(arguments)) {
+        Ok(arguments) => run(arguments).unwrap_or_else(|failure| report(&name, &failure)),
+        Err(error) if error.use_stderr() => report(&name, &Failure::Usage(in_one_line(&error))),
+        Err(help) => {
+            // Whoever does not read the help to its end has seen enough of it.
+            let _ = write!(std::io::stdout(), "{}", help.render());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
+    let usual = if matches!(command, Command::Serve(_) | Command::Drain(_)) { "info" } else { "warn" };
+    logs::start(common.log.as_deref().unwrap_or(usual), common.log_json)?;
+    let mut printer = Printer::stdout(common.json);
+    match command {
+        Command::Serve(serve) => serve.run(&common),
+        Command::Drain(drain) => drain.run(&common, &mut printer),
+        Command::Emit(emit) => emit.run(&common, &mut printer),
+        Command::Subscriber(command) => command.run(&common, &mut printer),
+        Command::Dead(command) => command.run(&common, &mut printer),
+        Command::Audit(audit) => audit.run(&common, &mut printer),
+        Command::Status(status) => status.run(&common, &mut printer),
+    }
+}
+
+fn report(name: &str, failure: &Failure) -> ExitCode {
+    eprintln!("{name}: {failure}");
+    failure.exit_code()
+}
+
+/// What is wrong with the command line, and the hint, without the paragraphs around them.
+fn in_one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let told = text.split("\nUsage:").next().unwrap_or(&text).split("\nFor more information").next().unwrap_or(&text);
+    let words: Vec<_> = told.trim_start_matches("error: ").split_whitespace().collect();
+    let line = words.join(" ").replace(" tip: ", "; tip: ").replace(" [possible values:", "; expected one of [");
+    format!("{line}; --help shows what there is")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_gives_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(command.has_subcommands() || help.contains("hookproof-sender"), "{path} has no example");
+            command.get_subcommands().for_each(|command| check(command, &path));
+        }
+        check(&Arguments::command(), "");
+    }
+}

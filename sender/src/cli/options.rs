@@ -1,0 +1,204 @@
+//! The options that many commands share, and what they amount to.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::failure::Failure;
+use crate::engine::Nanos;
+use crate::event;
+use crate::event::shape::Region;
+use crate::guard::{Guard, Network};
+use crate::runtime::{Options, Retention};
+use crate::sign::Secret;
+use crate::store::sqlite;
+use crate::subscriber::RegionSecrets;
+
+/// What every command takes.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Common {
+    /// The database file
+    #[arg(long, global = true, value_name = "FILE", env = "HOOKPROOF_DB")]
+    db: Option<PathBuf>,
+    /// Print JSON on stdout: one object, or one on each line of a list
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// What to log on stderr: error, warn, info, debug, trace or off [default: info for serve and drain, else warn]
+    #[arg(long, global = true, value_name = "LEVEL", env = "HOOKPROOF_LOG")]
+    pub(super) log: Option<String>,
+    /// Log as JSON
+    #[arg(long, global = true)]
+    pub(super) log_json: bool,
+}
+
+impl Common {
+    /// The database, made if there is none.
+    pub(super) fn database(&self) -> Result<&Path, Failure> {
+        let missing = "no database is named; expected --db FILE, or its path in HOOKPROOF_DB";
+        self.db.as_deref().ok_or_else(|| Failure::usage(missing))
+    }
+
+    /// The database, which must be there: a misspelt path must not become a new, empty one.
+    pub(super) fn existing_database(&self) -> Result<&Path, Failure> {
+        let path = self.database()?;
+        if !path.exists() {
+            return Err(Failure::usage(format_args!(
+                "there is no database {}; expected one that `serve` or `subscriber add` has made; check --db",
+                path.display()
+            )));
+        }
+        Ok(path)
+    }
+}
+
+/// Where deliveries may go, and what shapes them.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Reach {
+    /// Let deliveries reach loopback and private addresses too
+    #[arg(long)]
+    allow_private_targets: bool,
+    /// Let deliveries reach this network, whatever it is; may be given again
+    #[arg(long, value_name = "CIDR")]
+    allow_network: Vec<Network>,
+    /// A region and the environment variable with its secret, for pseudonyms; may be given again
+    #[arg(long, value_name = "NAME=ENV", env = "HOOKPROOF_REGIONS", value_delimiter = ',')]
+    region: Vec<RegionSource>,
+}
+
+impl Reach {
+    /// Which addresses may be sent to.
+    pub(super) fn guard(&self) -> Guard {
+        let guard = Guard::strict();
+        let guard = if self.allow_private_targets { guard.allow_private_targets() } else { guard };
+        self.allow_network.iter().copied().fold(guard, Guard::allow_network)
+    }
+
+    /// The secrets of regions, out of the environment.
+    pub(super) fn regions(&self) -> Result<RegionSecrets, Failure> {
+        self.region.iter().try_fold(RegionSecrets::default(), |regions, RegionSource { region, variable }| {
+            Ok(regions.with(region.clone(), secret_from(variable)?))
+        })
+    }
+}
+
+/// Reads a secret out of an environment variable: on a command line, others would see it.
+pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
+    let text = std::env::var(variable).map_err(|problem| {
+        let problem = match problem {
+            std::env::VarError::NotPresent => "is not set",
+            std::env::VarError::NotUnicode(_) => "is not UTF-8",
+        };
+        Failure::usage(format_args!("the environment variable {variable} {problem}; expected a secret in it"))
+    })?;
+    Secret::parse(&text)
+        .map_err(|error| Failure::usage(format_args!("the environment variable {variable} cannot be used: {error}")))
+}
+
+#[derive(Clone, Debug)]
+struct RegionSource {
+    region: Region,
+    variable: String,
+}
+
+impl FromStr for RegionSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (region, variable) = text
+            .split_once('=')
+            .filter(|(_, variable)| !variable.is_empty())
+            .ok_or("expected NAME=ENV, such as eu=REGION_SECRET_EU")?;
+        let region = region.parse::<Region>().map_err(|error| error.to_string())?;
+        Ok(Self { region, variable: variable.to_owned() })
+    }
+}
+
+/// What an acknowledgement survives.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Durable {
+    /// What an acknowledged event survives: a power cut, or the end of the process alone, which is faster
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "power-loss")]
+    durability: Durability,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Durability {
+    PowerLoss,
+    Process,
+}
+
+/// For how long things are kept.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Keep {
+    /// How long to keep what is delivered; never less than a subscriber's dedupe window
+    #[arg(long, value_name = "TIME", default_value = "1d")]
+    keep_delivered: Nanos,
+    /// How long to keep the record of attempts
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    keep_attempts: Nanos,
+    /// How long to keep dead letters
+    #[arg(long, value_name = "TIME", default_value = "30d")]
+    keep_dead: Nanos,
+}
+
+impl Keep {
+    /// Refuses what would forget ids that are still compared.
+    pub(super) fn retention(self) -> Result<Retention, Failure> {
+        use crate::subscriber::Agreement;
+
+        if self.keep_delivered < Agreement::DEDUPE_MAX {
+            return Err(Failure::usage(format_args!(
+                "--keep-delivered is {}; expected at least {}, the longest dedupe window there may be: what is \
+                 forgotten can't be recognised",
+                self.keep_delivered,
+                Agreement::DEDUPE_MAX
+            )));
+        }
+        Ok(Retention { settled: self.keep_delivered, attempts: self.keep_attempts, dead: self.keep_dead })
+    }
+}
+
+/// Deletes nothing: that is up to those who deliver, who know for how long things are to be kept.
+const FOR_EVER: Retention =
+    Retention { settled: Nanos(u64::MAX), attempts: Nanos(u64::MAX), dead: Nanos(u64::MAX) };
+
+/// How long a lane stays ours without a word, unless somebody says so.
+const LEASE: Nanos = Nanos::from_secs(30);
+
+/// The options of a sender that emits and operates, and leaves delivery to others.
+pub(super) fn operating(database: &Path, reach: &Reach, durable: Option<Durable>) -> Result<Options, Failure> {
+    Ok(Options {
+        database: database.to_owned(),
+        durability: durability(durable),
+        guard: reach.guard(),
+        limits: event::Limits::default(),
+        lease: LEASE,
+        retention: FOR_EVER,
+        regions: reach.regions()?,
+        delivers: false,
+    })
+}
+
+/// The options of a sender that delivers.
+pub(super) fn delivering(
+    database: &Path,
+    reach: &Reach,
+    durable: Durable,
+    keep: Keep,
+    lease: Nanos,
+) -> Result<Options, Failure> {
+    let (shortest, longest) = (Nanos::from_secs(1), Nanos::HOUR);
+    if !(shortest..=longest).contains(&lease) {
+        return Err(Failure::usage(format_args!("--lease is {lease}; expected {shortest} to {longest}")));
+    }
+    let retention = keep.retention()?;
+    Ok(Options { lease, retention, delivers: true, ..operating(database, reach, Some(durable))? })
+}
+
+fn durability(durable: Option<Durable>) -> sqlite::Durability {
+    match durable.map(|durable| durable.durability) {
+        None | Some(Durability::PowerLoss) => sqlite::Durability::PowerLoss,
+        Some(Durability::Process) => sqlite::Durability::Process,
+    }
+}

@@ -1,0 +1,147 @@
+//! What goes to stdout: lines, tables aligned by their widest cell, and JSON.
+
+use std::fmt::{Display, Write as _};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use serde_json::Value;
+
+use super::failure::Failure;
+
+/// Writes to stdout. Once nobody reads it any more (`| head`), it writes nothing and says so.
+pub(super) struct Printer {
+    out: Box<dyn Write>,
+    /// Print JSON.
+    pub(super) json: bool,
+    colour: bool,
+    closed: bool,
+}
+
+impl Printer {
+    /// Stdout, coloured on a terminal whose user has not asked for none.
+    pub(super) fn stdout(json: bool) -> Self {
+        let out = io::stdout();
+        let colour = out.is_terminal() && wants_colour();
+        Self { out: Box::new(out), json, colour, closed: false }
+    }
+
+    /// Whether nobody reads any more.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// One line.
+    pub(super) fn line(&mut self, text: impl Display) -> Result<(), Failure> {
+        self.write(&format!("{text}\n"))
+    }
+
+    /// One JSON value on its line.
+    pub(super) fn object(&mut self, value: &Value) -> Result<(), Failure> {
+        self.line(value)
+    }
+
+    /// A table, or a line that says that there is nothing in it.
+    pub(super) fn table(&mut self, table: &Table, when_empty: &str) -> Result<(), Failure> {
+        if table.rows.is_empty() {
+            return self.line(when_empty);
+        }
+        self.write(&table.render(self.colour))
+    }
+
+    /// Lines of a name and a value each, the values below one another.
+    pub(super) fn pairs(&mut self, pairs: &[(String, String)]) -> Result<(), Failure> {
+        let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, value) in pairs {
+            self.line(format_args!("{name:width$}  {}", fit(value)))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        if self.closed {
+            return Ok(());
+        }
+        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            Err(error) => Err(Failure::ours(format_args!("can't write to stdout: {error}"))),
+        }
+    }
+}
+
+/// Whether colours are welcome at all: <https://no-color.org>.
+pub(super) fn wants_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Rows of cells. What begins with `>` in its heading stands to the right.
+pub(super) struct Table {
+    headings: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(super) const fn new(headings: &'static [&'static str]) -> Self {
+        Self { headings, rows: Vec::new() }
+    }
+
+    pub(super) fn row<const CELLS: usize>(&mut self, cells: [String; CELLS]) {
+        debug_assert_eq!(CELLS, self.headings.len(), "a cell for each heading");
+        self.rows.push(cells.iter().map(|cell| fit(cell)).collect());
+    }
+
+    fn render(&self, colour: bool) -> String {
+        let headings: Vec<_> = self.headings.iter().map(|name| name.trim_start_matches('>').to_owned()).collect();
+        let widths: Vec<_> = (0..headings.len())
+            .map(|column| {
+                let cells = self.rows.iter().chain([&headings]).filter_map(|row| row.get(column));
+                cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            })
+            .collect();
+        let mut text = String::new();
+        let (bold, plain) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        let _ = writeln!(text, "{bold}{}{plain}", self.render_row(&headings, &widths));
+        for row in &self.rows {
+            text.push_str(&self.render_row(row, &widths));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn render_row(&self, row: &[String], widths: &[usize]) -> String {
+        let cells = row.iter().zip(widths).zip(self.headings).map(|((cell, &width), heading)| {
+            if heading.starts_with('>') { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+/// Fit for one line of a terminal: strangers choose names and errors, and none of them shall move the cursor.
+fn fit(text: &str) -> String {
+    if text.is_empty() {
+        return "-".to_owned();
+    }
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_their_headings_and_figures_to_the_right() {
+        let mut table = Table::new(&["NAME", ">ROWS", "STATE"]);
+        table.row(["a".into(), "1".into(), "active".into()]);
+        table.row(["größer".into(), "1000".into(), String::new()]);
+        let expected = "NAME    ROWS  STATE\na          1  active\ngrößer  1000  -\n";
+        assert_eq!(table.render(false), expected);
+        assert!(table.render(true).starts_with("\x1b[1mNAME    ROWS  STATE\x1b[0m\n"));
+    }
+
+    #[test]
+    fn a_strangers_text_can_not_move_the_cursor() {
+        assert_eq!(fit("a\x1b[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
+    }
+}

@@ -1,0 +1,182 @@
+//! `KEY=VALUE` on a command line: a subscriber's name, URL, events, and all that it is owed.
+
+use std::str::FromStr;
+
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use crate::event::EventPatterns;
+use crate::event::Pattern;
+use crate::excerpt::Excerpt;
+use crate::guard::{Guard, Target};
+
+/// The settings that are lists: there, commas separate what is given without brackets.
+const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
+
+/// One `KEY=VALUE`.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    key: String,
+    value: Value,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text
+            .split_once('=')
+            .filter(|(key, _)| !key.is_empty())
+            .ok_or("expected KEY=VALUE, such as limit.rate=10/s")?;
+        Ok(Self { key: key.to_owned(), value: read(key, value)? })
+    }
+}
+
+/// JSON where it looks like JSON, text elsewhere: `limit.rate=10/s` needs no quotes.
+fn read(key: &str, text: &str) -> Result<Value, String> {
+    if key == "name" || key == "url" {
+        return Ok(Value::String(text.to_owned()));
+    }
+    if text.starts_with(['[', '{', '"']) {
+        return serde_json::from_str(text).map_err(|error| format!("the value looks like JSON and is not: {error}"));
+    }
+    if text.is_empty() {
+        return Err("the value is empty; expected one, or null to go back to the default".to_owned());
+    }
+    if LISTS.contains(&key) && text != "null" {
+        return Ok(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect());
+    }
+    Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())))
+}
+
+/// Changes to a subscriber, sorted by what they change.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) name: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) events: Option<EventPatterns>,
+    /// For [`crate::subscriber::SettingsText::patched`].
+    pub(super) patch: Value,
+}
+
+impl Changes {
+    pub(super) fn new(settings: &[Setting]) -> Result<Self, Failure> {
+        let mut changes = Self::default();
+        let mut patch = Map::new();
+        let mut seen = Vec::new();
+        for Setting { key, value } in settings {
+            if seen.contains(&key) {
+                return Err(Failure::usage(format_args!("{} is set twice; expected it once", Excerpt::of(key))));
+            }
+            seen.push(key);
+            match key.as_str() {
+                "name" => changes.name = Some(checked_name(value.as_str().unwrap_or_default())?),
+                "url" => changes.url = value.as_str().map(str::to_owned),
+                "events" => changes.events = Some(events(value)?),
+                _ => put(&mut patch, key, value)?,
+            }
+        }
+        changes.patch = Value::Object(patch);
+        Ok(changes)
+    }
+}
+
+/// Puts a value at its dotted place.
+fn put(patch: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(), Failure> {
+    let Some((group, field)) = key.split_once('.') else {
+        patch.insert(key.to_owned(), value.clone());
+        return Ok(());
+    };
+    let group_value = patch.entry(group).or_insert_with(|| Value::Object(Map::new()));
+    match group_value {
+        Value::Object(fields) => {
+            fields.insert(field.to_owned(), value.clone());
+            Ok(())
+        }
+        _ => Err(Failure::usage(format_args!(
+            "{} is set as a whole and field by field; expected one of the two",
+            Excerpt::of(group)
+        ))),
+    }
+}
+
+fn events(value: &Value) -> Result<EventPatterns, Failure> {
+    let problem = "expected patterns, such as events=video.trending,video.*";
+    serde_json::from_value(value.clone())
+        .map_err(|error| Failure::usage(format_args!("events cannot be read: {error}; {problem}")))
+}
+
+/// Event patterns out of a list.
+pub(super) fn patterns(patterns: &[Pattern]) -> Result<EventPatterns, Failure> {
+    if patterns.is_empty() {
+        return Ok(EventPatterns::all());
+    }
+    EventPatterns::try_from(patterns.to_vec()).map_err(Failure::usage)
+}
+
+/// A name that people can read and type.
+pub(super) fn checked_name(name: &str) -> Result<String, Failure> {
+    const BYTES_MAX: usize = 64;
+    let problem = if name.trim() != name || name.is_empty() {
+        "is empty, or begins or ends with a blank"
+    } else if name.len() > BYTES_MAX {
+        "is too long"
+    } else if name.chars().any(char::is_control) {
+        "has a control character in it"
+    } else {
+        return Ok(name.to_owned());
+    };
+    Err(Failure::usage(format_args!(
+        "the name {} {problem}; expected 1 to {BYTES_MAX} bytes of visible text",
+        Excerpt::of(name)
+    )))
+}
+
+/// A URL that may be sent to, in its normal form.
+pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
+    let target = Target::parse(url, guard).map_err(|error| {
+        Failure::usage(format_args!("{error}; the options are --allow-private-targets and --allow-network CIDR"))
+    });
+    target.map(|target| target.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_what_their_key_expects() {
+        let rows = [
+            ("limit.rate=10/s", json!({"limit": {"rate": "10/s"}})),
+            ("limit.burst=5", json!({"limit": {"burst": 5}})),
+            ("limit.windows=60 per 1s, 900 per 1min", json!({"limit": {"windows": ["60 per 1s", "900 per 1min"]}})),
+            ("retry.schedule=[\"1s\",\"2s\"]", json!({"retry": {"schedule": ["1s", "2s"]}})),
+            ("limit.windows=null", json!({"limit": {"windows": null}})),
+            ("sign=stripe", json!({"sign": "stripe"})),
+            ("a.b.c=1", json!({"a": {"b.c": 1}})),
+        ];
+        for (text, expected) in rows {
+            let changes = Changes::new(&[text.parse().unwrap()]).unwrap();
+            assert_eq!(changes.patch, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        let rows = [
+            &["limit.rate=1/s", "limit.rate=2/s"][..],
+            &["limit=null", "limit.rate=2/s"],
+            &["events=video.*x"],
+            &["name="],
+        ];
+        for row in rows {
+            let settings: Result<Vec<Setting>, _> = row.iter().map(|text| text.parse()).collect();
+            assert!(settings.unwrap().as_slice().is_empty() || Changes::new(&row.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>()).is_err(), "{row:?}");
+        }
+        for text in ["limit.rate", "=x", "limit.rate=", "limit.windows=[1"] {
+            assert!(text.parse::<Setting>().is_err(), "{text}");
+        }
+    }
+}

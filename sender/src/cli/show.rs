@@ -1,0 +1,141 @@
+//! `subscriber show`: one subscriber with all that it is owed.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::desk::Look;
+use super::failure::Failure;
+use super::options::{Common, Reach};
+use super::print::Printer;
+use super::subscriber::read_id;
+use super::words::{moment, state, when};
+use crate::store::lane::Counts;
+use crate::store::read::{LaneStatus, Reader, Subscriber};
+use crate::subscriber::SettingsText;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender subscriber show --db sender.db shop
+  hookproof-sender subscriber show --db sender.db shop --json
+
+What stands under settings, defaults included, are the keys of `subscriber set`. Secrets are never shown again.")]
+pub(super) struct Show {
+    /// Its name or id
+    name: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Show {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(common.existing_database()?)?;
+        let subscriber = look.subscriber(&self.name)?;
+        let lane = look.lane(subscriber.lane)?;
+        let secrets = look.reader.secrets(subscriber.lane, look.now)?;
+        let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
+        let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
+        let in_effect = value(&settings.shown().to_json())?;
+        if printer.json {
+            let mut whole = shown(&subscriber)?;
+            whole["settings_in_effect"] = in_effect;
+            whole["secrets"] = secrets
+                .iter()
+                .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
+                .collect();
+            whole["fault"] = json!(fault.map(|fault| fault.to_string()));
+            whole["counts"] = lane.as_ref().map_or(Value::Null, |lane| counts_shown(&lane.counts));
+            return printer.object(&whole);
+        }
+        let mut pairs = vec![
+            ("name".to_owned(), subscriber.name.to_string()),
+            ("id".to_owned(), subscriber.id.to_string()),
+            ("url".to_owned(), subscriber.url.to_string()),
+            ("events".to_owned(), flat(&value(&subscriber.patterns)?)),
+            ("state".to_owned(), state(subscriber.state).to_owned()),
+            ("created".to_owned(), moment(subscriber.created)),
+        ];
+        if let Some(fault) = fault {
+            pairs.push(("fault".to_owned(), format!("sent nothing: {fault}")));
+        }
+        for live in secrets {
+            let until = live.retires.map_or_else(|| "signs".to_owned(), |at| format!("signs until {}", moment(at)));
+            pairs.push(("secret".to_owned(), format!("{until}, since {}", moment(live.created))));
+        }
+        if let Some(lane) = lane {
+            pairs.extend(figures(&lane, &look));
+        }
+        printer.pairs(&pairs)?;
+        printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
+        let given = value(&settings.to_json())?;
+        printer.pairs(&flattened(&in_effect, &given))
+    }
+}
+
+/// A subscriber for machines.
+pub(super) fn shown(subscriber: &Subscriber) -> Result<Value, Failure> {
+    Ok(json!({
+        "id": &*subscriber.id, "name": &*subscriber.name, "url": &*subscriber.url,
+        "events": value(&subscriber.patterns)?, "settings": value(&subscriber.settings)?,
+        "state": state(subscriber.state), "version": subscriber.version, "created": moment(subscriber.created),
+    }))
+}
+
+/// Counts for machines.
+pub(super) fn counts_shown(counts: &Counts) -> Value {
+    json!({
+        "accepted": counts.accepted, "delivered": counts.delivered, "dead": counts.dead,
+        "coalesced": counts.coalesced, "waiting": counts.waiting, "waiting_bytes": counts.waiting_bytes,
+        "retrying": counts.retrying, "dead_kept": counts.dead_kept, "failed_attempts": counts.failed_attempts,
+    })
+}
+
+fn value(json: &str) -> Result<Value, Failure> {
+    serde_json::from_str(json).map_err(|error| Failure::ours(format_args!("the store holds no JSON here: {error}")))
+}
+
+fn figures(lane: &LaneStatus, look: &Look) -> Vec<(String, String)> {
+    let counts = &lane.counts;
+    let owner = lane.owner.map_or_else(|| "no process".to_owned(), |(owner, _)| format!("process {:x}", owner.0));
+    let rows = [
+        ("waiting", format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying)),
+        ("next due", lane.next.map_or_else(String::new, |next| when(next, look.now))),
+        ("delivered", counts.delivered.to_string()),
+        ("coalesced", counts.coalesced.to_string()),
+        ("dead letters", counts.dead_kept.to_string()),
+        ("failed attempts", counts.failed_attempts.to_string()),
+        ("delivered by", owner),
+    ];
+    rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// Settings in effect, by their dotted keys.
+fn flattened(in_effect: &Value, given: &Value) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for (key, value) in in_effect.as_object().into_iter().flatten() {
+        let fields = value.as_object().filter(|_| key != "coalesce");
+        match fields {
+            Some(fields) => pairs.extend(fields.iter().map(|(field, value)| {
+                (format!("{key}.{field}"), marked(value, given.get(key).and_then(|group| group.get(field))))
+            })),
+            None => pairs.push((key.clone(), marked(value, given.get(key)))),
+        }
+    }
+    pairs
+}
+
+fn marked(value: &Value, given: Option<&Value>) -> String {
+    let text = flat(value);
+    if given.is_some() { text } else { format!("{text} (default)") }
+}
+
+fn flat(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().map(flat).collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,322 @@
+//! `subscriber …`: add partners' endpoints and change what they are owed. To look at them: [`super::list`] and
+//! [`super::show`]; to try one: [`super::probe`].
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::desk::{Desk, Look, with_desk};
+use super::failure::Failure;
+use super::options::{Common, Reach, operating, secret_from};
+use super::print::Printer;
+use super::settings::{Changes, Setting, checked_name, checked_url, patterns};
+use super::{list, probe, show};
+use crate::engine::Nanos;
+use crate::event::{EventPatterns, Kind, Pattern, PublicId};
+use crate::runtime::clock::{random, wall};
+use crate::sign::{Keys, Profile, Secret, Signer};
+use crate::store::command::{Change, Command, Rotate, Subscribe};
+use crate::store::lane::{self, LaneState};
+use crate::store::read;
+use crate::store::{Refusal, Reply};
+use crate::subscriber::{Agreement, SettingsError, SettingsText};
+
+/// How often a change is made anew because somebody else made one in between.
+const CHANGES_MAX: u32 = 5;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Subscriber {
+    /// Add one; prints the secret that it verifies with, this once
+    Add(Add),
+    /// Show all, a line each
+    List(list::List),
+    /// Show one with all that it is owed
+    Show(show::Show),
+    /// Change its limits, its events, its URL, …
+    Set(Set),
+    /// Hold its deliveries back; events are still recorded for it
+    Pause(Pause),
+    /// Deliver again, after a pause or after the endpoint said it was gone
+    Resume(Resume),
+    /// Give it a new secret; the old one signs too for a while
+    Rotate(RotateSecret),
+    /// Remove it; what it is still owed becomes dead letters
+    Remove(Remove),
+    /// Send it a test event, through its limits like any other, and show the answer
+    Test(probe::Test),
+}
+
+impl Subscriber {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Add(add) => add.run(common, printer),
+            Self::List(list) => list.run(common, printer),
+            Self::Show(show) => show.run(common, printer),
+            Self::Set(set) => set.run(common, printer),
+            Self::Pause(Pause { name }) => to_state(&name, LaneState::Paused, common, printer),
+            Self::Resume(Resume { name }) => to_state(&name, LaneState::Active, common, printer),
+            Self::Rotate(rotate) => rotate.run(common, printer),
+            Self::Remove(remove) => remove.run(common, printer),
+            Self::Test(test) => return test.run(common, printer),
+        }?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender subscriber add --db sender.db shop https://shop.example/hooks
+  hookproof-sender subscriber add --db sender.db shop https://shop.example/hooks --events 'order.*,refund.made' \\
+      limit.rate=10/s limit.burst=20 limit.in_flight=5 retry.ttl=48h
+  hookproof-sender subscriber add --db sender.db local http://127.0.0.1:9000/ --allow-private-targets
+
+`subscriber show` lists all settings with their defaults.")]
+pub(super) struct Add {
+    /// What people call it
+    name: String,
+    /// Its endpoint
+    url: String,
+    /// Its settings
+    #[arg(value_name = "KEY=VALUE")]
+    settings: Vec<Setting>,
+    /// The events that it wants: *, video.trending, video.*; all, if left out
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    events: Vec<Pattern>,
+    /// The environment variable with its secret, if it brings one along; else one is made
+    #[arg(long, value_name = "NAME")]
+    secret_env: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Add {
+    fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let changes = Changes::new(&self.settings)?;
+        if changes.name.is_some() || changes.url.is_some() || changes.events.is_some() {
+            let problem = "name, url and events are set twice; expected NAME URL --events PATTERN,… here";
+            return Err(Failure::usage(problem));
+        }
+        let id = PublicId::new(Kind::Subscriber, wall(), random());
+        let settings = SettingsText::default().patched(&changes.patch).map_err(unfit)?;
+        let agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
+        let secret = secret(self.secret_env.as_deref())?;
+        check_signing(agreement.profile, &secret)?;
+        let subscribe = Subscribe {
+            id: id.as_str().into(),
+            name: checked_name(&self.name)?.into(),
+            url: checked_url(&self.url, &self.reach.guard())?.into(),
+            patterns: patterns_json(&patterns(&self.events)?)?.into(),
+            settings: settings.to_json().into(),
+            bounds: agreement.bounds,
+            secret: stored(&secret),
+        };
+        let options = operating(common.database()?, &self.reach, None)?;
+        with_desk(options, |desk| desk.command(Command::Subscribe(subscribe)))?;
+        if printer.json {
+            return printer.object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }));
+        }
+        printer.line(format_args!("added {} as {id}", self.name))?;
+        printer.line(format_args!("secret  {}", secret.reveal()))?;
+        eprintln!("the secret is not shown again; hand it to whoever runs the endpoint");
+        Ok(())
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender subscriber set --db sender.db shop limit.rate=10/s limit.burst=5
+  hookproof-sender subscriber set --db sender.db shop limit.windows='60 per 1s,900 per 1min' retry.ttl=null
+  hookproof-sender subscriber set --db sender.db shop url=https://shop.example/v2 events=order.*,refund.made name=store
+
+A running `serve` goes by it within a second. null brings a default back. `subscriber show` lists the keys.")]
+pub(super) struct Set {
+    /// Its name or id
+    name: String,
+    /// What to change
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    settings: Vec<Setting>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Set {
+    fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let changes = Changes::new(&self.settings)?;
+        let database = common.existing_database()?;
+        let options = operating(database, &self.reach, None)?;
+        let look = Look::open(database)?;
+        // Refused before anything is opened for writing, if it is to be refused.
+        self.change(&look, &changes)?;
+        with_desk(options, |desk| {
+            for _ in 0..CHANGES_MAX {
+                let command = Command::Change(self.change(&look, &changes)?);
+                match desk.wait(desk.sender().command(command))? {
+                    Reply::Refused(Refusal::VersionConflict { .. }) => {}
+                    Reply::Refused(refusal) => return Err(refusal.into()),
+                    _ => return Ok(()),
+                }
+            }
+            Err(Failure::refused("others keep changing the subscriber; expected a moment without; try again"))
+        })?;
+        let name = changes.name.as_deref().unwrap_or(&self.name);
+        let after = look.subscriber(name)?;
+        if printer.json {
+            return printer.object(&show::shown(&after)?);
+        }
+        printer.line(format_args!("changed {}", after.name))
+    }
+
+    /// The change to the subscriber as it is now.
+    fn change(&self, look: &Look, changes: &Changes) -> Result<Change, Failure> {
+        let subscriber = look.subscriber(&self.name)?;
+        let id = read_id(&subscriber)?;
+        let before = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
+        let settings = before.patched(&changes.patch).map_err(unfit)?;
+        let agreement: Agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
+        for live in read::Reader::secrets(&look.reader, subscriber.lane, look.now)? {
+            check_signing(agreement.profile, &Secret::parse(live.secret.reveal()).map_err(Failure::refused)?)?;
+        }
+        let url = changes.url.as_deref().map(|url| checked_url(url, &self.reach.guard())).transpose()?;
+        let patterns = changes.events.as_ref().map(patterns_json).transpose()?;
+        Ok(Change {
+            version: Some(subscriber.version),
+            name: changes.name.as_deref().map(Into::into),
+            url: url.map(Into::into),
+            patterns: patterns.map(Into::into),
+            settings: (settings != before).then(|| settings.to_json().into()),
+            bounds: (subscriber.bounds != agreement.bounds).then_some(agreement.bounds),
+            ..Change::of(subscriber.lane)
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hookproof-sender subscriber pause --db sender.db shop")]
+pub(super) struct Pause {
+    /// Its name or id
+    name: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hookproof-sender subscriber resume --db sender.db shop")]
+pub(super) struct Resume {
+    /// Its name or id
+    name: String,
+}
+
+fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+    on(name, common, |desk, subscriber| {
+        let change = Change { state: Some(state), ..Change::of(subscriber.lane) };
+        desk.command(Command::Change(change))
+    })?;
+    let state = super::words::state(state);
+    if printer.json {
+        return printer.object(&json!({ "name": name, "state": state }));
+    }
+    printer.line(format_args!("{name} is {state}"))
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender subscriber rotate --db sender.db shop
+  hookproof-sender subscriber rotate --db sender.db shop --overlap 7d
+  hookproof-sender subscriber rotate --db sender.db shop --overlap 0s      (the old secret became known)")]
+pub(super) struct RotateSecret {
+    /// Its name or id
+    name: String,
+    /// How long the old secret still signs beside the new one
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    overlap: Nanos,
+    /// The environment variable with the new secret; else one is made
+    #[arg(long, value_name = "NAME")]
+    secret_env: Option<String>,
+}
+
+impl RotateSecret {
+    /// The longest that two secrets are both good.
+    const OVERLAP_MAX: Nanos = Nanos::DAY.times(90);
+
+    fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        if self.overlap > Self::OVERLAP_MAX {
+            let most = Self::OVERLAP_MAX;
+            return Err(Failure::usage(format_args!("--overlap is {}; expected at most {most}", self.overlap)));
+        }
+        let secret = secret(self.secret_env.as_deref())?;
+        on(&self.name, common, |desk, subscriber| {
+            let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
+            check_signing(settings.sign.unwrap_or_default(), &secret)?;
+            let now = desk.sender().clock().now();
+            let retire = crate::engine::WallTime(now.0.saturating_add(self.overlap.0));
+            desk.command(Command::Rotate(Rotate { lane: subscriber.lane, secret: stored(&secret), retire }))
+        })?;
+        if printer.json {
+            return printer.object(&json!({ "name": self.name, "secret": secret.reveal() }));
+        }
+        printer.line(format_args!("secret  {}", secret.reveal()))?;
+        eprintln!("the secret is not shown again; the old one signs too for {}", self.overlap);
+        Ok(())
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hookproof-sender subscriber remove --db sender.db shop")]
+pub(super) struct Remove {
+    /// Its name or id
+    name: String,
+}
+
+impl Remove {
+    fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
+        let look = Look::open(common.existing_database()?)?;
+        let waiting = look.lane(look.subscriber(&self.name)?.lane)?.map_or(0, |lane| lane.counts.waiting);
+        on(&self.name, common, |desk, subscriber| desk.command(Command::Remove(subscriber.lane)))?;
+        if printer.json {
+            return printer.object(&json!({ "name": self.name, "state": "removed", "given_up": waiting }));
+        }
+        printer.line(format_args!("removed {}; {waiting} waiting deliveries become dead letters", self.name))
+    }
+}
+
+/// Changes a subscriber that a person names.
+fn on(
+    name: &str,
+    common: &Common,
+    change: impl FnOnce(&Desk, &read::Subscriber) -> Result<Reply, Failure>,
+) -> Result<Reply, Failure> {
+    let database = common.existing_database()?;
+    let subscriber = Look::open(database)?.subscriber(name)?;
+    let options = operating(database, &Reach::default(), None)?;
+    with_desk(options, |desk| change(desk, &subscriber))
+}
+
+/// A subscriber's public id, which every event carries in its pseudonyms.
+pub(super) fn read_id(subscriber: &read::Subscriber) -> Result<PublicId, Failure> {
+    subscriber.id.parse().map_err(Failure::refused)
+}
+
+/// Settings that can't be: the command line is at fault.
+fn unfit(error: SettingsError) -> Failure {
+    Failure::usage(error)
+}
+
+fn patterns_json(patterns: &EventPatterns) -> Result<String, Failure> {
+    serde_json::to_string(patterns).map_err(Failure::ours)
+}
+
+fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
+    variable.map_or_else(|| Ok(Secret::generate(&random())), secret_from)
+}
+
+fn stored(secret: &Secret) -> lane::Secret {
+    lane::Secret::new(secret.reveal())
+}
+
+/// Refuses a secret of a form that the profile can't sign with.
+fn check_signing(profile: Profile, secret: &Secret) -> Result<(), Failure> {
+    let signer = Signer::new(profile, &Keys::new(secret.clone()));
+    signer.map(drop).map_err(|error| Failure::usage(format_args!("can't sign by {}: {error}", profile.name())))
+}

@@ -1,0 +1,277 @@
+//! The law: whatever commands come, in whatever order and from whichever of two processes, the store answers as the
+//! model does, and holds what the model holds. Processes die, and the power fails.
+//!
+//! `PROPTEST_CASES=10000 cargo test -p hookproof-sender --test store law` looks longer.
+
+mod model;
+mod random;
+
+use std::fmt::Debug;
+
+use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::store::lane::{Counts, Limits, OwnerId};
+use hookproof_sender::store::read::{Filter, Place};
+use hookproof_sender::store::{Command, Reader, Reply, Store};
+use proptest::prelude::*;
+
+use crate::world::Backend;
+use model::{Hands, Model};
+use random::{Step, steps};
+
+/// One process: its store, and what the model says that it holds.
+struct Process {
+    owner: OwnerId,
+    store: Box<dyn Store>,
+    hands: Hands,
+}
+
+struct Run<B> {
+    backend: B,
+    reader: Box<dyn Reader>,
+    processes: Vec<Process>,
+    model: Model,
+    owners: u64,
+}
+
+impl<B: Backend> Run<B> {
+    fn new(limits: Limits) -> Self {
+        let backend = B::new(limits);
+        let mut run = Self {
+            processes: Vec::new(),
+            // The first writer makes the store.
+            model: Model::new(limits, WallTime::from_secs(1_800_000_000)),
+            owners: 0,
+            reader: {
+                drop(backend.store());
+                backend.reader()
+            },
+            backend,
+        };
+        run.processes = (0..2).map(|_| run.start()).collect();
+        run
+    }
+
+    fn start(&mut self) -> Process {
+        self.owners += 1;
+        Process { owner: OwnerId(self.owners), store: self.backend.store(), hands: Hands::default() }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Pass(length) => self.model.pass(*length),
+            Step::Die { process } => self.processes[*process] = self.start(),
+            Step::PowerCut => {
+                self.backend = self.backend.after_power_cut();
+                self.reader = self.backend.reader();
+                self.processes = (0..2).map(|_| self.start()).collect();
+            }
+            Step::Commit { process, wishes } => {
+                let owner = self.processes[*process].owner;
+                let mut expected = Vec::new();
+                let mut commands: Vec<Command> = Vec::new();
+                for wish in wishes {
+                    let process = &mut self.processes[*process];
+                    let command = wish.command(&self.model, &process.hands, owner);
+                    expected.push(self.model.carry_out(&mut process.hands, &command));
+                    commands.push(command);
+                }
+                let replies = self.processes[*process].store.commit(self.model.now, &commands).unwrap();
+                for ((command, reply), expected) in commands.iter().zip(&replies).zip(&expected) {
+                    same(reply, expected, command)?;
+                }
+            }
+        }
+        self.compare()
+    }
+
+    /// What is stored is what the model holds.
+    fn compare(&self) -> Result<(), TestCaseError> {
+        let lanes = self.reader.lanes(None, 100).unwrap().items;
+        let mut sum = Counts::default();
+        for lane in &lanes {
+            let expected = self.model.counts(lane.lane);
+            same(&lane.counts, &expected, &lane.lane)?;
+            same(&lane.next, &self.model.head(lane.lane), &lane.lane)?;
+            same(&self.listed(lane.lane, Place::Waiting), &self.model.queue(lane.lane), &lane.lane)?;
+            add(&mut sum, &expected);
+        }
+        same(&self.reader.status(self.model.now).unwrap().counts, &sum, &"in total")
+    }
+
+    fn listed(&self, lane: LaneId, place: Place) -> Vec<u64> {
+        let of = Filter { lane: Some(lane), place: Some(place) };
+        let page = self.reader.deliveries(of, None, 10_000).unwrap();
+        page.items.iter().map(|delivery| delivery.delivery.0).collect()
+    }
+}
+
+fn same<T: PartialEq + Debug>(found: &T, expected: &T, of: &impl Debug) -> Result<(), TestCaseError> {
+    prop_assert_eq!(found, expected, "{:?}", of);
+    Ok(())
+}
+
+fn add(sum: &mut Counts, counts: &Counts) {
+    sum.accepted += counts.accepted;
+    sum.delivered += counts.delivered;
+    sum.dead += counts.dead;
+    sum.coalesced += counts.coalesced;
+    sum.waiting += counts.waiting;
+    sum.waiting_bytes += counts.waiting_bytes;
+    sum.retrying += counts.retrying;
+    sum.dead_kept += counts.dead_kept;
+    sum.failed_attempts += counts.failed_attempts;
+    sum.latency_us += counts.latency_us;
+}
+
+fn obeys<B: Backend>(limits: Limits, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut run = Run::<B>::new(limits);
+    for subscribe in random::subscribers() {
+        let reply = run.model.carry_out(&mut Hands::default(), &subscribe);
+        let found = run.processes[0].store.commit(run.model.now, &[subscribe]).unwrap();
+        assert_eq!(found, [reply]);
+    }
+    for step in steps {
+        run.step(step)?;
+    }
+    // After all of it, everything settled or waiting is where it was, in a new process.
+    run.step(&Step::PowerCut)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4_000, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn the_store_does_what_the_model_does((limits, steps) in (random::limits(), steps())) {
+        obeys::<crate::sqlite::File>(limits, &steps)?;
+    }
+}
+
+/// As many as fit into a short test, or as the environment says.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)
+}
+
+/// The replies of a whole run, to be looked at: that the random steps reach what they are meant to reach.
+#[test]
+fn random_steps_reach_every_kind_of_reply() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut seen = std::collections::BTreeMap::new();
+    for _ in 0..40 {
+        let (limits, steps) = (random::limits(), steps()).new_tree(&mut runner).unwrap().current();
+        let mut model = Model::new(limits, WallTime::from_secs(1_800_000_000));
+        let mut hands = [Hands::default(), Hands::default()];
+        for subscribe in random::subscribers() {
+            model.carry_out(&mut hands[0], &subscribe);
+        }
+        for step in &steps {
+            match step {
+                Step::Pass(length) => model.pass(*length),
+                Step::Commit { process, wishes } => {
+                    for wish in wishes {
+                        let owner = OwnerId(u64::try_from(*process).unwrap());
+                        let command = wish.command(&model, &hands[*process], owner);
+                        let reply = model.carry_out(&mut hands[*process], &command);
+                        for kind in kinds(&reply) {
+                            *seen.entry(kind).or_insert(0) += 1;
+                        }
+                    }
+                }
+                Step::Die { .. } | Step::PowerCut => {}
+            }
+        }
+    }
+    let expected = [
+        "waiting",
+        "replaced",
+        "overflowed",
+        "duplicate",
+        "absent",
+        "shed",
+        "full LaneRows",
+        "full LaneBytes",
+        "full BodyBytes",
+        "full TotalRows",
+        "full TotalBytes",
+        "claimed",
+        "applied",
+        "stale",
+        "not there",
+        "fresh",
+        "clean",
+        "seized",
+        "lost",
+        "stale term",
+        "unknown lane",
+        "redriven",
+        "kept dead",
+        "dropped",
+        "expired",
+        "gone",
+    ];
+    let missing: Vec<_> = expected.iter().filter(|kind| !seen.contains_key(**kind)).collect();
+    assert!(missing.is_empty(), "never seen: {missing:?}; seen: {seen:?}");
+}
+
+fn kinds(reply: &Reply) -> Vec<&'static str> {
+    use hookproof_sender::store::Refusal;
+    use hookproof_sender::store::reply::{Bound, Handover, Placed, Verdict};
+    match reply {
+        Reply::Emitted(emitted) => {
+            let mut kinds: Vec<_> = emitted
+                .targets
+                .iter()
+                .map(|placed| match placed {
+                    Placed::Waiting { replaced: None, .. } => "waiting",
+                    Placed::Waiting { .. } => "replaced",
+                    Placed::Overflowed { .. } => "overflowed",
+                    Placed::Duplicate => "duplicate",
+                    Placed::Absent => "absent",
+                })
+                .collect();
+            kinds.extend((emitted.shed > 0).then_some("shed"));
+            kinds
+        }
+        Reply::Claimed(claimed) => claimed.rows.iter().map(|_| "claimed").collect(),
+        Reply::Settled(verdicts) => verdicts
+            .iter()
+            .map(|verdict| match verdict {
+                Verdict::Applied => "applied",
+                Verdict::Stale => "stale",
+                Verdict::Absent => "not there",
+            })
+            .collect(),
+        Reply::Acquired(taken) => taken
+            .iter()
+            .map(|taken| match taken.handover {
+                Handover::Fresh => "fresh",
+                Handover::Clean(_) => "clean",
+                Handover::Seized { .. } => "seized",
+            })
+            .collect(),
+        Reply::Renewed(renewed) => renewed.lost.iter().map(|_| "lost").collect(),
+        Reply::Redriven(redriven) => {
+            let kept = (redriven.kept > 0).then_some("kept dead");
+            redriven.rows.iter().map(|_| "redriven").chain(kept).collect()
+        }
+        Reply::Dropped { rows: 1.., .. } => vec!["dropped"],
+        Reply::Swept(swept) => {
+            let expired = (swept.expired > 0).then_some("expired");
+            expired.into_iter().chain((swept.gone > 0).then_some("gone")).collect()
+        }
+        Reply::Refused(Refusal::Full(full)) => full
+            .iter()
+            .map(|full| match full.bound {
+                Bound::LaneRows => "full LaneRows",
+                Bound::LaneBytes => "full LaneBytes",
+                Bound::BodyBytes => "full BodyBytes",
+                Bound::TotalRows => "full TotalRows",
+                Bound::TotalBytes => "full TotalBytes",
+            })
+            .collect(),
+        Reply::Refused(Refusal::StaleTerm { .. }) => vec!["stale term"],
+        Reply::Refused(Refusal::UnknownLane(_)) => vec!["unknown lane"],
+        _ => Vec::new(),
+    }
+}

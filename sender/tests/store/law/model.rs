@@ -1,0 +1,664 @@
+//! The model: every delivery is in one place, and everything else is counted from there. Written from the
+//! definitions, with no thought of speed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::store::command::{
+    Acquire, Change, Claim, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive, Renew, Settlement,
+    Sweep, Target, Which,
+};
+use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
+use hookproof_sender::store::reply::{
+    Bound, Claimed, ClaimedRow, Emitted, FullLane, Handover, Placed, Record, Redriven, Renewed, Swept, Taken,
+    Verdict,
+};
+use hookproof_sender::store::{Command, Refusal, Reply};
+
+use crate::world::later;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    Waiting,
+    Delivered,
+    Dead,
+    Coalesced,
+    Forgotten,
+}
+
+#[derive(Debug)]
+struct Delivery {
+    lane: LaneId,
+    event: std::sync::Arc<str>,
+    received: WallTime,
+    body: hookproof_sender::store::command::Body,
+    place: Where,
+    attempts: u32,
+    at: WallTime,
+    expires: WallTime,
+    ttl: Nanos,
+    alike: Option<std::sync::Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    state: LaneState,
+    bounds: Bounds,
+    owner: Option<OwnerId>,
+    term: Term,
+    clean: bool,
+    record: Option<Record>,
+    failed: u64,
+    latency_us: u64,
+}
+
+/// What one process holds.
+#[derive(Debug, Default)]
+pub(crate) struct Hands(BTreeMap<LaneId, (OwnerId, Term, BTreeSet<DeliveryId>)>);
+
+impl Hands {
+    fn has(&self, lane: LaneId, delivery: DeliveryId) -> bool {
+        self.0.get(&lane).is_some_and(|(_, _, rows)| rows.contains(&delivery))
+    }
+
+    fn begin(&mut self, lane: LaneId, owner: OwnerId, term: Term) {
+        if self.term(lane) != Some(term) {
+            self.0.insert(lane, (owner, term, BTreeSet::new()));
+        }
+    }
+
+    fn end(&mut self, lane: LaneId, term: Term) {
+        if self.term(lane).is_some_and(|held| held <= term) {
+            self.0.remove(&lane);
+        }
+    }
+
+    pub(crate) fn term(&self, lane: LaneId) -> Option<Term> {
+        self.0.get(&lane).map(|(_, term, _)| *term)
+    }
+
+    pub(crate) fn all(&self) -> Vec<(LaneId, DeliveryId, Term)> {
+        let lanes = self.0.iter();
+        lanes.flat_map(|(lane, (_, term, rows))| rows.iter().map(|row| (*lane, *row, *term))).collect()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) now: WallTime,
+    limits: Limits,
+    roster: u64,
+    lanes: BTreeMap<LaneId, Lane>,
+    deliveries: BTreeMap<DeliveryId, Delivery>,
+    owners: BTreeMap<OwnerId, WallTime>,
+    told: BTreeSet<(WallTime, DeliveryId)>,
+}
+
+impl Model {
+    pub(crate) fn new(limits: Limits, now: WallTime) -> Self {
+        Self {
+            now,
+            limits,
+            roster: 0,
+            lanes: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn pass(&mut self, length: Nanos) {
+        self.now = later(self.now, length);
+    }
+
+    pub(crate) fn roster(&self) -> u64 {
+        self.roster
+    }
+
+    pub(crate) fn told(&self) -> u64 {
+        self.told.len().try_into().unwrap()
+    }
+
+    pub(crate) fn next_delivery(&self) -> u64 {
+        self.deliveries.last_key_value().map_or(1, |(last, _)| last.0 + 1)
+    }
+
+    pub(crate) fn lane_of(&self, delivery: DeliveryId) -> Option<LaneId> {
+        self.deliveries.get(&delivery).map(|found| found.lane)
+    }
+
+    pub(crate) fn attempts(&self, delivery: DeliveryId) -> u32 {
+        self.deliveries.get(&delivery).map_or(0, |found| found.attempts)
+    }
+
+    pub(crate) fn term(&self, lane: LaneId) -> Term {
+        self.lanes.get(&lane).map_or(Term(0), |lane| lane.term)
+    }
+
+    /// Deliveries of a lane, or of all, in one place.
+    fn of(&self, lane: Option<LaneId>, place: Where) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+        let all = self.deliveries.iter().map(|(id, delivery)| (*id, delivery));
+        all.filter(move |(_, found)| found.place == place && lane.is_none_or(|lane| lane == found.lane))
+    }
+
+    fn number(&self, lane: Option<LaneId>, place: Where) -> u64 {
+        self.of(lane, place).count().try_into().unwrap()
+    }
+
+    fn bytes(&self, lane: Option<LaneId>) -> u64 {
+        self.of(lane, Where::Waiting).map(|(_, delivery)| delivery.size()).sum()
+    }
+
+    pub(crate) fn counts(&self, lane: LaneId) -> Counts {
+        let number = |place| self.number(Some(lane), place);
+        let all = self.deliveries.values().filter(|delivery| delivery.lane == lane);
+        let retrying = self.of(Some(lane), Where::Waiting).filter(|(_, delivery)| delivery.attempts > 0);
+        Counts {
+            accepted: all.count().try_into().unwrap(),
+            delivered: number(Where::Delivered),
+            dead: number(Where::Dead) + number(Where::Forgotten),
+            coalesced: number(Where::Coalesced),
+            waiting: number(Where::Waiting),
+            waiting_bytes: self.bytes(Some(lane)),
+            retrying: retrying.count().try_into().unwrap(),
+            dead_kept: number(Where::Dead),
+            failed_attempts: self.lanes[&lane].failed,
+            latency_us: self.lanes[&lane].latency_us,
+        }
+    }
+
+    /// What waits on a lane, the longest due first.
+    pub(crate) fn queue(&self, lane: LaneId) -> Vec<u64> {
+        let mut queue: Vec<_> =
+            self.of(Some(lane), Where::Waiting).map(|(id, found)| (found.at, id)).collect();
+        queue.sort();
+        queue.iter().map(|(_, id)| id.0).collect()
+    }
+
+    pub(crate) fn head(&self, lane: LaneId) -> Option<WallTime> {
+        self.queue(lane).first().map(|first| self.deliveries[&DeliveryId(*first)].at)
+    }
+
+    /// What waits on a lane and is not in these hands, the longest due first.
+    fn free(&self, hands: &Hands, lane: LaneId) -> Vec<DeliveryId> {
+        let queue = self.queue(lane).into_iter().map(DeliveryId);
+        queue.filter(|delivery| !hands.has(lane, *delivery)).collect()
+    }
+
+    pub(crate) fn carry_out(&mut self, hands: &mut Hands, command: &Command) -> Reply {
+        match command {
+            Command::Emit(emit) => self.emit(hands, emit).map_or_else(Reply::Refused, Reply::Emitted),
+            Command::Claim(claim) => self.claim(hands, claim).map_or_else(Reply::Refused, Reply::Claimed),
+            Command::Settle(settlements) => {
+                Reply::Settled(settlements.iter().map(|settlement| self.settle(hands, settlement)).collect())
+            }
+            Command::Acquire(acquire) => Reply::Acquired(self.acquire(hands, acquire)),
+            Command::Renew(renew) => Reply::Renewed(self.renew(hands, renew)),
+            Command::Persist(persist) => self.persist(hands, persist),
+            Command::Redrive(redrive) => Reply::Redriven(self.redrive(redrive)),
+            Command::Forget(forget) => self.forget(forget),
+            Command::Shed(shed) => self.shed(hands, shed.lane, shed.max),
+            Command::Sweep(sweep) => Reply::Swept(self.sweep(hands, *sweep)),
+            Command::Change(change) => self.change(change),
+            Command::Remove(lane) => self.remove(*lane),
+            Command::Subscribe(subscribe) => self.subscribe(subscribe.bounds),
+            other => unreachable!("not among the wishes: {other:?}"),
+        }
+    }
+
+    fn subscribe(&mut self, bounds: Bounds) -> Reply {
+        self.roster += 1;
+        let lane = LaneId(u64::try_from(self.lanes.len()).unwrap() + 1);
+        let state = LaneState::Active;
+        let new = Lane {
+            state,
+            bounds,
+            owner: None,
+            term: Term(0),
+            clean: false,
+            record: None,
+            failed: 0,
+            latency_us: 0,
+        };
+        self.lanes.insert(lane, new);
+        Reply::Subscribed { lane }
+    }
+
+    fn living(&mut self, lane: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(&lane).filter(|lane| lane.state != LaneState::Removed)
+    }
+
+    fn change(&mut self, change: &Change) -> Reply {
+        let Some(lane) = self.living(change.lane) else {
+            return Reply::Refused(Refusal::UnknownLane(change.lane));
+        };
+        lane.bounds = change.bounds.unwrap_or(lane.bounds);
+        lane.state = change.state.unwrap_or(lane.state);
+        self.roster += 1;
+        Reply::Done
+    }
+
+    fn remove(&mut self, id: LaneId) -> Reply {
+        let Some(lane) = self.living(id) else { return Reply::Refused(Refusal::UnknownLane(id)) };
+        lane.state = LaneState::Removed;
+        self.roster += 1;
+        Reply::Done
+    }
+
+    // Emitting.
+
+    fn emit(&mut self, hands: &Hands, emit: &Emit) -> Result<Emitted, Refusal> {
+        let mut routes: Vec<Result<Option<DeliveryId>, Placed>> = Vec::new();
+        let mut named = BTreeSet::new();
+        for target in &emit.targets {
+            routes.push(if !self.lanes[&target.lane].state.accepts() {
+                Err(Placed::Absent)
+            } else if !named.insert(target.lane) || self.served(emit, target.lane) {
+                Err(Placed::Duplicate)
+            } else {
+                Ok(self.older(hands, target))
+            });
+        }
+        let full = self.full(emit, &routes);
+        if !full.is_empty() {
+            return Err(Refusal::Full(full));
+        }
+        // What is replaced leaves its time behind.
+        let mut times = BTreeMap::new();
+        for older in routes.iter().filter_map(|route| route.ok().flatten()) {
+            times.insert(older, self.deliveries[&older].at);
+            self.settle_as(older, Where::Coalesced);
+        }
+        let mut emitted = Emitted { targets: Vec::new(), shed: 0 };
+        for (target, route) in emit.targets.iter().zip(routes) {
+            let placed = match route {
+                Err(nowhere) => nowhere,
+                Ok(older) => {
+                    let older = older.map(|older| (older, times[&older]));
+                    self.place(hands, emit, target, older, &mut emitted.shed)
+                }
+            };
+            emitted.targets.push(placed);
+        }
+        Ok(emitted)
+    }
+
+    fn served(&self, emit: &Emit, lane: LaneId) -> bool {
+        let since = emit.received.0 - emit.dedupe.0;
+        let mut kept = self.deliveries.values().filter(|delivery| delivery.place != Where::Forgotten);
+        kept.any(|delivery| delivery.lane == lane && delivery.event == emit.id && delivery.received.0 > since)
+    }
+
+    fn older(&self, hands: &Hands, target: &Target) -> Option<DeliveryId> {
+        let alike = target.coalesce.as_ref()?;
+        let mut found: Vec<_> = self
+            .of(Some(target.lane), Where::Waiting)
+            .filter(|(_, found)| found.alike.as_ref() == Some(&alike.key))
+            .filter(|(_, found)| found.attempts == 0 && found.at > self.now)
+            .map(|(id, found)| (found.at, id))
+            .collect();
+        found.sort();
+        found.first().map(|(_, id)| *id).filter(|id| !hands.has(target.lane, *id))
+    }
+
+    /// The lanes that refuse, of those that would rather: as if only they got something.
+    fn full(&self, emit: &Emit, routes: &[Result<Option<DeliveryId>, Placed>]) -> Vec<FullLane> {
+        let mut full = Vec::new();
+        let (mut total_rows, mut total_bytes) = (self.number(None, Where::Waiting), self.bytes(None));
+        for (target, route) in emit.targets.iter().zip(routes) {
+            let lane = target.lane;
+            let Lane { bounds, .. } = self.lanes[&lane];
+            let (Ok(older), WhenFull::Refuse) = (route, bounds.when_full) else { continue };
+            let (gone_rows, gone_bytes) = older.map_or((0, 0), |older| (1, self.deliveries[&older].size()));
+            let size = u64::try_from(emit.bodies[target.body].bytes.len()).unwrap();
+            let rows = self.number(Some(lane), Where::Waiting) + 1 - gone_rows;
+            let bytes = self.bytes(Some(lane)) + size - gone_bytes;
+            let adds = size > gone_bytes;
+            total_rows = total_rows + 1 - gone_rows;
+            total_bytes = total_bytes + size - gone_bytes;
+            let bound = if size > bounds.bytes_max {
+                Some(Bound::BodyBytes)
+            } else if rows > bounds.rows_max {
+                Some(Bound::LaneRows)
+            } else if bytes > bounds.bytes_max {
+                Some(Bound::LaneBytes)
+            } else if gone_rows == 0 && total_rows > self.limits.waiting_rows_max {
+                Some(Bound::TotalRows)
+            } else if adds && total_bytes > self.limits.waiting_bytes_max {
+                Some(Bound::TotalBytes)
+            } else {
+                None
+            };
+            full.extend(bound.map(|bound| FullLane { lane, bound }));
+        }
+        full
+    }
+
+    fn place(
+        &mut self,
+        hands: &Hands,
+        emit: &Emit,
+        target: &Target,
+        older: Option<(DeliveryId, WallTime)>,
+        shed: &mut u64,
+    ) -> Placed {
+        let window = target.coalesce.as_ref().map_or(Nanos::ZERO, |coalesce| coalesce.window);
+        let at = older.map_or(later(target.due, window), |(_, at)| at);
+        let body = emit.bodies[target.body].clone();
+        let fits = self.make_room(hands, target.lane, u64::try_from(body.bytes.len()).unwrap(), shed);
+        let delivery = DeliveryId(self.next_delivery());
+        let new = Delivery {
+            lane: target.lane,
+            event: emit.id.clone(),
+            received: emit.received,
+            body,
+            place: Where::Waiting,
+            attempts: 0,
+            at,
+            expires: target.expires,
+            ttl: target.expires.since(emit.received),
+            alike: target.coalesce.as_ref().map(|coalesce| coalesce.key.clone()),
+        };
+        self.deliveries.insert(delivery, new);
+        if fits {
+            return Placed::Waiting { delivery, due: at, replaced: older.map(|(older, _)| older) };
+        }
+        self.bury(delivery);
+        Placed::Overflowed { delivery }
+    }
+
+    fn make_room(&mut self, hands: &Hands, lane: LaneId, size: u64, shed: &mut u64) -> bool {
+        let Lane { bounds, .. } = self.lanes[&lane];
+        if size > bounds.bytes_max || bounds.rows_max == 0 || size > self.limits.waiting_bytes_max {
+            return false;
+        }
+        let waits = |model: &Self, lane| (model.number(lane, Where::Waiting) + 1, model.bytes(lane) + size);
+        loop {
+            let (rows, bytes) = waits(self, Some(lane));
+            if rows <= bounds.rows_max && bytes <= bounds.bytes_max {
+                break;
+            }
+            let Some(first) = self.free(hands, lane).first().copied() else { return false };
+            self.bury(first);
+            *shed += 1;
+        }
+        loop {
+            let (rows, bytes) = waits(self, None);
+            let too_many_bytes = size > 0 && bytes > self.limits.waiting_bytes_max;
+            if rows <= self.limits.waiting_rows_max && !too_many_bytes {
+                return true;
+            }
+            let sheds = self.lanes.iter().filter(|(_, lane)| lane.bounds.when_full == WhenFull::ShedOldest);
+            let payers = sheds.filter(|(id, _)| !self.free(hands, **id).is_empty());
+            let fullest =
+                payers.map(|(id, _)| (self.number(Some(*id), Where::Waiting), std::cmp::Reverse(*id))).max();
+            let Some((_, std::cmp::Reverse(payer))) = fullest else { return false };
+            self.bury(self.free(hands, payer)[0]);
+            *shed += 1;
+        }
+    }
+
+    /// A delivery stops waiting, and is where it is since now.
+    fn settle_as(&mut self, delivery: DeliveryId, place: Where) {
+        let now = self.now;
+        let delivery = self.deliveries.get_mut(&delivery).unwrap();
+        delivery.place = place;
+        delivery.at = now;
+    }
+
+    fn bury(&mut self, delivery: DeliveryId) {
+        self.settle_as(delivery, Where::Dead);
+        let lane = self.deliveries[&delivery].lane;
+        for (lane, max) in [(Some(lane), self.limits.dead_per_lane_max), (None, self.limits.dead_max)] {
+            if self.number(lane, Where::Dead) > max {
+                let oldest = self.of(lane, Where::Dead).next().unwrap().0;
+                self.deliveries.get_mut(&oldest).unwrap().place = Where::Forgotten;
+            }
+        }
+    }
+
+    // Delivering.
+
+    fn claim(&mut self, hands: &mut Hands, claim: &Claim) -> Result<Claimed, Refusal> {
+        let (id, term) = (claim.lane, claim.term);
+        let lane = &self.lanes[&id];
+        if lane.state == LaneState::Removed {
+            hands.end(id, term);
+            return Err(Refusal::UnknownLane(id));
+        }
+        let Some(owner) = lane.owner.filter(|_| lane.term == term) else {
+            hands.end(id, term);
+            return Err(Refusal::StaleTerm { lane: id, term, current: lane.term });
+        };
+        hands.begin(id, owner, term);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        for delivery in self.free(hands, id) {
+            let found = &self.deliveries[&delivery];
+            bytes += found.size();
+            let enough = rows.len() == usize::try_from(claim.max).unwrap();
+            if found.at > self.now || enough || (bytes > claim.bytes_max && !rows.is_empty()) {
+                break;
+            }
+            rows.push(ClaimedRow {
+                delivery,
+                attempts: found.attempts,
+                expires: found.expires,
+                event: found.event.clone(),
+                kind: "k".into(),
+                received: found.received,
+                body: found.body.clone(),
+                signature: None,
+            });
+        }
+        hands.0.get_mut(&id).unwrap().2.extend(rows.iter().map(|row| row.delivery));
+        let next = self.free(hands, id).first().map(|next| self.deliveries[next].at);
+        Ok(Claimed { lane: id, term, rows, next })
+    }
+
+    fn settle(&mut self, hands: &mut Hands, told: &Settlement) -> Verdict {
+        let (id, term, delivery) = (told.lane, told.term, told.delivery);
+        let current = self.lanes[&id].term == term;
+        if !current {
+            hands.end(id, term);
+        }
+        if let Some(hand) = hands.0.get_mut(&id).filter(|hand| hand.1 == term) {
+            hand.2.remove(&delivery);
+        }
+        if let Some(attempt) = &told.attempt
+            && self.told.insert((attempt.at, delivery))
+        {
+            let lane = self.lanes.get_mut(&id).unwrap();
+            if attempt.outcome == Outcome::Delivered {
+                lane.latency_us += attempt.latency.0 / 1_000;
+            } else {
+                lane.failed += 1;
+            }
+        }
+        let found = self.deliveries.get_mut(&delivery).filter(|found| found.place != Where::Forgotten);
+        let Some(found) = found.filter(|found| found.lane == id) else { return Verdict::Absent };
+        match told.fate {
+            Fate::Released => Verdict::Applied,
+            Fate::Delivered if found.place == Where::Delivered => Verdict::Absent,
+            Fate::Delivered => {
+                found.attempts = found.attempts.max(told.attempts);
+                self.settle_as(delivery, Where::Delivered);
+                Verdict::Applied
+            }
+            Fate::Retry { .. } | Fate::Dead(_) if !current => Verdict::Stale,
+            Fate::Retry { .. } | Fate::Dead(_) if found.place != Where::Waiting => Verdict::Absent,
+            Fate::Retry { due } => {
+                (found.attempts, found.at) = (told.attempts, due);
+                Verdict::Applied
+            }
+            Fate::Dead(reason) => {
+                assert_ne!(reason, Reason::Gone, "not among the wishes");
+                found.attempts = told.attempts;
+                self.bury(delivery);
+                Verdict::Applied
+            }
+        }
+    }
+
+    // Owning.
+
+    fn acquire(&mut self, hands: &mut Hands, acquire: &Acquire) -> Vec<Taken> {
+        let me = acquire.owner;
+        let expired = |owner: &OwnerId| self.owners.get(owner).is_none_or(|until| *until <= self.now);
+        let free = |lane: &Lane| {
+            lane.state != LaneState::Removed && lane.owner.is_none_or(|owner| owner != me && expired(&owner))
+        };
+        let mut wanted: Vec<LaneId> = match &acquire.which {
+            Which::These(lanes) => lanes.clone(),
+            Which::All => self.lanes.keys().copied().collect(),
+            Which::WithWork => {
+                let active = self.lanes.iter().filter(|(_, lane)| lane.state == LaneState::Active);
+                active.map(|(id, _)| *id).filter(|id| self.number(Some(*id), Where::Waiting) > 0).collect()
+            }
+        };
+        let mut seen = BTreeSet::new();
+        wanted.retain(|id| seen.insert(*id) && self.lanes.get(id).is_some_and(free));
+        wanted.truncate(usize::try_from(acquire.max).unwrap());
+        let taken: Vec<Taken> = wanted.iter().map(|id| self.take(hands, me, *id)).collect();
+        if !taken.is_empty() {
+            self.owners.insert(me, later(self.now, acquire.lease));
+        }
+        taken
+    }
+
+    fn take(&mut self, hands: &mut Hands, owner: OwnerId, id: LaneId) -> Taken {
+        let next = self.head(id);
+        let lane = self.lanes.get_mut(&id).unwrap();
+        let record = lane.record.clone();
+        let handover = match (lane.owner, record) {
+            (Some(from), record) => Handover::Seized { from, record, surely_dead: false },
+            (None, Some(record)) if lane.clean => Handover::Clean(record),
+            (None, _) => Handover::Fresh,
+        };
+        lane.owner = Some(owner);
+        lane.term = Term(lane.term.0 + 1);
+        lane.clean = false;
+        hands.begin(id, owner, lane.term);
+        Taken { lane: id, term: lane.term, state: lane.state, handover, next }
+    }
+
+    fn renew(&mut self, hands: &mut Hands, renew: &Renew) -> Renewed {
+        self.owners.insert(renew.owner, later(self.now, renew.lease));
+        let mut lost = Vec::new();
+        for (id, (owner, term, _)) in &hands.0 {
+            let lane = &self.lanes[id];
+            if *owner == renew.owner && (lane.owner != Some(*owner) || lane.term != *term) {
+                lost.push((*id, *term));
+            }
+        }
+        for (lane, term) in &lost {
+            hands.end(*lane, *term);
+        }
+        Renewed { lost }
+    }
+
+    fn persist(&mut self, hands: &mut Hands, persist: &Persist) -> Reply {
+        let (id, term, at) = (persist.lane, persist.term, self.now);
+        let lane = self.lanes.get_mut(&id).unwrap();
+        if lane.term != term || lane.owner.is_none() {
+            hands.end(id, term);
+            return Reply::Refused(Refusal::StaleTerm { lane: id, term, current: lane.term });
+        }
+        lane.record = Some(Record { bytes: persist.record.clone(), at });
+        if persist.hand_back {
+            lane.owner = None;
+            lane.clean = true;
+            hands.end(id, term);
+        }
+        Reply::Done
+    }
+
+    // Burying and digging up.
+
+    fn shed(&mut self, hands: &Hands, lane: LaneId, max: u32) -> Reply {
+        let victims = self.free(hands, lane);
+        let rows = u64::try_from(victims.len()).unwrap().min(u64::from(max));
+        for victim in victims.into_iter().take(usize::try_from(max).unwrap()) {
+            self.bury(victim);
+        }
+        Reply::Dropped { rows, more: rows == u64::from(max) }
+    }
+
+    fn sweep(&mut self, hands: &Hands, sweep: Sweep) -> Swept {
+        let max = usize::try_from(sweep.max).unwrap();
+        let mut expired: Vec<_> = self
+            .of(None, Where::Waiting)
+            .filter(|(id, found)| found.expires <= self.now && !hands.has(found.lane, *id))
+            .map(|(id, found)| (found.expires, id))
+            .collect();
+        expired.sort();
+        expired.truncate(max);
+        for (_, delivery) in &expired {
+            self.bury(*delivery);
+        }
+        let removed: Vec<LaneId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.state == LaneState::Removed)
+            .map(|(id, _)| *id)
+            .collect();
+        let gone: Vec<DeliveryId> = removed.iter().flat_map(|lane| self.free(hands, *lane)).collect();
+        let gone = &gone[..gone.len().min(max - expired.len())];
+        for delivery in gone {
+            self.bury(*delivery);
+        }
+        let more = expired.len() + gone.len() >= max;
+        Swept { expired: expired.len().try_into().unwrap(), gone: gone.len().try_into().unwrap(), more }
+    }
+
+    /// Dead letters, the oldest first.
+    fn letters(&self, which: &Dead, max: u32) -> Vec<DeliveryId> {
+        let lane = match which {
+            Dead::All => None,
+            Dead::Of(lane) => Some(*lane),
+            Dead::These(_) => unreachable!("not among the wishes"),
+        };
+        self.of(lane, Where::Dead).map(|(id, _)| id).take(usize::try_from(max).unwrap()).collect()
+    }
+
+    fn redrive(&mut self, redrive: &Redrive) -> Redriven {
+        let letters = self.letters(&redrive.which, redrive.max);
+        let full_page = letters.len() == usize::try_from(redrive.max).unwrap();
+        let mut redriven =
+            Redriven { last: letters.last().copied().filter(|_| full_page), ..Redriven::default() };
+        for letter in letters {
+            let (lane, size) = (self.deliveries[&letter].lane, self.deliveries[&letter].size());
+            let Lane { bounds, state, .. } = self.lanes[&lane];
+            let fits = |id, rows_max: u64, bytes_max: u64| {
+                let (rows, bytes) = (self.number(id, Where::Waiting), self.bytes(id));
+                rows < rows_max && (bytes + size <= bytes_max || (id.is_none() && size == 0))
+            };
+            let room = fits(Some(lane), bounds.rows_max, bounds.bytes_max)
+                && fits(None, self.limits.waiting_rows_max, self.limits.waiting_bytes_max);
+            if !room || !state.accepts() {
+                redriven.kept += 1;
+                continue;
+            }
+            let now = self.now;
+            let found = self.deliveries.get_mut(&letter).unwrap();
+            (found.place, found.attempts, found.at, found.alike) = (Where::Waiting, 0, now, None);
+            found.expires = later(now, found.ttl);
+            redriven.rows.push((lane, letter));
+        }
+        redriven
+    }
+
+    fn forget(&mut self, forget: &Forget) -> Reply {
+        let letters = self.letters(&forget.which, forget.max);
+        for letter in &letters {
+            self.deliveries.get_mut(letter).unwrap().place = Where::Forgotten;
+        }
+        let rows = letters.len().try_into().unwrap();
+        Reply::Dropped { rows, more: rows == u64::from(forget.max) }
+    }
+}
+
+impl Delivery {
+    fn size(&self) -> u64 {
+        self.body.bytes.len().try_into().unwrap()
+    }
+}

@@ -1,0 +1,247 @@
+//! Random commands: made from wishes, which the state of the model turns into commands that mean something.
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::{
+    Acquire, Attempt, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive,
+    Renew, Settlement, Shed, Sweep, Target, Which,
+};
+use hookproof_sender::store::lane::{Bounds, LaneState, Limits, OwnerId, WhenFull};
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+use super::model::{Hands, Model};
+use crate::world::{body, later, subscribe};
+
+const LANES: u64 = 4;
+const LEASE: Nanos = Nanos::from_secs(10);
+
+/// One step of a run.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Time passes.
+    Pass(Nanos),
+    /// A process carries out some commands in one commit.
+    Commit { process: usize, wishes: Vec<Wish> },
+    /// A process dies, and another begins.
+    Die { process: usize },
+    /// All do.
+    PowerCut,
+}
+
+/// What a command should be like.
+#[derive(Clone, Debug)]
+pub(crate) enum Wish {
+    Emit { lanes: Vec<u64>, bytes: usize, alike: Option<u8>, again: Option<u64>, due_in: u64, ttl: u64 },
+    Claim { lane: u64, max: u32, bytes_max: u64, late: bool },
+    Settle { picks: Vec<(prop::sample::Index, Fate, bool)> },
+    Acquire { which: u8, max: u32 },
+    Renew,
+    Persist { lane: u64, hand_back: bool, late: bool },
+    Redrive { lane: Option<u64>, max: u32 },
+    Forget { lane: Option<u64>, max: u32 },
+    Shed { lane: u64, max: u32 },
+    Sweep { max: u32 },
+    Bounds { lane: u64, bounds: Bounds },
+    State { lane: u64, state: LaneState },
+    Remove { lane: u64 },
+}
+
+pub(crate) fn limits() -> impl Strategy<Value = Limits> {
+    (3..20_u64, 40..400_u64, 1..12_u64, 1..6_u64).prop_map(
+        |(waiting_rows_max, waiting_bytes_max, dead_max, dead_per_lane_max)| Limits {
+            waiting_rows_max,
+            waiting_bytes_max,
+            dead_max,
+            dead_per_lane_max,
+        },
+    )
+}
+
+/// Two lanes of each kind, narrow.
+pub(crate) fn subscribers() -> Vec<Command> {
+    (0..LANES)
+        .map(|number| {
+            let when_full = if number % 2 == 0 { WhenFull::ShedOldest } else { WhenFull::Refuse };
+            let bounds = Bounds { rows_max: 3 + number, bytes_max: 60, when_full };
+            Command::Subscribe(subscribe(&number.to_string(), bounds))
+        })
+        .collect()
+}
+
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..9_u64).prop_map(|seconds| Step::Pass(Nanos::from_secs(seconds))),
+        20 => (0..2_usize, vec(wish(), 1..5)).prop_map(|(process, wishes)| Step::Commit { process, wishes }),
+        1 => (0..2_usize).prop_map(|process| Step::Die { process }),
+        1 => Just(Step::PowerCut),
+    ];
+    // To begin with, each process owns two lanes.
+    let begin = |process| Step::Commit { process, wishes: vec![Wish::Acquire { which: 1, max: 2 }] };
+    vec(step, 1..50).prop_map(move |mut steps| {
+        steps.splice(0..0, [begin(0), begin(1)]);
+        steps
+    })
+}
+
+fn lane() -> impl Strategy<Value = u64> {
+    1..=LANES
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        3 => Just(Fate::Delivered),
+        3 => (0..15_u64).prop_map(|seconds| Fate::Retry { due: WallTime::from_secs(1_800_000_000 + seconds) }),
+        1 => Just(Fate::Dead(Reason::Exhausted)),
+        1 => Just(Fate::Released),
+    ]
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    (0..8_u64, 0..120_u64, any::<bool>()).prop_map(|(rows_max, bytes_max, sheds)| {
+        let when_full = if sheds { WhenFull::ShedOldest } else { WhenFull::Refuse };
+        Bounds { rows_max, bytes_max, when_full }
+    })
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let states = [LaneState::Active, LaneState::Active, LaneState::Paused, LaneState::Disabled];
+    prop_oneof![
+        12 => (vec(lane(), 1..4), 0..40_usize, weighted(0.4, 0..2_u8), weighted(0.2, 0..30_u64), 0..3_u64, 5..60_u64)
+            .prop_map(|(lanes, bytes, alike, again, due_in, ttl)| Wish::Emit { lanes, bytes, alike, again, due_in, ttl }),
+        8 => (lane(), 0..4_u32, 0..100_u64, prop::bool::weighted(0.1))
+            .prop_map(|(lane, max, bytes_max, late)| Wish::Claim { lane, max, bytes_max, late }),
+        8 => vec((any::<prop::sample::Index>(), fate(), prop::bool::weighted(0.15)), 1..5)
+            .prop_map(|picks| Wish::Settle { picks }),
+        6 => (0..3_u8, 1..4_u32).prop_map(|(which, max)| Wish::Acquire { which, max }),
+        3 => Just(Wish::Renew),
+        2 => (lane(), any::<bool>(), prop::bool::weighted(0.1))
+            .prop_map(|(lane, hand_back, late)| Wish::Persist { lane, hand_back, late }),
+        2 => (weighted(0.5, lane()), 1..6_u32).prop_map(|(lane, max)| Wish::Redrive { lane, max }),
+        1 => (weighted(0.5, lane()), 1..3_u32).prop_map(|(lane, max)| Wish::Forget { lane, max }),
+        1 => (lane(), 1..3_u32).prop_map(|(lane, max)| Wish::Shed { lane, max }),
+        2 => (1..6_u32).prop_map(|max| Wish::Sweep { max }),
+        1 => (lane(), bounds()).prop_map(|(lane, bounds)| Wish::Bounds { lane, bounds }),
+        1 => (lane(), prop::sample::select(states.to_vec())).prop_map(|(lane, state)| Wish::State { lane, state }),
+        1 => prop::sample::select(vec![None, None, None, Some(3_u64)])
+            .prop_map(|lane| lane.map_or(Wish::Renew, |lane| Wish::Remove { lane })),
+    ]
+}
+
+impl Wish {
+    pub(crate) fn command(&self, model: &Model, hands: &Hands, owner: OwnerId) -> Command {
+        let term = |lane: LaneId, late: bool| match (hands.term(lane), late) {
+            (Some(term), false) => term,
+            (Some(term), true) => Term(term.0 - 1),
+            // What one does not own, one knows at most from earlier.
+            (None, _) => Term(model.term(lane).0.saturating_sub(1)),
+        };
+        match self {
+            Self::Emit { lanes, bytes, alike, again, due_in, ttl } => {
+                Command::Emit(emit(model, lanes, *bytes, *alike, *again, (*due_in, *ttl)))
+            }
+            Self::Claim { lane, max, bytes_max, late } => {
+                let lane = LaneId(*lane);
+                Command::Claim(Claim { lane, term: term(lane, *late), max: *max, bytes_max: *bytes_max })
+            }
+            Self::Settle { picks } => Command::Settle(settlements(model, hands, picks)),
+            Self::Acquire { which, max } => {
+                let which = match which {
+                    0 => Which::WithWork,
+                    1 => Which::All,
+                    _ => Which::These(vec![LaneId(2), LaneId(1), LaneId(2), LaneId(77)]),
+                };
+                Command::Acquire(Acquire { owner, lease: LEASE, which, max: *max })
+            }
+            Self::Renew => Command::Renew(Renew { owner, lease: LEASE }),
+            Self::Persist { lane, hand_back, late } => {
+                let lane = LaneId(*lane);
+                let record = format!("at {}", model.now.0).into_bytes().into();
+                Command::Persist(Persist { lane, term: term(lane, *late), record, hand_back: *hand_back })
+            }
+            Self::Redrive { lane, max } => {
+                Command::Redrive(Redrive { which: which(*lane), after: None, max: *max })
+            }
+            Self::Forget { lane, max } => Command::Forget(Forget { which: which(*lane), max: *max }),
+            Self::Shed { lane, max } => Command::Shed(Shed { lane: LaneId(*lane), max: *max }),
+            Self::Sweep { max } => Command::Sweep(Sweep { max: *max }),
+            Self::Bounds { lane, bounds } => {
+                Command::Change(Change { bounds: Some(*bounds), ..Change::of(LaneId(*lane)) })
+            }
+            Self::State { lane, state } => {
+                Command::Change(Change { state: Some(*state), ..Change::of(LaneId(*lane)) })
+            }
+            Self::Remove { lane } => Command::Remove(LaneId(*lane)),
+        }
+    }
+}
+
+fn which(lane: Option<u64>) -> Dead {
+    lane.map_or(Dead::All, |lane| Dead::Of(LaneId(lane)))
+}
+
+fn emit(
+    model: &Model,
+    lanes: &[u64],
+    bytes: usize,
+    alike: Option<u8>,
+    again: Option<u64>,
+    (due_in, ttl): (u64, u64),
+) -> Emit {
+    let number = again.unwrap_or_else(|| 1_000 + model.next_delivery());
+    let due = later(model.now, Nanos::from_secs(due_in));
+    let expires = later(model.now, Nanos::from_secs(ttl));
+    Emit {
+        roster: model.roster(),
+        id: format!("e{number}").into(),
+        kind: "k".into(),
+        key: None,
+        received: model.now,
+        dedupe: Nanos::from_secs(10),
+        bodies: vec![body(&vec![b'x'; bytes]), body(b"else")],
+        targets: lanes
+            .iter()
+            .enumerate()
+            .map(|(place, lane)| Target {
+                lane: LaneId(*lane),
+                body: place % 2,
+                due,
+                expires,
+                coalesce: alike
+                    .map(|key| Coalesce { key: key.to_string().into(), window: Nanos::from_secs(7) }),
+                signature: None,
+            })
+            .collect(),
+        outbox: None,
+    }
+}
+
+/// Of anything that there is, though rather of what is held.
+fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate, bool)]) -> Vec<Settlement> {
+    let held = hands.all();
+    picks
+        .iter()
+        .map(|(pick, fate, stray)| {
+            let (lane, delivery, term) = if held.is_empty() || *stray {
+                let delivery = DeliveryId(pick.index(usize::try_from(model.next_delivery()).unwrap()) as u64);
+                let lane = model.lane_of(delivery).unwrap_or(LaneId(1));
+                (lane, delivery, hands.term(lane).unwrap_or(Term(0)))
+            } else {
+                held[pick.index(held.len())]
+            };
+            let attempts = model.attempts(delivery) + 1;
+            let outcome = if *fate == Fate::Delivered { Outcome::Delivered } else { Outcome::Silent };
+            let attempt = (*fate != Fate::Released).then(|| Attempt {
+                // Told apart by its delivery, and by how many were told before.
+                at: WallTime(model.now.0 + model.told()),
+                latency: Nanos::from_millis(3),
+                outcome,
+                status: None,
+                error: None,
+                body_hash: 0,
+            });
+            Settlement { lane, term, delivery, attempts, fate: *fate, attempt }
+        })
+        .collect()
+}
