@@ -1,3 +1,4 @@
+use hookproof_sender::engine::contract::Rate;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -65,7 +66,11 @@ async fn a_change_replaces_what_it_names_and_holds_at_once() {
     assert_eq!((&changed["name"], &changed["url"]), (&json!("acme-2"), &json!(URL)));
     let roster = world.sender.roster();
     let known = roster.subscribers().next().unwrap();
-    assert_eq!(known.settings().contract().bucket().rate().count(), 90, "known here before it is answered");
+    assert_eq!(
+        known.settings().contract().bucket().rate(),
+        Rate::per_second(90).unwrap(),
+        "known here before it is answered"
+    );
     let event = json!({ "type": "b", "data": 1 });
     assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
     let back = r#"{"limit":{"rate":null}}"#;
@@ -107,7 +112,7 @@ async fn a_subscriber_that_cannot_be_is_refused_with_the_field() {
         (with(json!({ "events": ["a*"] })), 422, "bad_events", Some("events")),
         (with(json!({ "limit": { "rat": "5/s" } })), 422, "unknown_field", Some("limit.rat")),
         (with(json!({ "limit": { "rate": "5" } })), 422, "unreadable_field", Some("limit.rate")),
-        (with(json!({ "limit": { "burst": 0 } })), 422, "out_of_range", Some("burst")),
+        (with(json!({ "limit": { "burst": 0 } })), 422, "out_of_range", Some("limit.burst")),
         (with(json!({ "secret": "short" })), 422, "bad_secret", Some("secret")),
         (with(json!({ "colour": "red" })), 422, "unknown_field", Some("colour")),
         (json!([]), 422, "not_an_object", None),
