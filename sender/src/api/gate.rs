@@ -63,7 +63,7 @@ fn refuse_web_pages(headers: &HeaderMap) -> Result<(), Problem> {
             || name.parse().is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback())
     });
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let is_page = origin.is_some_and(|origin| origin.strip_prefix("http://") != host);
+    let is_page = origin.is_some_and(|origin| host.is_none() || origin.strip_prefix("http://") != host);
     if is_ours && !is_page {
         return Ok(());
     }
@@ -103,5 +103,6 @@ mod tests {
         check(Some("localhost:7411"), Some("https://evil.example"), false);
         check(Some("localhost:7411"), Some("http://localhost:3000"), false);
         check(Some("localhost:7411"), Some("null"), false);
+        check(None, Some("https://evil.example"), false);
     }
 }

@@ -131,7 +131,7 @@ Examples:
 They wait again with no attempts made and a full time to live. Where a queue is full, the rest stays dead.")]
 pub(super) struct Which {
     /// Deliveries, by the ids that `dead list` shows
-    #[arg(value_name = "DELIVERY", required_unless_present_any = ["all", "subscriber"])]
+    #[arg(value_name = "DELIVERY")]
     deliveries: Vec<PublicId>,
     /// All of one subscriber, by its name or id
     #[arg(long, value_name = "NAME", conflicts_with_all = ["deliveries", "all"])]
@@ -161,6 +161,10 @@ impl Which {
                 Ok(command::Dead::Of(Look::open(common.existing_database()?)?.subscriber(name)?.lane))
             }
             None if self.all => Ok(command::Dead::All),
+            None if self.deliveries.is_empty() => {
+                let problem = "which dead letters is not clear; expected ids, --subscriber NAME, or --all";
+                Err(Failure::usage(problem))
+            }
             None => {
                 let ids = Look::open(common.existing_database()?)?.delivery_ids;
                 let find = |id: &PublicId| {

@@ -1,0 +1,73 @@
+//! What machines read: figures, alerts, health, the document.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::world::{Endpoint, World};
+
+/// All figures that a text names.
+fn figures(text: &str) -> BTreeSet<&str> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    text.split(|letter| !is_part(letter)).filter(|word| word.starts_with("hookproof_")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_figure_that_an_alert_names_is_among_the_metrics() {
+    let world = World::new().await;
+    let mut endpoint = Endpoint::answering(204).await;
+    world.subscribe("acme", &endpoint.url, json!({})).await;
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    endpoint.next().await;
+    world.until("/v1/status", |status| status["deliveries"]["delivered"] == 1).await;
+    let answer = world.get("/metrics").await;
+    assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let samples = answer.text.lines().filter(|line| !line.starts_with('#'));
+    let samples: BTreeSet<_> = samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect();
+    let named = figures(include_str!("../../alerts.yml"));
+    assert!(named.len() > 10, "{named:?}");
+    let unknown: Vec<_> = named.difference(&samples).collect();
+    assert!(unknown.is_empty(), "{unknown:?} in\n{}", answer.text);
+    let one = answer.text.lines().find(|line| line.starts_with("hookproof_delivered_total")).unwrap();
+    assert!(one.contains("name=\"acme\"") && one.ends_with("} 1"), "{one}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_family_is_declared_once_and_its_samples_follow_at_once() {
+    let world = World::new().await;
+    world.subscribe("a \"quoted\" name", "http://127.0.0.1:9/", json!({})).await;
+    let text = world.get("/metrics").await.text;
+    let (mut seen, mut family) = (BTreeSet::new(), "");
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            family = rest.split(' ').next().unwrap();
+            assert!(seen.insert(family), "{family} comes twice");
+        } else if !line.starts_with('#') {
+            assert!(line.starts_with(family), "{line} under {family}");
+            let value = line.rsplit(' ').next().unwrap();
+            assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{line}");
+        }
+    }
+    assert!(text.contains(r#"name="a \"quoted\" name""#), "{text}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_has_stopped_lives_but_is_not_ready() {
+    let world = World::new().await;
+    assert_eq!(world.get("/readyz").await.expect(200)["status"], "ready");
+    assert!(world.sender.stop(crate::world::FOREVER).await);
+    assert_eq!(world.get("/healthz").await.expect(200)["status"], "alive");
+    let emitted = world.post("/v1/events", json!({ "type": "x", "data": 1 })).await;
+    emitted.refuses(503, "store", None);
+    assert!(emitted.headers.contains_key("retry-after"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_is_served() {
+    let world = World::new().await;
+    let document = world.get("/v1/openapi.json").await.expect(200);
+    assert_eq!(document["openapi"], "3.1.0");
+    world.stop().await;
+}

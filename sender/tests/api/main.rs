@@ -1,0 +1,12 @@
+//! The API against a real sender on a database of its own. Where the socket adds nothing, requests go to the router.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod dead;
+mod deliveries;
+mod events;
+mod machines;
+mod refusals;
+mod socket;
+mod subscribers;
+mod world;

@@ -1,0 +1,214 @@
+use hookproof_sender::engine::contract::Rate;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::{Answer, Endpoint, World};
+
+const URL: &str = "http://127.0.0.1:9/hook";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_is_added_and_its_secret_is_shown_once() {
+    let world = World::new().await;
+    let body = json!({ "name": "acme", "url": URL, "events": ["video.*"], "limit": { "rate": "50/s" } });
+    let answer = world.post("/v1/subscribers", body).await;
+    let location = answer.headers["location"].to_str().unwrap().to_owned();
+    let added = answer.expect(201);
+    let secret = added["secret"].as_str().unwrap();
+    assert!(secret.starts_with("whsec_"));
+    assert_eq!(location, format!("/v1/subscribers/{}", added["id"].as_str().unwrap()));
+    assert_eq!((&added["events"], &added["state"]), (&json!(["video.*"]), &json!("active")));
+    assert_eq!((&added["limit"]["rate"], &added["limit"]["burst"]), (&json!("50/s"), &json!(10)));
+    let id = added["id"].as_str().unwrap();
+    for whom in ["acme", id] {
+        let shown = world.get(&format!("/v1/subscribers/{whom}")).await.expect(200);
+        assert_eq!((&shown["id"], &shown["secret"]), (&added["id"], &Value::Null));
+    }
+    world.post("/v1/events", json!({ "type": "video.new", "data": 1 })).await.expect(202);
+    world.call("PATCH", "/v1/subscribers/acme", r#"{"timeout":"3s"}"#).await.expect(200);
+    let delivery = world.get("/v1/deliveries").await.expect(200)["items"][0]["id"].clone();
+    let delivery = format!("/v1/deliveries/{}", delivery.as_str().unwrap());
+    let paths =
+        ["/v1/subscribers", &location, "/v1/deliveries", &delivery, "/v1/status", "/v1/dead", "/metrics"];
+    let core = secret.strip_prefix("whsec_").unwrap();
+    for path in paths {
+        let text = world.get(path).await.text;
+        assert!(!text.contains(core), "{path} shows the secret: {text}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscribers_are_listed_page_by_page() {
+    let world = World::new().await;
+    for name in ["a", "b", "c"] {
+        world.subscribe(name, URL, json!({})).await;
+    }
+    let names = |page: &Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = world.get("/v1/subscribers?limit=2").await.expect(200);
+    assert_eq!(names(&first), ["a", "b"]);
+    let next = first["next"].as_str().unwrap();
+    let second = world.get(&format!("/v1/subscribers?limit=2&cursor={next}")).await.expect(200);
+    assert_eq!((names(&second), &second["next"]), (vec!["c".to_owned()], &Value::Null));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_replaces_what_it_names_and_holds_at_once() {
+    let world = World::new().await;
+    let settings = json!({ "limit": { "rate": "1/s", "burst": 3 }, "events": ["a"] });
+    world.subscribe("acme", URL, settings).await;
+    let change = json!({ "limit": { "rate": "90/s" }, "events": ["b"], "name": "acme-2" });
+    let changed = world.call("PATCH", "/v1/subscribers/acme", change.to_string()).await.expect(200);
+    assert_eq!((&changed["limit"]["rate"], &changed["limit"]["burst"]), (&json!("90/s"), &json!(3)));
+    assert_eq!((&changed["name"], &changed["url"]), (&json!("acme-2"), &json!(URL)));
+    let roster = world.sender.roster();
+    let known = roster.subscribers().next().unwrap();
+    assert_eq!(
+        known.settings().contract().bucket().rate(),
+        Rate::per_second(90).unwrap(),
+        "known here before it is answered"
+    );
+    let event = json!({ "type": "b", "data": 1 });
+    assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
+    let back = r#"{"limit":{"rate":null}}"#;
+    let changed = world.call("PATCH", "/v1/subscribers/acme-2", back).await.expect(200);
+    assert_eq!((&changed["limit"]["rate"], &changed["limit"]["burst"]), (&json!("5/s"), &json!(3)));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_what_was_changed_meanwhile_is_refused() {
+    let world = World::new().await;
+    let id = world.subscribe("acme", URL, json!({})).await;
+    let path = format!("/v1/subscribers/{id}");
+    let version = world.get(&path).await.expect(200)["version"].as_u64().unwrap();
+    let change = json!({ "timeout": "3s", "version": version }).to_string();
+    world.call("PATCH", &path, change.clone()).await.expect(200);
+    world.call("PATCH", &path, change).await.refuses(409, "changed_meanwhile", Some("version"));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscriber_that_cannot_be_is_refused_with_the_field() {
+    let world = World::new().await;
+    world.subscribe("taken", URL, json!({})).await;
+    let with = |more: Value| {
+        let mut body = json!({ "name": "acme", "url": URL });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let rows = [
+        (json!({ "name": "acme" }), 422, "missing_field", Some("url")),
+        (json!({ "url": URL }), 422, "missing_field", Some("name")),
+        (with(json!({ "name": "taken" })), 409, "name_taken", Some("name")),
+        (with(json!({ "name": 1 })), 422, "not_text", Some("name")),
+        (with(json!({ "name": "a/b" })), 422, "bad_name", Some("name")),
+        (with(json!({ "url": "ftp://a.example" })), 422, "url_scheme", Some("url")),
+        (with(json!({ "url": "http://169.254.169.254/" })), 422, "url_refused", Some("url")),
+        (with(json!({ "events": [] })), 422, "bad_events", Some("events")),
+        (with(json!({ "events": ["a*"] })), 422, "bad_events", Some("events")),
+        (with(json!({ "limit": { "rat": "5/s" } })), 422, "unknown_field", Some("limit.rat")),
+        (with(json!({ "limit": { "rate": "5" } })), 422, "unreadable_field", Some("limit.rate")),
+        (with(json!({ "limit": { "burst": 0 } })), 422, "out_of_range", Some("limit.burst")),
+        (with(json!({ "secret": "short" })), 422, "bad_secret", Some("secret")),
+        (with(json!({ "colour": "red" })), 422, "unknown_field", Some("colour")),
+        (json!([]), 422, "not_an_object", None),
+    ];
+    for (body, status, code, field) in rows {
+        let shown = body.to_string();
+        let answer = world.post("/v1/subscribers", body).await;
+        println!("{shown}");
+        answer.refuses(status, code, field);
+    }
+    let long = json!({ "name": "x".repeat(300_000) });
+    world.post("/v1/subscribers", long).await.refuses(413, "body_too_large", None);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_subscriber_gets_nothing_until_it_is_resumed() {
+    let world = World::new().await;
+    let mut endpoint = Endpoint::answering(204).await;
+    world.subscribe("acme", &endpoint.url, json!({})).await;
+    let paused = world.call("POST", "/v1/subscribers/acme/pause", "").await.expect(200);
+    assert_eq!(paused["state"], "paused");
+    let event = world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    assert_eq!(event["deliveries"], 1, "it is recorded all the same");
+    assert!(endpoint.arrived.try_recv().is_err());
+    let resumed = world.call("POST", "/v1/subscribers/acme/resume", "").await.expect(200);
+    assert_eq!(resumed["state"], "active");
+    endpoint.next().await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_subscriber_is_gone_and_its_name_is_free() {
+    let world = World::new().await;
+    let id = world.subscribe("acme", URL, json!({})).await;
+    let answer = world.call("DELETE", "/v1/subscribers/acme", "").await;
+    assert_eq!((answer.status.as_u16(), &*answer.text), (204, ""));
+    for (method, path) in
+        [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/rotate")]
+    {
+        for whom in ["acme", &id] {
+            let answer = world.call(method, &format!("/v1/subscribers/{whom}{path}"), "{}").await;
+            answer.refuses(404, "unknown_subscriber", Some("subscriber"));
+        }
+    }
+    let event = world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    assert_eq!(event["deliveries"], 0);
+    world.subscribe("acme", URL, json!({})).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
+    let world = World::new().await;
+    let mut endpoint = Endpoint::answering(204).await;
+    world.subscribe("acme", &endpoint.url, json!({})).await;
+    let path = "/v1/subscribers/acme/rotate";
+    let rotated = world.call("POST", path, r#"{"overlap":"1h"}"#).await.expect(200);
+    assert!(rotated["secret"].as_str().unwrap().starts_with("whsec_"));
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    let (headers, _) = endpoint.next().await;
+    let signatures = headers["webhook-signature"].to_str().unwrap();
+    assert_eq!(signatures.split(' ').count(), 2, "{signatures}");
+    let rows = [
+        (r#"{"overlap":"1000d"}"#, "bad_overlap", "overlap"),
+        (r#"{"secret":"x"}"#, "bad_secret", "secret"),
+        (r#"{"secrets":"x"}"#, "unknown_field", "secrets"),
+        (r#"{"secret":"a-plain-text-that-is-long-enough"}"#, "bad_secret", "secret"),
+    ];
+    for (body, code, field) in rows {
+        world.call("POST", path, body).await.refuses(422, code, Some(field));
+    }
+    world.stop().await;
+}
+
+#[test]
+fn nothing_that_is_said_of_a_subscriber_breaks_anything() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let world = runtime.block_on(World::new());
+    runtime.block_on(world.subscribe("acme", URL, json!({})));
+    let value = r#""[a-z0-9/:.*\\u{e9} ]{0,12}"|-?[0-9]{1,20}|null|\[\]|\{\}|\["[a-z.*]{0,5}"\]|true"#;
+    let name = "name|url|events|limit|queue|retry|sign|secret|version|timeout|shape|coalesce|[a-z]{1,5}";
+    let field = (name, value).prop_map(|(name, value)| format!("\"{name}\":{value}"));
+    let body = proptest::collection::vec(field, 0..4).prop_map(|fields| format!("{{{}}}", fields.join(",")));
+    let path = prop_oneof![Just("/v1/subscribers".to_owned()), Just("/v1/subscribers/acme".to_owned())];
+    proptest!(ProptestConfig::with_cases(200), |(body in body, path in path)| {
+        let method = if path.ends_with("acme") { "PATCH" } else { "POST" };
+        let answer: Answer = runtime.block_on(world.call(method, &path, body));
+        prop_assert!(answer.status.as_u16() < 500, "{:?}", answer);
+        prop_assert!(answer.status.is_success() || answer.json()["error"]["code"].is_string());
+        if answer.status.is_success() && method == "PATCH" {
+            // It may have another name now.
+            let id = answer.json()["id"].as_str().unwrap().to_owned();
+            let back = runtime.block_on(world.call("PATCH", &format!("/v1/subscribers/{id}"), r#"{"name":"acme"}"#));
+            prop_assert!(back.status.is_success(), "{:?}", back);
+        }
+    });
+    runtime.block_on(world.stop());
+}

@@ -1,0 +1,182 @@
+//! A sender, its API, and an endpoint that it may send to.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use hookproof_sender::api::{Config, Token, bind, router, serve};
+use hookproof_sender::engine::Nanos;
+use hookproof_sender::event;
+use hookproof_sender::guard::Guard;
+use hookproof_sender::runtime::{Options, Retention, Sender};
+use hookproof_sender::store::sqlite::Durability;
+use hookproof_sender::subscriber::RegionSecrets;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+/// Far longer than anything takes; what takes longer has hung.
+pub(crate) const FOREVER: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) sender: Sender,
+    pub(crate) router: Router,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The answer's JSON, if it has that status.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        if self.text.is_empty() { Value::Null } else { self.json() }
+    }
+
+    /// That it is a refusal in the one form that refusals have.
+    #[track_caller]
+    pub(crate) fn refuses(&self, status: u16, code: &str, field: Option<&str>) {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        assert_eq!(self.headers["content-type"], "application/json");
+        let error = &self.json()["error"];
+        assert_eq!((error["code"].as_str(), error["field"].as_str()), (Some(code), field), "{error}");
+        assert!(error["message"].as_str().is_some_and(|message| message.len() > 10), "{error}");
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(None, |_| {}).await
+    }
+
+    pub(crate) async fn with(token: Option<Token>, change: impl FnOnce(&mut Options)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let guard = Guard::strict().allow_private_targets();
+        let mut options = Options {
+            database: folder.path().join("hookproof.db"),
+            // Tests kill no machines.
+            durability: Durability::Process,
+            guard: guard.clone(),
+            limits: event::Limits::default(),
+            lease: Nanos::from_secs(10),
+            retention: Retention::default(),
+            regions: RegionSecrets::default(),
+            delivers: true,
+        };
+        change(&mut options);
+        let sender = Sender::open(options).await.unwrap();
+        let request_time_max = Config::REQUEST_TIME_MAX;
+        let config = Config { guard, regions: RegionSecrets::default(), token, request_time_max };
+        let router = router(sender.clone(), config);
+        Self { folder, sender, router }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = timeout(FOREVER, self.router.clone().oneshot(request)).await.unwrap().unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
+        self.call_with(method, path, "application/json", body).await
+    }
+
+    pub(crate) async fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: impl Into<Body>,
+    ) -> Answer {
+        let request = Request::builder().method(method).uri(path).header("content-type", kind);
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call("POST", path, body.to_string()).await
+    }
+
+    /// Adds a subscriber with these settings, and answers with its id.
+    pub(crate) async fn subscribe(&self, name: &str, url: &str, settings: Value) -> String {
+        let mut body = json!({ "name": name, "url": url });
+        body.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        let added = self.post("/v1/subscribers", body).await.expect(201);
+        added["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks again and again until the answer is as wanted.
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let asked = async {
+            loop {
+                let value = self.get(path).await.expect(200);
+                if wanted(&value) {
+                    return value;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(FOREVER, asked).await.unwrap()
+    }
+
+    pub(crate) async fn stop(self) {
+        assert!(self.sender.stop(FOREVER).await);
+        drop(self.folder);
+    }
+}
+
+/// An endpoint that answers with a status, and tells what it was sent.
+pub(crate) struct Endpoint {
+    pub(crate) url: String,
+    pub(crate) arrived: mpsc::UnboundedReceiver<(HeaderMap, Bytes)>,
+}
+
+impl Endpoint {
+    pub(crate) async fn answering(status: u16) -> Self {
+        let (tell, arrived) = mpsc::unbounded_channel();
+        let status = StatusCode::from_u16(status).unwrap();
+        let router = Router::new().fallback(async move |headers: HeaderMap, body: Bytes| {
+            let _ = tell.send((headers, body));
+            status
+        });
+        Self { url: format!("http://{}/hook", listen(router, std::future::pending()).await), arrived }
+    }
+
+    pub(crate) async fn next(&mut self) -> (HeaderMap, Bytes) {
+        timeout(FOREVER, self.arrived.recv()).await.unwrap().unwrap()
+    }
+}
+
+/// Serves a router on a free port until told to stop.
+pub(crate) async fn listen(router: Router, stop: impl Future<Output = ()> + Send + 'static) -> SocketAddr {
+    let listener = bind((Ipv4Addr::LOCALHOST, 0).into(), None).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, router, stop, FOREVER));
+    address
+}

@@ -1,0 +1,139 @@
+//! Commands that open a database by themselves, with nobody delivering.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::world::World;
+
+const NOWHERE: &str = "http://127.0.0.1:9/hook?token=visible";
+
+#[test]
+fn a_subscriber_is_added_listed_shown_changed_and_removed() {
+    let (world, _) = World::with_shop(NOWHERE, &["--events", "order.*,refund.made", "limit.rate=10/s"]);
+    let shown = world.json(&["subscriber", "show", "shop"]);
+    assert_eq!(shown["events"], serde_json::json!(["order.*", "refund.made"]));
+    assert_eq!((&shown["limit"]["rate"], &shown["limit"]["burst"]), (&"10/s".into(), &10.into()));
+
+    world.ok(&[
+        "subscriber",
+        "set",
+        "shop",
+        "limit.rate=3/s",
+        "limit.burst=5",
+        "limit.windows=60 per 1s,900 per 1min",
+        "name=store",
+    ]);
+    let shown = world.json(&["subscriber", "show", "store"]);
+    assert_eq!((&shown["limit"]["rate"], &shown["limit"]["burst"]), (&"3/s".into(), &5.into()));
+    assert_eq!(shown["limit"]["windows"], serde_json::json!(["60 per 1s", "900 per 1min"]));
+    let text = world.ok(&["subscriber", "show", shown["id"].as_str().unwrap()]);
+    assert!(text.contains("limit.rate") && text.contains("3/s\n") && text.contains("8s (default)"), "{text}");
+
+    world.ok(&["subscriber", "set", "store", "limit.windows=null"]);
+    assert_eq!(world.json(&["subscriber", "show", "store"])["limit"]["windows"], serde_json::json!([]));
+
+    world.ok(&["subscriber", "pause", "store"]);
+    assert_eq!(world.json(&["subscriber", "show", "store"])["state"], "paused");
+    world.ok(&["subscriber", "resume", "store"]);
+    assert_eq!(world.json(&["subscriber", "show", "store"])["state"], "active");
+
+    world.ok(&["subscriber", "remove", "store"]);
+    assert_eq!(world.run(&["subscriber", "show", "store"]).code, 1);
+    assert_eq!(world.ok(&["subscriber", "list"]), "no subscribers yet; `subscriber add NAME URL` adds one\n");
+}
+
+#[test]
+fn tables_are_aligned_in_a_pipe_and_have_no_colours_there() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    let table = world.ok(&["subscriber", "list"]);
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 2);
+    let place = |line: &str, word: &str| line.find(word).unwrap();
+    assert_eq!(place(lines[0], "STATE"), place(lines[1], "active"));
+    assert!(!table.contains('\x1b') && !table.contains("visible"), "{table}");
+}
+
+#[test]
+fn no_secret_is_shown_after_it_was_made() {
+    let (world, first) = World::with_shop(NOWHERE, &[]);
+    let rotated = world.json(&["subscriber", "rotate", "shop"]);
+    let second = rotated["secret"].as_str().unwrap();
+    assert_ne!(first, second);
+    for arguments in [
+        &["subscriber", "list"][..],
+        &["subscriber", "list", "--json"],
+        &["subscriber", "show", "shop"],
+        &["subscriber", "show", "shop", "--json"],
+        &["subscriber", "set", "shop", "limit.burst=3", "--json", "--log", "trace"],
+        &["emit", "--type", "a", "--data", "1", "--log", "trace"],
+    ] {
+        let ran = world.run(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        for secret in [&first, second] {
+            let key = secret.trim_start_matches("whsec_");
+            assert!(!ran.stdout.contains(key) && !ran.stderr.contains(key), "{arguments:?} shows a secret");
+        }
+    }
+    assert_eq!(world.json(&["subscriber", "show", "shop"])["secrets"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn events_are_emitted_from_an_argument_a_file_and_stdin_and_counted_by_status() {
+    let (world, _) = World::with_shop(NOWHERE, &["--events", "order.*"]);
+    let emit = ["emit", "--type", "order.paid", "--json"];
+    let answer = world.json(&[&emit[..], &["--data", "{\"n\":1}", "--id", "mine-1", "--key", "k"]].concat());
+    assert_eq!((&answer["id"], &answer["deliveries"]), (&"mine-1".into(), &1.into()));
+    let again = world.json(&[&emit[..], &["--data", "{\"n\":1}", "--id", "mine-1"]].concat());
+    assert_eq!((&again["deliveries"], &again["duplicates"]), (&0.into(), &1.into()));
+    assert_eq!(world.feed(&[&emit[..], &["-"]].concat(), "[2]").code, 0);
+    assert_eq!(world.feed(&[&emit[..], &["--data-file", "-"]].concat(), "3").code, 0);
+    let unwanted = world.ok(&["emit", "--type", "other", "--data", "1"]);
+    assert!(unwanted.contains("nobody wants it"), "{unwanted}");
+
+    let status = world.json(&["status"]);
+    assert_eq!(status["deliveries"]["waiting"], 3);
+    let text = world.ok(&["status"]);
+    assert!(text.contains("waiting") && text.contains("1 active, 0 paused, 0 disabled"), "{text}");
+}
+
+#[test]
+fn a_bad_line_of_a_batch_spoils_no_other_and_is_named() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    let lines = "{\"type\":\"a\",\"data\":1}\n\nbad\n{\"type\":\"b\",\"data\":{}}\n{\"data\":1}";
+    let ran = world.feed(&["emit", "--ndjson", "-"], lines);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, "2 events recorded, 2 deliveries owed, 2 refused\n"));
+    assert!(ran.stderr.contains("line 3: ") && ran.stderr.contains("line 5: "), "{}", ran.stderr);
+
+    let ran = world.feed(&["emit", "--ndjson", "-", "--json"], lines);
+    let answers: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<_> = answers.iter().map(|answer| answer["line"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 3, 4, 5]);
+    assert_eq!(
+        (&answers[1]["error"]["code"], &answers[3]["error"]["field"]),
+        (&"not_json".into(), &"type".into())
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    let batch: String = (0..2_000).map(|n| format!("{{\"type\":\"a\",\"data\":{n}}}\n")).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), batch).unwrap();
+    let mut command = world.command(&["emit", "--json", "--ndjson", file.path().to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut complaint = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+    assert_eq!((child.wait().unwrap().code(), complaint.as_str()), (Some(0), ""));
+    assert_eq!(world.json(&["status"])["deliveries"]["waiting"], 2_000);
+
+    for arguments in [&["subscriber", "list"][..], &["status"], &["--help"]] {
+        let mut child =
+            world.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{arguments:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! `serve` and `drain`, with an endpoint to deliver to.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::world::{Endpoint, World};
+
+#[test]
+fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
+    let endpoint = Endpoint::answering(200);
+    let (world, _) = World::with_shop(&endpoint.url, &[]);
+    for n in ["1", "2", "3"] {
+        world.ok(&["emit", "--type", "order.paid", "--data", n]);
+    }
+    let summary = world.json(&["drain", "--for", "5min", "--allow-private-targets"]);
+    assert_eq!(
+        (&summary["delivered"], &summary["waiting"], &summary["nothing_left"]),
+        (&3.into(), &0.into(), &true.into())
+    );
+    assert_eq!(endpoint.bodies.try_iter().count(), 3);
+    let text = world.ok(&["drain", "--allow-private-targets"]);
+    assert!(
+        text.ends_with(
+            "0 delivered, 0 attempts failed, 0 given up, 0 waiting; nothing more falls due in time\n"
+        ),
+        "{text}"
+    );
+
+    let audit = world.json(&["audit", "--per", "minute", "--subscriber", "shop"]);
+    assert_eq!((&audit["attempts"], &audit["over"]), (&3.into(), &false.into()));
+    assert!(world.ok(&["audit"]).contains("shop"));
+    assert_eq!(world.ok(&["audit", "--over"]), "nothing over in the last 1h\n");
+}
+
+#[test]
+fn dead_letters_are_listed_analysed_redriven_and_purged() {
+    let endpoint = Endpoint::answering(403);
+    let settings = ["retry.attempts=1", "breaker.failures=100", "breaker.failures_when_slow=100"];
+    let (world, _) = World::with_shop(&endpoint.url, &settings);
+    world.ok(&["emit", "--type", "a", "--data", "1"]);
+    world.ok(&["emit", "--type", "a", "--data", "2"]);
+    let summary = world.json(&["drain", "--for", "5min", "--allow-private-targets"]);
+    assert_eq!((&summary["dead"], &summary["waiting"]), (&2.into(), &0.into()));
+
+    let listed = world.ok(&["dead", "list", "--json"]);
+    let letters: Vec<serde_json::Value> =
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(letters.len(), 2);
+    assert_eq!((&letters[0]["reason"], &letters[0]["status"]), (&"exhausted".into(), &403.into()));
+    assert_eq!(world.ok(&["dead", "list", "--max", "1", "--subscriber", "shop"]).lines().count(), 2);
+    assert!(world.ok(&["dead", "analyse"]).contains("rotated or wrong credentials"));
+
+    let id = letters[0]["id"].as_str().unwrap();
+    assert_eq!(world.json(&["dead", "redrive", id])["redriven"], 1);
+    assert_eq!(world.run(&["dead", "redrive", id]).code, 1, "it waits again");
+    assert_eq!(world.json(&["status"])["deliveries"]["waiting"], 1);
+    assert_eq!(world.json(&["dead", "purge", "--subscriber", "shop"])["purged"], 1);
+    assert_eq!(world.ok(&["dead", "list"]), "no dead letters\n");
+}
+
+#[test]
+fn a_running_serve_takes_up_what_other_commands_do_and_ends_in_order() {
+    let endpoint = Endpoint::answering(200);
+    let world = World::new();
+    let (mut serve, address, mut log) = world.serve();
+    world.ok(&["subscriber", "add", "shop", &endpoint.url, "--allow-private-targets"]);
+    world.ok(&["emit", "--type", "order.paid", "--data", "{\"n\":1}"]);
+    assert!(endpoint.bodies.recv().unwrap().contains("{\"n\":1}"));
+    let tested = world.json(&["subscriber", "test", "shop", "--wait", "5min"]);
+    assert_eq!((&tested["place"], &tested["status"]), (&"delivered".into(), &200.into()));
+
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    let killed = Command::new("kill").args(["-TERM", &serve.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(serve.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    log.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("\"in_order\":true"), "{rest}");
+    assert!(!rest.contains("whsec_"), "{rest}");
+    assert_eq!(world.json(&["status"])["deliveries"]["delivered"], 2);
+}
