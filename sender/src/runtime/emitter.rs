@@ -128,7 +128,7 @@ impl Emitter {
             let mut answers = Vec::with_capacity(open.len());
             for told in self.submit(prepared) {
                 // Dropped unanswered only if the store's thread is gone.
-                answers.extend(told.answers.await.unwrap_or_else(|_| told.unanswered));
+                answers.extend(told.answers.await.unwrap_or(told.unanswered));
             }
             let mut stale = Vec::new();
             for (index, answer) in open.into_iter().zip(answers) {

@@ -172,8 +172,7 @@ impl Sender {
         let roster = Arc::clone(keeper.catch_up(&reader, clock.now()).map_err(store)?);
 
         let (mouth, words) = heart::channel();
-        let emitter =
-            Emitter::new(handle.clone(), clock, options.limits.clone(), Arc::clone(&roster), mouth.clone());
+        let emitter = Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), mouth.clone());
         let emitter = Arc::new(emitter);
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity));
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
