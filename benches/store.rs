@@ -16,7 +16,7 @@ use hookproof_sender::store::command::{
 };
 use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::sqlite::{Durability, Options, SqliteStore};
-use hookproof_sender::store::thread::{Answer, Capacity, Request, StoreThread};
+use hookproof_sender::store::thread::{Answer, Capacity, Handle, Request, StoreThread};
 use hookproof_sender::store::{Command, Reply, Store};
 
 const NOW: WallTime = WallTime::from_secs(1_800_000_000);
@@ -26,6 +26,9 @@ const BODY_BYTES: usize = 300;
 fn main() {
     if std::env::args().any(|argument| argument == "lanes") {
         return many_lanes();
+    }
+    if std::env::args().any(|argument| argument == "latency") {
+        return latencies();
     }
     println!("{:<44} {:>12} {:>12}", "", "a second", "rows each");
     for (name, durability) in [("power-loss", Durability::PowerLoss), ("process", Durability::Process)] {
@@ -39,6 +42,7 @@ fn main() {
     }
     backlog();
     many_lanes();
+    latencies();
 }
 
 fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<(LaneId, Term)>) {
@@ -249,6 +253,69 @@ fn backlog() {
         store.commit(WallTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
     });
     println!("{:<44} {:>9.1} ms", "opening with 1,000,000 waiting", opening.as_secs_f64() * 1e3);
+}
+
+fn latencies() {
+    for (name, durability) in [("power-loss", Durability::PowerLoss), ("process", Durability::Process)] {
+        for (per_second, lanes) in [(1_000, 10), (1_000, 1_000)] {
+            latency(name, durability, per_second, lanes);
+        }
+    }
+}
+
+/// From an event's intended time to its being handed out, then settled, at a steady rate: what the store adds to the
+/// latency of a first attempt.
+fn latency(name: &str, durability: Durability, per_second: u64, lane_count: u64) {
+    const SECONDS: u64 = 5;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, lanes) = open(folder.path(), durability, lane_count);
+    let thread =
+        StoreThread::start(Box::new(store), Box::new(|| NOW), Capacity::default()).expect("a thread");
+    let took = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let start = now();
+    for number in 0..per_second * SECONDS {
+        let intended = start + Duration::from_secs(number) / u32::try_from(per_second).expect("small");
+        while now() < intended {
+            std::thread::yield_now();
+        }
+        let (lane, term) = lanes[usize::try_from(number % lane_count).expect("small")];
+        let (handle, took) = (thread.handle(), took.clone());
+        let emitted: Answer = Box::new(move |_| {
+            let claim = Claim { lane, term, max: 100, bytes_max: u64::MAX };
+            let settling = handle.clone();
+            let claimed: Answer = Box::new(move |replies| {
+                took.lock().expect("whole").push(now() - intended);
+                let Some(Reply::Claimed(claimed)) = replies.expect("the disk works").pop() else {
+                    panic!("claimed")
+                };
+                let settlements = claimed.rows.iter().map(|row| settled(lane, term, row.delivery)).collect();
+                submit(&settling, Command::Settle(settlements), Box::new(|_| {}));
+            });
+            submit(&handle, Command::Claim(claim), claimed);
+        });
+        submit(&thread.handle(), event(number, lane_count, &[lane]), emitted);
+    }
+    thread.stop();
+    let mut took = std::mem::take(&mut *took.lock().expect("whole"));
+    took.sort();
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100].as_secs_f64() * 1e3;
+    println!(
+        "{:<44} p50 {:.1}  p95 {:.1}  p99 {:.1} ms",
+        format!("emit to claim, {per_second}/s, {lane_count} lanes, {name}"),
+        at(50),
+        at(95),
+        at(99)
+    );
+}
+
+fn submit(handle: &Handle, command: Command, answer: Answer) {
+    // After the stop, the last settlements find nobody; they do not matter here.
+    drop(handle.submit(Request { commands: vec![command], answer }));
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures time")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Ten thousand subscribers with one delivery each.

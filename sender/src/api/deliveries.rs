@@ -62,11 +62,9 @@ pub(super) async fn show(
     };
     let names = Names::now(&app).await?;
     let delivery = names.find(&id).ok_or_else(unknown)?;
-    let found = app.sender().read(move |reader| {
-        let found = reader.delivery(delivery)?;
-        Ok::<_, StoreError>(
-            found.map(|found| Ok::<_, StoreError>((found, reader.attempts_of(delivery)?))).transpose()?,
-        )
+    let found = app.sender().read(move |reader| match reader.delivery(delivery)? {
+        None => Ok(None),
+        Some(found) => Ok::<_, StoreError>(Some((found, reader.attempts_of(delivery)?))),
     });
     let (found, attempts) = found.await??.ok_or_else(unknown)?;
     let mut value = shown(&found, &names);

@@ -18,6 +18,11 @@ const ROWS_MAX: u32 = 10_000;
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
+pub(super) const ROW: &str = "SELECT d.attempts, d.expires, d.body, d.signature, e.id, e.kind, e.received
+    FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
+
+pub(super) const BODY: &str = "SELECT bytes, hash FROM bodies WHERE body = ?1";
+
 /// The front of a lane's queue.
 struct Front {
     /// What is due and not handed out, and since when.
@@ -90,9 +95,7 @@ impl Work<'_> {
     }
 
     fn claimed_row(&mut self, delivery: DeliveryId) -> Result<ClaimedRow> {
-        let query = "SELECT d.attempts, d.expires, d.body, d.signature, e.id, e.kind, e.received
-            FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
-        let (mut row, body) = self.sql.prepare_cached(query)?.query_row([delivery], |row| {
+        let (mut row, body) = self.sql.prepare_cached(ROW)?.query_row([delivery], |row| {
             let claimed = ClaimedRow {
                 delivery,
                 attempts: row.get(0)?,
@@ -114,12 +117,9 @@ impl Work<'_> {
         if let Some((bytes, hash)) = self.bodies.get(&id) {
             return Ok(Body { bytes: bytes.clone(), hash: *hash });
         }
-        let body = self
-            .sql
-            .prepare_cached("SELECT bytes, hash FROM bodies WHERE body = ?1")?
-            .query_row([super::values::int(id)], |row| {
-                Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 })
-            })?;
+        let body = self.sql.prepare_cached(BODY)?.query_row([super::values::int(id)], |row| {
+            Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 })
+        })?;
         self.bodies.insert(id, (body.bytes.clone(), body.hash));
         Ok(body)
     }

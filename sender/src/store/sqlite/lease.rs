@@ -65,18 +65,17 @@ impl Work<'_> {
 
     fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<Taken>> {
         let Some(lane) = self.ledger.lane(self.sql, id)? else { return Ok(None) };
-        let (from, clean, term, state) = (lane.owner, lane.clean, Term(lane.term.0 + 1), lane.state);
+        let (from, term, state) = (lane.owner, Term(lane.term.0 + 1), lane.state);
         // Written by now, even if it was persisted in this commit: the lanes to be taken were looked up after that.
         let record = self.record(id)?;
         let handover = match (from, record) {
-            (None, Some(record)) if clean => Handover::Clean(record),
-            (None, _) => Handover::Fresh,
+            (None, Some(record)) => Handover::Clean(record),
+            (None, None) => Handover::Fresh,
             (Some(from), record) => Handover::Seized { from, record, surely_dead: self.rob(from)? },
         };
         self.ledger.amend(self.sql, id, |lane| {
             lane.owner = Some(owner);
             lane.term = term;
-            lane.clean = false;
         })?;
         self.held.begin(id, owner, term);
         Ok(Some(Taken { lane: id, term, state, handover, next: self.head(id)? }))
@@ -152,10 +151,7 @@ impl Work<'_> {
         self.ledger.keep_record(self.sql, lane, record)?;
         if persist.hand_back {
             self.held.end(lane, term);
-            self.ledger.amend(self.sql, lane, |lane| {
-                lane.owner = None;
-                lane.clean = true;
-            })?;
+            self.ledger.amend(self.sql, lane, |lane| lane.owner = None)?;
         }
         Ok(Reply::Done)
     }

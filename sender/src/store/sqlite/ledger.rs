@@ -19,8 +19,6 @@ pub(super) struct Lane {
     pub(super) bounds: Bounds,
     pub(super) owner: Option<OwnerId>,
     pub(super) term: Term,
-    /// Its owner gave it back in order, and nobody has taken it since.
-    pub(super) clean: bool,
     pub(super) counts: Counts,
     /// To be kept, if something was persisted and not yet written.
     pub(super) record: Option<Record>,
@@ -232,7 +230,7 @@ pub(super) fn totals(sql: &Connection) -> Result<Totals> {
 }
 
 const LANE: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept,
-    failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term, clean
+    failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term
     FROM lanes WHERE lane = ?1";
 
 impl Lane {
@@ -243,7 +241,6 @@ impl Lane {
             bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
             owner: row.get(14)?,
             term: row.get(15)?,
-            clean: row.get(16)?,
             record: None,
             counts_changed: false,
             terms_changed: false,
@@ -254,8 +251,8 @@ impl Lane {
         debug_assert!(self.counts.conserved(), "lane {}: {:?}", id.0, self.counts);
         if self.terms_changed {
             sql.prepare_cached(
-                "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7,
-                 clean = ?8 WHERE lane = ?1",
+                "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7
+                 WHERE lane = ?1",
             )?
             .execute(params![
                 id,
@@ -265,7 +262,6 @@ impl Lane {
                 self.bounds.when_full,
                 self.owner,
                 self.term,
-                self.clean
             ])?;
             self.terms_changed = false;
         }

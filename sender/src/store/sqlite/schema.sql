@@ -60,7 +60,7 @@ CREATE TABLE secrets (
 CREATE INDEX secrets_lane ON secrets (lane);
 
 -- The part of a subscriber that changes all the time: written once per commit. The record comes last, so that
--- reading the rest never reads it.
+-- reading the rest never reads it. A lane without an owner was handed back in order, or never had one.
 CREATE TABLE lanes (
     lane INTEGER PRIMARY KEY,
     state INTEGER NOT NULL,
@@ -69,7 +69,6 @@ CREATE TABLE lanes (
     when_full INTEGER NOT NULL,
     owner INTEGER,
     term INTEGER NOT NULL,
-    clean INTEGER NOT NULL,
     accepted INTEGER NOT NULL,
     delivered INTEGER NOT NULL,
     dead INTEGER NOT NULL,

@@ -39,7 +39,7 @@ impl Work<'_> {
             ])?;
         self.sql
             .prepare_cached(
-                "INSERT INTO lanes VALUES (?1, ?2, ?3, ?4, ?5, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL)",
+                "INSERT INTO lanes VALUES (?1, ?2, ?3, ?4, ?5, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL)",
             )?
             .execute(params![
                 lane,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{LaneId, Term};
-use crate::store::command::{Claim, Subscribe};
+use crate::store::command::{Acquire, Body, Claim, Emit, Subscribe, Target, Which};
 use crate::store::lane::{Bounds, Secret, WhenFull};
 
 const NOW: WallTime = WallTime::from_secs(1_800_000_000);
@@ -21,7 +21,7 @@ fn subscribe() -> Command {
         url: "http://localhost/".into(),
         patterns: "[]".into(),
         settings: "{}".into(),
-        bounds: Bounds { rows_max: 1, bytes_max: 1, when_full: WhenFull::Refuse },
+        bounds: Bounds { rows_max: 100, bytes_max: 1_000, when_full: WhenFull::Refuse },
         secret: Secret::new("x"),
     })
 }
@@ -86,11 +86,38 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
 fn statements_are_compiled_once() {
     use rusqlite::StatementStatus::RePrepare;
     let (_folder, mut store) = open(Options::default());
-    store.commit(NOW, &[subscribe()]).unwrap();
-    for term in 0..20 {
-        let claim = Claim { lane: LaneId(1), term: Term(term), max: 1, bytes_max: 1 };
-        store.commit(WallTime(NOW.0 + term), &[Command::Claim(claim)]).unwrap();
+    let acquire = Acquire { owner: OwnerId(1), lease: Nanos::HOUR, which: Which::All, max: 1 };
+    store.commit(NOW, &[subscribe(), Command::Acquire(acquire)]).unwrap();
+    for number in 0..20_u64 {
+        let claim = Claim { lane: LaneId(1), term: Term(1), max: 1, bytes_max: 1 };
+        let commands = [emit(number), Command::Claim(claim)];
+        let replies = store.commit(WallTime(NOW.0 + number), &commands).unwrap();
+        assert!(matches!(&replies[1], Reply::Claimed(claimed) if claimed.rows.len() == 1), "{replies:?}");
     }
-    let queue = store.sql.prepare_cached(claim::QUEUE).unwrap();
-    assert_eq!(queue.get_status(RePrepare), 0);
+    for statement in [claim::QUEUE, claim::ROW, claim::BODY] {
+        let compiled_again = store.sql.prepare_cached(statement).unwrap().get_status(RePrepare);
+        assert_eq!(compiled_again, 0, "{statement}");
+    }
+}
+
+fn emit(number: u64) -> Command {
+    let target = Target {
+        lane: LaneId(1),
+        body: 0,
+        due: NOW,
+        expires: WallTime(u64::MAX),
+        coalesce: None,
+        signature: None,
+    };
+    Command::Emit(Emit {
+        roster: 1,
+        id: number.to_string().into(),
+        kind: "k".into(),
+        key: None,
+        received: NOW,
+        dedupe: Nanos::ZERO,
+        bodies: vec![Body { bytes: number.to_string().into_bytes().into(), hash: number }],
+        targets: vec![target],
+        outbox: None,
+    })
 }

@@ -102,6 +102,11 @@ pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
     world.now = WallTime(world.now.0 - Nanos::MINUTE.0 * 25);
     assert_eq!(figures(&world), (4, 2, 2, Some("40ms".into())));
+    // An hour, to the minute: that in which it began is in it.
+    world.now = WallTime(world.now.0 + Nanos::MINUTE.0 * 45);
+    assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
+    world.pass(Nanos::MINUTE);
+    assert_eq!(figures(&world), (0, 0, 0, None));
     world.pass(Nanos::DAY);
     assert_eq!(figures(&world), (0, 0, 0, None));
     // Not even the first commit after a long silence brings back what is old.

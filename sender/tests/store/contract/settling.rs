@@ -128,7 +128,8 @@ pub(super) fn an_attempt_is_recorded_whatever_became_of_the_delivery<B: Backend>
 pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
-    let (delivery, other) = (world.emit_one(lane), world.emit_one(lane));
+    let (delivery, other, third) = (world.emit_one(lane), world.emit_one(lane), world.emit_one(lane));
+    world.settle(lane, term, third, Fate::Retry { due: later(world.now, Nanos::HOUR) });
     for number in 1..=3 {
         world.claim(lane, term);
         let fate = if number == 3 { Fate::Delivered } else { Fate::Retry { due: world.now } };
@@ -146,6 +147,10 @@ pub(super) fn the_attempts_of_a_delivery_are_listed_newest_first<B: Backend>() {
         (attempts[1].attempt.status, attempts[1].attempt.error.as_deref()),
         (Some(503), Some("unavailable"))
     );
+    // A fact told without its attempt leaves the list as it is.
+    let fact = Settlement { attempt: None, ..world.settlement(lane, term, third, Fate::Delivered) };
+    world.settle_all(vec![fact]);
+    assert_eq!(world.reader.attempts_of(third).unwrap().len(), 1);
     assert_eq!((attempts[0].attempt.body_hash, attempts[0].attempt.latency), (7, Nanos::from_millis(20)));
 }
 
