@@ -1,14 +1,16 @@
 //! `drain`: deliver what is due for a while, then end.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::desk::{Desk, PAGE_ROWS, each};
+use super::desk::{Desk, Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::{Common, Durable, Keep, Reach, delivering};
 use super::print::Printer;
@@ -16,7 +18,7 @@ use super::signals::Signals;
 use super::words::rough;
 use crate::engine::{LaneId, Nanos, WallTime};
 use crate::runtime::Sender;
-use crate::store::lane::{Counts, LaneState};
+use crate::store::lane::{Counts, LaneState, OwnerId};
 use crate::store::read::Reader;
 
 /// How often to look whether anything is left to do.
@@ -54,10 +56,11 @@ impl Drain {
         }
         let options =
             delivering(common.existing_database()?, &self.reach, self.durable, self.keep, self.lease)?;
+        let others = owners(common.existing_database()?);
         let desk = Desk::open(options)?;
         let clock = desk.sender().clock();
         let begun = clock.now();
-        let worked = desk.wait(work(desk.sender(), begun, self.span));
+        let worked = desk.wait(work(desk.sender(), begun, self.span, others));
         let stopped = desk.wait(desk.sender().stop(Duration::from_nanos(self.stop_within.0)));
         let (before, idle) = worked?;
         let after = desk.wait(counts(desk.sender()))?;
@@ -72,14 +75,28 @@ impl Drain {
     }
 }
 
+/// Who delivers already. Who that is must be known before we are one of them: from the moment on which a subscriber is
+/// ours in the store, it takes a little until this process knows.
+fn owners(database: &Path) -> BTreeSet<OwnerId> {
+    // A database that can't be read yet, because it has to be migrated first, has nobody on it. One that can't be read
+    // at all will be refused when it is opened.
+    let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
+    owners.into_iter().map(|owner| owner.owner).collect()
+}
+
 /// Works until the end of its time, or until nothing is left. The counts from before, and whether nothing is left.
-async fn work(sender: &Sender, begun: WallTime, span: Nanos) -> Result<(Counts, bool), Failure> {
+async fn work(
+    sender: &Sender,
+    begun: WallTime,
+    span: Nanos,
+    others: BTreeSet<OwnerId>,
+) -> Result<(Counts, bool), Failure> {
     let before = counts(sender).await?;
     let until = WallTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
     let mut signals = Signals::new()?;
     let idle = tokio::select! {
-        idle = timeout(left, idle(sender, until)) => idle.ok().transpose()?.is_some(),
+        idle = timeout(left, idle(sender, until, Arc::new(others))) => idle.ok().transpose()?.is_some(),
         // Its time is up sooner than it thought.
         () = signals.next() => false,
     };
@@ -87,27 +104,27 @@ async fn work(sender: &Sender, begun: WallTime, span: Nanos) -> Result<(Counts, 
 }
 
 /// Waits until nothing is left that this process could deliver before then.
-async fn idle(sender: &Sender, until: WallTime) -> Result<(), Failure> {
+async fn idle(sender: &Sender, until: WallTime, others: Arc<BTreeSet<OwnerId>>) -> Result<(), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;
         let left = until.since(sender.clock().now());
         let views = sender.views().await;
-        let ours: BTreeSet<_> = views.iter().map(|view| view.lane).collect();
         let held_back = views.iter().filter(|view| view.paused_for > left && view.in_flight == 0);
         let held_back = held_back.map(|view| view.lane).collect();
-        if !sender.read(move |reader| has_work(reader, until, &ours, &held_back)).await?? {
+        let others = Arc::clone(&others);
+        if !sender.read(move |reader| has_work(reader, until, &others, &held_back)).await?? {
             return Ok(());
         }
     }
 }
 
-/// Whether a lane that is ours, or nobody's, has something due before then.
+/// Whether something falls due before then for a subscriber that is nobody else's.
 fn has_work(
     reader: &dyn Reader,
     until: WallTime,
-    ours: &BTreeSet<LaneId>,
+    others: &BTreeSet<OwnerId>,
     held_back: &BTreeSet<LaneId>,
 ) -> Result<bool, Failure> {
     let mut found = false;
@@ -115,7 +132,7 @@ fn has_work(
         |from| reader.lanes(from, PAGE_ROWS),
         |lane| {
             let is_due = lane.next.is_some_and(|next| next < until);
-            let may = lane.owner.is_none() || ours.contains(&lane.lane);
+            let may = lane.owner.is_none_or(|(owner, _)| !others.contains(&owner));
             found = lane.state == LaneState::Active && is_due && may && !held_back.contains(&lane.lane);
             Ok(!found)
         },

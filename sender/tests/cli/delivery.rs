@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 
 use crate::world::{Endpoint, World};
 
@@ -63,24 +62,21 @@ fn dead_letters_are_listed_analysed_redriven_and_purged() {
 fn a_running_serve_takes_up_what_other_commands_do_and_ends_in_order() {
     let endpoint = Endpoint::answering(200);
     let world = World::new();
-    let (mut serve, address, mut log) = world.serve();
+    let serving = world.serve();
     world.ok(&["subscriber", "add", "shop", &endpoint.url, "--allow-private-targets"]);
     world.ok(&["emit", "--type", "order.paid", "--data", "{\"n\":1}"]);
     assert!(endpoint.bodies.recv().unwrap().contains("{\"n\":1}"));
     let tested = world.json(&["subscriber", "test", "shop", "--wait", "5min"]);
     assert_eq!((&tested["place"], &tested["status"]), (&"delivered".into(), &200.into()));
 
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut stream = TcpStream::connect(&serving.address).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
-    let killed = Command::new("kill").args(["-TERM", &serve.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    assert_eq!(serve.wait().unwrap().code(), Some(0));
-    let mut rest = String::new();
-    log.read_to_string(&mut rest).unwrap();
+    let (code, rest) = serving.terminate();
+    assert_eq!(code, 0, "{rest}");
     assert!(rest.contains("\"in_order\":true"), "{rest}");
     assert!(!rest.contains("whsec_"), "{rest}");
     assert_eq!(world.json(&["status"])["deliveries"]["delivered"], 2);

@@ -1,8 +1,9 @@
 //! A database in a folder of its own, an endpoint, and ways to run the binary.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
@@ -72,21 +73,51 @@ impl World {
         serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {printed}"))
     }
 
-    /// Starts `serve`, and waits until it listens. Its log goes on in the answer.
-    pub(crate) fn serve(&self) -> (Child, String, BufReader<ChildStderr>) {
+    /// Starts `serve`, and waits until it listens.
+    pub(crate) fn serve(&self) -> Serving {
         let mut command =
             self.command(&["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"]);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut serving = Serving { child, address: String::new() };
         let mut line = String::new();
-        while log.read_line(&mut line).unwrap() > 0 {
-            let entry: Value = serde_json::from_str(&line).unwrap();
-            if let Some(address) = entry["fields"]["address"].as_str() {
-                return (child, address.to_owned(), log);
+        // Byte by byte: what follows is for whoever reads on.
+        let log = serving.child.stderr.as_mut().unwrap();
+        while serving.address.is_empty() {
+            let mut byte = [0];
+            assert_eq!(log.read(&mut byte).unwrap(), 1, "serve ended before it listened");
+            line.push(char::from(byte[0]));
+            if byte == *b"\n" {
+                let entry: Value = serde_json::from_str(&line).unwrap();
+                serving.address.push_str(entry["fields"]["address"].as_str().unwrap_or_default());
+                line.clear();
             }
-            line.clear();
         }
-        panic!("serve ended before it listened");
+        serving
+    }
+}
+
+/// A running `serve`. It does not outlive a test that fails.
+pub(crate) struct Serving {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+}
+
+impl Serving {
+    /// Sends SIGTERM, and waits. The exit code and the rest of the log.
+    pub(crate) fn terminate(mut self) -> (i32, String) {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code().unwrap(), log)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has ended already, if all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -136,7 +167,7 @@ fn request(stream: &mut BufReader<TcpStream>) -> Option<String> {
         }
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().unwrap()
+                length = value.parse().unwrap();
             }
             None if line == "\r\n" => break,
             _ => {}

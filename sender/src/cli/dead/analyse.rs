@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn hours_of_one_cause_make_one_cluster() {
-        let group = |lane, hour, rows| DeadGroup {
+        let group = |lane, hour: u64, rows| DeadGroup {
             lane: LaneId(lane),
             reason: Reason::Exhausted,
             status: Some(503),
