@@ -18,7 +18,7 @@ use tracing::{debug, error, warn};
 use super::clock::{Clock, instant, wall_time};
 use super::handover;
 use super::lanes::{Lanes, Stop};
-use super::link::{Failed, submit};
+use super::link::ask;
 use super::post::{Post, Posted};
 use super::tenure::{Step, Tenure};
 use crate::engine::{
@@ -386,13 +386,6 @@ impl<P: Post> Heart<P> {
             }
         }
     }
-}
-
-/// Asks one thing of the store.
-fn ask(store: &Handle, command: Command, then: impl FnOnce(Result<Reply, Failed>) + Send + 'static) {
-    submit(store, vec![command], move |result| {
-        then(result.and_then(|replies| replies.into_iter().next().ok_or(Failed::Stopped)));
-    });
 }
 
 async fn alarm(clock: Clock, at: Instant) {

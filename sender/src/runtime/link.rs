@@ -47,6 +47,17 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
+/// Has one command carried out, without waiting. `then` is called as by [`submit`].
+pub(super) fn ask(
+    store: &Handle,
+    command: Command,
+    then: impl FnOnce(Result<Reply, Failed>) + Send + 'static,
+) {
+    submit(store, vec![command], move |result| {
+        then(result.and_then(|replies| replies.into_iter().next().ok_or(Failed::Stopped)));
+    });
+}
+
 /// Has one command carried out, and waits for the answer.
 ///
 /// # Errors
