@@ -153,9 +153,11 @@ fn a_lane_with_nothing_to_do_has_no_timer() {
 fn work_that_comes_while_a_claim_is_out_is_not_forgotten() {
     let mut world = World::new(always(204));
     let lane = world.lane(1, &settings(per_second(10, 5, 5)), 0);
+    world.pump();
     world.handle(Input::Work { lane, due: world.now });
     let claim = world.shell.engine.poll();
-    assert_eq!(claim, Some(Output::Claim { lane, term: Term(1), max: 5 }));
+    // The burst, and what the rate lets out in the coming second.
+    assert_eq!(claim, Some(Output::Claim { lane, term: Term(1), max: 15 }));
     world.offer(lane, 1);
     world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: None });
     world.run(Nanos::SECOND);
@@ -166,6 +168,7 @@ fn work_that_comes_while_a_claim_is_out_is_not_forgotten() {
 fn an_answer_without_deliveries_that_promises_some_makes_no_hot_loop() {
     let mut world = World::new(always(204));
     let lane = world.lane(1, &settings(per_second(10, 5, 5)), 0);
+    world.pump();
     world.handle(Input::Work { lane, due: world.now });
     assert!(matches!(world.shell.engine.poll(), Some(Output::Claim { .. })));
     world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: Some(Instant::START) });
