@@ -47,7 +47,7 @@ impl Treadmill {
     /// When the contract is out of range.
     pub fn idle(lanes: u64, rate: Rate, burst: u32, in_flight: u32) -> Result<Self, OutOfRange> {
         let settings = settings(Contract::new(Some(Bucket::new(rate, burst)?), vec![], in_flight)?)?;
-        let limits = Limits { attempts: usize::MAX, unsettled: usize::MAX };
+        let limits = Limits::new(10_000_000, 10_000_000)?;
         let mut engine = Engine::new(1, limits);
         let now = Instant(1);
         for lane in 0..lanes {

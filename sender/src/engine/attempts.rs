@@ -19,6 +19,7 @@ pub(super) struct Attempt {
 pub(super) struct Attempts {
     places: Vec<Place>,
     free: Vec<u32>,
+    live: usize,
 }
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ struct Place {
 impl Attempts {
     /// How many are under way.
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.live
     }
 
     /// A new attempt.
@@ -41,6 +42,7 @@ impl Attempts {
         });
         let place = &mut self.places[slot as usize];
         place.attempt = Some(attempt);
+        self.live += 1;
         AttemptId { slot, generation: place.generation }
     }
 
@@ -49,6 +51,7 @@ impl Attempts {
         let place =
             self.places.get_mut(id.slot as usize).filter(|place| place.generation == id.generation)?;
         let attempt = place.attempt.take()?;
+        self.live -= 1;
         // A place whose generations are used up is never used again, so that no id ever comes twice.
         if let Some(generation) = place.generation.checked_add(1) {
             place.generation = generation;

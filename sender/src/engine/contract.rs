@@ -71,6 +71,13 @@ impl Rate {
         self.per
     }
 
+    /// The slower of the two.
+    #[must_use]
+    pub fn slower(self, other: Self) -> Self {
+        let (ours, theirs) = (u128::from(self.count), u128::from(other.count));
+        if ours * u128::from(other.per.0) <= theirs * u128::from(self.per.0) { self } else { other }
+    }
+
     /// The time that one attempt takes at this rate, rounded up.
     #[must_use]
     pub fn gap(self) -> Nanos {

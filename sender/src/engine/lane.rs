@@ -22,8 +22,10 @@ use super::verdict::Verdict;
 pub(super) const WINDOW_MAX: u32 = 256;
 /// A lane claims what it may send within this time, and holds nothing that it may only send later.
 const AHEAD: Nanos = Nanos::SECOND;
-/// After a claim that came back empty although something was said to be due: the least wait before the next.
+/// After a claim that came back empty although something was said to be due: the least wait before the next. It doubles
+/// with each further one.
 const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
+const EMPTY_CLAIMS_MAX: u32 = 10;
 
 /// How a lane is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(super) enum Move {
     Release(Vec<Due>),
     /// Nothing before then, unless something happens.
     Wait(Instant),
+    /// It would send, if fewer attempts were under way.
+    Crowd,
     /// Nothing, unless something happens.
     Rest,
 }
@@ -86,6 +90,8 @@ struct Work {
     answered: Instant,
     noted: Instant,
     claiming: bool,
+    /// Claims in a row that came back empty although something was said to be due.
+    empty: u32,
 }
 
 /// What keeps a lane from starting anything, whatever its limits say.
@@ -136,15 +142,22 @@ impl Lane {
             window: VecDeque::new(),
             paused_until: now + pause.min(settings.retry().retry_after_cap()),
             lease_until,
-            work: Work { answered: next.unwrap_or(Instant::NEVER), noted: Instant::NEVER, claiming: false },
+            work: Work {
+                answered: next.unwrap_or(Instant::NEVER),
+                noted: Instant::NEVER,
+                claiming: false,
+                empty: 0,
+            },
             state: State { paused, gone: record.is_some_and(|record| record.gone), leaving: false },
-            marks: Marks::default(),
+            // Before anything is sent: whoever comes next must know what this owner may send, and what it knew.
+            marks: Marks { unsaved: true, ..Marks::default() },
             settings,
         }
     }
 
-    /// Decides, and does to itself what it decides.
-    pub(super) fn next_move(&mut self, now: Instant) -> Move {
+    /// Decides, and does to itself what it decides. Without room for one more attempt it may start one only if it has
+    /// none.
+    pub(super) fn next_move(&mut self, now: Instant, room: bool) -> Move {
         if self.is_barred(now) {
             return self.release().unwrap_or_else(|| self.rest());
         }
@@ -160,6 +173,7 @@ impl Lane {
             return Move::Claim(count);
         }
         match ready {
+            Ready::Now if !room && self.has_open_attempts() && !self.window.is_empty() => Move::Crowd,
             Ready::Now => match self.window.pop_front() {
                 Some(due) => Move::Send(due, self.start(now)),
                 None => self.wait_for_work(now),
@@ -184,7 +198,10 @@ impl Lane {
         self.work.claiming = false;
         self.work.answered = next.unwrap_or(Instant::NEVER);
         if due.is_empty() && self.work.answered <= now {
-            self.work.answered = now + EMPTY_CLAIM_WAIT;
+            self.work.answered = now + EMPTY_CLAIM_WAIT.times(1 << self.work.empty);
+            self.work.empty = (self.work.empty + 1).min(EMPTY_CLAIMS_MAX);
+        } else {
+            self.work.empty = 0;
         }
         self.window.extend(due);
     }
@@ -218,6 +235,13 @@ impl Lane {
                     None => Fate::Dead(Reason::Exhausted),
                 }
             }
+        }
+    }
+
+    /// An attempt ended that belonged to an owner before. Whose it was, the endpoint's word counts.
+    pub(super) fn heed(&mut self, outcome: &Outcome, now: Instant) {
+        if let Some(pause) = Verdict::of(outcome, self.settings.retry().retry_after_cap()).pause {
+            self.pause_until(now + pause);
         }
     }
 
@@ -310,10 +334,11 @@ impl Lane {
             return None;
         }
         let held = u32::try_from(self.window.len()).expect("a window is short");
-        let most = self.limiter.contract().in_flight().saturating_mul(2).min(WINDOW_MAX);
-        if held > most / 2 {
+        if held > WINDOW_MAX / 2 {
             return None;
         }
+        let pressed = self.pressure.room(self.settings.pressure(), self.limiter.contract(), AHEAD);
+        let most = if self.breaker.is_open() { 1 } else { WINDOW_MAX.min(pressed) };
         let wanted = self.limiter.room(now, AHEAD).min(most);
         let count = wanted.checked_sub(held).filter(|&count| count > 0 && held <= wanted / 2)?;
         self.work.claiming = true;

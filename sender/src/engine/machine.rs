@@ -8,24 +8,41 @@ use super::ids::{AttemptId, LaneId, Term};
 use super::lane::{Ending, Lane, LaneView, Move};
 use super::lanes::Lanes;
 use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Taking};
+use super::range::{OutOfRange, within};
 use super::retry::Meaning;
 use super::rng::Rng;
 use super::settling::Settling;
 use super::time::Instant;
 use super::timers::Timers;
 
+/// The highest bound.
+const BOUND_MAX: usize = 10_000_000;
+
 /// The engine's own bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Attempts under way, of all lanes. At the bound a lane may still have one, so that no number of hung endpoints
-    /// keeps a healthy one waiting; so there are never more than this and the number of lanes.
-    pub attempts: usize,
-    /// Settlements that the store has not answered. At the bound no attempt starts: what a crash could make twice
-    /// stays bounded, however long the store is stuck. Attempts under way may still pass it.
-    pub unsettled: usize,
+    attempts: usize,
+    unsettled: usize,
+}
+
+impl Limits {
+    /// - `attempts` under way, of all lanes. At the bound a lane may still have one, so that no number of hung endpoints
+    ///   keeps a healthy one waiting; so there are never more than this and the number of lanes.
+    /// - `unsettled`: settlements that tell of an attempt and that the store has not answered. At the bound no attempt
+    ///   starts: what a crash could make twice stays bounded, however long the store is stuck. Attempts under way may
+    ///   still pass it.
+    ///
+    /// # Errors
+    /// When either is not 1 to 10,000,000.
+    pub fn new(attempts: usize, unsettled: usize) -> Result<Self, OutOfRange> {
+        within("engine.attempts", attempts, 1..=BOUND_MAX)?;
+        within("engine.unsettled", unsettled, 1..=BOUND_MAX)?;
+        Ok(Self { attempts, unsettled })
+    }
 }
 
 impl Default for Limits {
+    /// Ten thousand attempts, twenty thousand settlements.
     fn default() -> Self {
         Self { attempts: 10_000, unsettled: 20_000 }
     }
@@ -130,7 +147,7 @@ impl Engine {
     pub fn is_at_rest(&self) -> bool {
         self.lanes.is_empty()
             && self.attempts.len() == 0
-            && self.settling.total() == 0
+            && self.settling.is_empty()
             && self.outputs.is_empty()
     }
 
@@ -148,17 +165,23 @@ impl Engine {
 
     /// Lets lanes act in turn until one has something for the driver to do.
     fn take_turns(&mut self) -> Option<Output> {
-        while self.outputs.is_empty() && self.settling.total() < self.limits.unsettled {
-            let slot = self.ready.pop_front()?;
+        while self.outputs.is_empty()
+            && !self.settling.is_full()
+            && self.settling.total() < self.limits.unsettled
+        {
+            let Some(slot) = self.ready.pop_front() else {
+                // The lanes that were woken did not need the room that there is.
+                if self.make_room() { continue } else { return None }
+            };
             let Some(lane) = self.lanes.get_mut(slot) else { continue };
             lane.marks.queued = false;
-            if self.attempts.len() >= self.limits.attempts && lane.has_open_attempts() {
-                if !std::mem::replace(&mut lane.marks.crowded, true) {
-                    self.crowded.push_back(slot);
+            let room = self.attempts.len() < self.limits.attempts;
+            match lane.next_move(self.now, room) {
+                Move::Crowd => {
+                    if !std::mem::replace(&mut lane.marks.crowded, true) {
+                        self.crowded.push_back(slot);
+                    }
                 }
-                continue;
-            }
-            match lane.next_move(self.now) {
                 Move::Wait(at) => self.timers.set(slot, at),
                 Move::Rest => self.timers.clear(slot),
                 acted => {
@@ -188,7 +211,7 @@ impl Engine {
                 self.flush();
                 self.outputs.push_back(Output::Claim { lane: id, term, max });
             }
-            Move::Wait(_) | Move::Rest => {}
+            Move::Crowd | Move::Wait(_) | Move::Rest => {}
         }
         None
     }
@@ -208,7 +231,9 @@ impl Engine {
 
     /// Moves settlements and records that wait to the outputs. False if there was nothing.
     fn flush(&mut self) -> bool {
-        self.outputs.extend(self.settling.flush());
+        while let Some(batch) = self.settling.flush() {
+            self.outputs.push_back(batch);
+        }
         for slot in std::mem::take(&mut self.unsaved) {
             if let Some(lane) = self.lanes.get_mut(slot)
                 && std::mem::take(&mut lane.marks.unsaved)
@@ -250,16 +275,17 @@ impl Engine {
         }
     }
 
-    /// An attempt less is under way: the lane that has waited longest for that gets a turn.
-    fn make_room(&mut self) {
-        if self.attempts.len() < self.limits.attempts
-            && let Some(slot) = self.crowded.pop_front()
-        {
-            if let Some(lane) = self.lanes.get_mut(slot) {
-                lane.marks.crowded = false;
-            }
-            self.enqueue(slot);
+    /// Gives the lane that has waited longest for room a turn, if there is room. False if there is none, or nobody.
+    fn make_room(&mut self) -> bool {
+        if self.attempts.len() >= self.limits.attempts {
+            return false;
         }
+        let Some(slot) = self.crowded.pop_front() else { return false };
+        if let Some(lane) = self.lanes.get_mut(slot) {
+            lane.marks.crowded = false;
+        }
+        self.enqueue(slot);
+        true
     }
 
     fn take(&mut self, taking: Taking) {
@@ -332,7 +358,7 @@ impl Engine {
             Some(lane) => lane.end(&ending, outcome, &mut self.rng, self.now),
             // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.
             None if is_success(outcome) => Fate::Delivered,
-            None => return,
+            None => return self.with(id, None, |lane, now| lane.heed(outcome, now)),
         };
         self.settling.push(Settlement { lane: id, term, delivery, attempts: ending.attempts, fate });
         self.with(id, Some(term), |_, _| {});

@@ -10,7 +10,8 @@
 //!                                      └── next_wake() -> Option<Instant>: call handle(…, Tick) then, at the latest
 //! ```
 //!
-//! After every `handle`, poll until `None`, and carry out what comes out in that order. Each output has its answer:
+//! Handle what is at hand, one input or many, then poll until `None`, and carry out what comes out in that order. Each
+//! output has its answer, which must come, or the lane must be lost:
 //!
 //! | the engine says        | the driver does                                          | and answers with          |
 //! |------------------------|----------------------------------------------------------|---------------------------|
@@ -24,6 +25,8 @@
 //! [`Input::Leave`]), work ([`Input::Work`]), and what an operator wants ([`Input::Change`], [`Input::Pause`],
 //! [`Input::Resume`], [`Input::Stop`]).
 //!
+//! A record that is final, and the loss of a lane, give back everything that the lane had claimed.
+//!
 //! The life of one delivery: `Work` says that a lane has something due; the engine `Claim`s as much as the lane's
 //! contract lets it send soon; `Claimed` fills the lane's short window; when limiter, breaker and pressure all agree
 //! it comes out as `Send`; `Ended` charges the limiter and decides its fate; `Settle` carries the fate to the store,
@@ -34,8 +37,9 @@
 //! - No clock is read and nothing sleeps: `now` is an argument, and an earlier one than before counts as the latest.
 //! - No attempt starts that the contract does not allow, wherever between its start and its end the request reaches
 //!   the endpoint. The argument is at the head of [`limiter`].
-//! - No lane waits for another. Lanes that may act take turns; a lane that may not is in no queue at all, only, if
-//!   time will free it, in the timer.
+//! - No lane waits for another's endpoint. Lanes that may act take turns; a lane that may not is only, if time will free
+//!   it, in the timer. Two bounds concern all: on attempts under way, past which a lane may have only one, and on
+//!   settlements that the store has not answered.
 //! - No body, URL or secret passes through: the driver keeps those, by delivery and by lane.
 //! - Nothing grows without bound: a lane's window, its attempts, and the settlements not yet answered have limits.
 //! - No floating point and no hidden randomness: the same seed and inputs give the same outputs.

@@ -124,6 +124,16 @@ impl Pressure {
         if next <= now { Ready::Now } else { Ready::At(next) }
     }
 
+    /// How many attempts may start within `ahead`.
+    #[must_use]
+    pub fn room(&self, policy: &PressurePolicy, contract: &Contract, ahead: Nanos) -> u32 {
+        if self.share == WHOLE {
+            return u32::MAX;
+        }
+        let gaps = ahead.0 / self.gap(policy, contract).0.max(1);
+        u32::try_from(gaps).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// An attempt starts.
     pub fn start(&mut self, now: Instant) {
         self.started = now;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ids::BatchId;
-use super::message::{Output, Settlement};
+use super::message::{Fate, Output, Settlement};
 
 /// The most settlements in one batch.
 pub(super) const BATCH_MAX: usize = 1_024;
@@ -11,20 +11,25 @@ pub(super) const BATCH_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     gathered: Vec<Settlement>,
-    /// Batches handed out and not answered, the oldest first, and how many settlements each holds.
+    /// Batches handed out and not answered, the oldest first, and how much of the total each holds.
     unanswered: VecDeque<(BatchId, usize)>,
-    /// All settlements that are gathered or unanswered.
+    /// All that are gathered or unanswered and tell of an attempt: those that a crash could make again.
     total: usize,
     batches: u64,
 }
 
 impl Settling {
     pub(super) fn push(&mut self, settlement: Settlement) {
+        self.total += usize::from(counts(&settlement));
         self.gathered.push(settlement);
-        self.total += 1;
     }
 
-    /// How many settlements the store has not made durable yet.
+    /// Whether the store has answered everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.gathered.is_empty() && self.unanswered.is_empty()
+    }
+
+    /// How many settlements that tell of an attempt the store has not made durable yet.
     pub(super) fn total(&self) -> usize {
         self.total
     }
@@ -33,15 +38,17 @@ impl Settling {
         self.gathered.len() >= BATCH_MAX
     }
 
-    /// What was gathered, as one batch.
+    /// What was gathered first, as one batch.
     pub(super) fn flush(&mut self) -> Option<Output> {
         if self.gathered.is_empty() {
             return None;
         }
-        let settlements = std::mem::take(&mut self.gathered);
+        let rest = self.gathered.split_off(self.gathered.len().min(BATCH_MAX));
+        let settlements = std::mem::replace(&mut self.gathered, rest);
         let batch = BatchId(self.batches);
         self.batches += 1;
-        self.unanswered.push_back((batch, settlements.len()));
+        self.unanswered
+            .push_back((batch, settlements.iter().filter(|settlement| counts(settlement)).count()));
         Some(Output::Settle { batch, settlements })
     }
 
@@ -53,4 +60,8 @@ impl Settling {
             self.total -= count;
         }
     }
+}
+
+fn counts(settlement: &Settlement) -> bool {
+    settlement.fate != Fate::Released
 }

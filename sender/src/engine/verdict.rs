@@ -30,7 +30,7 @@ impl Verdict {
         let pause = asked_pause(answer, retry_after_cap);
         let health = match meaning {
             Meaning::Success => Health::Well,
-            Meaning::Failure if answer.status == 429 || pause.is_some() => Health::Busy,
+            Meaning::Failure if pause.is_some() => Health::Busy,
             Meaning::Gone | Meaning::Failure => Health::Ill,
         };
         let strain = match meaning {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hookproof_sender::engine::{
-    Fate, Input, Instant, LaneId, Nanos, Origin, Outcome, Output, Reason, Settlement, Term,
+    Engine, Fate, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, Term,
 };
 
 use crate::shell::{Sent, no_breaker, per_second, settings, settings_with};
@@ -153,9 +153,11 @@ fn a_lane_with_nothing_to_do_has_no_timer() {
 fn work_that_comes_while_a_claim_is_out_is_not_forgotten() {
     let mut world = World::new(always(204));
     let lane = world.lane(1, &settings(per_second(10, 5, 5)), 0);
+    world.pump();
     world.handle(Input::Work { lane, due: world.now });
     let claim = world.shell.engine.poll();
-    assert_eq!(claim, Some(Output::Claim { lane, term: Term(1), max: 5 }));
+    // The burst, and what the rate lets out in the coming second.
+    assert_eq!(claim, Some(Output::Claim { lane, term: Term(1), max: 15 }));
     world.offer(lane, 1);
     world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: None });
     world.run(Nanos::SECOND);
@@ -166,6 +168,7 @@ fn work_that_comes_while_a_claim_is_out_is_not_forgotten() {
 fn an_answer_without_deliveries_that_promises_some_makes_no_hot_loop() {
     let mut world = World::new(always(204));
     let lane = world.lane(1, &settings(per_second(10, 5, 5)), 0);
+    world.pump();
     world.handle(Input::Work { lane, due: world.now });
     assert!(matches!(world.shell.engine.poll(), Some(Output::Claim { .. })));
     world.handle(Input::Claimed { lane, term: Term(1), due: vec![], next: Some(Instant::START) });
@@ -267,4 +270,92 @@ fn time_that_runs_backwards_stands_still() {
     world.shell.engine.handle(Instant(5), Input::Tick);
     world.run(Nanos::SECOND);
     assert_eq!(fates(&world), [Fate::Delivered; 3]);
+}
+
+#[test]
+fn pressure_slows_a_lane_down_within_its_contract() {
+    let mut world = World::new(always(429));
+    let contract = settings_with(per_second(100, 100, 1), no_breaker(), Default::default());
+    world.lane(1, &contract, 1_000);
+    world.run(Nanos::from_secs(10));
+    let early = world.sent.len();
+    world.run(Nanos::from_secs(50));
+    let late = world.sent.len() - early;
+    assert!(late < 10, "{early} in ten seconds, then {late} in fifty, where the contract allows 5,000");
+}
+
+#[test]
+fn what_waits_for_room_gets_it_although_others_were_woken_for_nothing() {
+    let limits = Limits::new(4, 1_000).unwrap();
+    let mut world = World::with_engine(Engine::new(1, limits), |sent: &Sent| match sent.lane.0 {
+        4 => status(Nanos::MINUTE, 204),
+        lane => status(Nanos::from_millis(lane * 100), 204),
+    });
+    let contract = settings(per_second(1_000, 100, 100));
+    for lane in 1..=3 {
+        world.lane(lane, &contract, 1);
+    }
+    let busy = world.lane(4, &contract, 100);
+    world.run(Nanos::SECOND);
+    assert_eq!(world.sent_to(busy).len(), 4, "all the room there is");
+}
+
+#[test]
+fn a_paused_lane_gives_back_its_window_though_there_is_no_room() {
+    let limits = Limits::new(1, 1_000).unwrap();
+    let mut world = World::with_engine(Engine::new(1, limits), |_: &Sent| status(Nanos::MINUTE, 204));
+    let lane = world.lane(1, &settings(per_second(10, 10, 10)), 10);
+    world.shell.outputs = Some(vec![]);
+    world.pump();
+    world.handle(Input::Pause { lane });
+    world.pump();
+    let released = world.shell.outputs.iter().flatten().filter_map(|output| match output {
+        Output::Settle { settlements, .. } => Some(settlements.len()),
+        _ => None,
+    });
+    assert_eq!(released.sum::<usize>(), 9);
+}
+
+#[test]
+fn batches_are_cut_and_releases_hold_nothing_up() {
+    let mut world = World::with_engine(Engine::new(1, Limits::new(100, 10).unwrap()), |_: &Sent| {
+        status(Nanos::MINUTE, 204)
+    });
+    world.shell.outputs = Some(vec![]);
+    let lanes: Vec<_> =
+        (0..20).map(|lane| world.lane(lane, &settings(per_second(1_000, 1_000, 1)), 300)).collect();
+    world.pump();
+    world.shell.store_is_stuck = true;
+    lanes.iter().for_each(|lane| world.handle(Input::Pause { lane: *lane }));
+    world.pump();
+    let batches = world.shell.outputs.iter().flatten().filter_map(|output| match output {
+        Output::Settle { settlements, .. } => Some(settlements.len()),
+        _ => None,
+    });
+    let batches: Vec<_> = batches.collect();
+    assert!(batches.len() > 1 && batches.iter().all(|batch| *batch <= 1_024), "{batches:?}");
+    let healthy = world.lane(99, &settings(per_second(1_000, 1_000, 1)), 1);
+    world.pump();
+    assert_eq!(world.sent_to(healthy).len(), 1);
+}
+
+#[test]
+fn what_an_endpoint_asks_of_an_owner_before_counts_for_the_next() {
+    let mut replies = vec![busy(Nanos::from_secs(2), 429, "3600")];
+    let mut world = World::new(move |_: &Sent| replies.pop().unwrap_or_else(|| status(QUICK, 204)));
+    let contract = settings(per_second(10, 1, 1));
+    let lane = world.lane(1, &contract, 2);
+    world.pump();
+    world.handle(Input::Lose { lane, term: Term(1) });
+    world.shell.store.let_go(lane);
+    let hold = Nanos::from_secs(3);
+    world.shell.take(
+        world.now,
+        lane,
+        2,
+        &contract,
+        Origin::Seized { record: None, downtime: Nanos::ZERO, hold },
+    );
+    world.run(Nanos::DAY);
+    assert_eq!(world.sent[1].at, Instant(1) + Nanos::from_secs(3_602));
 }

@@ -43,7 +43,7 @@ fn hundreds_of_hung_endpoints_delay_no_other_lane() {
 
 #[test]
 fn at_the_bound_on_all_attempts_every_lane_still_has_one() {
-    let limits = Limits { attempts: 20, ..Limits::default() };
+    let limits = Limits::new(20, 1_000).unwrap();
     let mut world = World::with_engine(Engine::new(1, limits), some_hang(30));
     let settings = settings(per_second(50, 20, 10));
     for lane in 1..=30 {
@@ -75,7 +75,7 @@ fn lanes_take_turns() {
 
 #[test]
 fn a_stuck_store_stops_the_engine_at_a_bound_and_lets_it_go_on() {
-    let limits = Limits { unsettled: 100, ..Limits::default() };
+    let limits = Limits::new(1_000, 100).unwrap();
     let mut world = World::with_engine(Engine::new(1, limits), |_: &Sent| status(QUICK, 204));
     let lane = world.lane(1, &settings(per_second(10_000, 5_000, 64)), 5_000);
     world.shell.store_is_stuck = true;

@@ -27,8 +27,8 @@ enum Event {
     Resume,
     /// Stopped in order, started again so long after, of which so many percent can be proved.
     Restart(Nanos, u64),
-    /// Killed, and somebody else takes over so long after.
-    Kill(Nanos),
+    /// Killed, and somebody else takes over so long after, of which so many percent can be proved.
+    Kill(Nanos, u64),
     /// Its lease runs out; somebody else takes over at once.
     LoseLease,
 }
@@ -139,7 +139,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Pause),
         2 => Just(Event::Resume),
         1 => (millis(0..500), 0_u64..=100).prop_map(|(downtime, proved)| Event::Restart(downtime, proved)),
-        2 => millis(0..500).prop_map(Event::Kill),
+        2 => (millis(0..500), 0_u64..=100).prop_map(|(downtime, proved)| Event::Kill(downtime, proved)),
         1 => Just(Event::LoseLease),
     ]
 }
@@ -176,13 +176,26 @@ fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Nanos> {
     range.prop_map(Nanos::from_millis)
 }
 
+/// A request that has started and not ended.
+#[derive(Clone, Copy)]
+struct UnderWay<'a> {
+    start: Start,
+    treatment: &'a Treatment,
+    /// Which owner's it is.
+    owner: u32,
+    /// That owner is in another process now: its end is not reported.
+    elsewhere: bool,
+}
+
 /// One script played with one sender.
 struct Play<'a, S> {
     sender: S,
     now: Instant,
     treatments: std::iter::Cycle<std::slice::Iter<'a, Treatment>>,
-    /// Requests under way: when each ends, its number, when it started, how it is treated.
-    under_way: BTreeMap<(Instant, u64), (Start, &'a Treatment)>,
+    /// Requests under way: when each ends, and its number.
+    under_way: BTreeMap<(Instant, u64), UnderWay<'a>>,
+    /// How many owners there were.
+    owners: u32,
     history: History,
     made: Vec<Made>,
     arrivals: Vec<Arrival>,
@@ -201,6 +214,7 @@ impl<'a, S: Sender> Play<'a, S> {
             now,
             treatments: script.treatments.iter().cycle(),
             under_way: BTreeMap::new(),
+            owners: 0,
             history,
             made: vec![],
             arrivals: vec![],
@@ -237,17 +251,25 @@ impl<'a, S: Sender> Play<'a, S> {
                 let proved = Nanos(downtime.0 / 100 * proved);
                 self.sender.hand_over(self.now, HandOver::Clean { proved });
             }
-            Event::Kill(downtime) => {
-                for ((_, _), (start, treatment)) in std::mem::take(&mut self.under_way) {
-                    self.cut_short += 1;
-                    self.arrive(start, self.now + QUARANTINE, treatment);
+            Event::Kill(downtime, proved) => {
+                for (key, under_way) in std::mem::take(&mut self.under_way) {
+                    if under_way.owner == self.owners {
+                        self.cut_short += 1;
+                        self.arrive(under_way.start, self.now + QUARANTINE, under_way.treatment);
+                    } else {
+                        // An owner that lost its lease before lives on, in a process of its own.
+                        self.under_way.insert(key, UnderWay { elsewhere: true, ..under_way });
+                    }
                 }
+                self.owners += 1;
                 self.now = self.now + *downtime;
                 self.history.seize(self.now);
-                self.sender.hand_over(self.now, HandOver::Killed);
+                let proved = Nanos(downtime.0 / 100 * proved);
+                self.sender.hand_over(self.now, HandOver::Killed { proved });
             }
             Event::LoseLease => {
                 self.cut_short += self.under_way.len();
+                self.owners += 1;
                 self.history.seize(self.now);
                 self.sender.hand_over(self.now, HandOver::Lost);
             }
@@ -268,8 +290,8 @@ impl<'a, S: Sender> Play<'a, S> {
                 && entry.key().0 <= self.now
             {
                 let (_, request) = *entry.key();
-                let (start, treatment) = entry.remove();
-                self.end(request, start, treatment);
+                let under_way = entry.remove();
+                self.end(request, &under_way);
             }
             self.start_all();
         }
@@ -280,11 +302,14 @@ impl<'a, S: Sender> Play<'a, S> {
         while let Some(request) = self.sender.start(self.now) {
             let treatment = self.treatments.next().expect("there is at least one treatment");
             let end = self.now + treatment.takes.min(TIMEOUT);
-            self.under_way.insert((end, request), (self.history.start(self.now), treatment));
+            let start = self.history.start(self.now);
+            let under_way = UnderWay { start, treatment, owner: self.owners, elsewhere: false };
+            self.under_way.insert((end, request), under_way);
         }
     }
 
-    fn end(&mut self, request: u64, start: Start, treatment: &Treatment) {
+    fn end(&mut self, request: u64, under_way: &UnderWay<'a>) {
+        let UnderWay { start, treatment, elsewhere, .. } = *under_way;
         let outcome = if treatment.takes > TIMEOUT { Outcome::Silent } else { treatment.outcome.clone() };
         match outcome {
             Outcome::Unsent => {}
@@ -294,7 +319,9 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.arrive(start, self.now + QUARANTINE, treatment);
             }
         }
-        self.sender.ended(self.now, request, outcome);
+        if !elsewhere {
+            self.sender.ended(self.now, request, outcome);
+        }
     }
 
     fn arrive(&mut self, start: Start, late: Instant, treatment: &Treatment) {

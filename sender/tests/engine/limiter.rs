@@ -118,7 +118,7 @@ proptest! {
         let [rate_count, rate_per, burst, level, level_rest, held, remembered, left] = numbers;
         let snapshot = serde_json::json!({
             "rate_count": rate_count % 1_000, "rate_per": rate_per % 1_000 + 1, "burst": burst % 2_000_000,
-            "level": level % (1 << 32), "level_rest": level_rest, "held": held, "ends": ends,
+            "level": level % (1 << 32), "level_rest": level_rest, "in_flight": level_rest % 20_000, "held": held, "ends": ends,
             "remembered": remembered, "quarantined": [left, 1],
         });
         let snapshot = serde_json::from_value(snapshot).unwrap();

@@ -17,8 +17,8 @@ use crate::shell::{Shell, no_breaker};
 pub(crate) enum HandOver {
     /// The owner gave it back in order; so much time has passed since, and so much of it can be proved.
     Clean { proved: Nanos },
-    /// The owner was killed.
-    Killed,
+    /// The owner was killed; so much time that has passed since can be proved.
+    Killed { proved: Nanos },
     /// The owner lost its lease and is alive: what it sent goes on.
     Lost,
 }
@@ -112,7 +112,9 @@ impl EngineSender {
             }
             (_, Flaw::ForgetsAtCrash) => Origin::Fresh,
             (_, Flaw::NoHold) => Origin::Seized { record, downtime: Nanos::ZERO, hold: Nanos::ZERO },
-            (HandOver::Killed, _) => Origin::Seized { record, downtime: Nanos::ZERO, hold: self.quarantine },
+            (HandOver::Killed { proved }, _) => {
+                Origin::Seized { record, downtime: proved, hold: self.quarantine }
+            }
             (HandOver::Lost, _) => {
                 Origin::Seized { record, downtime: Nanos::ZERO, hold: self.timeout + self.quarantine }
             }

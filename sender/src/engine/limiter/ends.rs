@@ -147,14 +147,15 @@ impl Ends {
     }
 
     fn push_run(&mut self, run: Run) {
-        let run = Run { count: run.count.min(WINDOW_LIMIT_MAX), ..run };
+        let latest = self.runs.back().map_or(Instant::START, |last| last.at);
+        let run = Run { at: run.at.max(latest), count: run.count.min(WINDOW_LIMIT_MAX) };
         self.forget(run.count);
         self.total += run.count;
         for cap in &mut self.caps {
             cap.held += run.count;
         }
         match self.runs.back_mut() {
-            Some(last) if last.at >= run.at => last.count += run.count,
+            Some(last) if last.at == run.at => last.count += run.count,
             _ => self.runs.push_back(run),
         }
     }

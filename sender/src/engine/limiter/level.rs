@@ -80,11 +80,12 @@ impl Level {
         Ready::At(self.as_of + Nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
-    /// How many more attempts than the `taken` ones in flight the bucket has room for at `then`.
-    pub(super) fn room(mut self, bucket: Bucket, taken: u32, then: Instant) -> u32 {
-        self.drain(bucket.rate(), then);
-        let tokens = self.units.div_ceil(u128::from(bucket.rate().per().0));
-        let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
-        bucket.burst().saturating_sub(taken).saturating_sub(tokens)
+    /// How many more attempts than the `taken` ones in flight the bucket lets start by `then`, if all end at once.
+    pub(super) fn room(self, bucket: Bucket, taken: u32, then: Instant) -> u32 {
+        let per = u128::from(bucket.rate().per().0);
+        let drained = u128::from(then.since(self.as_of).0) * u128::from(bucket.rate().count());
+        let full = u128::from(bucket.burst()) * per + drained;
+        let left = full.saturating_sub(self.units + u128::from(taken) * per) / per;
+        u32::try_from(left).unwrap_or(u32::MAX)
     }
 }

@@ -88,6 +88,8 @@ pub struct Snapshot {
     /// The level in whole attempts, and what is left in units of 1/`rate_per`.
     level: u32,
     level_rest: u64,
+    /// Attempts that were in flight, of a limiter that may never have ended in order.
+    in_flight: u32,
     /// How long the level does not drain yet.
     held: u64,
     /// How long ago attempts ended, and how many; the oldest first.
@@ -110,7 +112,7 @@ impl Limiter {
     /// crash that just happened, after the highest burst.
     #[must_use]
     pub fn resume(contract: Contract, snapshot: &Snapshot, downtime: Nanos, now: Instant) -> Self {
-        let Some(mut limiter) = snapshot.restore(contract.in_flight(), downtime, now) else {
+        let Some(mut limiter) = snapshot.restore(&contract, downtime, now) else {
             return Self::fresh(contract).seized(BURST_MAX, now);
         };
         limiter.change(contract, now);
@@ -214,9 +216,9 @@ impl Limiter {
         if quarantine == Nanos::ZERO {
             self.charge(now);
         } else {
-            // A quarantine that was shortened meanwhile must not release this attempt before the ones before it.
-            let latest = self.quarantined.back().copied().unwrap_or_default();
-            self.quarantined.push_back(latest.max(now + quarantine));
+            let release = now + quarantine;
+            let place = self.quarantined.partition_point(|earlier| *earlier <= release);
+            self.quarantined.insert(place, release);
         }
     }
 
@@ -264,7 +266,8 @@ impl Limiter {
             rate_count: bucket.rate().count(),
             rate_per: per,
             burst: bucket.burst(),
-            level: level.saturating_add(in_flight).min(LEVEL_MAX),
+            level,
+            in_flight,
             level_rest: u64::try_from(rest).expect("less than the period, which is a u64"),
             held: self.level.as_of().since(now).0,
             ends: Vec::new(),
@@ -304,15 +307,22 @@ impl Limiter {
 }
 
 impl Snapshot {
-    /// A limiter without windows where this one was, unless the snapshot is damaged.
-    fn restore(&self, in_flight: u32, downtime: Nanos, now: Instant) -> Option<Limiter> {
+    /// A limiter without windows where this one was, unless the snapshot is damaged. If the contract changed meanwhile,
+    /// nobody knows when: the downtime counts at the slower of both rates.
+    fn restore(&self, next: &Contract, downtime: Nanos, now: Instant) -> Option<Limiter> {
         let rate = Rate::new(self.rate_count, Nanos(self.rate_per)).ok()?;
         let is_reduced = (rate.count(), rate.per().0) == (self.rate_count, self.rate_per);
         let bucket = Bucket::new(rate, self.burst).ok().filter(|_| is_reduced)?;
-        let contract = Contract::new(Some(bucket), Vec::new(), in_flight).ok()?;
         let whole = u128::from(self.level.min(LEVEL_MAX)) * u128::from(self.rate_per);
         let mut level = Level::new(whole + u128::from(self.level_rest), now);
-        let mut ends = Ends::restore(&self.ends, Nanos(self.remembered), downtime, now);
+        let rate = rate.slower(next.bucket().rate());
+        level.change_rate(bucket.rate(), rate);
+        let contract =
+            Contract::new(Some(Bucket::new(rate, self.burst).ok()?), Vec::new(), next.in_flight()).ok()?;
+        // The windows to come count what the silent attempts below do.
+        let longest = next.windows().iter().map(|window| window.length()).fold(Nanos::ZERO, Nanos::max);
+        let remembered = Nanos(self.remembered).max(longest);
+        let mut ends = Ends::restore(&self.ends, remembered, downtime, now);
         let mut quarantined: Vec<_> = self.quarantined.iter().copied().map(Nanos).collect();
         quarantined.sort_unstable();
         quarantined.truncate(IN_FLIGHT_MAX as usize);
@@ -335,6 +345,10 @@ impl Snapshot {
             }
         }
         level.drain_for(rate, downtime.less(drained));
+        // What was in flight may have arrived as late as now.
+        for _ in 0..self.in_flight.min(IN_FLIGHT_MAX) {
+            level.charge(rate);
+        }
         level.hold(now + held.less(downtime));
         let quarantined = quarantined.into_iter().map(|left| now + left.less(downtime)).collect();
         Some(Limiter { contract, level, ends, open: 0, quarantined })
