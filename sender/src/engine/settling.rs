@@ -10,7 +10,7 @@ pub(super) const BATCH_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    gathered: Vec<Settlement>,
+    gathered: VecDeque<Settlement>,
     /// Batches handed out and not answered, the oldest first, and how much of the total each holds.
     unanswered: VecDeque<(BatchId, usize)>,
     /// All that are gathered or unanswered and tell of an attempt: those that a crash could make again.
@@ -21,7 +21,7 @@ pub(super) struct Settling {
 impl Settling {
     pub(super) fn push(&mut self, settlement: Settlement) {
         self.total += usize::from(counts(&settlement));
-        self.gathered.push(settlement);
+        self.gathered.push_back(settlement);
     }
 
     /// Whether the store has answered everything.
@@ -43,8 +43,8 @@ impl Settling {
         if self.gathered.is_empty() {
             return None;
         }
-        let rest = self.gathered.split_off(self.gathered.len().min(BATCH_MAX));
-        let settlements = std::mem::replace(&mut self.gathered, rest);
+        let count = self.gathered.len().min(BATCH_MAX);
+        let settlements: Vec<_> = self.gathered.drain(..count).collect();
         let batch = BatchId(self.batches);
         self.batches += 1;
         self.unanswered
