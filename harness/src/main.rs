@@ -1,51 +1,5 @@
 //! The `hookproof` command.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::ExitCode;
-
-use clap::{Parser, Subcommand};
-
-/// The harness itself failed, or can't do what was asked of it.
-const EXIT_HARNESS: u8 = 70;
-
-/// Proves that webhooks survive going viral.
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Replay scenarios against a sender and judge it (not in this version yet)
-    Run {
-        /// Scenario files
-        #[arg(required = true)]
-        scenarios: Vec<PathBuf>,
-    },
-    /// The sender's own command line: `hookproof sender --help`
-    #[command(disable_help_flag = true)]
-    Sender {
-        /// Its arguments
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
-        arguments: Vec<OsString>,
-    },
-}
-
-fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Run { scenarios } => run(&scenarios),
-        Command::Sender { arguments } => {
-            hookproof_sender::cli::main(std::iter::once("hookproof sender".into()).chain(arguments))
-        }
-    }
-}
-
-fn run(scenarios: &[PathBuf]) -> ExitCode {
-    let asked: Vec<_> = scenarios.iter().map(|path| path.display().to_string()).collect();
-    eprintln!("hookproof run: can't judge {}: the harness is not in this version yet", asked.join(", "));
-    eprintln!("hint: README.md, section \"State\", says what is; `cargo test --workspace` proves it");
-    ExitCode::from(EXIT_HARNESS)
+fn main() -> std::process::ExitCode {
+    hookproof::cli::main()
 }

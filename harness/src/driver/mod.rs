@@ -1,0 +1,1 @@
+//! How the harness starts and talks to a sender under test.

@@ -1,0 +1,44 @@
+//! The harness: replays a viral spike against any sender, sends every awkward request to any receiver, and judges both
+//! from what it saw. It is a stranger to what it judges: nothing outside [`cli`] (which hands over to the other command
+//! lines) and the simulator may name the sender or the receiver, and a test proves it.
+//!
+//! In reading order:
+
+/// The command line: what is asked, and the exit code of the answer.
+pub mod cli;
+
+/// The scenario file: what a run plays and what must hold.
+pub mod scenario;
+
+/// The schedule of a run, computed before it begins, and the generator that keeps it.
+pub mod traffic;
+
+/// Mock receivers that behave as a scenario says, and stamp what arrives.
+pub mod endpoint;
+
+/// How the harness starts and talks to a sender under test.
+pub mod driver;
+
+/// What is done to the sender under test while it works.
+pub mod fault;
+
+/// The recorded history of a run.
+pub mod trace;
+
+/// Pure functions from a trace and a scenario to a verdict with its witness.
+pub mod check;
+
+/// One run, from the scenario to the trace.
+pub mod run;
+
+/// The verdict, for terminals, machines and people who would rather look.
+pub mod report;
+
+/// Webhook signatures and raw HTTP, written for the judge alone.
+pub mod wire;
+
+/// The cases that certify a receiver.
+pub mod suite;
+
+/// Open-loop load on a receiver.
+pub mod load;

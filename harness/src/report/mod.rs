@@ -1,0 +1,1 @@
+//! The verdict, in every form.

@@ -1,0 +1,1 @@
+//! One run, from the scenario to the trace.

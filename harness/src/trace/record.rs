@@ -1,0 +1,376 @@
+//! The lines of a trace, as they are written. Times are nanoseconds since the run began, on the harness's one monotonic
+//! clock; names of subscribers and endpoints are those of the scenario, with `-1`, `-2`, … where it counts several.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "k", rename_all = "kebab-case")]
+pub enum Record {
+    /// The first line.
+    Header(Box<Header>),
+    /// The generator released an event towards the sender.
+    Offer(Offer),
+    /// The sender took responsibility for an event.
+    Accepted(Accepted),
+    /// The sender said no to an event, or said nothing.
+    Refused(Refused),
+    /// A whole request was read at an endpoint.
+    Arrival(Arrival),
+    /// An endpoint answered.
+    Answer(Answer),
+    /// An endpoint ended an exchange without an answer.
+    Cut(Cut),
+    /// Something was done to the sender under test.
+    Fault(Fault),
+    /// Something happened to a process of the sender under test.
+    Process(Process),
+    /// What the sender under test said of its queue, and what it cost.
+    Depth(Depth),
+    /// The sender under test listed a delivery as given up.
+    Dead(Dead),
+    /// The last line. A trace without it was cut short.
+    Trailer(Trailer),
+}
+
+/// What was run, on what, and which contracts bind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Of this format.
+    pub format: u32,
+    /// Of Hookproof.
+    pub version: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// SHA-256 of the scenario after `--set`, in hexadecimal.
+    pub scenario_sha256: String,
+    /// SHA-256 of the schedule, in hexadecimal.
+    pub schedule_sha256: String,
+    /// What made the schedule and the endpoints' choices.
+    pub seed: u64,
+    /// The driver's name.
+    pub driver: String,
+    /// `real` or `virtual`.
+    pub clock: ClockKind,
+    /// The smallest step seen on the clock.
+    pub clock_resolution_ns: u64,
+    /// Wall-clock time of the run's beginning, in Unix nanoseconds.
+    pub began_unix_ns: u64,
+    /// The scenario as it was run, so that a trace can be judged without its file.
+    pub scenario_toml: String,
+}
+
+/// Whose time the trace is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockKind {
+    /// The machine's.
+    Real,
+    /// The simulator's.
+    Virtual,
+}
+
+/// The generator released an event towards the sender.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    /// When it was handed to the driver.
+    pub t: u64,
+    /// When the schedule wanted it.
+    pub intended: u64,
+    /// The harness's own name for the event, unique in the run unless it was offered twice on purpose.
+    pub token: u64,
+    /// The event's type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The event's key.
+    pub key: String,
+    /// The subscribers that must get it, by the scenario's patterns.
+    pub owed: Vec<String>,
+}
+
+/// The sender took responsibility for an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// When its answer was read.
+    pub t: u64,
+    /// Which event.
+    pub token: u64,
+    /// The answer's status.
+    pub status: u16,
+    /// How many subscribers it matched, where the sender says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched: Option<u32>,
+}
+
+/// The sender did not take responsibility for an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refused {
+    /// When that was known.
+    pub t: u64,
+    /// Which event.
+    pub token: u64,
+    /// The answer's status; none if there was no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// `Retry-After` of the answer, word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<String>,
+    /// Whether the event may have been taken all the same (the answer was lost).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
+    /// What went wrong, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// A request reached an endpoint. Its place in the trace is its place in the order of arrivals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// When its first byte was read.
+    pub t: u64,
+    /// When its last byte was read.
+    pub read: u64,
+    /// Its number, from 0, by which answers and cuts refer to it.
+    pub n: u64,
+    /// The subscriber whose endpoint it is.
+    pub endpoint: String,
+    /// The connection, numbered over the run.
+    pub connection: u64,
+    /// The harness's token found in the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// The delivery's id, from the profile's header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The attempt's number, where a header carries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<String>,
+    /// Its method.
+    pub method: String,
+    /// Its path.
+    pub path: String,
+    /// Its content type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// The body's length.
+    pub bytes: u64,
+    /// SHA-256 of the body, in hexadecimal.
+    pub sha256: String,
+    /// What it was signed with.
+    #[serde(flatten)]
+    pub signed: Signed,
+}
+
+/// What an arrival was signed with, and whether it is right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Signed {
+    /// The signature header, word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// What the harness's own verifier says of it.
+    pub verified: Verified,
+    /// The timestamp header, word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+}
+
+/// What the harness's own verifier says of a signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verified {
+    /// It is right, by these of the subscriber's keys (0 is the oldest).
+    Keys(Vec<usize>),
+    /// It is wrong, and why.
+    No(String),
+    /// A secret is not known to the harness, or the profile isn't.
+    Unchecked(String),
+}
+
+/// An endpoint answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// When the first byte was written.
+    pub t: u64,
+    /// When the last byte was written.
+    pub end: u64,
+    /// The arrival that it answers.
+    pub n: u64,
+    /// Its status.
+    pub status: u16,
+    /// `Retry-After`, word for word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<String>,
+    /// Whether the whole answer could be written.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub whole: bool,
+}
+
+/// An exchange ended without an answer, or a connection without a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    /// When.
+    pub t: u64,
+    /// The endpoint where it was.
+    pub endpoint: String,
+    /// The arrival, if one was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+    /// How it ended.
+    pub how: CutKind,
+}
+
+/// How an exchange ended without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CutKind {
+    /// The endpoint reset the connection before it read.
+    Reset,
+    /// The endpoint read the request and reset the connection.
+    ResetAfterRead,
+    /// The endpoint closed the connection.
+    Close,
+    /// The endpoint sent half an answer and closed.
+    HalfAnswer,
+    /// The endpoint never answered; this is when the peer gave up, or the run ended.
+    Blackhole,
+    /// The peer went away before the endpoint had answered.
+    PeerGone,
+    /// The run ended with the exchange open.
+    RunEnded,
+}
+
+/// Something was done to the sender under test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// When it was done.
+    pub t: u64,
+    /// What, in the scenario's word.
+    #[serde(rename = "do")]
+    pub action: String,
+    /// When it was over, for what lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// Whom or what it concerned: a worker, a subscriber, a new limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Something happened to a process of the sender under test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// When.
+    pub t: u64,
+    /// Which of several, from 0.
+    pub worker: u32,
+    /// What.
+    pub event: ProcessEvent,
+    /// How it exited: `exit 0`, `signal 9`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+}
+
+/// What happened to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessEvent {
+    /// It was started.
+    Started,
+    /// It said that it is ready.
+    Ready,
+    /// It was sent SIGKILL.
+    Killed,
+    /// It was asked to stop.
+    Asked,
+    /// It was stopped with SIGSTOP.
+    Stopped,
+    /// It was continued with SIGCONT.
+    Continued,
+    /// It is gone.
+    Exited,
+}
+
+/// What the sender under test said of its queue, and what it cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Depth {
+    /// When it was asked.
+    pub t: u64,
+    /// The subscriber; none for the whole sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscriber: Option<String>,
+    /// Deliveries waiting, in flight included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
+    /// Bytes waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Dead letters so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead: Option<u64>,
+    /// Deliveries done so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<u64>,
+    /// Deliveries replaced by newer ones so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coalesced: Option<u64>,
+    /// Resident memory of all its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+}
+
+/// A delivery that the sender under test lists as given up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dead {
+    /// When it was asked.
+    pub t: u64,
+    /// Whose delivery.
+    pub subscriber: String,
+    /// The harness's token, found in the listed body; none where the sender doesn't show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// The delivery's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `exhausted`, `expired`, `overflow`, `gone`, or the sender's own word.
+    pub reason: String,
+    /// Attempts made, where the sender says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+}
+
+/// What a whole trace holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trailer {
+    /// When the run ended.
+    pub t: u64,
+    /// How.
+    pub ended: Ended,
+    /// Lines before this one.
+    pub lines: u64,
+    /// Events offered.
+    pub offers: u64,
+    /// Arrivals.
+    pub arrivals: u64,
+    /// Dead letters by name, where the sender lists them: subscriber, token, reason.
+    #[serde(default)]
+    pub dead_listed: bool,
+    /// Events that the generator released later than its budget allows.
+    pub late: u64,
+    /// Records that could not be kept, as a buffer was full. More than 0 makes the trace inconclusive.
+    pub dropped: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// Everything was settled, or `drain` was over.
+    Done,
+    /// Somebody interrupted it.
+    Interrupted,
+    /// The sender died for good.
+    SenderGone,
+}
+
+const fn yes() -> bool {
+    true
+}

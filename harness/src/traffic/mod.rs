@@ -1,0 +1,1 @@
+//! The schedule of a run, and the generator that keeps it.

@@ -1,0 +1,1 @@
+//! Signatures and raw HTTP for the judge alone.
