@@ -136,7 +136,7 @@ fn through_the_thread(name: &str, durability: Durability, in_flight: u64, total:
     let (store, lanes) = open(folder.path(), durability, 10);
     let before = store.written().rows;
     let thread =
-        StoreThread::start(Box::new(store), Box::new(|| NOW), Capacity::default()).expect("a thread");
+        StoreThread::start(Box::new(store), Arc::new(|| NOW), Capacity::default()).expect("a thread");
     let handle = thread.handle();
     let (told, answers) = channel();
     let submit = |number: u64| {
@@ -270,14 +270,12 @@ fn latency(name: &str, durability: Durability, per_second: u64, lane_count: u64)
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (store, lanes) = open(folder.path(), durability, lane_count);
     let thread =
-        StoreThread::start(Box::new(store), Box::new(|| NOW), Capacity::default()).expect("a thread");
+        StoreThread::start(Box::new(store), Arc::new(|| NOW), Capacity::default()).expect("a thread");
     let took = Arc::new(std::sync::Mutex::new(Vec::new()));
     let start = now();
     for number in 0..per_second * SECONDS {
         let intended = start + Duration::from_secs(number) / u32::try_from(per_second).expect("small");
-        while now() < intended {
-            std::thread::yield_now();
-        }
+        sleep_until(intended);
         let (lane, term) = lanes[usize::try_from(number % lane_count).expect("small")];
         let (handle, took) = (thread.handle(), took.clone());
         let emitted: Answer = Box::new(move |_| {
@@ -316,6 +314,11 @@ fn submit(handle: &Handle, command: Command, answer: Answer) {
 #[expect(clippy::disallowed_methods, reason = "a bench measures time")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the generator keeps a schedule")]
+fn sleep_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(now()));
 }
 
 /// Ten thousand subscribers with one delivery each.

@@ -39,6 +39,8 @@ pub use read::Reader;
 pub use reply::{Refusal, Reply};
 
 use crate::engine::WallTime;
+use command::Claim;
+use reply::Claimed;
 
 /// The writing side of a store.
 pub trait Store: Send {
@@ -54,6 +56,29 @@ pub trait Store: Send {
 
     /// What this store object has written so far.
     fn written(&self) -> Written;
+
+    /// A way to claim beside the commits, if the store has one.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
+        Ok(None)
+    }
+}
+
+/// Claims beside the commits of one [`Store`]: handing out work need not wait for the disk. What a commit under way
+/// changes is not handed out until it is durable, and what was handed out here is handed out nowhere else.
+pub trait Claimer: Send {
+    /// Answers all these claims, or none of them: then they want a commit, which tells what is wrong with them.
+    ///
+    /// Whoever asks sees to it that nothing is on its way that the claims must come after: settlements of their
+    /// lanes, except deliveries.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read; then nothing was handed out.
+    fn claim(&mut self, now: WallTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError>;
 }
 
 /// How much was written: the price of durability, for benches and metrics.

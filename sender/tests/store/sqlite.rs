@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hookproof_sender::store::command::{Fate, Persist};
@@ -280,7 +281,15 @@ fn a_commit_writes_a_lane_once_however_much_it_settles() {
 mod threads {
     //! The store's thread over a real file.
 
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::SeqCst;
     use std::sync::mpsc::channel;
+
+    use hookproof_sender::engine::DeliveryId;
+    use hookproof_sender::store::command::{Claim, Settlement, Shed};
+    use hookproof_sender::store::read::Place;
 
     use hookproof_sender::store::thread::{Capacity, Request, StoreThread};
 
@@ -292,7 +301,7 @@ mod threads {
         let lane = world.new_lane(WIDE);
         let now = world.now;
         let thread =
-            StoreThread::start(world.backend.store(), Box::new(move || now), Capacity::default()).unwrap();
+            StoreThread::start(world.backend.store(), Arc::new(move || now), Capacity::default()).unwrap();
         let handle = thread.handle();
         let (told, answers) = channel();
         for _ in 0..100 {
@@ -312,6 +321,78 @@ mod threads {
         world.check_figures();
     }
 
+    /// What a test knows of a delivery that it was handed.
+    #[derive(Default)]
+    struct Known {
+        out: bool,
+        retries: u32,
+        done: bool,
+    }
+
+    /// One claims without a pause while the other settles: nothing is handed out twice, nor before what was settled
+    /// of it is on disk.
+    #[test]
+    fn claims_beside_commits_hand_out_what_is_true() {
+        let mut world = World::<File>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let mut deliveries: Vec<_> = (0..200).map(|_| world.emit_one(lane)).collect();
+        let known = Mutex::new(BTreeMap::<DeliveryId, Known>::new());
+        let finished = AtomicBool::new(false);
+        let mut claimer = world.store.claimer().unwrap().unwrap();
+        let now = world.now;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let claim = Claim { lane, term, max: 7, bytes_max: u64::MAX };
+                while !finished.load(SeqCst) {
+                    // Noted before anybody else can see it.
+                    let mut known = known.lock().unwrap();
+                    let claimed = claimer.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap();
+                    for row in &claimed[0].rows {
+                        let known = known.entry(row.delivery).or_default();
+                        assert!(!known.out && !known.done, "{:?} is held or done", row.delivery);
+                        assert_eq!(row.attempts, known.retries, "{:?} as it was before", row.delivery);
+                        known.out = true;
+                    }
+                }
+            });
+            for round in 0_u64.. {
+                let mut settlements = Vec::new();
+                for (place, (delivery, known)) in known.lock().unwrap().iter_mut().enumerate() {
+                    if !known.out || place % 3 != usize::try_from(round % 3).unwrap() {
+                        continue;
+                    }
+                    known.out = false;
+                    let fate = match (delivery.0 + round) % 4 {
+                        0 => Fate::Delivered,
+                        1 => Fate::Released,
+                        _ => Fate::Retry { due: now },
+                    };
+                    known.done = fate == Fate::Delivered;
+                    known.retries += u32::from(matches!(fate, Fate::Retry { .. }));
+                    let settlement = world.settlement(lane, term, *delivery, fate);
+                    settlements.push(Settlement { attempts: known.retries, attempt: None, ..settlement });
+                }
+                // What is given up meanwhile is not handed out either.
+                let shed = Command::Shed(Shed { lane, max: u32::from(round % 8 == 0) });
+                world.store.commit(now, &[Command::Settle(settlements), shed]).unwrap();
+                for delivery in &deliveries {
+                    if world.place(*delivery) == Some(Place::Dead) {
+                        let mut known = known.lock().unwrap();
+                        let known = known.entry(*delivery).or_default();
+                        assert!(!known.out, "{delivery:?} was given up while held");
+                        known.done = true;
+                    }
+                }
+                deliveries.retain(|delivery| world.place(*delivery) == Some(Place::Waiting));
+                if deliveries.is_empty() {
+                    finished.store(true, SeqCst);
+                    break;
+                }
+            }
+        });
+        world.check_figures();
+    }
+
     #[test]
     fn a_locked_store_answers_once_it_is_free() {
         let mut world = World::<File>::new();
@@ -323,7 +404,7 @@ mod threads {
         // The clock is asked once for each try.
         let (tried, tries) = channel();
         let now = world.now;
-        let clock = Box::new(move || {
+        let clock = Arc::new(move || {
             tried.send(()).unwrap();
             now
         });

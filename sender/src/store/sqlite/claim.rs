@@ -1,11 +1,12 @@
 //! Claims: a scan of one lane's due deliveries from the front of an index, which passes over what is handed out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Result};
+use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::Work;
-use super::values::{Bits, size};
+use super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, Term, WallTime};
 use crate::store::command::{Body, Claim};
 use crate::store::lane::{LaneState, OwnerId};
@@ -23,12 +24,90 @@ pub(super) const ROW: &str = "SELECT d.attempts, d.expires, d.body, d.signature,
 
 pub(super) const BODY: &str = "SELECT bytes, hash FROM bodies WHERE body = ?1";
 
+/// Bodies read so far: many deliveries of one event share one.
+pub(super) type Bodies = BTreeMap<u64, Body>;
+
+/// Reads what a claim hands out, from wherever: inside a commit or beside one.
+pub(super) struct Counter<'a> {
+    pub(super) sql: &'a Connection,
+    pub(super) now: WallTime,
+    pub(super) bodies: &'a mut Bodies,
+}
+
 /// The front of a lane's queue.
 struct Front {
     /// What is due and not handed out, and since when.
     due: Vec<(DeliveryId, WallTime)>,
     /// When the next one is due that is not handed out.
     next: Option<WallTime>,
+}
+
+impl Counter<'_> {
+    /// What a claim is answered, given what may be handed out. Nothing is handed out by that alone.
+    pub(super) fn answer(&mut self, claim: &Claim, free: impl Fn(DeliveryId) -> bool) -> Result<Claimed> {
+        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), free)?;
+        let mut rows = Vec::with_capacity(due.len());
+        let mut bytes = 0_u64;
+        for (delivery, at) in due {
+            let row = self.row(delivery)?;
+            bytes = bytes.saturating_add(size(row.body.bytes.len()));
+            if bytes > claim.bytes_max && !rows.is_empty() {
+                next = Some(at);
+                break;
+            }
+            rows.push(row);
+        }
+        Ok(Claimed { lane: claim.lane, term: claim.term, rows, next })
+    }
+
+    /// The first deliveries that are due and free, and when the next free one after them is due.
+    fn front(&self, lane: LaneId, max: u32, free: impl Fn(DeliveryId) -> bool) -> Result<Front> {
+        let mut queue = self.sql.prepare_cached(QUEUE)?;
+        let mut found = queue.query([lane])?;
+        let mut due = Vec::new();
+        while let Some(row) = found.next()? {
+            let delivery: DeliveryId = row.get(0)?;
+            if !free(delivery) {
+                continue;
+            }
+            let at: WallTime = row.get(1)?;
+            if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
+                return Ok(Front { due, next: Some(at) });
+            }
+            due.push((delivery, at));
+        }
+        Ok(Front { due, next: None })
+    }
+
+    fn row(&mut self, delivery: DeliveryId) -> Result<ClaimedRow> {
+        let (mut row, body) = self.sql.prepare_cached(ROW)?.query_row([delivery], |row| {
+            let claimed = ClaimedRow {
+                delivery,
+                attempts: row.get(0)?,
+                expires: row.get(1)?,
+                event: row.get(4)?,
+                kind: row.get(5)?,
+                received: row.get(6)?,
+                body: Body { bytes: Arc::new([]), hash: 0 },
+                signature: row.get(3)?,
+            };
+            Ok((claimed, row.get(2)?))
+        })?;
+        row.body = self.body(body)?;
+        Ok(row)
+    }
+
+    fn body(&mut self, id: u64) -> Result<Body> {
+        if let Some(body) = self.bodies.get(&id) {
+            return Ok(body.clone());
+        }
+        let body = self
+            .sql
+            .prepare_cached(BODY)?
+            .query_row([int(id)], |row| Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 }))?;
+        self.bodies.insert(id, body.clone());
+        Ok(body)
+    }
 }
 
 impl Work<'_> {
@@ -38,20 +117,12 @@ impl Work<'_> {
             Err(refusal) => return Ok(Reply::Refused(refusal)),
         };
         self.held.begin(claim.lane, owner, claim.term);
-        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX))?;
-        let mut rows = Vec::with_capacity(due.len());
-        let mut bytes = 0_u64;
-        for (delivery, at) in due {
-            let row = self.claimed_row(delivery)?;
-            bytes = bytes.saturating_add(size(row.body.bytes.len()));
-            if bytes > claim.bytes_max && !rows.is_empty() {
-                next = Some(at);
-                break;
-            }
-            self.held.take(claim.lane, delivery);
-            rows.push(row);
+        let mut counter = Counter { sql: self.sql, now: self.now, bodies: &mut self.bodies };
+        let claimed = counter.answer(claim, |delivery| !self.held.has(claim.lane, delivery))?;
+        for row in &claimed.rows {
+            self.held.take(claim.lane, row.delivery);
         }
-        Ok(Reply::Claimed(Claimed { lane: claim.lane, term: claim.term, rows, next }))
+        Ok(Reply::Claimed(claimed))
     }
 
     /// Whose lane it is, if this ownership is the present one.
@@ -73,55 +144,6 @@ impl Work<'_> {
                 Ok(Err(Refusal::StaleTerm { lane, term, current }))
             }
         }
-    }
-
-    /// The first deliveries that are due and not handed out, and when the next one after them is due.
-    fn front(&self, lane: LaneId, max: u32) -> Result<Front> {
-        let mut queue = self.sql.prepare_cached(QUEUE)?;
-        let mut found = queue.query([lane])?;
-        let mut due = Vec::new();
-        while let Some(row) = found.next()? {
-            let delivery: DeliveryId = row.get(0)?;
-            if self.held.has(lane, delivery) {
-                continue;
-            }
-            let at: WallTime = row.get(1)?;
-            if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
-                return Ok(Front { due, next: Some(at) });
-            }
-            due.push((delivery, at));
-        }
-        Ok(Front { due, next: None })
-    }
-
-    fn claimed_row(&mut self, delivery: DeliveryId) -> Result<ClaimedRow> {
-        let (mut row, body) = self.sql.prepare_cached(ROW)?.query_row([delivery], |row| {
-            let claimed = ClaimedRow {
-                delivery,
-                attempts: row.get(0)?,
-                expires: row.get(1)?,
-                event: row.get(4)?,
-                kind: row.get(5)?,
-                received: row.get(6)?,
-                body: Body { bytes: Arc::new([]), hash: 0 },
-                signature: row.get(3)?,
-            };
-            Ok((claimed, row.get(2)?))
-        })?;
-        row.body = self.body(body)?;
-        Ok(row)
-    }
-
-    /// A body, read once per commit however many deliveries share it.
-    fn body(&mut self, id: u64) -> Result<Body> {
-        if let Some((bytes, hash)) = self.bodies.get(&id) {
-            return Ok(Body { bytes: bytes.clone(), hash: *hash });
-        }
-        let body = self.sql.prepare_cached(BODY)?.query_row([super::values::int(id)], |row| {
-            Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 })
-        })?;
-        self.bodies.insert(id, (body.bytes.clone(), body.hash));
-        Ok(body)
     }
 
     /// When a lane's first waiting delivery is due, handed out or not.

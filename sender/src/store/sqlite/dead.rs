@@ -37,6 +37,7 @@ impl Work<'_> {
         self.sql
             .prepare_cached("UPDATE deliveries SET state = 2, at = ?2, reason = ?3 WHERE delivery = ?1")?
             .execute(params![delivery, self.now, reason])?;
+        self.held.bury(lane, delivery);
         self.ledger.count(self.sql, lane, |counts| {
             counts.leave(bytes, attempts_before > 0);
             counts.dead += 1;

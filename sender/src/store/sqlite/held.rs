@@ -2,6 +2,9 @@
 //!
 //! It lives in memory only: that is why a claim writes nothing, and why a successor finds everything waiting. It is
 //! as large as what the engine holds. Like the file, it changes with a commit or not at all.
+//!
+//! While a commit is on its way to the disk, somebody else may claim beside it ([`Held::may_hand_out`]). What that
+//! commit gives back or buries is still as it was on disk, so it counts as held until the commit is through.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +17,8 @@ pub(super) struct Held {
     lanes: BTreeMap<LaneId, Hand>,
     /// How to get back to the state before this commit, the last change last.
     journal: Vec<Undo>,
+    /// What this commit changes without holding it any more: not to be handed out beside it.
+    moving: BTreeSet<DeliveryId>,
 }
 
 /// What is handed out of one lane, under one ownership.
@@ -61,6 +66,31 @@ impl Held {
         let hand = self.lanes.get_mut(&lane).filter(|hand| hand.term == term);
         if hand.is_some_and(|hand| hand.rows.remove(&delivery)) {
             self.journal.push(Undo::Gave(lane, delivery));
+            self.moving.insert(delivery);
+        }
+    }
+
+    /// This commit buries a delivery that is not handed out.
+    pub(super) fn bury(&mut self, lane: LaneId, delivery: DeliveryId) {
+        if self.lanes.contains_key(&lane) {
+            self.moving.insert(delivery);
+        }
+    }
+
+    /// Whether a lane is held under this ownership.
+    pub(super) fn holds(&self, lane: LaneId, term: Term) -> bool {
+        self.lanes.get(&lane).is_some_and(|hand| hand.term == term)
+    }
+
+    /// Whether a delivery may be handed out beside a commit that is under way.
+    pub(super) fn may_hand_out(&self, lane: LaneId, delivery: DeliveryId) -> bool {
+        !self.has(lane, delivery) && !self.moving.contains(&delivery)
+    }
+
+    /// Hands out a delivery beside the commits: no failed commit takes it back.
+    pub(super) fn take_beside(&mut self, lane: LaneId, delivery: DeliveryId) {
+        if let Some(hand) = self.lanes.get_mut(&lane) {
+            hand.rows.insert(delivery);
         }
     }
 
@@ -78,10 +108,12 @@ impl Held {
     /// The commit is durable.
     pub(super) fn keep(&mut self) {
         self.journal.clear();
+        self.moving.clear();
     }
 
     /// The commit failed.
     pub(super) fn undo(&mut self) {
+        self.moving.clear();
         while let Some(undo) = self.journal.pop() {
             match undo {
                 Undo::Lane(lane, Some(hand)) => drop(self.lanes.insert(lane, hand)),
@@ -134,6 +166,27 @@ mod tests {
         held.undo();
         assert_eq!(rows(&held), [1, 2]);
         assert_eq!(held.of(OWNER), [(LANE, Term(1))]);
+    }
+
+    #[test]
+    fn what_a_commit_moves_is_not_handed_out_beside_it() {
+        let beside =
+            |held: &Held| (0..6).filter(|id| held.may_hand_out(LANE, DeliveryId(*id))).collect::<Vec<_>>();
+        let mut held = holding(&[1, 2]);
+        held.give_back(LANE, Term(1), DeliveryId(1));
+        held.bury(LANE, DeliveryId(3));
+        held.take(LANE, DeliveryId(4));
+        assert_eq!(beside(&held), [0, 5]);
+        held.take_beside(LANE, DeliveryId(5));
+        held.keep();
+        assert_eq!(beside(&held), [0, 1, 3]);
+        // If the commit fails instead, what was handed out beside it stays so.
+        let mut held = holding(&[1, 2]);
+        held.give_back(LANE, Term(1), DeliveryId(1));
+        held.take(LANE, DeliveryId(4));
+        held.take_beside(LANE, DeliveryId(5));
+        held.undo();
+        assert_eq!(rows(&held), [1, 2, 5]);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //!
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `ledger` (figures, written once per commit),
-//! `held` (what is handed out), then one file for each group of commands: `emit` with `room`, `claim`, `settle`,
+//! `held` (what is handed out), then one file for each group of commands: `emit` with `room`, `claim` with `beside`, `settle`,
 //! `lease`, `subscribe`, `dead`, `sweep`, `purge`; `reader` and its parts read.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -15,9 +15,10 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::command::Command;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
-use super::{Store, StoreError, Written};
+use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{Nanos, WallTime};
 
+mod beside;
 mod claim;
 mod dead;
 mod emit;
@@ -87,7 +88,8 @@ pub struct SqliteStore {
     sql: Connection,
     watched: open::Watched,
     limits: Limits,
-    held: Held,
+    path: PathBuf,
+    held: Arc<Mutex<Held>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: purge::Places,
@@ -106,11 +108,16 @@ impl SqliteStore {
             sql,
             watched: open::Watched::new(path)?,
             limits: options.limits,
-            held: Held::default(),
+            path: path.to_owned(),
+            held: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
             written: Written::default(),
         })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn transact(&mut self, now: WallTime, commands: &[Command]) -> Result<(Vec<Reply>, Written), StoreError> {
@@ -119,12 +126,14 @@ impl SqliteStore {
             if reads_only { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
         let changes_before = self.sql.total_changes();
         let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
+        // Not locked any more while the commit goes to the disk: others may claim meanwhile.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work = Work {
             sql: &tx,
             now,
             limits: &self.limits,
             ledger: Ledger::begin(&tx, now).doing("begin a commit")?,
-            held: &mut self.held,
+            held: &mut held,
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             payers: None,
@@ -139,6 +148,7 @@ impl SqliteStore {
         work.ledger.flush(work.sql, now).doing("write the figures")?;
         let (recorded, settled) = (work.recorded, work.settled);
         let rows = tx.total_changes() - changes_before;
+        drop(held);
         tx.commit().doing("commit")?;
         Ok((replies, Written { commits: u64::from(rows > 0), rows, recorded, settled }))
     }
@@ -149,7 +159,7 @@ impl Store for SqliteStore {
         self.watched.check("begin a commit")?;
         match self.transact(now, commands) {
             Ok((replies, written)) => {
-                self.held.keep();
+                self.held().keep();
                 self.written.commits += written.commits;
                 self.written.rows += written.rows;
                 self.written.recorded += written.recorded;
@@ -157,7 +167,7 @@ impl Store for SqliteStore {
                 Ok(replies)
             }
             Err(error) => {
-                self.held.undo();
+                self.held().undo();
                 // Whatever was noted during the commit may be about rows that are not there: look again.
                 self.taken_seen.clear();
                 self.places = purge::Places::default();
@@ -168,6 +178,12 @@ impl Store for SqliteStore {
 
     fn written(&self) -> Written {
         self.written
+    }
+
+    fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
+        let sql = open::reader(&self.path)?;
+        let watched = open::Watched::new(&self.path)?;
+        Ok(Some(Box::new(beside::SqliteClaimer { sql, watched, held: self.held.clone() })))
     }
 }
 
@@ -182,8 +198,7 @@ struct Work<'a> {
     places: &'a mut purge::Places,
     /// Lanes to make room in, if that had to be known.
     payers: Option<room::Payers>,
-    /// Bodies read in this commit: many deliveries of one event share one.
-    bodies: BTreeMap<u64, (Arc<[u8]>, u64)>,
+    bodies: claim::Bodies,
     recorded: u64,
     settled: u64,
 }

@@ -6,7 +6,7 @@
 //!
 //! - Nobody is answered before what they asked for is durable.
 //! - Requests are carried out in the order of their submission. Only claims go ahead of what does not concern them,
-//!   so that handing out work does not wait for the disk.
+//!   beside the commits if the store can do that, so that handing out work does not wait for the disk.
 //! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
 //!   away. When a request fails for good, it alone is answered with the error.
@@ -24,12 +24,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::engine::WallTime;
-use crate::store::{Command, Reply, Store, StoreError};
+use crate::store::command::Claim;
+use crate::store::{Claimer, Command, Reply, Store, StoreError};
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
 
 /// Tells the time.
-pub type Clock = Box<dyn FnMut() -> WallTime + Send>;
+pub type Clock = Arc<dyn Fn() -> WallTime + Send + Sync>;
 
 /// Told what came of a request. It is called on the store's thread: it must be quick, and must not panic. If the
 /// thread itself panics, the answers to what it was at are dropped uncalled.
@@ -57,7 +58,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct StoreThread {
     handle: Handle,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// A way to submit requests. Cheap to clone.
@@ -74,10 +75,19 @@ impl StoreThread {
     /// If the system has no thread to give.
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(capacity));
-        let handle = Handle { queue: queue.clone() };
-        let writer = Writer { store, clock, queue, given_up: None };
-        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || writer.run())?;
-        Ok(Self { handle, thread })
+        let mut threads = Vec::with_capacity(2);
+        match store.claimer() {
+            Ok(Some(claimer)) => {
+                queue.claims_beside(true);
+                let beside = Beside { claimer, clock: clock.clone(), queue: queue.clone() };
+                threads.push(spawn("store-claims", move || beside.run())?);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "claims wait for commits"),
+        }
+        let writer = Writer { store, clock, queue: queue.clone(), given_up: None };
+        threads.push(spawn("store", move || writer.run())?);
+        Ok(Self { handle: Handle { queue }, threads })
     }
 
     /// A way to submit requests.
@@ -90,10 +100,16 @@ impl StoreThread {
     /// and then answered with the error.
     pub fn stop(self) {
         self.handle.queue.stop();
-        if self.thread.join().is_err() {
-            tracing::error!("the store's thread panicked; what it held was not acknowledged");
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked; what it held was not acknowledged");
+            }
         }
     }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
 impl Handle {
@@ -128,12 +144,7 @@ impl Writer {
         // However it ends, nobody must wait for it.
         let _closing = Closing(self.queue.clone());
         while let Some(batch) = self.queue.take() {
-            let (ahead, rest) = order::claims_ahead(batch);
-            for requests in [ahead, rest] {
-                if !requests.is_empty() {
-                    self.carry_out(requests);
-                }
-            }
+            self.carry_out(batch);
         }
     }
 
@@ -143,25 +154,24 @@ impl Writer {
         let (commands, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.commands, request.answer)).unzip();
         let commands: Vec<Command> = commands.into_iter().flatten().collect();
-        match self.commit(&commands) {
-            Ok(replies) => {
-                let mut replies = replies.into_iter();
-                for (answer, count) in answers.into_iter().zip(counts) {
-                    answer(Ok(replies.by_ref().take(count).collect()));
-                }
+        let result = self.commit(&commands);
+        let spoiled = result.as_ref().is_err_and(|error| !error.may_pass()) && answers.len() > 1;
+        if !spoiled {
+            // Before they are answered: what they ask for next may already depend on it.
+            self.queue.answered(&commands);
+            let mut replies = result.map(Vec::into_iter);
+            for (answer, count) in answers.into_iter().zip(counts) {
+                let these = replies.as_mut().map(|replies| replies.by_ref().take(count).collect());
+                answer(these.map_err(|error| error.clone()));
             }
-            Err(error) if error.may_pass() || answers.len() == 1 => {
-                for answer in answers {
-                    answer(Err(error.clone()));
-                }
-            }
-            Err(_) => {
-                let mut commands = commands.into_iter();
-                for (answer, count) in answers.into_iter().zip(counts) {
-                    let commands: Vec<Command> = commands.by_ref().take(count).collect();
-                    answer(self.commit(&commands));
-                }
-            }
+            return;
+        }
+        let mut commands = commands.into_iter();
+        for (answer, count) in answers.into_iter().zip(counts) {
+            let commands: Vec<Command> = commands.by_ref().take(count).collect();
+            let result = self.commit(&commands);
+            self.queue.answered(&commands);
+            answer(result);
         }
     }
 
@@ -204,6 +214,53 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+/// Whoever claims beside the writer.
+struct Beside {
+    claimer: Box<dyn Claimer>,
+    clock: Clock,
+    queue: Arc<Queue>,
+}
+
+impl Beside {
+    fn run(mut self) {
+        // However it ends, the writer takes over.
+        let _leaving = Leaving(self.queue.clone());
+        while let Some(request) = self.queue.take_claims() {
+            self.carry_out(request);
+        }
+    }
+
+    /// One request. What is out of the ordinary, be it a lane that changed hands or a store that cannot be read, is
+    /// the writer's to tell.
+    fn carry_out(&mut self, request: Request) {
+        let claims = request.commands.iter().map(|command| match command {
+            Command::Claim(claim) => Some(claim.clone()),
+            _ => None,
+        });
+        let claimed = match claims.collect::<Option<Vec<Claim>>>() {
+            Some(claims) => self.claimer.claim((self.clock)(), &claims),
+            None => Ok(None),
+        };
+        match claimed {
+            Ok(Some(claimed)) => (request.answer)(Ok(claimed.into_iter().map(Reply::Claimed).collect())),
+            Ok(None) | Err(_) => {
+                if let Err(request) = self.queue.give_to_writer(request) {
+                    (request.answer)(Err(StoreError::Stopped));
+                }
+            }
+        }
+    }
+}
+
+/// Leaves the claims to the writer.
+struct Leaving(Arc<Queue>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.claims_beside(false);
     }
 }
 

@@ -2,50 +2,57 @@
 //!
 //! A claim writes nothing, so it need not wait for the disk. But it must see what was settled before it on its lane:
 //! released and retried deliveries. A delivered one is still held until it is settled, so a claim passes over it,
-//! settled or not. Anything else that was submitted before may concern any lane, and holds claims back.
+//! settled or not. Whatever else is submitted concerns no claim: what is emitted or redriven is claimed once whoever
+//! did it was told, a lane is claimed from once it was acquired, and what is given up is never handed out meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Request;
 use crate::engine::LaneId;
 use crate::store::Command;
 use crate::store::command::Fate;
 
-/// The requests that may go ahead, and the others, each in their order.
-pub(super) fn claims_ahead(batch: Vec<Request>) -> (Vec<Request>, Vec<Request>) {
-    let mut blocked = Blocked::default();
-    batch.into_iter().partition(|request| {
-        let ahead = request.commands.iter().all(|command| blocked.lets_pass(command));
-        if !ahead {
-            request.commands.iter().for_each(|command| blocked.note(command));
-        }
-        ahead
-    })
-}
+/// The lanes that something is on its way for that claims must come after, and how many requests.
+#[derive(Debug, Default)]
+pub(super) struct OnItsWay(BTreeMap<LaneId, u32>);
 
-/// Lanes whose claims must wait.
-#[derive(Default)]
-struct Blocked {
-    lanes: BTreeSet<LaneId>,
-    all: bool,
-}
-
-impl Blocked {
-    fn lets_pass(&self, command: &Command) -> bool {
-        matches!(command, Command::Claim(claim) if !self.all && !self.lanes.contains(&claim.lane))
+impl OnItsWay {
+    /// Whether a request may go ahead: it claims and does nothing else, from lanes that nothing is on its way for.
+    pub(super) fn lets_pass(&self, request: &Request) -> bool {
+        let passes =
+            |command: &Command| matches!(command, Command::Claim(claim) if !self.0.contains_key(&claim.lane));
+        request.commands.iter().all(passes)
     }
 
-    fn note(&mut self, command: &Command) {
-        match command {
-            // What is emitted is claimed only after it was acknowledged.
-            Command::Emit(_) => {}
-            Command::Claim(claim) => drop(self.lanes.insert(claim.lane)),
-            Command::Persist(persist) => drop(self.lanes.insert(persist.lane)),
-            Command::Settle(settlements) => {
-                let changed = settlements.iter().filter(|settlement| settlement.fate != Fate::Delivered);
-                self.lanes.extend(changed.map(|settlement| settlement.lane));
-            }
-            _ => self.all = true,
+    /// A request was submitted.
+    pub(super) fn begin(&mut self, commands: &[Command]) {
+        for lane in commands.iter().flat_map(concerned) {
+            *self.0.entry(lane).or_insert(0) += 1;
         }
+    }
+
+    /// A request that began was answered.
+    pub(super) fn end(&mut self, commands: &[Command]) {
+        for lane in commands.iter().flat_map(concerned) {
+            if let Some(left) = self.0.get_mut(&lane) {
+                *left -= 1;
+                if *left == 0 {
+                    self.0.remove(&lane);
+                }
+            }
+        }
+    }
+}
+
+/// The lanes whose claims must wait for a command.
+fn concerned(command: &Command) -> Vec<LaneId> {
+    match command {
+        Command::Claim(claim) => vec![claim.lane],
+        Command::Persist(persist) => vec![persist.lane],
+        Command::Settle(settlements) => {
+            let changed = settlements.iter().filter(|settlement| settlement.fate != Fate::Delivered);
+            changed.map(|settlement| settlement.lane).collect()
+        }
+        _ => Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Request;
+use super::order::OnItsWay;
 use crate::engine::WallTime;
 use crate::store::{Command, StoreError, Written};
 
@@ -73,21 +74,42 @@ pub struct Health {
 pub(super) struct Queue {
     capacity: Capacity,
     waiting: Mutex<Waiting>,
+    /// Something for the writer, or a stop.
     changed: Condvar,
+    /// Something for whoever claims beside it, or a stop.
+    claimed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     requests: VecDeque<Request>,
+    /// Claims that go ahead of the requests.
+    claims: VecDeque<Request>,
+    on_its_way: OnItsWay,
+    /// Somebody claims beside the writer.
+    beside: bool,
     bytes: usize,
     stopped: bool,
+    /// The writer is gone.
+    closed: bool,
     failing: Option<(WallTime, StoreError)>,
     written: Written,
 }
 
+impl Waiting {
+    fn len(&self) -> usize {
+        self.requests.len() + self.claims.len()
+    }
+
+    /// How many of them the writer is to carry out.
+    fn for_writer(&self) -> usize {
+        self.requests.len() + if self.beside { 0 } else { self.claims.len() }
+    }
+}
+
 impl Queue {
     pub(super) fn new(capacity: Capacity) -> Self {
-        Self { capacity, waiting: Mutex::default(), changed: Condvar::new() }
+        Self { capacity, waiting: Mutex::default(), changed: Condvar::new(), claimed: Condvar::new() }
     }
 
     /// A panic elsewhere leaves nothing half done in here.
@@ -108,36 +130,85 @@ impl Queue {
             return Err(TurnedAway { why: Why::Stopped, request });
         }
         // One that is larger than all may pass alone, or it never would.
-        let full = waiting.requests.len() >= requests_max
-            || (waiting.bytes.saturating_add(bytes) > bytes_max && !waiting.requests.is_empty());
+        let full = waiting.len() >= requests_max
+            || (waiting.bytes.saturating_add(bytes) > bytes_max && waiting.len() > 0);
         if full {
             return Err(TurnedAway { why: Why::Full, request });
         }
         waiting.bytes += bytes;
-        waiting.requests.push_back(request);
+        if waiting.on_its_way.lets_pass(&request) {
+            waiting.claims.push_back(request);
+            let somebody = if waiting.beside { &self.claimed } else { &self.changed };
+            somebody.notify_one();
+        } else {
+            waiting.on_its_way.begin(&request.commands);
+            waiting.requests.push_back(request);
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// From now on, somebody takes the claims that go ahead, or nobody but the writer.
+    pub(super) fn claims_beside(&self, beside: bool) {
+        self.lock().beside = beside;
+        self.changed.notify_one();
+    }
+
+    /// The next claims that go ahead; nothing, once stopped and empty.
+    pub(super) fn take_claims(&self) -> Option<Request> {
+        let idle = |waiting: &mut Waiting| waiting.claims.is_empty() && !waiting.stopped;
+        let guard = self.claimed.wait_while(self.lock(), idle);
+        let mut waiting = guard.unwrap_or_else(PoisonError::into_inner);
+        let request = waiting.claims.pop_front()?;
+        waiting.bytes = waiting.bytes.saturating_sub(bytes(&request));
+        Some(request)
+    }
+
+    /// Claims that want a commit after all: they are the first of the next one. They come back if there is no writer
+    /// any more.
+    pub(super) fn give_to_writer(&self, request: Request) -> Result<(), Request> {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return Err(request);
+        }
+        waiting.bytes += bytes(&request);
+        waiting.on_its_way.begin(&request.commands);
+        waiting.requests.push_front(request);
         drop(waiting);
         self.changed.notify_one();
         Ok(())
     }
 
-    /// What goes into the next commit; nothing, once stopped and empty.
+    /// Requests that the writer took were answered.
+    pub(super) fn answered(&self, commands: &[Command]) {
+        self.lock().on_its_way.end(commands);
+    }
+
+    /// What goes into the next commit; nothing, once stopped and empty. Claims that go ahead come alone, and first,
+    /// unless somebody takes them beside.
     pub(super) fn take(&self) -> Option<Vec<Request>> {
-        let idle = |waiting: &mut Waiting| waiting.requests.is_empty() && !waiting.stopped;
-        let mut waiting = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let idle = |waiting: &mut Waiting| waiting.for_writer() == 0 && !waiting.stopped;
+        let guard = self.changed.wait_while(self.lock(), idle);
+        let waiting = &mut *guard.unwrap_or_else(PoisonError::into_inner);
+        let ahead = !waiting.beside && !waiting.claims.is_empty();
+        let requests = if ahead { &mut waiting.claims } else { &mut waiting.requests };
         let mut batch = Vec::new();
         let (mut rows, mut size) = (0_usize, 0_usize);
-        while let Some(request) = waiting.requests.pop_front() {
+        while let Some(request) = requests.pop_front() {
             let request_rows: usize = request.commands.iter().map(Command::rows).sum();
             let request_bytes = bytes(&request);
             rows = rows.saturating_add(request_rows);
             size = size.saturating_add(request_bytes);
             let fits = rows <= self.capacity.commit_rows_max && size <= self.capacity.commit_bytes_max;
             if !fits && !batch.is_empty() {
-                waiting.requests.push_front(request);
+                requests.push_front(request);
                 break;
             }
             waiting.bytes = waiting.bytes.saturating_sub(request_bytes);
             batch.push(request);
+        }
+        if ahead {
+            batch.iter().for_each(|request: &Request| waiting.on_its_way.begin(&request.commands));
         }
         (!batch.is_empty()).then_some(batch)
     }
@@ -151,18 +222,24 @@ impl Queue {
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
+        self.claimed.notify_all();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
         self.lock().stopped
     }
 
-    /// Stops, and gives back what nobody will carry out.
+    /// The writer is gone: stops, and gives back what nobody will carry out.
     pub(super) fn close(&self) -> VecDeque<Request> {
         let mut waiting = self.lock();
         waiting.stopped = true;
+        waiting.closed = true;
         waiting.bytes = 0;
-        std::mem::take(&mut waiting.requests)
+        let mut left = std::mem::take(&mut waiting.requests);
+        left.append(&mut waiting.claims);
+        drop(waiting);
+        self.claimed.notify_all();
+        left
     }
 
     pub(super) fn worked(&self, written: Written) {
@@ -181,7 +258,7 @@ impl Queue {
         let waiting = self.lock();
         Health {
             failing: waiting.failing.clone(),
-            requests: waiting.requests.len(),
+            requests: waiting.len(),
             bytes: waiting.bytes,
             written: waiting.written,
         }

@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -6,6 +8,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, Term};
 use crate::store::Written;
 use crate::store::command::{Claim, Emit, Fate, Settlement};
 use crate::store::lane::OwnerId;
+use crate::store::reply::Claimed;
 
 /// A store that does as it is told, one commit at a time.
 struct Puppet {
@@ -14,6 +17,23 @@ struct Puppet {
     /// Says what comes of it.
     outcomes: Receiver<Result<(), StoreError>>,
     written: Written,
+    beside: bool,
+}
+
+/// Claims from lanes below 100; the others want a commit.
+struct PuppetClaimer;
+
+impl Claimer for PuppetClaimer {
+    fn claim(&mut self, _: WallTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
+        if claims.iter().any(|claim| claim.lane.0 == 666) {
+            panic!("told to");
+        }
+        let answer = |claim: &Claim| {
+            let known = claim.lane.0 < 100;
+            known.then(|| Claimed { lane: claim.lane, term: claim.term, rows: Vec::new(), next: None })
+        };
+        Ok(claims.iter().map(answer).collect())
+    }
 }
 
 impl Store for Puppet {
@@ -26,6 +46,10 @@ impl Store for Puppet {
 
     fn written(&self) -> Written {
         self.written
+    }
+
+    fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
+        Ok(self.beside.then(|| -> Box<dyn Claimer> { Box::new(PuppetClaimer) }))
     }
 }
 
@@ -52,14 +76,15 @@ struct Stage {
 
 impl Stage {
     fn new(capacity: Capacity) -> Self {
+        Self::with(capacity, false)
+    }
+
+    fn with(capacity: Capacity, beside: bool) -> Self {
         let (seen_by, seen) = channel();
         let (outcomes, told) = channel();
-        let puppet = Puppet { seen: seen_by, outcomes: told, written: Written::default() };
-        let mut time = 0;
-        let clock: Clock = Box::new(move || {
-            time += 1;
-            WallTime(time)
-        });
+        let puppet = Puppet { seen: seen_by, outcomes: told, written: Written::default(), beside };
+        let time = AtomicU64::new(0);
+        let clock: Clock = Arc::new(move || WallTime(time.fetch_add(1, SeqCst) + 1));
         let thread = StoreThread::start(Box::new(puppet), clock, capacity).unwrap();
         let handle = thread.handle();
         Self { thread: Some(thread), handle, seen, outcomes, answers: Arc::default() }
@@ -88,6 +113,18 @@ impl Stage {
 
     fn answers(&self) -> Vec<Answered> {
         self.answers.lock().unwrap().clone()
+    }
+
+    fn waits_for_answers(&self, count: usize) {
+        while self.answers().len() < count {
+            std::thread::yield_now();
+        }
+    }
+
+    fn waits_for_requests(&self, count: usize) {
+        while self.handle.health().requests != count {
+            std::thread::yield_now();
+        }
     }
 
     fn stop(&mut self) {
@@ -262,17 +299,58 @@ fn claims_go_ahead_of_what_does_not_concern_them() {
         vec![claim(2)],
         vec![claim(3)],
         vec![evict(9)],
-        vec![claim(4)],
+        vec![claim(4), claim(2)],
+        vec![claim(5), claim(6)],
     ];
     for (number, commands) in (2..).zip(requests) {
         stage.submit(number, commands).unwrap();
     }
     stage.tells(Ok(()));
-    assert_eq!(stage.sees(), ["claim 1", "claim 3"]);
+    assert_eq!(stage.sees(), ["claim 1", "claim 3", "claim 5", "claim 6"]);
     stage.tells(Ok(()));
-    assert_eq!(stage.sees(), ["settle 1", "settle 2", "emit an event", "claim 2", "9", "claim 4"]);
+    let rest = ["settle 1", "settle 2", "emit an event", "claim 2", "9", "claim 4", "claim 2"];
+    assert_eq!(stage.sees(), rest);
     stage.tells(Ok(()));
     stage.stop();
+}
+
+#[test]
+fn claims_are_answered_while_a_commit_is_under_way() {
+    let mut stage = Stage::with(Capacity::default(), true);
+    stage.submit(1, vec![settle(9, Fate::Released)]).unwrap();
+    stage.sees();
+    stage.submit(2, vec![claim(1)]).unwrap();
+    stage.waits_for_answers(1);
+    assert_eq!(stage.answers(), [(2, Ok(1))]);
+    stage.submit(3, vec![settle(1, Fate::Delivered)]).unwrap();
+    stage.submit(4, vec![settle(2, Fate::Released)]).unwrap();
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["settle 1", "settle 2"]);
+    let before = 2;
+    for (number, lane) in [(5, 1), (6, 2), (7, 3), (8, 100)] {
+        stage.submit(number, vec![claim(lane)]).unwrap();
+    }
+    stage.waits_for_answers(before + 2);
+    assert_eq!(stage.answers()[before..], [(5, Ok(1)), (7, Ok(1))]);
+    stage.waits_for_requests(2);
+    stage.tells(Ok(()));
+    // What could not be answered beside comes first; then what had to wait.
+    assert_eq!(stage.sees(), ["claim 100", "claim 2"]);
+    stage.tells(Ok(()));
+    stage.stop();
+    assert_eq!(stage.answers().len(), 8);
+    assert_eq!(stage.handle.health().bytes, 0);
+}
+
+#[test]
+fn if_the_one_beside_panics_the_writer_takes_its_place() {
+    let mut stage = Stage::with(Capacity::default(), true);
+    stage.submit(1, vec![claim(666)]).unwrap();
+    stage.submit(2, vec![claim(1)]).unwrap();
+    assert_eq!(stage.sees(), ["claim 1"]);
+    stage.tells(Ok(()));
+    stage.stop();
+    assert_eq!(stage.answers(), [(2, Ok(1))]);
 }
 
 #[test]

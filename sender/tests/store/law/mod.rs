@@ -9,9 +9,10 @@ mod random;
 use std::fmt::Debug;
 
 use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::store::command::Claim;
 use hookproof_sender::store::lane::{Counts, Limits, OwnerId};
 use hookproof_sender::store::read::{Filter, Place};
-use hookproof_sender::store::{Command, Reader, Reply, Store};
+use hookproof_sender::store::{Claimer, Command, Reader, Reply, Store};
 use proptest::prelude::*;
 
 use crate::world::Backend;
@@ -22,7 +23,24 @@ use random::{Step, steps};
 struct Process {
     owner: OwnerId,
     store: Box<dyn Store>,
+    claimer: Option<Box<dyn Claimer>>,
     hands: Hands,
+}
+
+impl Process {
+    /// Claims go beside the commits, where the store has that.
+    fn carry_out(&mut self, now: WallTime, commands: &[Command]) -> Vec<Reply> {
+        let claims = commands.iter().map(|command| match command {
+            Command::Claim(claim) => Some(claim.clone()),
+            _ => None,
+        });
+        if let (Some(claims), Some(claimer)) = (claims.collect::<Option<Vec<Claim>>>(), &mut self.claimer)
+            && let Some(claimed) = claimer.claim(now, &claims).unwrap()
+        {
+            return claimed.into_iter().map(Reply::Claimed).collect();
+        }
+        self.store.commit(now, commands).unwrap()
+    }
 }
 
 struct Run<B> {
@@ -53,7 +71,9 @@ impl<B: Backend> Run<B> {
 
     fn start(&mut self) -> Process {
         self.owners += 1;
-        Process { owner: OwnerId(self.owners), store: self.backend.store(), hands: Hands::default() }
+        let store = self.backend.store();
+        let claimer = store.claimer().unwrap();
+        Process { owner: OwnerId(self.owners), store, claimer, hands: Hands::default() }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
@@ -75,7 +95,7 @@ impl<B: Backend> Run<B> {
                     expected.push(self.model.carry_out(&mut process.hands, &command));
                     commands.push(command);
                 }
-                let replies = self.processes[*process].store.commit(self.model.now, &commands).unwrap();
+                let replies = self.processes[*process].carry_out(self.model.now, &commands);
                 for ((command, reply), expected) in commands.iter().zip(&replies).zip(&expected) {
                     same(reply, expected, command)?;
                 }

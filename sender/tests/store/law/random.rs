@@ -74,6 +74,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..9_u64).prop_map(|seconds| Step::Pass(Nanos::from_secs(seconds))),
         20 => (0..2_usize, vec(wish(), 1..5)).prop_map(|(process, wishes)| Step::Commit { process, wishes }),
+        5 => (0..2_usize, vec(claim(), 1..4)).prop_map(|(process, wishes)| Step::Commit { process, wishes }),
         1 => (0..2_usize).prop_map(|process| Step::Die { process }),
         1 => Just(Step::PowerCut),
     ];
@@ -105,13 +106,17 @@ fn bounds() -> impl Strategy<Value = Bounds> {
     })
 }
 
+fn claim() -> impl Strategy<Value = Wish> {
+    (lane(), 0..4_u32, 0..100_u64, prop::bool::weighted(0.1))
+        .prop_map(|(lane, max, bytes_max, late)| Wish::Claim { lane, max, bytes_max, late })
+}
+
 fn wish() -> impl Strategy<Value = Wish> {
     let states = [LaneState::Active, LaneState::Active, LaneState::Paused, LaneState::Disabled];
     prop_oneof![
         12 => (vec(lane(), 1..4), 0..40_usize, weighted(0.4, 0..2_u8), weighted(0.2, 0..30_u64), 0..3_u64, 5..60_u64)
             .prop_map(|(lanes, bytes, alike, again, due_in, ttl)| Wish::Emit { lanes, bytes, alike, again, due_in, ttl }),
-        8 => (lane(), 0..4_u32, 0..100_u64, prop::bool::weighted(0.1))
-            .prop_map(|(lane, max, bytes_max, late)| Wish::Claim { lane, max, bytes_max, late }),
+        8 => claim(),
         8 => vec((any::<prop::sample::Index>(), fate(), prop::bool::weighted(0.15)), 1..5)
             .prop_map(|picks| Wish::Settle { picks }),
         6 => (0..3_u8, 1..4_u32).prop_map(|(which, max)| Wish::Acquire { which, max }),

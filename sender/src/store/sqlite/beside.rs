@@ -1,0 +1,78 @@
+//! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk.
+//!
+//! It hands out only what is the same before and after the commit that may be under way: see [`super::held`]. Whatever
+//! is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::claim::{Bodies, Counter};
+use super::failure::Doing;
+use super::held::Held;
+use super::open::Watched;
+use crate::engine::{LaneId, Term, WallTime};
+use crate::store::command::Claim;
+use crate::store::lane::{LaneState, OwnerId};
+use crate::store::reply::Claimed;
+use crate::store::{Claimer, StoreError};
+
+const DOING: &str = "claim deliveries";
+
+/// Claims for a [`super::SqliteStore`], beside it.
+#[derive(Debug)]
+pub(super) struct SqliteClaimer {
+    pub(super) sql: Connection,
+    pub(super) watched: Watched,
+    pub(super) held: Arc<Mutex<Held>>,
+}
+
+impl Claimer for SqliteClaimer {
+    fn claim(&mut self, now: WallTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
+        self.watched.check(DOING)?;
+        // Locked before anything is read: whatever is given back after this was still held when it was read.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        self.answer(&mut held, now, claims).doing(DOING)
+    }
+}
+
+impl SqliteClaimer {
+    fn answer(
+        &self,
+        held: &mut Held,
+        now: WallTime,
+        claims: &[Claim],
+    ) -> rusqlite::Result<Option<Vec<Claimed>>> {
+        let moment = self.sql.unchecked_transaction()?;
+        for (place, claim) in claims.iter().enumerate() {
+            let twice = claims[..place].iter().any(|other| other.lane == claim.lane);
+            if twice || !held.holds(claim.lane, claim.term) || !plain(&moment, claim.lane, claim.term)? {
+                return Ok(None);
+            }
+        }
+        let mut bodies: Bodies = BTreeMap::new();
+        let mut answers = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let mut counter = Counter { sql: &moment, now, bodies: &mut bodies };
+            answers.push(counter.answer(claim, |delivery| held.may_hand_out(claim.lane, delivery))?);
+        }
+        moment.finish()?;
+        for claimed in &answers {
+            for row in &claimed.rows {
+                held.take_beside(claimed.lane, row.delivery);
+            }
+        }
+        Ok(Some(answers))
+    }
+}
+
+/// Whether a lane is owned under this term, and not removed.
+fn plain(sql: &Connection, lane: LaneId, term: Term) -> rusqlite::Result<bool> {
+    let found: Option<(LaneState, Option<OwnerId>, Term)> = sql
+        .prepare_cached("SELECT state, owner, term FROM lanes WHERE lane = ?1")?
+        .query_row([lane], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    Ok(found
+        .is_some_and(|(state, owner, found)| state != LaneState::Removed && owner.is_some() && found == term))
+}
