@@ -162,7 +162,7 @@ impl Sender {
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let clock = Clock::new(glance.clock);
-        let thread = StoreThread::start(Box::new(writer), Box::new(move || clock.now()), CAPACITY);
+        let thread = StoreThread::start(Box::new(writer), Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
         let owner = OwnerId(u64::from_le_bytes(random()) >> 1);

@@ -117,14 +117,13 @@ impl Place {
         poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|e| failure(&e))?;
         self.handed_over.store(true, Ordering::Relaxed);
         let (answer, stream) = sender.send_request(request, body.is_empty()).map_err(|e| failure(&e))?;
-        let mut upload = Upload { stream, whole: false };
+        let mut upload = Upload(stream);
         if !body.is_empty() {
-            upload.stream.send_data(body, true).map_err(|e| failure(&e))?;
+            upload.0.send_data(body, true).map_err(|e| failure(&e))?;
         }
         let (head, body) = answer.await.map_err(|e| failure(&e))?.into_parts();
         let mut answered = Answered::of(head.status, &head.headers);
         answered.cut = is_longer_than_is_read(body).await?;
-        upload.whole = !answered.cut;
         self.answered = true;
         Ok(answered)
     }
@@ -143,16 +142,12 @@ impl Drop for Place {
 }
 
 /// A request's body on its way. What of it has not left when the attempt ends does not leave.
-struct Upload {
-    stream: SendStream<Bytes>,
-    whole: bool,
-}
+struct Upload(SendStream<Bytes>);
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if !self.whole {
-            self.stream.send_reset(Reason::CANCEL);
-        }
+        // Does nothing where both ends have said all they had to say.
+        self.0.send_reset(Reason::CANCEL);
     }
 }
 

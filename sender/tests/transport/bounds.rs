@@ -1,0 +1,118 @@
+//! How many connections a lane may have.
+
+use std::sync::Arc;
+
+use hookproof_sender::engine::LaneId;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::endpoint::{Connection, Endpoint};
+use crate::rig::{SHORT, brief, check, post, transport};
+
+const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+
+/// An endpoint that reads requests and leaves the answers to the test.
+async fn holding() -> (Endpoint, mpsc::UnboundedReceiver<Connection>) {
+    let (give, given) = mpsc::unbounded_channel();
+    let endpoint = Endpoint::start(move |mut connection| {
+        let give = give.clone();
+        async move {
+            connection.request().await.unwrap();
+            give.send(connection).unwrap();
+        }
+    })
+    .await;
+    (endpoint, given)
+}
+
+#[tokio::test]
+async fn attempts_beyond_the_bound_wait_for_a_connection_of_their_lane() {
+    let (endpoint, mut held) = holding().await;
+    let transport = Arc::new(transport());
+    let mut attempts = JoinSet::new();
+    for _ in 0..6 {
+        let (transport, post) = (Arc::clone(&transport), post(endpoint.url()).connections_max(2));
+        attempts.spawn(async move { brief(&post.through(&transport).await) });
+    }
+    let mut serving = vec![held.recv().await.unwrap(), held.recv().await.unwrap()];
+    // Every answer lets one more through, on a connection that is there already.
+    for answered in 1..=6 {
+        let mut connection = serving.remove(0);
+        assert!(transport.connections(LaneId(1)) <= 2);
+        connection.say(OK).await;
+        assert_eq!(attempts.join_next().await.unwrap().unwrap(), "answered 204");
+        if answered <= 4 {
+            connection.request().await.unwrap();
+            serving.push(connection);
+        }
+    }
+    assert_eq!((endpoint.connections(), endpoint.requests()), (2, 6));
+}
+
+#[tokio::test]
+async fn at_the_bound_an_attempt_is_unsent_at_its_deadline_and_other_lanes_go_on() {
+    let (hung, mut held) = holding().await;
+    let quick = Endpoint::answering(OK).await;
+    let transport = Arc::new(transport());
+    let (mut hanging, mut connections) = (JoinSet::new(), Vec::new());
+    for _ in 0..3 {
+        let (transport, post) = (Arc::clone(&transport), post(hung.url()).connections_max(3));
+        hanging.spawn(async move { brief(&post.through(&transport).await) });
+        connections.push(held.recv().await.unwrap());
+    }
+    let made = post(hung.url()).connections_max(3).deadline(SHORT).through(&transport).await;
+    check(&made, "unsent connections_full");
+    for _ in 0..10 {
+        check(&post(quick.url()).lane(2).connections_max(1).through(&transport).await, "answered 204");
+    }
+    assert_eq!(hung.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_connection_that_fails_makes_room_for_another() {
+    let endpoint = Endpoint::start(|mut connection| async move {
+        connection.request().await.unwrap();
+    })
+    .await;
+    let transport = Arc::new(transport());
+    let mut attempts = JoinSet::new();
+    for _ in 0..8 {
+        let (transport, post) = (Arc::clone(&transport), post(endpoint.url()).connections_max(1));
+        attempts.spawn(async move { brief(&post.through(&transport).await) });
+    }
+    assert_eq!(attempts.join_all().await, ["silent closed"; 8]);
+    assert_eq!(transport.connections(LaneId(1)), 0);
+    assert_eq!(endpoint.requests(), 8);
+}
+
+#[tokio::test]
+async fn a_bound_that_is_lowered_closes_what_is_too_many() {
+    let (endpoint, mut held) = holding().await;
+    let transport = Arc::new(transport());
+    let mut attempts = JoinSet::new();
+    let mut connections = Vec::new();
+    for _ in 0..4 {
+        let (transport, post) = (Arc::clone(&transport), post(endpoint.url()).connections_max(4));
+        attempts.spawn(async move { brief(&post.through(&transport).await) });
+        connections.push(held.recv().await.unwrap());
+    }
+    for connection in &mut connections {
+        connection.say(OK).await;
+    }
+    assert_eq!(attempts.join_all().await, ["answered 204"; 4]);
+    assert_eq!(transport.connections(LaneId(1)), 4);
+    let serve = async {
+        let mut kept = connections.pop().unwrap();
+        // Whichever of them it comes over: the others are closed by then.
+        for mut connection in connections {
+            assert!(connection.request().await.is_none());
+        }
+        kept.request().await.unwrap();
+        kept.say(OK).await;
+        kept
+    };
+    let next = post(endpoint.url()).connections_max(1);
+    let (made, _kept) = tokio::join!(next.through(&transport), serve);
+    check(&made, "answered 204");
+    assert_eq!(transport.connections(LaneId(1)), 1);
+}

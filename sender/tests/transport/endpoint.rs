@@ -1,0 +1,129 @@
+//! Endpoints that are scripted byte by byte.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// An endpoint, and what it has seen.
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    counts: Arc<Counts>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+}
+
+/// One connection to an endpoint.
+pub(crate) struct Connection {
+    /// From 0, in the order in which they came.
+    pub(crate) number: usize,
+    pub(crate) socket: TcpStream,
+    counts: Arc<Counts>,
+}
+
+impl Endpoint {
+    /// Runs the script for each connection.
+    pub(crate) async fn start<F>(script: impl Fn(Connection) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), script)
+    }
+
+    pub(crate) fn on<F>(listener: TcpListener, script: impl Fn(Connection) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let address = listener.local_addr().unwrap();
+        let counts = Arc::new(Counts::default());
+        let seen = Arc::clone(&counts);
+        let accepting = tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                socket.set_nodelay(true).unwrap();
+                let number = seen.connections.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(script(Connection { number, socket, counts: Arc::clone(&seen) }));
+            }
+        });
+        Self { address, counts, accepting }
+    }
+
+    /// Answers every request with these bytes, for as long as the connection lasts.
+    pub(crate) async fn answering(answer: &'static str) -> Self {
+        Self::start(move |mut connection| async move {
+            while connection.request().await.is_some() {
+                connection.say(answer).await;
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.counts.connections.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.counts.requests.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Connection {
+    /// Reads a whole request; nothing if the connection ends first.
+    pub(crate) async fn request(&mut self) -> Option<Vec<u8>> {
+        let request = read_request(&mut self.socket).await;
+        if request.is_some() {
+            self.counts.requests.fetch_add(1, Ordering::SeqCst);
+        }
+        request
+    }
+
+    /// Writes; the other end may be gone.
+    pub(crate) async fn say(&mut self, text: &str) {
+        let _ = self.socket.write_all(text.as_bytes()).await;
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn reset(self) {
+        self.socket.set_zero_linger().unwrap();
+    }
+
+    /// Waits until the other end is done with the connection, and says how it ended it.
+    pub(crate) async fn end(&mut self) -> std::io::Result<()> {
+        let mut rest = Vec::new();
+        self.socket.read_to_end(&mut rest).await.map(|_| ())
+    }
+}
+
+async fn read_request(socket: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
+    let mut request = Vec::new();
+    loop {
+        if let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n") {
+            let text = std::str::from_utf8(&request[..head]).unwrap();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+            if request.len() >= head + 4 + length.parse::<usize>().unwrap() {
+                return Some(request);
+            }
+        }
+        if socket.read_buf(&mut request).await.ok()? == 0 {
+            return None;
+        }
+    }
+}

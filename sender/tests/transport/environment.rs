@@ -1,0 +1,28 @@
+//! What the environment says is not heard.
+
+use std::env;
+use std::process::Command;
+
+use crate::endpoint::Endpoint;
+use crate::rig::{check, post, transport};
+
+const NAME: &str = "environment::proxies_of_the_environment_are_ignored";
+const PROXIES: [&str; 6] =
+    ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+
+#[tokio::test]
+async fn proxies_of_the_environment_are_ignored() {
+    // Nobody listens there, so that an attempt that went through it would fail.
+    let nowhere = "http://127.0.0.1:1";
+    if PROXIES.iter().all(|name| env::var(name).as_deref() == Ok(nowhere)) {
+        let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
+        check(&post(endpoint.url()).through(&transport()).await, "answered 204");
+        return;
+    }
+    // Once more in a process with that environment: a running one cannot safely change its own.
+    let mut again = Command::new(env::current_exe().unwrap());
+    again.args(["--exact", NAME]).envs(PROXIES.map(|name| (name, nowhere))).env_remove("no_proxy");
+    let output = again.env_remove("NO_PROXY").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}

@@ -1,0 +1,356 @@
+//! TLS, and HTTP/2 over it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use hookproof_sender::transport::{Roots, RootsError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::rig::{SHORT, TOKEN, all_events_are_seen, brief, check, post, transport};
+use crate::secure::Secure;
+
+type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
+
+/// An endpoint that hands its requests to the test, and lets the peer have at most so many at once.
+async fn handing_over(at_once: u32) -> (Secure, mpsc::UnboundedReceiver<Asked>) {
+    let (give, given) = mpsc::unbounded_channel();
+    let endpoint = Secure::start(&["h2"], move |tls| {
+        let give = give.clone();
+        async move {
+            let mut builder = h2::server::Builder::new();
+            let mut connection = builder.max_concurrent_streams(at_once).handshake(tls).await.unwrap();
+            while let Some(Ok(asked)) = connection.accept().await {
+                give.send(asked).unwrap();
+            }
+        }
+    })
+    .await;
+    (endpoint, given)
+}
+
+fn answer(status: u16, (_, mut respond): Asked) {
+    let head = http::Response::builder().status(status).body(()).unwrap();
+    respond.send_response(head, true).unwrap();
+}
+
+/// An endpoint that answers 204 to everything.
+async fn answering() -> Secure {
+    let (endpoint, mut given) = handing_over(100).await;
+    tokio::spawn(async move {
+        while let Some(asked) = given.recv().await {
+            answer(204, asked);
+        }
+    });
+    endpoint
+}
+
+#[tokio::test]
+async fn http2_is_spoken_with_whom_knows_it_and_carries_the_same() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = endpoint.transport();
+    let body = Bytes::from(vec![b'x'; 300_000]);
+    let post = post(endpoint.url()).body(body.clone());
+    let serve = async {
+        let (request, respond) = given.recv().await.unwrap();
+        let (head, mut stream) = request.into_parts();
+        let mut arrived = Vec::new();
+        while let Some(data) = stream.data().await {
+            let data = data.unwrap();
+            stream.flow_control().release_capacity(data.len()).unwrap();
+            arrived.extend_from_slice(&data);
+        }
+        assert!(arrived == body);
+        answer(202, (http::Request::new(stream), respond));
+        head
+    };
+    let (made, head) = tokio::join!(post.through(&transport), serve);
+    check(&made, "answered 202");
+    assert_eq!(
+        (head.method.as_str(), head.uri.to_string()),
+        ("POST", format!("{}/hooks?token={TOKEN}", endpoint.url()))
+    );
+    let header = |name: &str| head.headers[name].to_str().unwrap().to_owned();
+    assert_eq!(header("content-type"), "application/json");
+    assert_eq!(header("content-length"), "300000");
+    assert_eq!(header("user-agent"), concat!("Hookproof/", env!("CARGO_PKG_VERSION")));
+    assert_eq!(header("x-github-event"), "video.trending");
+}
+
+#[tokio::test]
+async fn attempts_share_a_connection() {
+    let endpoint = answering().await;
+    let transport = Arc::new(endpoint.transport());
+    check(&post(endpoint.url()).through(&transport).await, "answered 204");
+    let mut attempts = JoinSet::new();
+    for _ in 0..50 {
+        let (transport, post) = (Arc::clone(&transport), post(endpoint.url()));
+        attempts.spawn(async move { brief(&post.through(&transport).await) });
+    }
+    assert_eq!(attempts.join_all().await, ["answered 204"; 50]);
+    assert_eq!(endpoint.connections(), 1);
+}
+
+#[tokio::test]
+async fn as_many_requests_share_a_connection_as_the_endpoint_allows() {
+    let (endpoint, mut given) = handing_over(2).await;
+    let transport = Arc::new(endpoint.transport());
+    let mut attempts = JoinSet::new();
+    let mut attempt = |connections_max| {
+        let (transport, post) =
+            (Arc::clone(&transport), post(endpoint.url()).connections_max(connections_max));
+        attempts.spawn(async move { brief(&post.through(&transport).await) });
+    };
+    attempt(2);
+    answer(204, given.recv().await.unwrap());
+    // From the first answer on it is known how many the endpoint allows.
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        attempt(2);
+        held.push(given.recv().await.unwrap());
+    }
+    assert_eq!(endpoint.connections(), 2);
+    // One too many: it waits for a place.
+    attempt(2);
+    answer(204, held.pop().unwrap());
+    held.push(given.recv().await.unwrap());
+    held.into_iter().for_each(|asked| answer(204, asked));
+    assert_eq!(attempts.join_all().await, ["answered 204"; 6]);
+    assert_eq!(endpoint.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_one_request_met_silence_takes_no_further_one() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = endpoint.transport();
+    check(&post(endpoint.url()).deadline(SHORT).through(&transport).await, "silent deadline");
+    let _held = given.recv().await.unwrap();
+    let next = post(endpoint.url());
+    let (made, ()) =
+        tokio::join!(next.through(&transport), async { answer(204, given.recv().await.unwrap()) });
+    check(&made, "answered 204");
+    assert_eq!(endpoint.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_was_given_up_does_not_arrive_later_even_while_others_share_its_connection() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = Arc::new(endpoint.transport());
+    let (patient, through) = (post(endpoint.url()), Arc::clone(&transport));
+    let patient = tokio::spawn(async move { brief(&patient.through(&through).await) });
+    let held = given.recv().await.unwrap();
+    let long = post(endpoint.url()).body(vec![b'x'; 1 << 20]).deadline(SHORT);
+    check(&long.through(&transport).await, "silent deadline");
+    let (request, _respond) = given.recv().await.unwrap();
+    let mut body = request.into_body();
+    let mut arrived = 0;
+    let ended = loop {
+        match body.data().await {
+            Some(Ok(data)) => {
+                arrived += data.len();
+                body.flow_control().release_capacity(data.len()).unwrap();
+            }
+            Some(Err(error)) => break error,
+            None => panic!("the request came whole"),
+        }
+    };
+    assert_eq!(ended.reason(), Some(Reason::CANCEL));
+    assert!(arrived < 100_000, "{arrived} bytes are more than were under way");
+    answer(204, held);
+    assert_eq!(patient.await.unwrap(), "answered 204");
+    assert_eq!(endpoint.connections(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_ends_the_request() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = endpoint.transport();
+    for _ in 0..3 {
+        let serve = async {
+            let (request, mut respond) = given.recv().await.unwrap();
+            let refusal = http::Response::builder().status(413).body(()).unwrap();
+            respond.send_response(refusal, true).unwrap();
+            let mut body = request.into_body();
+            // Never released, so that the rest has to wait at the other end.
+            while let Some(Ok(_)) = body.data().await {}
+            poll_fn(|cx| respond.poll_reset(cx)).await.unwrap()
+        };
+        let post = post(endpoint.url()).body(vec![b'x'; 1 << 20]);
+        let (made, reason) = tokio::join!(post.through(&transport), serve);
+        check(&made, "answered 413");
+        assert_eq!(reason, Reason::CANCEL);
+    }
+    assert_eq!(endpoint.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_the_endpoint_resets_is_silent_even_if_it_says_that_it_did_nothing() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = endpoint.transport();
+    for reason in [Reason::REFUSED_STREAM, Reason::INTERNAL_ERROR, Reason::NO_ERROR] {
+        let serve = async { given.recv().await.unwrap().1.send_reset(reason) };
+        let post = post(endpoint.url());
+        let (made, ()) = tokio::join!(post.through(&transport), serve);
+        check(&made, "silent broken");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_silent() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let serve = async {
+        let (_, mut respond) = given.recv().await.unwrap();
+        let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
+        stream.send_data(Bytes::from(vec![b'x'; 40_000]), false).unwrap();
+        // There is room for as much again once the other end has read that.
+        stream.reserve_capacity(40_000);
+        while stream.capacity() < 40_000 {
+            poll_fn(|cx| stream.poll_capacity(cx)).await.unwrap().unwrap();
+        }
+        stream.send_reset(Reason::INTERNAL_ERROR);
+    };
+    let transport = endpoint.transport();
+    let post = post(endpoint.url());
+    let (made, ()) = tokio::join!(post.through(&transport), serve);
+    check(&made, "silent half_answer");
+}
+
+#[tokio::test]
+async fn of_a_huge_answer_the_status_counts_and_the_connection_goes_on() {
+    let (endpoint, mut given) = handing_over(100).await;
+    let transport = endpoint.transport();
+    for _ in 0..3 {
+        let serve = async {
+            let (_, mut respond) = given.recv().await.unwrap();
+            let mut stream = respond.send_response(http::Response::new(()), false).unwrap();
+            stream.send_data(Bytes::from(vec![b'x'; 16 << 20]), true).unwrap();
+        };
+        let post = post(endpoint.url());
+        let (made, ()) = tokio::join!(post.through(&transport), serve);
+        check(&made, "answered 200 cut");
+    }
+    assert_eq!(endpoint.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_its_endpoint_ends_between_requests_costs_no_attempt() {
+    let endpoint = Secure::start(&["h2"], |tls| async move {
+        let mut connection = h2::server::handshake(tls).await.unwrap();
+        let asked = connection.accept().await.unwrap().unwrap();
+        answer(204, asked);
+        connection.graceful_shutdown();
+        while let Some(Ok(_)) = connection.accept().await {}
+    })
+    .await;
+    let transport = endpoint.transport();
+    for connections in 1..4 {
+        check(&post(endpoint.url()).through(&transport).await, "answered 204");
+        assert_eq!(endpoint.connections(), connections);
+        // Its last connection is over once all its places are free again.
+        while transport.connections(hookproof_sender::engine::LaneId(1)) > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_its_endpoint_is_about_to_end_finishes_what_it_has_and_takes_nothing_more() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let endpoint = Secure::start(&["h2"], move |tls| {
+        let tell = tell.clone();
+        async move {
+            let mut connection = h2::server::handshake(tls).await.unwrap();
+            let asked = connection.accept().await.unwrap().unwrap();
+            connection.graceful_shutdown();
+            tell.send(asked).unwrap();
+            while let Some(Ok(_)) = connection.accept().await {}
+        }
+    })
+    .await;
+    let transport = Arc::new(endpoint.transport());
+    let (first, through) = (post(endpoint.url()), Arc::clone(&transport));
+    let first = tokio::spawn(async move { brief(&first.through(&through).await) });
+    let held = told.recv().await.unwrap();
+    all_events_are_seen().await;
+    let second = post(endpoint.url());
+    let (made, ()) =
+        tokio::join!(second.through(&transport), async { answer(204, told.recv().await.unwrap()) });
+    check(&made, "answered 204");
+    assert_eq!(endpoint.connections(), 2);
+    answer(202, held);
+    assert_eq!(first.await.unwrap(), "answered 202");
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_http2_are_silent() {
+    let endpoint = Secure::start(&["h2"], |mut tls| async move {
+        tls.write_all(&[0xff; 1_000]).await.unwrap();
+        let _ = tls.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    let made = post(endpoint.url()).through(&endpoint.transport()).await;
+    assert!(brief(&made).starts_with("silent "), "{made:?}");
+}
+
+#[tokio::test]
+async fn http1_is_spoken_over_tls_with_whom_knows_no_better() {
+    for speaks in [&["http/1.1"][..], &[]] {
+        let endpoint = Secure::start(speaks, |mut tls| async move {
+            let mut buffer = [0; 4_096];
+            while matches!(tls.read(&mut buffer).await, Ok(1..)) {
+                tls.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            }
+        })
+        .await;
+        let transport = endpoint.transport();
+        for _ in 0..3 {
+            check(&post(endpoint.url()).through(&transport).await, "answered 204");
+        }
+        assert_eq!(endpoint.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_may_close_without_a_farewell() {
+    for (answer, expected) in [
+        (&b"HTTP/1.1 200 OK\r\n\r\nuntil the end"[..], "answered 200"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", "silent half_answer"),
+        (b"", "silent closed"),
+    ] {
+        let endpoint = Secure::start(&[], move |mut tls| async move {
+            assert!(tls.read(&mut [0; 4_096]).await.unwrap() > 0);
+            tls.write_all(answer).await.unwrap();
+            // The socket alone: TLS does not get to say that this is the end.
+            let (socket, _) = tls.into_inner();
+            drop(socket);
+        })
+        .await;
+        check(&post(endpoint.url()).through(&endpoint.transport()).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_or_of_somebody_else_is_refused() {
+    let endpoint = answering().await;
+    check(&post(endpoint.url()).through(&transport()).await, "unsent tls");
+    let made = post(format!("https://{}", endpoint.address)).through(&endpoint.transport()).await;
+    check(&made, "unsent tls");
+    let says = made.failure().unwrap().to_string();
+    assert!(says.starts_with("cannot agree on TLS with \"127.0.0.1\": invalid peer certificate"), "{says}");
+}
+
+#[test]
+fn extra_roots_that_are_none_are_refused() {
+    let with = |text: &str| Roots::default().with_pem(text.as_bytes()).unwrap_err();
+    assert_eq!(with("no certificate"), RootsError::None);
+    let unfit = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert!(matches!(with(unfit), RootsError::Unfit { number: 1, .. }));
+    assert!(matches!(
+        with("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"),
+        RootsError::Unfit { .. }
+    ));
+}

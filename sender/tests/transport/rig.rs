@@ -1,0 +1,137 @@
+//! A transport, and attempts made with it.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hookproof_sender::engine::LaneId;
+use hookproof_sender::guard::{Guard, Target};
+use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
+use hookproof_sender::transport::{Made, Request, Settings, Transport};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Longer than any test takes: a deadline that is not meant to pass.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A deadline that is meant to pass.
+pub(crate) const SHORT: Duration = Duration::from_millis(100);
+
+/// In every target and in no message.
+pub(crate) const TOKEN: &str = "s3cret";
+
+/// A transport that may send to this machine.
+pub(crate) fn transport() -> Transport {
+    Transport::new(Settings::default(), lenient()).unwrap()
+}
+
+pub(crate) fn lenient() -> Guard {
+    Guard::strict().allow_private_targets()
+}
+
+/// An attempt to be made.
+pub(crate) struct Post {
+    target: Target,
+    headers: Headers,
+    pub(crate) lane: LaneId,
+    pub(crate) body: Bytes,
+    pub(crate) deadline: Duration,
+    pub(crate) connect_deadline: Duration,
+    pub(crate) connections_max: u32,
+}
+
+/// An attempt at `base`, such as `http://127.0.0.1:80`.
+pub(crate) fn post(base: impl std::fmt::Display) -> Post {
+    Post {
+        target: Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap(),
+        headers: signed(),
+        lane: LaneId(1),
+        body: Bytes::from_static(br#"{"id":"evt_1"}"#),
+        deadline: LONG,
+        connect_deadline: LONG,
+        connections_max: 8,
+    }
+}
+
+impl Post {
+    pub(crate) fn lane(self, lane: u64) -> Self {
+        Self { lane: LaneId(lane), ..self }
+    }
+
+    pub(crate) fn body(self, body: impl Into<Bytes>) -> Self {
+        Self { body: body.into(), ..self }
+    }
+
+    pub(crate) fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    pub(crate) fn connect_deadline(self, connect_deadline: Duration) -> Self {
+        Self { connect_deadline, ..self }
+    }
+
+    pub(crate) fn connections_max(self, connections_max: u32) -> Self {
+        Self { connections_max, ..self }
+    }
+
+    pub(crate) async fn through(&self, transport: &Transport) -> Made {
+        let request = Request {
+            lane: self.lane,
+            target: &self.target,
+            headers: &self.headers,
+            body: self.body.clone(),
+            deadline: self.deadline,
+            connect_deadline: self.connect_deadline,
+            connections_max: NonZeroU32::new(self.connections_max).unwrap(),
+        };
+        transport.attempt(request).await
+    }
+}
+
+/// Headers as a delivery has them.
+fn signed() -> Headers {
+    let signer = Signer::new(Profile::Github, &Keys::new(Secret::generate(&[1; 32]))).unwrap();
+    let mut headers = Headers::new();
+    let attempt = Attempt {
+        id: &"evt_01hf7yat000000000000000000".parse().unwrap(),
+        event_type: &"video.trending".parse().unwrap(),
+        subscriber: &"sub_01hf7yat000000000000000000".parse().unwrap(),
+        number: 1,
+        frozen: None,
+        body: b"",
+    };
+    signer.sign(hookproof_sender::engine::WallTime(0), &attempt, &mut headers);
+    headers
+}
+
+/// Everything that has happened on a socket of this runtime is known to it afterwards: its events come in their order,
+/// and this one comes last.
+pub(crate) async fn all_events_are_seen() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut one = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut other, _) = listener.accept().await.unwrap();
+    one.write_all(b"x").await.unwrap();
+    other.read_exact(&mut [0]).await.unwrap();
+}
+
+/// What became of an attempt in two words: `answered 204`, `unsent connect`, `silent deadline`. What it says about a
+/// failure is checked on the way: short, on one line, and no part of the URL that could be a secret.
+pub(crate) fn brief(made: &Made) -> String {
+    if let Some(failure) = made.failure() {
+        let (said, shown) = (failure.to_string(), format!("{made:?}"));
+        assert!(!said.contains(TOKEN) && !shown.contains(TOKEN), "{said} {shown}");
+        assert!(said.len() < 300 && !said.contains(char::is_control), "{said:?}");
+    }
+    match made {
+        Made::Answered(answered) => {
+            format!("answered {}{}", answered.status, if answered.cut { " cut" } else { "" })
+        }
+        Made::Unsent(failure) => format!("unsent {}", failure.code()),
+        Made::Silent(failure) => format!("silent {}", failure.code()),
+    }
+}
+
+#[track_caller]
+pub(crate) fn check(made: &Made, expected: &str) {
+    assert_eq!(brief(made), expected, "{made:?}");
+}

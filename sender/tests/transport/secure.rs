@@ -1,0 +1,79 @@
+//! Endpoints that speak TLS, with a certificate of their own making.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hookproof_sender::transport::{Roots, Settings, Transport};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::rig::lenient;
+
+/// An endpoint, and what it has seen.
+pub(crate) struct Secure {
+    pub(crate) address: SocketAddr,
+    /// Its certificate, which vouches for itself.
+    pub(crate) pem: String,
+    connections: Arc<AtomicUsize>,
+    accepting: JoinHandle<()>,
+}
+
+impl Secure {
+    /// Runs the script for each connection on which TLS was agreed upon. The certificate names `localhost` alone.
+    pub(crate) async fn start<F>(
+        speaks: &[&str],
+        script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.unwrap().with_no_client_auth();
+        let mut config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        config.alpn_protocols = speaks.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        let accepting = tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                socket.set_nodelay(true).unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                if let Ok(tls) = acceptor.accept(socket).await {
+                    tokio::spawn(script(tls));
+                }
+            }
+        });
+        Self { address, pem: made.cert.pem(), connections, accepting }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://localhost:{}", self.address.port())
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// A transport that trusts this endpoint's certificate.
+    pub(crate) fn transport(&self) -> Transport {
+        let roots = Roots::default().with_pem(self.pem.as_bytes()).unwrap();
+        Transport::new(Settings { roots, ..Settings::default() }, lenient()).unwrap()
+    }
+}
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
