@@ -1,0 +1,74 @@
+//! The sender as a process.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+pub(crate) struct Database {
+    folder: TempDir,
+    address: SocketAddr,
+}
+
+pub(crate) struct Serving(Child);
+
+impl Database {
+    pub(crate) fn with_subscriber(url: &str, settings: &[&str]) -> Self {
+        // A port that was free a moment ago, so that the emitter finds each sender at the same place.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let database = Self { folder: tempfile::tempdir().unwrap(), address };
+        let add = ["subscriber", "add", "sink", url, "--allow-private-targets"];
+        let added = database.command().args(add).args(settings).output().unwrap();
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        database
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts a sender that listens where the emitter looks for it.
+    pub(crate) fn serve(&self) -> Serving {
+        self.serve_at(&self.address.to_string())
+    }
+
+    /// Starts one that listens elsewhere.
+    pub(crate) fn serve_elsewhere(&self) -> Serving {
+        self.serve_at("127.0.0.1:0")
+    }
+
+    fn serve_at(&self, address: &str) -> Serving {
+        let mut command = self.command();
+        command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("\"address\"") {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the sender ended before it listened");
+        }
+        // Read to the end, or the sender would wait for room in the pipe.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::stderr()));
+        Serving(child)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
+        command.env("HOOKPROOF_DB", self.folder.path().join("sender.db")).stdin(Stdio::null());
+        command
+    }
+}
+
+impl Serving {
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    pub(crate) fn stop_in_order(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}

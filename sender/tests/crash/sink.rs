@@ -1,0 +1,136 @@
+//! An endpoint that notes when each request was there, before it answers. Every few it asks to have again.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+/// One request of so many is answered 503.
+const REFUSED_EVERY: usize = 7;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    /// In nanoseconds since the sink began.
+    pub(crate) at: u64,
+    pub(crate) delivery: String,
+    /// The event's id.
+    pub(crate) event: String,
+    pub(crate) body: Vec<u8>,
+    /// Whether it was answered 204. If not, it wants to be sent again.
+    pub(crate) taken: bool,
+}
+
+impl Arrival {
+    #[cfg(test)]
+    pub(crate) fn at(at: u64) -> Self {
+        Self { at, delivery: String::new(), event: String::new(), body: vec![], taken: true }
+    }
+}
+
+pub(crate) struct Sink {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    began: Instant,
+    arrivals: Mutex<Vec<Arrival>>,
+    changed: Condvar,
+}
+
+impl Shared {
+    #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap()
+    }
+}
+
+impl Sink {
+    #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (arrivals, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { began: Instant::now(), arrivals, changed });
+        let ours = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let shared = Arc::clone(&ours);
+                // A connection that breaks off belongs to a sender that was killed.
+                std::thread::spawn(move || drop(serve(&stream.unwrap(), &shared)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.shared.now()
+    }
+
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+        self.shared.arrivals.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.shared.arrivals.lock().unwrap().len()
+    }
+
+    pub(crate) fn wait_for(&self, count: usize) {
+        self.wait_until(|arrivals| arrivals.len() >= count);
+    }
+
+    fn wait_until(&self, enough: impl Fn(&[Arrival]) -> bool) {
+        let arrivals = self.shared.arrivals.lock().unwrap();
+        drop(self.shared.changed.wait_while(arrivals, |arrivals| !enough(arrivals)).unwrap());
+    }
+
+    /// Waits until all these events were taken.
+    pub(crate) fn wait_for_events(&self, events: &[String]) {
+        let mut missing: BTreeSet<&str> = events.iter().map(String::as_str).collect();
+        let mut seen = 0;
+        while !missing.is_empty() {
+            self.wait_for(seen + 1);
+            let arrivals = self.arrivals();
+            for arrival in arrivals[seen..].iter().filter(|arrival| arrival.taken) {
+                missing.remove(arrival.event.as_str());
+            }
+            seen = arrivals.len();
+        }
+    }
+}
+
+fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut line, mut delivery, mut length) = (String::new(), String::new(), 0);
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        while line.trim_end() != "" {
+            line.clear();
+            reader.read_line(&mut line)?;
+            match line.trim_end().to_ascii_lowercase().split_once(": ") {
+                Some(("webhook-id", _)) => delivery = line["webhook-id: ".len()..].trim_end().to_owned(),
+                Some(("content-length", value)) => length = value.parse().unwrap(),
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let event =
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap()["id"].as_str().unwrap().to_owned();
+        let mut arrivals = shared.arrivals.lock().unwrap();
+        let taken = !arrivals.len().is_multiple_of(REFUSED_EVERY);
+        arrivals.push(Arrival { at: shared.now(), delivery, event, body, taken });
+        drop(arrivals);
+        shared.changed.notify_all();
+        let mut stream = stream;
+        let answer = if taken { "204 No Content" } else { "503 Service Unavailable\r\ncontent-length: 0" };
+        write!(stream, "HTTP/1.1 {answer}\r\n\r\n")?;
+    }
+}
