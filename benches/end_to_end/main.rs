@@ -1,0 +1,152 @@
+//! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
+//! end_to_end`.
+//!
+//! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
+//! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
+//! after, as these machines are shared: a ratio between things that ran at the same time means the most.
+
+mod bare;
+mod exchange;
+mod figures;
+mod offer;
+mod process;
+mod sink;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use exchange::Failure;
+use figures::{Latencies, Rate};
+use offer::Offer;
+use process::{Bare, Sender};
+use sink::Sink;
+
+/// Connections of the bare client, and requests in flight of the sender.
+const CONNECTIONS: u32 = 64;
+
+/// How much is measured: set `HOOKPROOF_EVENTS` for another number of events.
+const EVENTS: u64 = 100_000;
+
+/// The open-loop part: so many events a second for so long.
+const PACE_PER_SECOND: u32 = 1_000;
+const PACE_LASTS: Duration = Duration::from_secs(10);
+
+/// What the figures are wanted at.
+const RATIO_WANTED: f64 = 0.5;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).map(String::as_str) == Some(process::SENDER) {
+        let rest = arguments.iter().skip(2).map(Into::into);
+        return hookproof_sender::cli::main(std::iter::once("hookproof-sender".into()).chain(rest));
+    }
+    let done = match arguments.get(1).map(String::as_str) {
+        Some(process::BARE) => bare::main(&arguments[2..]),
+        // `cargo test --all-targets` runs benches too: once through is all that it wants to know.
+        _ if !arguments.iter().any(|argument| argument == "--bench") => {
+            measure(2_000, Duration::from_secs(1))
+        }
+        _ => measure(events(), PACE_LASTS),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("end_to_end: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn events() -> u64 {
+    std::env::var("HOOKPROOF_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(EVENTS)
+}
+
+/// The moment, for whatever is measured here.
+#[expect(clippy::disallowed_methods, reason = "a bench measures real time; this is its one clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
+    let sink = Sink::start()?;
+    // The first run also warms the machine up.
+    ceiling(&sink, events)?;
+    for durability in ["power-loss", "process"] {
+        figures::title(&format!("durability {durability}, {events} events of {} bytes", offer::BODY_BYTES));
+        let before = ceiling(&sink, events)?;
+        let (sent, written) = end_to_end(&sink, durability, events)?;
+        let after = ceiling(&sink, events)?;
+        let ceiling = Rate::between(before, after);
+        figures::rate("ceiling: bare client", ceiling);
+        figures::rate("sender: emitted, signed, delivered, recorded", sent);
+        figures::ratio("ratio", sent.over(ceiling), RATIO_WANTED);
+        figures::count("rows written per delivery", written.rows_per_delivery);
+        figures::count("deliveries per commit", written.deliveries_per_commit);
+        figures::rate("durable emits alone", emits(&sink, durability, events)?);
+        let paced = paced(&sink, durability, pace_lasts)?;
+        figures::latencies(&format!("emit to first attempt at {PACE_PER_SECOND}/s"), &paced.first_attempt);
+        figures::latencies("  of which until the emit was acknowledged", &paced.acknowledged);
+        figures::latencies("  the generator's own lag", &paced.lag);
+    }
+    Ok(())
+}
+
+fn ceiling(sink: &Sink, requests: u64) -> Result<Rate, Failure> {
+    let before = sink.arrivals();
+    let rate = Bare::run(sink.address(), requests, CONNECTIONS)?;
+    sink.expect(before + requests)?;
+    Ok(rate)
+}
+
+struct Written {
+    rows_per_delivery: f64,
+    deliveries_per_commit: f64,
+}
+
+/// Emits as fast as the sender takes it, until everything has arrived and is recorded.
+fn end_to_end(sink: &Sink, durability: &str, events: u64) -> Result<(Rate, Written), Failure> {
+    let sender = Sender::serve(durability, &sink.url(), "active")?;
+    let before = sink.arrivals();
+    let (rows, commits) =
+        (sender.metric("hookproof_store_rows_total")?, sender.metric("hookproof_store_commits_total")?);
+    let began = now();
+    offer::flood(sender.address(), events)?;
+    sink.wait_for(before + events)?;
+    let rate = Rate::new(events, now() - began);
+    sender.wait_until_recorded(events)?;
+    let written = Written {
+        rows_per_delivery: (sender.metric("hookproof_store_rows_total")? - rows) / figures::float(events),
+        deliveries_per_commit: figures::float(events)
+            / (sender.metric("hookproof_store_commits_total")? - commits),
+    };
+    sink.expect(before + events)?;
+    sender.stop()?;
+    Ok((rate, written))
+}
+
+/// Emits as fast as the sender takes it, for a subscriber that is paused.
+fn emits(sink: &Sink, durability: &str, events: u64) -> Result<Rate, Failure> {
+    let sender = Sender::serve(durability, &sink.url(), "paused")?;
+    let began = now();
+    offer::flood(sender.address(), events)?;
+    let rate = Rate::new(events, now() - began);
+    sender.stop()?;
+    Ok(rate)
+}
+
+struct Paced {
+    first_attempt: Latencies,
+    acknowledged: Latencies,
+    lag: Latencies,
+}
+
+/// Emits one event after another by the clock, whatever the answers do.
+fn paced(sink: &Sink, durability: &str, lasts: Duration) -> Result<Paced, Failure> {
+    let sender = Sender::serve(durability, &sink.url(), "active")?;
+    sink.forget_latencies();
+    let before = sink.arrivals();
+    let offered: Offer = offer::paced(sender.address(), sink.clock(), PACE_PER_SECOND, lasts)?;
+    sink.wait_for(before + offered.events)?;
+    sender.stop()?;
+    Ok(Paced { first_attempt: sink.latencies(), acknowledged: offered.acknowledged, lag: offered.lag })
+}

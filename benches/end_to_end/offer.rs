@@ -1,0 +1,125 @@
+//! Events for the sender: as many as it takes, or one after another by the clock.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::exchange::{Connection, Failure};
+use crate::figures::Latencies;
+use crate::now;
+
+/// What arrives is about this long.
+pub(crate) const BODY_BYTES: usize = 300;
+/// What the sender puts around the data: id, type and timestamp.
+const AROUND_BYTES: usize = 125;
+/// Events in one request of a flood, and requests at once.
+const BATCH: u64 = 500;
+const FLOODING: usize = 4;
+/// Requests at once by the clock: one that hangs must not hold up the next.
+const PACING: u64 = 32;
+const EMITTED: &str = "\"emitted_ns\": ";
+
+/// What was offered by the clock.
+pub(crate) struct Offer {
+    pub(crate) events: u64,
+    pub(crate) acknowledged: Latencies,
+    pub(crate) lag: Latencies,
+}
+
+/// What the bare client sends: as long as what the sender does.
+pub(crate) fn plain_body() -> Vec<u8> {
+    vec![b'x'; BODY_BYTES]
+}
+
+/// An event, with the time in it if it is wanted.
+fn event(n: u64, emitted: Option<Duration>) -> String {
+    let mut data = format!("\"n\": {n}, ");
+    if let Some(emitted) = emitted {
+        write!(data, "{EMITTED}{}, ", emitted.as_nanos()).expect("a string takes all");
+    }
+    let filled = BODY_BYTES - AROUND_BYTES;
+    write!(data, "\"rest\": \"{}\"", "x".repeat(filled.saturating_sub(data.len() + 11)))
+        .expect("a string takes all");
+    format!("{{\"type\": \"video.trending\", \"key\": \"v1\", \"data\": {{{data}}}}}")
+}
+
+/// When the event in a body was emitted, if it says.
+pub(crate) fn emitted_at(body: &[u8]) -> Option<Duration> {
+    let text = std::str::from_utf8(body).ok()?;
+    let (_, after) = text.split_once(EMITTED)?;
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok().map(Duration::from_nanos)
+}
+
+/// Emits as fast as it is taken.
+pub(crate) fn flood(address: SocketAddr, events: u64) -> Result<(), Failure> {
+    let next = AtomicU64::new(0);
+    on_threads(FLOODING, || {
+        let mut connection = Connection::open(address)?;
+        loop {
+            let from = next.fetch_add(BATCH, Ordering::Relaxed);
+            if from >= events {
+                return Ok(());
+            }
+            let batch: String = (from..events.min(from + BATCH)).map(|n| event(n, None) + "\n").collect();
+            let answer = connection.post("/v1/events", "application/x-ndjson", batch.as_bytes())?;
+            if let Some(refused) = answer.lines().find(|line| line.contains("\"error\"")) {
+                return Err(Failure::Says(format!("an event was refused: {refused}")));
+            }
+        }
+    })
+}
+
+/// Emits one event after another, each at its time.
+pub(crate) fn paced(
+    address: SocketAddr,
+    clock: Instant,
+    per_second: u32,
+    lasts: Duration,
+) -> Result<Offer, Failure> {
+    let gap = Duration::from_secs(1) / per_second;
+    let events = u64::try_from(lasts.as_nanos() / gap.as_nanos()).unwrap_or(u64::MAX);
+    let began = now();
+    let (next, whole) = (AtomicU64::new(0), Mutex::new((Latencies::default(), Latencies::default())));
+    on_threads(usize::try_from(PACING).unwrap_or(1), || {
+        let mut connection = Connection::open(address)?;
+        let (mut acknowledged, mut lag) = (Latencies::default(), Latencies::default());
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= events {
+                break;
+            }
+            let intended = began + gap * u32::try_from(n).unwrap_or(u32::MAX);
+            wait_until(intended);
+            let released = now();
+            lag.record(released.saturating_duration_since(intended));
+            let event = event(n, Some(released.saturating_duration_since(clock)));
+            connection.post("/v1/events", "application/json", event.as_bytes())?;
+            acknowledged.record(now() - released);
+        }
+        let mut whole =
+            whole.lock().map_err(|_| Failure::Says("another thread of the bench panicked".to_owned()))?;
+        whole.0.merge(&acknowledged);
+        whole.1.merge(&lag);
+        Ok(())
+    })?;
+    let (acknowledged, lag) =
+        whole.into_inner().map_err(|_| Failure::Says("a thread of the bench panicked".to_owned()))?;
+    Ok(Offer { events, acknowledged, lag })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the bench's schedule is what it waits for")]
+fn wait_until(moment: Instant) {
+    std::thread::sleep(moment.saturating_duration_since(now()));
+}
+
+fn on_threads(count: usize, work: impl Fn() -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(&work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Failure::Says("a thread of the bench panicked".to_owned())))
+        })
+    })
+}

@@ -1,0 +1,154 @@
+//! Where everything goes: answers 204, counts, and takes the time that an event carries.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use crate::exchange::Failure;
+use crate::figures::Latencies;
+use crate::{now, offer};
+
+/// Without a single arrival for so long, the rest will not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Sink {
+    address: SocketAddr,
+    seen: Arc<Seen>,
+    _runtime: Runtime,
+}
+
+struct Seen {
+    clock: Instant,
+    arrivals: AtomicU64,
+    /// How many are waited for; notified when they are there.
+    wanted: Mutex<u64>,
+    there: Condvar,
+    latencies: Mutex<Latencies>,
+}
+
+impl Sink {
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        let seen = Arc::new(Seen {
+            clock: now(),
+            arrivals: AtomicU64::new(0),
+            wanted: Mutex::new(u64::MAX),
+            there: Condvar::new(),
+            latencies: Mutex::default(),
+        });
+        runtime.spawn(accept(listener, Arc::clone(&seen)));
+        Ok(Self { address, seen, _runtime: runtime })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// What the times in events count from.
+    pub(crate) fn clock(&self) -> Instant {
+        self.seen.clock
+    }
+
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.seen.arrivals.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many have arrived since the beginning.
+    pub(crate) fn wait_for(&self, count: u64) -> Result<(), Failure> {
+        let mut wanted = self.seen.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        *wanted = count;
+        let mut before = self.arrivals();
+        while self.arrivals() < count {
+            let (guard, waited) =
+                self.seen.there.wait_timeout(wanted, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            wanted = guard;
+            let arrivals = self.arrivals();
+            if waited.timed_out() && arrivals == before {
+                return Err(Failure::Says(format!(
+                    "{arrivals} of {count} requests arrived, and no more come"
+                )));
+            }
+            before = arrivals;
+        }
+        *wanted = u64::MAX;
+        Ok(())
+    }
+
+    /// That exactly so many have arrived since the beginning.
+    pub(crate) fn expect(&self, count: u64) -> Result<(), Failure> {
+        let arrivals = self.arrivals();
+        if arrivals == count {
+            return Ok(());
+        }
+        Err(Failure::Says(format!("{arrivals} requests arrived, where {count} were due")))
+    }
+
+    pub(crate) fn forget_latencies(&self) {
+        drop(self.latencies());
+    }
+
+    /// The latencies since they were last asked for.
+    pub(crate) fn latencies(&self) -> Latencies {
+        std::mem::take(&mut *self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+async fn accept(listener: TcpListener, seen: Arc<Seen>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        // A socket that cannot be told so is slower, and still right.
+        drop(stream.set_nodelay(true));
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move {
+            let service = service_fn(|request| take(request, &seen));
+            // A connection that breaks off is missed in the count.
+            drop(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await,
+            );
+        });
+    }
+}
+
+async fn take(request: Request<Incoming>, seen: &Seen) -> Result<Response<Empty<Bytes>>, hyper::Error> {
+    let at = seen.clock.elapsed_now();
+    let body = request.into_body().collect().await?.to_bytes();
+    if let Some(emitted) = offer::emitted_at(&body) {
+        let latency = at.saturating_sub(emitted);
+        seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
+    }
+    let count = seen.arrivals.fetch_add(1, Ordering::SeqCst) + 1;
+    if count >= *seen.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
+        seen.there.notify_all();
+    }
+    let mut answer = Response::new(Empty::new());
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    Ok(answer)
+}
+
+trait ElapsedNow {
+    fn elapsed_now(&self) -> Duration;
+}
+
+impl ElapsedNow for Instant {
+    fn elapsed_now(&self) -> Duration {
+        now().saturating_duration_since(*self)
+    }
+}
