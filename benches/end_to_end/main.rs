@@ -1,5 +1,5 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
-//! end_to_end`.
+//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
@@ -10,6 +10,7 @@ mod exchange;
 mod figures;
 mod offer;
 mod process;
+mod scale;
 mod sink;
 
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use exchange::Failure;
 use figures::{Latencies, Rate};
 use offer::Offer;
-use process::{Bare, Sender};
+use process::{Bare, Database, Sender};
 use sink::Sink;
 
 /// Connections of the bare client, and requests in flight of the sender.
@@ -26,6 +27,9 @@ const CONNECTIONS: u32 = 64;
 
 /// How much is measured: set `HOOKPROOF_EVENTS` for another number of events.
 const EVENTS: u64 = 100_000;
+
+/// Deliveries that wait while others are sent.
+const WAITING: u64 = 1_000_000;
 
 /// The open-loop part: so many events a second for so long.
 const PACE_PER_SECOND: u32 = 1_000;
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
     }
     let done = match arguments.get(1).map(String::as_str) {
         Some(process::BARE) => bare::main(&arguments[2..]),
+        Some("scale") => Sink::start().and_then(|sink| scale::measure(&sink, WAITING, EVENTS)),
         // `cargo test --all-targets` runs benches too: once through is all that it wants to know.
         _ if !arguments.iter().any(|argument| argument == "--bench") => {
             measure(2_000, Duration::from_secs(1))
@@ -91,6 +96,20 @@ fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A sender with one subscriber that nothing limits but its connections.
+fn serving(sink: &Sink, durability: &str) -> Result<Sender, Failure> {
+    let database = Sender::database()?;
+    add(&database, sink)?;
+    Sender::start(database, durability)
+}
+
+fn add(database: &Database, sink: &Sink) -> Result<(), Failure> {
+    let in_flight = format!("limit.in_flight={CONNECTIONS}");
+    let settings =
+        ["limit.rate=1000000/s", "limit.burst=100000", &in_flight, "queue.rows=10000000", "queue.bytes=8GiB"];
+    database.add("sink", &sink.url(), "*", &settings)
+}
+
 fn ceiling(sink: &Sink, requests: u64) -> Result<Rate, Failure> {
     let before = sink.arrivals();
     let rate = Bare::run(sink.address(), requests, CONNECTIONS)?;
@@ -105,12 +124,12 @@ struct Written {
 
 /// Emits as fast as the sender takes it, until everything has arrived and is recorded.
 fn end_to_end(sink: &Sink, durability: &str, events: u64) -> Result<(Rate, Written), Failure> {
-    let sender = Sender::serve(durability, &sink.url(), "active")?;
+    let sender = serving(sink, durability)?;
     let before = sink.arrivals();
     let (rows, commits) =
         (sender.metric("hookproof_store_rows_total")?, sender.metric("hookproof_store_commits_total")?);
     let began = now();
-    offer::flood(sender.address(), events)?;
+    offer::flood(sender.address(), offer::KIND, events)?;
     sink.wait_for(before + events)?;
     let rate = Rate::new(events, now() - began);
     sender.wait_until_recorded(events)?;
@@ -126,9 +145,12 @@ fn end_to_end(sink: &Sink, durability: &str, events: u64) -> Result<(Rate, Writt
 
 /// Emits as fast as the sender takes it, for a subscriber that is paused.
 fn emits(sink: &Sink, durability: &str, events: u64) -> Result<Rate, Failure> {
-    let sender = Sender::serve(durability, &sink.url(), "paused")?;
+    let database = Sender::database()?;
+    add(&database, sink)?;
+    database.pause()?;
+    let sender = Sender::start(database, durability)?;
     let began = now();
-    offer::flood(sender.address(), events)?;
+    offer::flood(sender.address(), offer::KIND, events)?;
     let rate = Rate::new(events, now() - began);
     sender.stop()?;
     Ok(rate)
@@ -142,7 +164,7 @@ struct Paced {
 
 /// Emits one event after another by the clock, whatever the answers do.
 fn paced(sink: &Sink, durability: &str, lasts: Duration) -> Result<Paced, Failure> {
-    let sender = Sender::serve(durability, &sink.url(), "active")?;
+    let sender = serving(sink, durability)?;
     sink.forget_latencies();
     let before = sink.arrivals();
     let offered: Offer = offer::paced(sender.address(), sink.clock(), PACE_PER_SECOND, lasts)?;

@@ -19,6 +19,9 @@ const BATCH: u64 = 500;
 const FLOODING: usize = 4;
 /// Requests at once by the clock: one that hangs must not hold up the next.
 const PACING: u64 = 32;
+const FAST: &[u8] = b"\"fast.";
+/// The type of what is offered, where it does not matter.
+pub(crate) const KIND: &str = "video.trending";
 const EMITTED: &str = "\"emitted_ns\": ";
 
 /// What was offered by the clock.
@@ -34,7 +37,7 @@ pub(crate) fn plain_body() -> Vec<u8> {
 }
 
 /// An event, with the time in it if it is wanted.
-fn event(n: u64, emitted: Option<Duration>) -> String {
+fn event(kind: &str, n: u64, emitted: Option<Duration>) -> String {
     let mut data = format!("\"n\": {n}, ");
     if let Some(emitted) = emitted {
         write!(data, "{EMITTED}{}, ", emitted.as_nanos()).expect("a string takes all");
@@ -42,7 +45,7 @@ fn event(n: u64, emitted: Option<Duration>) -> String {
     let filled = BODY_BYTES - AROUND_BYTES;
     write!(data, "\"rest\": \"{}\"", "x".repeat(filled.saturating_sub(data.len() + 11)))
         .expect("a string takes all");
-    format!("{{\"type\": \"video.trending\", \"key\": \"v1\", \"data\": {{{data}}}}}")
+    format!("{{\"type\": \"{kind}\", \"key\": \"v1\", \"data\": {{{data}}}}}")
 }
 
 /// When the event in a body was emitted, if it says.
@@ -53,8 +56,13 @@ pub(crate) fn emitted_at(body: &[u8]) -> Option<Duration> {
     digits.parse().ok().map(Duration::from_nanos)
 }
 
+/// Whether the event in a body is of a type that begins with `fast`.
+pub(crate) fn is_fast(body: &[u8]) -> bool {
+    body.windows(FAST.len()).take(AROUND_BYTES).any(|window| window == FAST)
+}
+
 /// Emits as fast as it is taken.
-pub(crate) fn flood(address: SocketAddr, events: u64) -> Result<(), Failure> {
+pub(crate) fn flood(address: SocketAddr, kind: &str, events: u64) -> Result<(), Failure> {
     let next = AtomicU64::new(0);
     on_threads(FLOODING, || {
         let mut connection = Connection::open(address)?;
@@ -63,7 +71,8 @@ pub(crate) fn flood(address: SocketAddr, events: u64) -> Result<(), Failure> {
             if from >= events {
                 return Ok(());
             }
-            let batch: String = (from..events.min(from + BATCH)).map(|n| event(n, None) + "\n").collect();
+            let batch: String =
+                (from..events.min(from + BATCH)).map(|n| event(kind, n, None) + "\n").collect();
             let answer = connection.post("/v1/events", "application/x-ndjson", batch.as_bytes())?;
             if let Some(refused) = answer.lines().find(|line| line.contains("\"error\"")) {
                 return Err(Failure::Says(format!("an event was refused: {refused}")));
@@ -95,7 +104,7 @@ pub(crate) fn paced(
             wait_until(intended);
             let released = now();
             lag.record(released.saturating_duration_since(intended));
-            let event = event(n, Some(released.saturating_duration_since(clock)));
+            let event = event(KIND, n, Some(released.saturating_duration_since(clock)));
             connection.post("/v1/events", "application/json", event.as_bytes())?;
             acknowledged.record(now() - released);
         }

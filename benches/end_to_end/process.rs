@@ -6,7 +6,6 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::CONNECTIONS;
 use crate::exchange::{Connection, Failure};
 use crate::figures::Rate;
 
@@ -15,48 +14,64 @@ pub(crate) const SENDER: &str = "as-sender";
 /// The first argument that makes it the bare client.
 pub(crate) const BARE: &str = "as-bare-client";
 
-/// The sender with one subscriber, as a process.
+/// The sender as a process.
 pub(crate) struct Sender {
     child: Child,
     address: SocketAddr,
-    _folder: TempDir,
+    database: Option<Database>,
 }
+
+/// A database of its own.
+pub(crate) struct Database(TempDir);
 
 /// The bare client.
 pub(crate) struct Bare;
 
 impl Sender {
-    /// Starts it on a new database, with one subscriber that nothing limits but its connections.
-    pub(crate) fn serve(durability: &str, url: &str, state: &str) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir()?;
-        let database = folder.path().join("sender.db");
-        let in_flight = format!("limit.in_flight={CONNECTIONS}");
-        let settings = [
-            "limit.rate=1000000/s",
-            "limit.burst=100000",
-            &in_flight,
-            "queue.rows=10000000",
-            "queue.bytes=8GiB",
-        ];
-        let added = program(SENDER)?
-            .env("HOOKPROOF_DB", &database)
-            .args(["subscriber", "add", "sink", url, "--allow-private-targets"])
-            .args(settings)
-            .output()?;
-        if !added.status.success() {
-            return Err(Failure::Says(String::from_utf8_lossy(&added.stderr).into_owned()));
-        }
-        if state == "paused" {
-            program(SENDER)?.env("HOOKPROOF_DB", &database).args(["subscriber", "pause", "sink"]).output()?;
-        }
-        let mut child = program(SENDER)?
-            .env("HOOKPROOF_DB", &database)
+    /// A new database.
+    pub(crate) fn database() -> Result<Database, Failure> {
+        Ok(Database(tempfile::tempdir()?))
+    }
+
+    pub(crate) fn start(database: Database, durability: &str) -> Result<Self, Failure> {
+        let mut child = database
+            .program()?
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"])
             .args(["--durability", durability])
             .stderr(Stdio::piped())
             .spawn()?;
         let address = listening(&mut child)?;
-        Ok(Self { child, address, _folder: folder })
+        Ok(Self { child, address, database: Some(database) })
+    }
+
+    /// Subscribers over the API, one after another.
+    pub(crate) fn subscribe_many(&self, url: &str, count: u64) -> Result<(), Failure> {
+        let mut connection = Connection::open(self.address)?;
+        for n in 0..count {
+            let body = format!("{{\"name\": \"s{n}\", \"url\": \"{url}\"}}");
+            connection.post("/v1/subscribers", "application/json", body.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wait_until_ready(&self) -> Result<(), Failure> {
+        Connection::open(self.address)?.get("/readyz").map(drop)
+    }
+
+    pub(crate) fn resident_mib(&self) -> Result<f64, Failure> {
+        self.memory_mib("VmRSS:")
+    }
+
+    pub(crate) fn resident_highest_mib(&self) -> Result<f64, Failure> {
+        self.memory_mib("VmHWM:")
+    }
+
+    fn memory_mib(&self, what: &str) -> Result<f64, Failure> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let kib = text
+            .lines()
+            .find_map(|line| line.strip_prefix(what)?.split_whitespace().next()?.parse::<f64>().ok());
+        kib.map(|kib| kib / 1024.0).ok_or_else(|| Failure::Says(format!("the system does not tell {what}")))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -88,10 +103,39 @@ impl Sender {
         Ok(())
     }
 
-    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+    /// Stops it in order, and leaves its database.
+    pub(crate) fn stop(mut self) -> Result<Database, Failure> {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         let status = self.child.wait()?;
-        if status.success() { Ok(()) } else { Err(Failure::Says(format!("the sender ended with {status}"))) }
+        match self.database.take() {
+            Some(database) if status.success() => Ok(database),
+            _ => Err(Failure::Says(format!("the sender ended with {status}"))),
+        }
+    }
+}
+
+impl Database {
+    pub(crate) fn add<'a>(
+        &self,
+        name: &str,
+        url: &str,
+        events: &str,
+        settings: impl IntoIterator<Item = &'a &'a str>,
+    ) -> Result<(), Failure> {
+        let mut add = self.program()?;
+        add.args(["subscriber", "add", name, url, "--events", events, "--allow-private-targets"]);
+        done(add.args(settings))
+    }
+
+    /// Pauses the one subscriber.
+    pub(crate) fn pause(&self) -> Result<(), Failure> {
+        done(self.program()?.args(["subscriber", "pause", "sink"]))
+    }
+
+    fn program(&self) -> Result<Command, Failure> {
+        let mut command = program(SENDER)?;
+        command.env("HOOKPROOF_DB", self.0.path().join("sender.db"));
+        Ok(command)
     }
 }
 
@@ -111,6 +155,14 @@ impl Bare {
         let text = String::from_utf8_lossy(&output.stdout);
         text.trim().parse().map(Rate).map_err(|_| Failure::Says(format!("the bare client said '{text}'")))
     }
+}
+
+fn done(command: &mut Command) -> Result<(), Failure> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::Says(String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 fn program(role: &str) -> Result<Command, Failure> {

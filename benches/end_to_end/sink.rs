@@ -30,10 +30,19 @@ pub(crate) struct Sink {
 struct Seen {
     clock: Instant,
     arrivals: AtomicU64,
-    /// How many are waited for; notified when they are there.
-    wanted: Mutex<u64>,
+    /// Those of types that begin with `fast`.
+    fast: AtomicU64,
+    /// What is waited for; notified when it is there.
+    wanted: Mutex<Wanted>,
     there: Condvar,
     latencies: Mutex<Latencies>,
+}
+
+/// So many arrivals, or so many fast ones.
+#[derive(Clone, Copy)]
+enum Wanted {
+    All(u64),
+    Fast(u64),
 }
 
 impl Sink {
@@ -44,7 +53,8 @@ impl Sink {
         let seen = Arc::new(Seen {
             clock: now(),
             arrivals: AtomicU64::new(0),
-            wanted: Mutex::new(u64::MAX),
+            fast: AtomicU64::new(0),
+            wanted: Mutex::new(Wanted::All(u64::MAX)),
             there: Condvar::new(),
             latencies: Mutex::default(),
         });
@@ -69,16 +79,31 @@ impl Sink {
         self.seen.arrivals.load(Ordering::SeqCst)
     }
 
+    /// Arrivals of types that begin with `fast`.
+    pub(crate) fn fast_arrivals(&self) -> u64 {
+        self.seen.fast.load(Ordering::SeqCst)
+    }
+
     /// Waits until so many have arrived since the beginning.
     pub(crate) fn wait_for(&self, count: u64) -> Result<(), Failure> {
+        self.wait(Wanted::All(count))
+    }
+
+    /// Waits until so many of the fast ones have.
+    pub(crate) fn wait_for_fast(&self, count: u64) -> Result<(), Failure> {
+        self.wait(Wanted::Fast(count))
+    }
+
+    fn wait(&self, what: Wanted) -> Result<(), Failure> {
+        let (counted, count) = self.seen.counted(what);
         let mut wanted = self.seen.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        *wanted = count;
-        let mut before = self.arrivals();
-        while self.arrivals() < count {
+        *wanted = what;
+        let mut before = counted.load(Ordering::SeqCst);
+        while counted.load(Ordering::SeqCst) < count {
             let (guard, waited) =
                 self.seen.there.wait_timeout(wanted, PATIENCE).unwrap_or_else(PoisonError::into_inner);
             wanted = guard;
-            let arrivals = self.arrivals();
+            let arrivals = counted.load(Ordering::SeqCst);
             if waited.timed_out() && arrivals == before {
                 return Err(Failure::Says(format!(
                     "{arrivals} of {count} requests arrived, and no more come"
@@ -86,7 +111,7 @@ impl Sink {
             }
             before = arrivals;
         }
-        *wanted = u64::MAX;
+        *wanted = Wanted::All(u64::MAX);
         Ok(())
     }
 
@@ -106,6 +131,15 @@ impl Sink {
     /// The latencies since they were last asked for.
     pub(crate) fn latencies(&self) -> Latencies {
         std::mem::take(&mut *self.seen.latencies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Seen {
+    fn counted(&self, wanted: Wanted) -> (&AtomicU64, u64) {
+        match wanted {
+            Wanted::All(count) => (&self.arrivals, count),
+            Wanted::Fast(count) => (&self.fast, count),
+        }
     }
 }
 
@@ -134,8 +168,12 @@ async fn take(request: Request<Incoming>, seen: &Seen) -> Result<Response<Empty<
         let latency = at.saturating_sub(emitted);
         seen.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
     }
-    let count = seen.arrivals.fetch_add(1, Ordering::SeqCst) + 1;
-    if count >= *seen.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
+    if offer::is_fast(&body) {
+        seen.fast.fetch_add(1, Ordering::SeqCst);
+    }
+    seen.arrivals.fetch_add(1, Ordering::SeqCst);
+    let (counted, count) = seen.counted(*seen.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+    if counted.load(Ordering::SeqCst) >= count {
         seen.there.notify_all();
     }
     let mut answer = Response::new(Empty::new());

@@ -1,0 +1,74 @@
+//! A million deliveries that wait, beside a lane that does not; a start with them; ten thousand subscribers.
+
+use std::time::Duration;
+
+use crate::exchange::Failure;
+use crate::figures::{self, Rate};
+use crate::process::Sender;
+use crate::sink::Sink;
+use crate::{now, offer};
+
+/// Subscribers with one delivery each.
+const SUBSCRIBERS: u64 = 10_000;
+const RSS_WANTED_MIB: f64 = 200.0;
+const START_WANTED: Duration = Duration::from_secs(2);
+
+const UNLIMITED: [&str; 3] = ["limit.rate=1000000/s", "limit.burst=100000", "limit.in_flight=64"];
+const ROOM: [&str; 2] = ["queue.rows=10000000", "queue.bytes=64GiB"];
+const SLOW: [&str; 2] = ["limit.rate=1/s", "limit.burst=1"];
+
+/// Everything, with so many deliveries waiting and so many sent beside them.
+pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failure> {
+    figures::title(&format!("{waiting} deliveries waiting for a slow subscriber"));
+    let before = fast_rate(&serving(sink)?, sink, sent)?;
+    let sender = serving(sink)?;
+    offer::flood(sender.address(), "slow.one", waiting)?;
+    let filled = sender.resident_mib()?;
+    let beside = fast_rate(&sender, sink, sent)?;
+    // Alone once more, as the machine may be busier by now than it was before.
+    let alone = Rate::between(before, fast_rate(&serving(sink)?, sink, sent)?);
+    figures::rate("fast lane alone", alone);
+    figures::rate("fast lane beside them", beside);
+    figures::ratio("ratio", beside.over(alone), 0.9);
+    figures::wanted("resident memory after taking them, MiB", filled, RSS_WANTED_MIB);
+    figures::wanted("resident memory at its highest, MiB", sender.resident_highest_mib()?, RSS_WANTED_MIB);
+    let database = sender.stop()?;
+    let began = now();
+    let sender = Sender::start(database, "power-loss")?;
+    sender.wait_until_ready()?;
+    figures::wanted("start with them, seconds", (now() - began).as_secs_f64(), START_WANTED.as_secs_f64());
+    figures::wanted("resident memory after a start, MiB", sender.resident_mib()?, RSS_WANTED_MIB);
+    sender.stop()?;
+    many(sink)
+}
+
+fn serving(sink: &Sink) -> Result<Sender, Failure> {
+    let database = Sender::database()?;
+    database.add("fast", &sink.url(), "fast.*", UNLIMITED.iter().chain(&ROOM))?;
+    database.add("slow", &sink.url(), "slow.*", SLOW.iter().chain(&ROOM))?;
+    Sender::start(database, "power-loss")
+}
+
+fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rate, Failure> {
+    let before = sink.fast_arrivals();
+    let began = now();
+    offer::flood(sender.address(), "fast.one", events)?;
+    sink.wait_for_fast(before + events)?;
+    Ok(Rate::new(events, now() - began))
+}
+
+/// One event for everybody.
+fn many(sink: &Sink) -> Result<(), Failure> {
+    figures::title(&format!("{SUBSCRIBERS} subscribers with one delivery each"));
+    let sender = Sender::start(Sender::database()?, "power-loss")?;
+    let began = now();
+    sender.subscribe_many(&sink.url(), SUBSCRIBERS)?;
+    figures::rate("subscribed", Rate::new(SUBSCRIBERS, now() - began));
+    let before = sink.arrivals();
+    let began = now();
+    offer::flood(sender.address(), "fast.one", 1)?;
+    sink.wait_for(before + SUBSCRIBERS)?;
+    figures::rate("delivered", Rate::new(SUBSCRIBERS, now() - began));
+    figures::wanted("resident memory, MiB", sender.resident_mib()?, RSS_WANTED_MIB);
+    sender.stop().map(drop)
+}
