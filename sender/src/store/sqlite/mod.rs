@@ -2,7 +2,7 @@
 //!
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `ledger` (figures, written once per commit),
-//! `held` (what is handed out), then one file for each group of commands: `emit` with `room`, `claim` with `beside`, `settle`,
+//! `held` (what is handed out), `log` (kept short beside the commits), then one file for each group of commands: `emit` with `room`, `claim` with `beside`, `settle`,
 //! `lease`, `subscribe`, `dead`, `sweep`, `purge`; `reader` and its parts read.
 
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ mod failure;
 mod held;
 mod lease;
 mod ledger;
+mod log;
 mod open;
 mod purge;
 mod reader;
@@ -40,6 +41,7 @@ mod values;
 use failure::Doing;
 use held::Held;
 use ledger::Ledger;
+use log::LogMover;
 pub use reader::SqliteReader;
 
 /// What an acknowledgement survives.
@@ -86,6 +88,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct SqliteStore {
     sql: Connection,
+    log: LogMover,
     watched: open::Watched,
     limits: Limits,
     path: PathBuf,
@@ -103,9 +106,12 @@ impl SqliteStore {
     ///
     /// If the file is not ours, is newer than this program, or cannot be read and written.
     pub fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
-        let sql = open::writer(path, options)?;
+        let mut sql = open::writer(path, options)?;
+        let log = LogMover::start(&mut sql, open::mover(path)?)
+            .map_err(|error| StoreError::Io { doing: "start to move the log", detail: error.to_string() })?;
         Ok(Self {
             sql,
+            log,
             watched: open::Watched::new(path)?,
             limits: options.limits,
             path: path.to_owned(),
@@ -151,6 +157,12 @@ impl SqliteStore {
         drop(held);
         tx.commit().doing("commit")?;
         Ok((replies, Written { commits: u64::from(rows > 0), rows, recorded, settled }))
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.log.stop(&mut self.sql);
     }
 }
 

@@ -22,9 +22,6 @@ const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 /// How long a reader waits for another process: while it opens the file, and never after.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Pages of the write-ahead log after which its content moves to the file.
-const AUTOCHECKPOINT_PAGES: u32 = 1_000;
-
 /// A write-ahead log that a burst has made longer shrinks to this again.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
@@ -53,8 +50,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
         Durability::Process => "NORMAL",
     };
     let settings = format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES};
-         PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = {LOG_BYTES_KEPT};
          PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     sql.execute_batch(&settings).doing(OPENING)?;
@@ -66,6 +62,13 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Store
         let pragma = format!("PRAGMA max_page_count = {pages}");
         sql.query_row(&pragma, [], |_| Ok(())).doing(OPENING)?;
     }
+    Ok(sql)
+}
+
+/// Opens a file that a writer has open, to move its log's content into it.
+pub(super) fn mover(path: &Path) -> Result<Connection, StoreError> {
+    let sql = connect(path, Duration::ZERO)?;
+    sql.execute_batch("PRAGMA synchronous = NORMAL").doing(OPENING)?;
     Ok(sql)
 }
 

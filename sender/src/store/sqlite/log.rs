@@ -1,0 +1,154 @@
+//! Keeps the write-ahead log short. Its content moves to the file beside the commits, on a thread and a connection of
+//! their own, so that no commit waits for it; only where that cannot keep up does a commit do what is left.
+//!
+//! As long as commits follow each other without a gap the log is never wholly moved, and so grows: the thread has
+//! moved nearly all of it by the time that a commit has to end the matter, which is why that is quick.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, Result};
+
+/// Pages of log after which its content begins to move.
+const PAGES_BEFORE: i32 = 1_000;
+
+/// Pages of log at which a commit sees to it that the log begins anew: 64 MiB.
+const PAGES_MAX: i32 = 16_384;
+
+const MOVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+
+/// Moves the log's content for one writer, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct LogMover {
+    asked: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogMover {
+    /// Watches the commits of `writer`; `beside` is another connection to its file.
+    pub(super) fn start(writer: &mut Connection, beside: Connection) -> std::io::Result<Self> {
+        // One at a time: whoever asks while it is at work has the next commit to ask again.
+        let (asked, asks) = sync_channel(1);
+        let thread =
+            std::thread::Builder::new().name("store-log".to_owned()).spawn(move || run(&beside, &asks))?;
+        let ask = asked.clone();
+        let watching = watch(writer, PAGES_BEFORE, PAGES_MAX, move || match ask.try_send(()) {
+            Ok(()) | Err(TrySendError::Full(())) => true,
+            Err(TrySendError::Disconnected(())) => false,
+        });
+        watching.map_err(std::io::Error::other)?;
+        Ok(Self { asked: Some(asked), thread: Some(thread) })
+    }
+
+    /// Ends the thread. The writer must watch no more, or the thread waits for what it may still ask.
+    pub(super) fn stop(&mut self, writer: &mut Connection) {
+        if let Err(error) = writer.wal_hook(None::<fn(&mut Wal, i32) -> Result<()>>) {
+            tracing::warn!(%error, "the log's thread is left to itself");
+            return;
+        }
+        self.asked = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the log's thread panicked");
+        }
+    }
+}
+
+/// Has `ask` called after each commit that leaves more than `before` pages in the log. At `max`, or if there is nobody
+/// to ask, the commit moves them itself.
+fn watch(
+    writer: &mut Connection,
+    before: i32,
+    max: i32,
+    ask: impl Fn() -> bool + Send + 'static,
+) -> Result<()> {
+    writer.wal_hook(Some(move |log: &mut Wal, pages: i32| {
+        let asked = pages < before || ask();
+        if pages >= max || !asked {
+            // It may be that somebody else is at it, or that somebody still reads what is there: the next commit
+            // tries again. Whatever is wrong with the disk, the commit that was made stands.
+            drop(log.checkpoint());
+        }
+        Ok(())
+    }))
+}
+
+fn run(beside: &Connection, asks: &Receiver<()>) {
+    let mut failing = false;
+    while asks.recv().is_ok() {
+        match beside.query_row(MOVE, [], |_| Ok(())) {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                tracing::warn!(%error, "the store's log grows, since its content cannot be moved to the file");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const PAGE: u64 = 4_096;
+    /// What the log holds beside the pages.
+    const FRAME: u64 = 24;
+
+    fn writer(path: &Path) -> Connection {
+        let sql = Connection::open(path).unwrap();
+        sql.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE x (bytes BLOB)")
+            .unwrap();
+        sql
+    }
+
+    fn commit(sql: &Connection) {
+        sql.execute("INSERT INTO x VALUES (zeroblob(8000))", []).unwrap();
+    }
+
+    fn log_pages(path: &Path) -> u64 {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        std::fs::metadata(log).unwrap().len() / (PAGE + FRAME)
+    }
+
+    #[test]
+    fn a_log_whose_mover_does_nothing_stays_bounded_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let mut sql = writer(&path);
+        let asked = Arc::new(AtomicU32::new(0));
+        let asks = Arc::clone(&asked);
+        watch(&mut sql, 10, 100, move || asks.fetch_add(1, Ordering::Relaxed) < u32::MAX).unwrap();
+        (0..500).for_each(|_| commit(&sql));
+        assert!(asked.load(Ordering::Relaxed) > 100);
+        // A commit writes a handful of pages at most.
+        assert!((100..120).contains(&log_pages(&path)), "{} pages", log_pages(&path));
+    }
+
+    #[test]
+    fn without_anybody_to_ask_every_commit_moves_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let mut sql = writer(&path);
+        watch(&mut sql, 10, 1_000, || false).unwrap();
+        (0..500).for_each(|_| commit(&sql));
+        assert!(log_pages(&path) < 30, "{} pages", log_pages(&path));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_moved_by_another_thread_which_ends_with_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let mut sql = writer(&path);
+        let mut mover = LogMover::start(&mut sql, Connection::open(&path).unwrap()).unwrap();
+        (0..1_000).for_each(|_| commit(&sql));
+        mover.stop(&mut sql);
+        let pages = std::fs::metadata(&path).unwrap().len() / PAGE;
+        assert!(pages > 300, "{pages} pages of the log have reached the file");
+    }
+}
