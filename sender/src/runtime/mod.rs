@@ -41,7 +41,7 @@ use crate::engine::{Engine, LaneView, Limits, Nanos};
 use crate::event::{self, Offer};
 use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
-use crate::store::command::{Command, OutboxId};
+use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
@@ -200,7 +200,7 @@ impl Sender {
             emitter: Arc::clone(&emitter),
             mouth: mouth.clone(),
             seen: glance,
-            outbox_after: OutboxId(0),
+            outbox: watcher::Outbox::default(),
             looks: 0,
         };
         let (stop_watcher, stop) = stop_channel();
