@@ -309,8 +309,9 @@ impl Sender {
         let ended = running.upkeep.await;
         debug_assert!(ended.is_ok(), "upkeep does not panic");
         let rest = tokio::task::spawn_blocking(move || {
-            let watched = running.watcher.join().is_ok();
+            // First the store, or a watcher that waits for it in trouble would wait for ever.
             running.thread.stop();
+            let watched = running.watcher.join().is_ok();
             drop(running.owner);
             watched
         });
