@@ -16,12 +16,16 @@ use super::options::{Common, Durable, Keep, Reach, delivering};
 use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
 use crate::engine::Nanos;
-use crate::runtime::{Options, Sender};
+use crate::runtime::{OpenError, Options, Sender};
+use crate::store::StoreError;
 
 /// As a shell reports what SIGINT has ended.
 const EXIT_INTERRUPTED: u8 = 130;
 /// What could not be finished in time is attempted again at the next start.
 const EXIT_CUT_OFF: u8 = 1;
+
+/// How long to wait before a database that is locked is opened again; opening it waits a little by itself.
+const OPEN_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -100,7 +104,7 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
         token: door.token,
         request_time_max: Config::REQUEST_TIME_MAX,
     };
-    let sender = Sender::open(options).await?;
+    let Some(sender) = open(options, &mut signals).await? else { return Ok(ExitCode::SUCCESS) };
     if let Ok(address) = listener.local_addr() {
         info!(%address, "the HTTP API listens");
     }
@@ -118,6 +122,25 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
         () = signals.next() => {
             warn!("stopped at once: what was under way is attempted again at the next start");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
+        }
+    }
+}
+
+/// Begins. A database that another program has to itself is waited for, or whoever restarts what has ended would do so
+/// again and again; nothing, when told to stop meanwhile.
+async fn open(options: Options, signals: &mut Signals) -> Result<Option<Sender>, Failure> {
+    let mut said = false;
+    loop {
+        match Sender::open(options.clone()).await {
+            Err(OpenError::Store { error: error @ StoreError::Busy { .. }, .. }) => {
+                if !std::mem::replace(&mut said, true) {
+                    warn!(%error, "waiting for the database");
+                }
+                if timeout(OPEN_AGAIN, signals.next()).await.is_ok() {
+                    return Ok(None);
+                }
+            }
+            opened => return Ok(Some(opened?)),
         }
     }
 }

@@ -67,6 +67,15 @@ impl EmitError {
     }
 }
 
+/// What became of outbox rows.
+#[derive(Debug, Default)]
+pub(super) struct Outboxed {
+    /// Some wait, and the first of them for this.
+    pub(super) waits: Option<EmitError>,
+    /// Subscribers changed meanwhile: some are to be matched anew at the next look.
+    pub(super) stale: bool,
+}
+
 /// The way in for events.
 pub(super) struct Emitter {
     store: Handle,
@@ -147,27 +156,33 @@ impl Emitter {
         results
     }
 
-    /// Makes events of outbox rows, and waits until that is durable. For a thread of its own.
-    pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Result<(), EmitError> {
+    /// Makes events of outbox rows, and waits until that is durable. Rows that have to wait stay where they are; the
+    /// first reason is given. For a thread of its own.
+    pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Outboxed {
         let roster = self.roster();
         let mut prepared = Vec::new();
         for row in rows {
+            if let Some(why) = &row.unreadable {
+                self.reject(row.id, why);
+                continue;
+            }
             let (id, key) = (row.event.as_deref(), row.key.as_deref());
             match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
                 Ok(offer) => prepared.push(self.prepare(&roster, &offer, Some(row.id))),
                 Err(refusal) => self.reject(row.id, &refusal),
             }
         }
+        let mut outboxed = Outboxed::default();
         for told in self.submit(prepared) {
             for answer in told.answers.blocking_recv().unwrap_or(told.unanswered) {
                 match answer {
-                    // With subscribers changed, the next look matches it anew.
-                    Ok(_) | Err(Unrecorded::StaleRoster) => {}
-                    Err(Unrecorded::For(error)) => return Err(error),
+                    Ok(_) => {}
+                    Err(Unrecorded::StaleRoster) => outboxed.stale = true,
+                    Err(Unrecorded::For(error)) => outboxed.waits = outboxed.waits.or(Some(error)),
                 }
             }
         }
-        Ok(())
+        outboxed
     }
 
     fn prepare(&self, roster: &Roster, offer: &Offer<'_>, outbox: Option<OutboxId>) -> Emit {
@@ -176,7 +191,7 @@ impl Emitter {
     }
 
     /// Sets aside a row that can't become an event. If that fails, it is tried again at the next look.
-    fn reject(&self, id: OutboxId, refusal: &BadOffer) {
+    fn reject(&self, id: OutboxId, refusal: &dyn std::fmt::Display) {
         warn!(row = id.0, %refusal, "set aside an outbox row");
         let command = Command::RejectOutbox(RejectOutbox { id, why: refusal.to_string() });
         submit(&self.store, vec![command], |_| {});

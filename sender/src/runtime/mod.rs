@@ -41,7 +41,7 @@ use crate::engine::{Engine, LaneView, Limits, Nanos};
 use crate::event::{self, Offer};
 use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
-use crate::store::command::{Command, OutboxId};
+use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
@@ -200,7 +200,7 @@ impl Sender {
             emitter: Arc::clone(&emitter),
             mouth: mouth.clone(),
             seen: glance,
-            outbox_after: OutboxId(0),
+            outbox: watcher::Outbox::default(),
             looks: 0,
         };
         let (stop_watcher, stop) = stop_channel();
@@ -309,8 +309,9 @@ impl Sender {
         let ended = running.upkeep.await;
         debug_assert!(ended.is_ok(), "upkeep does not panic");
         let rest = tokio::task::spawn_blocking(move || {
-            let watched = running.watcher.join().is_ok();
+            // First the store, or a watcher that waits for it in trouble would wait for ever.
             running.thread.stop();
+            let watched = running.watcher.join().is_ok();
             drop(running.owner);
             watched
         });

@@ -61,8 +61,12 @@ pub(super) async fn keep_up(
         };
         for command in [Command::Sweep(Sweep { max: STEP_ROWS }), Command::Purge(purge)] {
             let mut more = true;
-            while more && !*stop.borrow() {
-                more = step(&store, command.clone()).await;
+            while more {
+                // A store in trouble answers no sooner than it is told to stop, which comes after this.
+                more = tokio::select! {
+                    more = step(&store, command.clone()) => more,
+                    _ = stop.changed() => return,
+                };
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::emitter::Emitter;
@@ -25,6 +25,12 @@ use crate::store::thread::Handle;
 const EVERY: Duration = Duration::from_millis(4);
 /// Other processes are looked at about once a second.
 const LOOKS_BETWEEN_OWNERS: u64 = 250;
+/// Rows of the outbox that have to wait, for a subscriber that is full, are tried again after about a second for each
+/// page of them, so that they cost little however many there are, and after a minute at the latest.
+const LOOKS_BETWEEN_TRIES: u64 = 250;
+const PAGES_COUNTED_MAX: u64 = 60;
+/// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.
+const LOOKS_IN_SILENCE: u64 = 250;
 /// Rows looked at in one go.
 const ROWS_MAX: u32 = 1_000;
 
@@ -39,23 +45,38 @@ pub(super) struct Watcher {
     pub(super) emitter: Arc<Emitter>,
     pub(super) mouth: Mouth,
     pub(super) seen: Glance,
-    pub(super) outbox_after: OutboxId,
+    pub(super) outbox: Outbox,
     pub(super) looks: u64,
+}
+
+/// How far the outbox was read.
+#[derive(Default)]
+pub(super) struct Outbox {
+    after: OutboxId,
+    /// Rows up to there wait, and are tried again from that look on.
+    again: Option<u64>,
 }
 
 impl Watcher {
     /// Watches until the other end of `stop` is dropped.
     pub(super) fn watch(mut self, stop: &Receiver<()>) {
-        let mut failing = false;
+        let (mut failed, mut said) = (0_u64, false);
         while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             match self.look() {
-                Ok(()) => failing = false,
-                Err(error) if !failing => {
-                    // Once, not every few milliseconds, for as long as it lasts.
-                    failing = true;
-                    error!(%error, "can't look for new work; trying on");
+                Ok(()) => {
+                    if said {
+                        info!("looking for new work succeeds again");
+                    }
+                    (failed, said) = (0, false);
                 }
-                Err(_) => {}
+                Err(error) => {
+                    failed += 1;
+                    // Once, not every few milliseconds, for as long as it lasts; and one line for one fault.
+                    if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
+                        said = true;
+                        error!(%error, "can't look for new work; trying on");
+                    }
+                }
             }
         }
     }
@@ -76,10 +97,10 @@ impl Watcher {
             self.find_stirred_work()?;
             self.seen.stirred = glance.stirred;
         }
+        self.looks += 1;
         if glance.outbox.is_some() {
             self.empty_outbox()?;
         }
-        self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_BETWEEN_OWNERS) {
             evict_the_dead(&self.database, &*self.reader, &self.store, self.owner)?;
         }
@@ -112,20 +133,39 @@ impl Watcher {
         Ok(())
     }
 
-    /// Makes events of all rows in the outbox.
+    /// Makes events of all rows in the outbox. Those that have to wait hold up none that come after them.
     fn empty_outbox(&mut self) -> Result<(), StoreError> {
+        let waited = self.outbox.again.is_some();
+        if self.outbox.again.is_some_and(|again| again <= self.looks) {
+            self.outbox = Outbox::default();
+        }
+        let (mut stale, mut pages) = (false, 0);
         loop {
-            let rows = self.reader.outbox(self.outbox_after, ROWS_MAX)?;
-            let Some(last) = rows.last() else {
-                self.outbox_after = OutboxId(0);
-                return Ok(());
-            };
-            self.outbox_after = last.id;
-            if let Err(error) = self.emitter.emit_outbox(&rows) {
-                warn!(%error, "the outbox waits");
-                self.outbox_after = OutboxId(0);
-                return Ok(());
+            let rows = self.reader.outbox(self.outbox.after, ROWS_MAX)?;
+            let Some(last) = rows.last() else { break };
+            self.outbox.after = last.id;
+            let outboxed = self.emitter.emit_outbox(&rows);
+            stale |= outboxed.stale;
+            if let Some(error) = outboxed.waits {
+                if !waited && pages == 0 {
+                    warn!(%error, "rows of the outbox wait");
+                }
+                pages += 1;
             }
         }
+        if pages > 0 {
+            let again = self.looks + LOOKS_BETWEEN_TRIES * pages.min(PAGES_COUNTED_MAX);
+            self.outbox.again.get_or_insert(again);
+        }
+        match (waited, self.outbox.again) {
+            (true, None) => info!("no row of the outbox waits any more"),
+            // Whatever is left is to be looked at again at once.
+            (_, Some(_)) if stale => self.outbox.again = Some(self.looks),
+            _ => {}
+        }
+        if self.outbox.again.is_none() {
+            self.outbox.after = OutboxId(0);
+        }
+        Ok(())
     }
 }

@@ -113,7 +113,7 @@ pub struct Coalesce {
 }
 
 /// A row of the outbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OutboxId(pub u64);
 
 /// Sets an outbox row aside, where an operator finds it.

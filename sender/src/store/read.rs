@@ -149,6 +149,8 @@ pub struct OutboxRow {
     pub data: Arc<str>,
     /// Its public id, if the application gave one.
     pub event: Option<Arc<str>>,
+    /// Why it is no text that could be an event; what is said of it above is then only what could be read of it.
+    pub unreadable: Option<String>,
 }
 
 /// An outbox row that could not become an event.

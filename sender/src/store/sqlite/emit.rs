@@ -243,8 +243,13 @@ impl Work<'_> {
         let moved = self
             .sql
             .prepare_cached(
-                "INSERT OR REPLACE INTO outbox_rejected
-                 SELECT id, type, key, data, event, ?2, ?3 FROM outbox WHERE id = ?1",
+                // Of what is absurdly long, enough to recognise it: the rest would be copied through memory.
+                "INSERT OR REPLACE INTO outbox_rejected SELECT id,
+                     iif(octet_length(type) > 4194304, substr(type, 1, 1024), type),
+                     iif(octet_length(key) > 4194304, substr(key, 1, 1024), key),
+                     iif(octet_length(data) > 4194304, substr(data, 1, 1024), data),
+                     iif(octet_length(event) > 4194304, substr(event, 1, 1024), event), ?2, ?3
+                 FROM outbox WHERE id = ?1",
             )?
             .execute(params![reject.id, reject.why, self.now])?;
         if moved == 0 {

@@ -1,7 +1,9 @@
 //! What others did: new work, changed subscribers, rows in the outbox, leases.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::claim::QUEUE;
@@ -53,10 +55,32 @@ pub(super) fn heads(sql: &Connection, lanes: &[LaneId]) -> Result<Vec<(LaneId, W
     Ok(heads)
 }
 
+/// A row of the outbox that is longer is not read: no event may be that long.
+const ROW_BYTES_MAX: u32 = 4 << 20;
+/// What is read of the outbox in one go ends after so many bytes.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// The columns of a row, empty where the row is too long: any program may put there what it likes.
+const COLUMNS: &str = "id, iif(bytes > 4194304, '', type), iif(bytes > 4194304, NULL, key),
+    iif(bytes > 4194304, '', data), iif(bytes > 4194304, NULL, event), bytes";
+/// How long a row is. Telling that does not load it.
+const BYTES: &str = "octet_length(type) + octet_length(data)
+    + ifnull(octet_length(key), 0) + ifnull(octet_length(event), 0) AS bytes";
+
 pub(super) fn outbox(sql: &Connection, after: OutboxId, max: u32) -> Result<Vec<OutboxRow>> {
-    sql.prepare_cached("SELECT id, type, key, data, event FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2")?
-        .query_map(params![after, max], outbox_row)?
-        .collect()
+    let mut query = sql.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM (SELECT *, {BYTES} FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2)"
+    ))?;
+    let mut rows = query.query(params![after, max])?;
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while bytes < PAGE_BYTES_MAX
+        && let Some(row) = rows.next()?
+    {
+        let row = outbox_row(row)?;
+        bytes += row.data.len();
+        page.push(row);
+    }
+    Ok(page)
 }
 
 pub(super) fn rejected(
@@ -66,12 +90,12 @@ pub(super) fn rejected(
 ) -> Result<(Vec<RejectedRow>, Option<[u64; 2]>)> {
     let before = place.map_or(u64::MAX, |at| at[0]);
     let rows: Vec<RejectedRow> = sql
-        .prepare_cached(
-            "SELECT id, type, key, data, event, why, at FROM outbox_rejected
-             WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
-        )?
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS}, why, at FROM (SELECT *, {BYTES} FROM outbox_rejected
+             WHERE id < ?1 ORDER BY id DESC LIMIT ?2)"
+        ))?
         .query_map(params![int(before), max], |row| {
-            Ok(RejectedRow { row: outbox_row(row)?, why: row.get(5)?, at: row.get(6)? })
+            Ok(RejectedRow { row: outbox_row(row)?, why: row.get(6)?, at: row.get(7)? })
         })?
         .collect::<Result<_>>()?;
     let next = super::listing::last_if_full(&rows, max, |row| [row.row.id.0, 0]);
@@ -79,13 +103,22 @@ pub(super) fn rejected(
 }
 
 fn outbox_row(row: &Row<'_>) -> Result<OutboxRow> {
-    Ok(OutboxRow {
-        id: row.get(0)?,
-        kind: row.get(1)?,
-        key: row.get(2)?,
-        data: row.get(3)?,
-        event: row.get(4)?,
-    })
+    let bytes: u32 = row.get(5)?;
+    let too_long = (bytes > ROW_BYTES_MAX)
+        .then(|| format!("the row is {bytes} bytes long; expected at most {ROW_BYTES_MAX}"));
+    let mut unreadable = too_long;
+    let mut text = |column: usize, name: &str| -> Result<Option<Arc<str>>> {
+        // SQLite takes any bytes for a text.
+        let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = row.get_ref(column)? else { return Ok(None) };
+        let text = String::from_utf8_lossy(bytes);
+        if matches!(text, std::borrow::Cow::Owned(_)) {
+            unreadable.get_or_insert_with(|| format!("the {name} is not UTF-8"));
+        }
+        Ok(Some(text.into()))
+    };
+    let (kind, key) = (text(1, "type")?.unwrap_or_default(), text(2, "key")?);
+    let (data, event) = (text(3, "data")?.unwrap_or_default(), text(4, "event")?);
+    Ok(OutboxRow { id: row.get(0)?, kind, key, data, event, unreadable })
 }
 
 pub(super) fn owners(sql: &Connection) -> Result<Vec<Owner>> {

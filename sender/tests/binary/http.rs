@@ -1,0 +1,89 @@
+//! HTTP by hand, so that a test can also say what no client would.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use super::FOREVER;
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// A refusal says what, in a word for programs and in a sentence for people, and where.
+    #[track_caller]
+    pub(crate) fn is_a_refusal(&self) {
+        let error = &self.json()["error"];
+        assert!(error["code"].as_str().is_some_and(|code| !code.is_empty()), "{self:?}");
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(' ')), "{self:?}");
+        let field = error.as_object().unwrap().get("field");
+        assert!(field.is_some_and(|field| field.is_null() || field.is_string()), "{self:?}");
+    }
+}
+
+#[track_caller]
+pub(crate) fn ask(address: &str, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
+    try_ask(address, method, path, kind, body).unwrap()
+}
+
+pub(crate) fn try_ask(
+    address: &str,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &[u8],
+) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat())?;
+    read(&stream)
+}
+
+/// Reads one answer.
+pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Answer> {
+    stream.set_read_timeout(Some(FOREVER))?;
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), None);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if line == "\r\n" {
+            break;
+        }
+        let lower = line.to_ascii_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length: ") {
+            length = value.trim().parse::<usize>().ok();
+        }
+        head.push_str(&line);
+    }
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    Ok(Answer { status, head, body })
+}

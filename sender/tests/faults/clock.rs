@@ -1,0 +1,77 @@
+//! A clock that was set back an hour.
+//!
+//! A test may not set the machine's clock. What a step back leaves behind is a file whose every time is an hour ahead:
+//! that is made here, with SQL, and it is what a sender finds that begins after the step. That a step under a running
+//! process changes nothing follows from how it counts (`runtime/clock`: the monotonic clock), and is not tested here.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::WIDE;
+use crate::binary::Database;
+use crate::binary::endpoint::Endpoint;
+
+/// Everything that the file says of time, an hour later.
+const AN_HOUR_AHEAD: &str = "
+    UPDATE totals SET clock = clock + 3600000000000;
+    UPDATE deliveries SET at = at + 3600000000000, expires = expires + 3600000000000;
+    UPDATE events SET received = received + 3600000000000;
+    UPDATE owners SET until = until + 3600000000000;
+    UPDATE lanes SET record_at = record_at + 3600000000000;
+    UPDATE attempts SET at = at + 3600000000000;";
+
+#[expect(clippy::disallowed_methods, reason = "compared with what the sender says of the time")]
+fn wall_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn after_a_step_back_of_an_hour_nothing_waits_for_it_and_signatures_tell_the_true_time() {
+    let sink = Endpoint::answering(|number| {
+        if number == 0 { "503 Not Now\r\n".to_owned() } else { "204 No Content\r\n".to_owned() }
+    });
+    let database =
+        Database::with_sink(&sink.url, &["retry.base=1s", "retry.backoff=additive", "retry.jitter=0s"]);
+    // One that is to be tried again in a second, by a process that dies before that; its lease is in the future too.
+    let mut serving = database.serve();
+    let first = serving.emit("before");
+    sink.wait_for(1);
+    serving.until("/v1/status", |status| status["deliveries"]["retrying"] == 1);
+    serving.kill();
+    database.sql().execute_batch(AN_HOUR_AHEAD).unwrap();
+    let began = wall_secs();
+    let serving = database.serve();
+    let second = serving.emit("after");
+    sink.wait_for_events(&[first, second]);
+    let arrivals = sink.wait_for(3);
+    for arrival in &arrivals[1..] {
+        let told: u64 = arrival.header("webhook-timestamp").parse().unwrap();
+        assert!((began..=wall_secs()).contains(&told), "{told} is not between {began} and now");
+    }
+    serving.until("/v1/status", |status| status["deliveries"]["delivered"] == 2);
+    assert_eq!(serving.complaints(), [""; 0]);
+    serving.stop_in_order();
+}
+
+#[test]
+fn two_senders_that_disagree_by_an_hour_deliver_each_event_once() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &WIDE);
+    let early = database.serve();
+    let mut events = vec![early.emit("1")];
+    sink.wait_for_events(&events);
+    // The file has seen a time an hour ahead: whoever begins now counts from there, whoever runs already does not.
+    database.sql().execute_batch("UPDATE totals SET clock = clock + 3600000000000").unwrap();
+    let late = database.serve();
+    for round in 0..20 {
+        let sender = if round % 2 == 0 { &early } else { &late };
+        events.push(sender.emit(&round.to_string()));
+    }
+    sink.wait_for_events(&events);
+    early.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
+    assert_eq!(sink.count(), events.len(), "each once");
+    // By the later clock the earlier's lease had run out, which it may well say.
+    assert!(early.complaints().iter().all(|line| line.contains("lost a lane")), "{:#?}", early.complaints());
+    assert_eq!(late.complaints(), [""; 0]);
+    early.stop_in_order();
+    late.stop_in_order();
+}

@@ -1,0 +1,83 @@
+//! A file whose pages were overwritten.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::binary::endpoint::Endpoint;
+use crate::binary::{Database, SERVE, Serving};
+use crate::{WIDE, holds_still, offer};
+
+const PAGE: u64 = 4096;
+
+/// Overwrites pages of the file.
+fn damage(database: &Database, pages: std::ops::Range<u64>) {
+    let file = OpenOptions::new().write(true).open(database.path()).unwrap();
+    for page in pages {
+        file.write_all_at(&[0xa5; PAGE as usize], page * PAGE).unwrap();
+    }
+}
+
+fn pages(database: &Database) -> u64 {
+    fs::metadata(database.path()).unwrap().len() / PAGE
+}
+
+fn filled(url: &str) -> Database {
+    let database = Database::with_sink(url, &WIDE);
+    for key in ["a", "b", "c"] {
+        database.json(&["emit", "--type", "x", "--key", key, "--data", "1", "--json"]);
+    }
+    database.sql().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    database
+}
+
+#[test]
+fn a_file_whose_first_page_is_damaged_is_refused() {
+    let database = filled("http://127.0.0.1:9/");
+    damage(&database, 0..1);
+    let output = database.command(&SERVE).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{complaint}");
+    assert!(complaint.contains("not a hookproof store") && complaint.lines().count() == 1, "{complaint}");
+}
+
+#[test]
+fn whichever_page_is_damaged_nothing_panics_or_spins_and_what_is_acknowledged_is_delivered() {
+    let sink = Endpoint::taking();
+    let whole = filled(&sink.url);
+    let content = fs::read(whole.path()).unwrap();
+    let count = pages(&whole);
+    assert!(count > 20, "{count}");
+    // All of them would take a while.
+    for first in (1..count).step_by(usize::try_from(count / 6).unwrap()) {
+        let database = Database::new();
+        fs::write(database.path(), &content).unwrap();
+        damage(&database, first..(first + 4).min(count));
+        let mut serving = Serving::spawn(database.command(&SERVE));
+        serving.wait_for_line("");
+        survives(&mut serving);
+    }
+}
+
+/// It ends with one line, or goes on and says little.
+fn survives(serving: &mut Serving) {
+    if !serving.wait_for_line("").contains("the sender runs") {
+        let (code, _) = serving.wait();
+        assert!(matches!(code, Some(64 | 70)), "{code:?} {:#?}", serving.lines());
+        return;
+    }
+    let line = serving.wait_for_line("\"address\"");
+    let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+    serving.address.push_str(entry["fields"]["address"].as_str().unwrap());
+    let offered = offer(serving, "during");
+    let answer = offered.recv_timeout(crate::binary::FOREVER).unwrap();
+    assert!(answer.is_none_or(|answer| matches!(answer.status, 202 | 503 | 500)));
+    let (_keep, nothing) = std::sync::mpsc::channel();
+    holds_still(serving, &nothing, Duration::from_secs(2));
+    let complaints = serving.complaints();
+    assert!(complaints.len() <= 10, "{} lines: {complaints:#?}", complaints.len());
+    serving.tell_to_stop();
+    let (code, _) = serving.wait();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    assert!(!serving.lines().iter().any(|line| line.contains("panicked")), "{:#?}", serving.lines());
+}

@@ -1,0 +1,73 @@
+//! What goes wrong around the real sender: a full disk, a lock, a lost or damaged file, a clock set back.
+//!
+//! Of each the same is asked: nothing is acknowledged that is not kept; the process neither ends nor runs hot; one line
+//! of the log says what is wrong, and one more that it is over; and then everything goes on by itself.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../binary/mod.rs"]
+mod binary;
+mod clock;
+mod damage;
+mod disk;
+mod file;
+mod lock;
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use binary::http::{Answer, try_ask};
+use binary::{Serving, event};
+
+/// Settings under which a sink takes everything at once.
+const WIDE: [&str; 3] = ["limit.rate=10000/s", "limit.burst=100", "retry.base=10ms"];
+
+/// Offers an event beside the test. What is answered arrives here; nothing, when there was no answer.
+fn offer(serving: &Serving, key: &str) -> Receiver<Option<Answer>> {
+    let (tell, told) = channel();
+    let (address, body) = (serving.address.clone(), event(key));
+    std::thread::spawn(move || {
+        let answer = try_ask(&address, "POST", "/v1/events", "application/json", body.as_bytes());
+        // The test may be over.
+        let _ = tell.send(answer.ok());
+    });
+    told
+}
+
+/// Watches for so long that nothing is acknowledged, and that the sender spends little of that time on a processor.
+#[track_caller]
+fn holds_still(serving: &mut Serving, offered: &Receiver<Option<Answer>>, length: Duration) {
+    let before = serving.ticks();
+    if let Ok(Some(answer)) = offered.recv_timeout(length) {
+        assert_ne!(answer.status, 202, "acknowledged during a fault: {answer:?}");
+        assert_eq!(answer.status, 503);
+        answer.is_a_refusal();
+    }
+    assert!(serving.is_running(), "{:#?}", serving.lines());
+    let (spent, passed) = (serving.ticks() - before, u64::try_from(length.as_millis() / 10).unwrap());
+    // A loop that spins takes all of a processor; watching for new work takes a few hundredths.
+    assert!(spent < passed / 3 + 10, "{spent} of {passed} hundredths of a second on a processor");
+}
+
+/// One line said what was wrong, and one that it was over.
+#[track_caller]
+fn said_once(serving: &Serving, what: &str) {
+    let over = serving.wait_for_line("\"the store works again");
+    let complaints = serving.complaints();
+    assert_eq!(complaints.len(), 1, "{complaints:#?}");
+    assert!(complaints[0].contains(what), "expected {what:?}: {complaints:#?}");
+    let lines = serving.lines();
+    assert_eq!(
+        lines.iter().filter(|line| line.contains("\"the store works again")).count(),
+        1,
+        "{over} {lines:#?}"
+    );
+}
+
+/// An event that was offered during a fault is acknowledged once it is over, or was refused and can be offered again.
+#[track_caller]
+fn acknowledged_after_all(serving: &Serving, offered: &Receiver<Option<Answer>>) -> String {
+    let answer = offered.recv_timeout(binary::FOREVER).unwrap().unwrap();
+    assert_eq!(answer.status, 202, "{answer:?}: {:#?}", serving.lines());
+    answer.json()["id"].as_str().unwrap().to_owned()
+}

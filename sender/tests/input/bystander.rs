@@ -1,0 +1,57 @@
+//! A lane that has nothing to do with it, and must not notice.
+
+use crate::binary::endpoint::Endpoint;
+use crate::binary::http::ask;
+use crate::binary::{Database, Serving};
+
+const RATE_PER_SECOND: u64 = 20;
+const BURST: u64 = 5;
+/// More than the contract lets out while a test runs.
+const BACKLOG: usize = 4_000;
+/// The sender's memory, whatever comes in.
+const MEMORY_MIB_MAX: u64 = 300;
+
+pub(crate) struct Bystander {
+    sink: Endpoint,
+    began: u64,
+    before: usize,
+}
+
+impl Bystander {
+    /// A database with a bystander that is owed a lot, and a sender that is at it.
+    pub(crate) fn beside() -> (Database, Serving, Self) {
+        let sink = Endpoint::taking();
+        let database = Database::new();
+        let contract = ["--events", "tick", "limit.rate=20/s", "limit.burst=5"];
+        database.subscribe("bystander", &sink.url, &contract);
+        let serving = database.serve();
+        let batch = "{\"type\":\"tick\",\"data\":1}\n".repeat(BACKLOG);
+        let answer = ask(&serving.address, "POST", "/v1/events", "application/x-ndjson", batch.as_bytes());
+        assert_eq!(answer.status, 202);
+        sink.wait_for(1);
+        let (began, before) = (sink.now(), sink.count());
+        (database, serving, Self { sink, began, before })
+    }
+
+    /// It got no more than its contract in any window, and since the beginning at least half of it, on a machine that
+    /// others use too. And the sender lives, has not panicked, and has not grown.
+    #[track_caller]
+    pub(crate) fn did_not_notice(&self, serving: Serving) {
+        let now = self.sink.now();
+        let times: Vec<u64> = self.sink.arrivals().iter().map(|arrival| arrival.at).collect();
+        for (first, from) in times.iter().enumerate() {
+            for (place, until) in times.iter().enumerate().skip(first) {
+                let count = (place - first + 1) as u128;
+                let allowed =
+                    u128::from(BURST) * 1_000_000_000 + u128::from(RATE_PER_SECOND * (until - from));
+                assert!(count * 1_000_000_000 <= allowed, "{count} arrivals within {} ns", until - from);
+            }
+        }
+        let passed = now - self.began;
+        let (got, owed) = ((times.len() - self.before) as u64, RATE_PER_SECOND * passed / 1_000_000_000);
+        assert!(got + BURST >= owed / 2, "{got} arrived in {passed} ns, of {owed}");
+        assert_eq!(serving.get("/healthz").status, 200);
+        assert!(serving.peak_mib() < MEMORY_MIB_MAX, "{} MiB", serving.peak_mib());
+        serving.stop_in_order();
+    }
+}

@@ -1,0 +1,107 @@
+//! What any program may put into the outbox, constraints of the table or not.
+
+use std::time::Duration;
+
+use crate::binary::endpoint::Endpoint;
+use crate::bystander::Bystander;
+
+/// Rows that can't become events, as SQL for type, key, data and event.
+const HOSTILE: [&str; 12] = [
+    "CAST(x'ff41' AS TEXT), 'k', '1', NULL",
+    "'a', CAST(x'c328' AS TEXT), '1', NULL",
+    "'a', 'k', CAST(x'22ff22' AS TEXT), NULL",
+    "'a', 'k', '1', CAST(x'80' AS TEXT)",
+    "CAST(x'610062' AS TEXT), 'k', '1', NULL",
+    "'', 'k', '1', NULL",
+    "'a b\nc', 'k', '1', NULL",
+    "'a', 'k', 'not json', NULL",
+    "'a', 'k', '', NULL",
+    "'a', 'k', printf('%.*c', 1000000, '['), NULL",
+    "'a', 'k', '1', printf('%.*c', 5000000, 'i')",
+    "printf('%.*c', 5000000, 't'), 'k', '1', NULL",
+];
+
+#[test]
+fn hostile_rows_are_set_aside_and_hold_up_no_row_after_them() {
+    let (database, serving, bystander) = Bystander::beside();
+    let sink = Endpoint::taking();
+    database.subscribe("sink", &sink.url, &["--events", "good"]);
+    let sql = database.sql();
+    sql.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
+    for (count, row) in HOSTILE.iter().enumerate() {
+        sql.execute_batch(&format!("INSERT INTO outbox (type, key, data, event) VALUES ({row})")).unwrap();
+        sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+        sink.wait_for(count + 1);
+    }
+    for blob in [
+        "x'00ff', NULL, '1', NULL",
+        "'a', x'00ff', '1', NULL",
+        "'a', NULL, x'00ff', NULL",
+        "'a', NULL, '1', x'00ff'",
+    ] {
+        // What is no text does not get in at all.
+        let insert = format!("INSERT INTO outbox (type, key, data, event) VALUES ({blob})");
+        assert!(sql.execute_batch(&insert).is_err(), "{blob}");
+    }
+    wait_until_empty(&sql, &serving);
+    let rejected: usize =
+        sql.query_row("SELECT count(*) FROM outbox_rejected", [], |row| row.get(0)).unwrap();
+    assert_eq!(rejected, HOSTILE.len());
+    let complaints = serving.complaints();
+    assert_eq!(complaints.len(), rejected, "a line for each: {complaints:#?}");
+    bystander.did_not_notice(serving);
+}
+
+/// Rejections are written soon after the good rows.
+fn wait_until_empty(sql: &rusqlite::Connection, serving: &crate::binary::Serving) {
+    serving.wait_for_lines("set aside an outbox row", HOSTILE.len());
+    while sql.query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, u32>(0)).unwrap() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_row_of_a_hundred_megabytes_is_set_aside_without_being_read() {
+    let (database, serving, bystander) = Bystander::beside();
+    let sink = Endpoint::taking();
+    database.subscribe("sink", &sink.url, &["--events", "good"]);
+    let before = serving.peak_mib();
+    let sql = database.sql();
+    sql.execute_batch(
+        "INSERT INTO outbox (type, data) VALUES ('a', '\"' || printf('%.*c', 100000000, 'x') || '\"')",
+    )
+    .unwrap();
+    sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+    sink.wait_for(1);
+    serving.wait_for_line("set aside an outbox row");
+    while sql.query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, u32>(0)).unwrap() > 0 {
+        std::thread::yield_now();
+    }
+    eprintln!("{before} MiB before, {} MiB after", serving.peak_mib());
+    bystander.did_not_notice(serving);
+}
+
+#[test]
+fn rows_that_wait_for_a_full_subscriber_hold_up_no_other_and_cost_little() {
+    let (database, mut serving, bystander) = Bystander::beside();
+    let sink = Endpoint::taking();
+    let full = ["--events", "full", "queue.rows=1", "queue.when_full=refuse"];
+    database.subscribe("full", &sink.url, &full);
+    database.json(&["subscriber", "pause", "full", "--json"]);
+    database.subscribe("sink", &sink.url, &["--events", "good"]);
+    let sql = database.sql();
+    let waiting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
+        INSERT INTO outbox (type, data) SELECT 'full', '1' FROM n";
+    sql.execute_batch(waiting).unwrap();
+    serving.wait_for_line("rows of the outbox wait");
+    sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+    sink.wait_for(1);
+    let (_keep, nothing) = std::sync::mpsc::channel::<()>();
+    let (before, seconds) = (serving.ticks(), 3);
+    assert!(nothing.recv_timeout(Duration::from_secs(seconds)).is_err());
+    let spent = serving.ticks() - before;
+    assert!(spent < 50 * seconds, "{spent} hundredths of a second on a processor in {seconds} s");
+    assert_eq!(serving.complaints().len(), 1, "{:#?}", serving.complaints());
+    assert!(serving.is_running());
+    bystander.did_not_notice(serving);
+}

@@ -1,0 +1,109 @@
+//! What an operator and an emitter see.
+
+use std::sync::mpsc::channel;
+
+use crate::binary::Database;
+use crate::binary::endpoint::Endpoint;
+use crate::binary::event;
+
+#[test]
+fn the_defaults_are_those_of_the_systems() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    let shown = database.json(&["subscriber", "show", "sink", "--json"]);
+    for (place, expected) in [
+        ("/limit/rate", "5/s"),
+        ("/timeout", "8s"),
+        ("/connect_timeout", "4s"),
+        ("/retry/backoff", "full-jitter"),
+        ("/retry/cap", "1h"),
+        ("/retry/ttl", "1d"),
+        ("/breaker/cooldown", "5min"),
+        ("/breaker/cooldown_max", "1h"),
+        ("/breaker/slow", "5s"),
+        ("/queue/when_full", "shed-oldest"),
+    ] {
+        assert_eq!(shown.pointer(place).and_then(|value| value.as_str()), Some(expected), "{place}: {shown}");
+    }
+    assert_eq!((&shown["limit"]["burst"], &shown["breaker"]["failures"]), (&10.into(), &10.into()));
+}
+
+#[test]
+fn a_full_subscriber_slows_its_emitter_and_says_when_to_come_back() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &["queue.rows=3", "queue.when_full=refuse"]);
+    database.json(&["subscriber", "pause", "sink", "--json"]);
+    let serving = database.serve();
+    (0..3).for_each(|n| drop(serving.emit(&n.to_string())));
+    let answer = serving.post("/v1/events", &event("one too many"));
+    assert_eq!(answer.status, 429, "{answer:?}");
+    answer.is_a_refusal();
+    assert!(answer.header("retry-after").unwrap().parse::<u32>().unwrap() > 0);
+    assert_eq!(serving.figure("hookproof_waiting"), serving.figure("hookproof_waiting_max"));
+    serving.stop_in_order();
+}
+
+#[test]
+fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
+    let (begin, may_answer) = channel::<()>();
+    let may_answer = std::sync::Mutex::new(may_answer);
+    let slow = Endpoint::answering(move |_| {
+        // Until the test lets it.
+        let _ = may_answer.lock().unwrap().recv();
+        "204 No Content\r\n".to_owned()
+    });
+    let database = Database::with_sink(&slow.url, &["limit.in_flight=1"]);
+    let mut serving = database.serve();
+    (0..3).for_each(|n| drop(serving.emit(&n.to_string())));
+    slow.wait_for(1);
+    serving.tell_to_stop();
+    serving.wait_for_line("stopping: finishing what is under way");
+    begin.send(()).unwrap();
+    let (code, _) = serving.wait();
+    assert_eq!(code, Some(0));
+    assert_eq!(slow.count(), 1, "nothing was started after the word");
+    let status = database.json(&["status", "--json"]);
+    assert_eq!(
+        (&status["deliveries"]["delivered"], &status["deliveries"]["waiting"]),
+        (&1.into(), &2.into())
+    );
+}
+
+#[test]
+fn dead_letters_are_grouped_by_what_they_have_in_common() {
+    let locked_out = Endpoint::answering(|_| "401 Who\r\n".to_owned());
+    let hurried = Endpoint::answering(|_| "429 Slow\r\n".to_owned());
+    let one = ["retry.attempts=1", "breaker.failures=100", "breaker.failures_when_slow=100"];
+    let database = Database::with_sink(&locked_out.url, &one);
+    database.subscribe("hurried", &hurried.url, &one);
+    (0..3).for_each(|_| drop(database.json(&["emit", "--type", "a", "--data", "1", "--json"])));
+    let summary = database.json(&["drain", "--for", "5min", "--allow-private-targets", "--json"]);
+    assert_eq!(summary["dead"], 6, "{summary}");
+    let output = database.command(&["dead", "analyse"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("rotated or wrong credentials") && told.contains("429"), "{told}");
+}
+
+#[test]
+fn a_changed_limit_holds_in_a_running_process() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &["limit.rate=1/1d", "limit.burst=1"]);
+    let serving = database.serve();
+    let events: Vec<String> = (0..30).map(|n| serving.emit(&n.to_string())).collect();
+    sink.wait_for(1);
+    // By another process; else the rest would take a month.
+    database.json(&["subscriber", "set", "sink", "limit.rate=1000/s", "limit.burst=100", "--json"]);
+    sink.wait_for_events(&events);
+    serving.stop_in_order();
+}
+
+#[test]
+fn the_alerts_have_the_figures_of_the_systems() {
+    let alerts = include_str!("../../alerts.yml");
+    for figure in [
+        "> 0.02",
+        "hookproof_oldest_due_age_seconds > 60",
+        "hookproof_oldest_due_age_seconds > 1800",
+        "> 0.8",
+    ] {
+        assert!(alerts.contains(figure), "{figure}");
+    }
+}
