@@ -1,0 +1,3 @@
+//! The `hookproof-receiver` command.
+
+fn main() {}
