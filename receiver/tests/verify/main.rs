@@ -7,6 +7,7 @@ mod signing;
 mod accepts;
 mod laws;
 mod refuses;
+mod vectors;
 
 use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds};
 use signing::{Headers, SECRET};
