@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
@@ -25,6 +25,11 @@ use crate::verify::{Keys, UnixSeconds, verify};
 
 /// When to come back if there is no memory for another body: those that hold it take no longer than their time.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How much of a body that is too long is read to no purpose, and for how long: a client that is still writing does not
+/// hear the answer. One that goes on after that is cut off.
+const LINGER_BYTES_MAX: usize = 16 << 20;
+const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What a request may cost before it is known to be genuine.
 #[derive(Clone, Copy, Debug)]
@@ -127,9 +132,14 @@ impl Gate {
         B: Body<Data = Bytes>,
     {
         let (mut parts, body) = request.into_parts();
-        let reading = self.read(&parts.headers, body);
-        let (body, room) =
-            tokio::time::timeout(self.bounds.body_time, reading).await.map_err(|_| Refusal::Slow)??;
+        let mut body = std::pin::pin!(body);
+        let reading = self.read(&parts.headers, body.as_mut());
+        let read = tokio::time::timeout(self.bounds.body_time, reading).await.unwrap_or(Err(Refusal::Slow));
+        // Whoever asks whether to go on has not begun to write.
+        if matches!(read, Err(Refusal::Large { .. })) && !parts.headers.contains_key(EXPECT) {
+            let _ = tokio::time::timeout(LINGER_TIME_MAX, linger(body)).await;
+        }
+        let (body, room) = read?;
         let authentic = match verify(self.clock.seconds(), &parts.headers, &body, &self.keys) {
             Ok(verified) => Authentic {
                 id: verified.id.into_owned(),
@@ -147,7 +157,11 @@ impl Gate {
     }
 
     /// The whole body, and the memory that was set aside for it.
-    async fn read<B>(&self, headers: &HeaderMap, body: B) -> Result<(Bytes, OwnedSemaphorePermit), Refusal>
+    async fn read<B>(
+        &self,
+        headers: &HeaderMap,
+        mut body: Pin<&mut B>,
+    ) -> Result<(Bytes, OwnedSemaphorePermit), Refusal>
     where
         B: Body<Data = Bytes>,
     {
@@ -157,7 +171,6 @@ impl Gate {
             return Err(Refusal::Large { max: self.bounds.body_bytes });
         }
         let mut room = self.set_aside(0)?;
-        let mut body = std::pin::pin!(body);
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -181,6 +194,16 @@ impl Gate {
 
     fn set_aside(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Refusal> {
         Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| Refusal::NoRoom)
+    }
+}
+
+/// Reads on, to no purpose.
+async fn linger<B: Body<Data = Bytes>>(mut body: Pin<&mut B>) {
+    let mut read = 0;
+    while read < LINGER_BYTES_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        read += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 

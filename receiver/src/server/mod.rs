@@ -14,18 +14,18 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{interval, timeout};
-use tower::Service;
+use tower::{Service, ServiceExt as _};
 use tracing::{debug, warn};
 
 pub use receive::{Effectual, Receive};
 
-use crate::answer::{method_not_allowed, text};
+use crate::answer::{closing, method_not_allowed, text};
 
 /// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -90,8 +90,9 @@ where
             accepted = accept(&listener, &connections) => accepted,
             () = &mut stop => break,
         };
-        let connection =
-            server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service.clone()));
+        let service = service.clone();
+        let bounded = service_fn(move |request| answer(service.clone(), request, limits.head_bytes));
+        let connection = server.serve_connection(TokioIo::new(stream), bounded);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -128,6 +129,25 @@ async fn accept(
             }
         }
     }
+}
+
+/// The service's answer, unless the head is too long. The connection's buffer has that bound too, but only for what
+/// waits in it: a long head that comes in one piece gets through.
+async fn answer<S>(
+    service: S,
+    request: Request<Incoming>,
+    head_bytes_max: usize,
+) -> Result<Response<Full<Bytes>>, Infallible>
+where
+    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+{
+    // A colon, a blank and the end of the line come with each.
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    if headers.sum::<usize>() > head_bytes_max {
+        let line = format!("the head is too long; expected at most {head_bytes_max} bytes");
+        return Ok(closing(text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, line)));
+    }
+    service.oneshot(request).await
 }
 
 /// Whether somebody asks how we are: `GET /healthz`.
