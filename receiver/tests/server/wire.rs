@@ -25,11 +25,15 @@ impl Answer {
 
 /// Connects.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(HANGS)).unwrap();
-    stream.set_write_timeout(Some(HANGS)).unwrap();
-    stream
+    try_connect(address).unwrap()
+}
+
+fn try_connect(address: SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect(address).ok()?;
+    stream.set_nodelay(true).ok()?;
+    stream.set_read_timeout(Some(HANGS)).ok()?;
+    stream.set_write_timeout(Some(HANGS)).ok()?;
+    Some(stream)
 }
 
 /// The answer that comes until the connection ends; nothing if there is none.
@@ -74,7 +78,7 @@ pub(crate) fn try_request(
     let mut bytes = head(method, path, headers);
     bytes.extend(format!("content-length: {}\r\n\r\n", body.len()).into_bytes());
     bytes.extend(body);
-    let mut stream = connect(address);
+    let mut stream = try_connect(address)?;
     stream.write_all(&bytes).ok()?;
     answer(stream)
 }
