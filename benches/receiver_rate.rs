@@ -1,0 +1,182 @@
+//! Requests a second of the same deliveries at three servers: one that only reads them, one that verifies them, and one
+//! that also commits them to its inbox before it answers. `cargo bench -p hookproof-benches --bench receiver_rate`.
+//!
+//! The servers have one thread each and are the bottleneck: the client writes requests that were signed beforehand. The
+//! three take turns, and what counts is the median of the ratios within a turn: whatever else the machine does meets all.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::disallowed_methods, reason = "a bench measures time")]
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use hookproof_receiver::clock::{Clock, Millis};
+use hookproof_receiver::inbox::{Counting, Inbox, Options};
+use hookproof_receiver::layer::{Bounds, VerifyLayer};
+use hookproof_receiver::server::{Limits, Receive, bind, serve};
+use hookproof_receiver::verify::{Keys, Profile, Secret};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use sha2::Sha256;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
+const NOW_MS: u64 = 1_700_000_000_000;
+const CONNECTIONS: usize = 64;
+const BODY_BYTES: usize = 300;
+/// Requests of one turn at each server.
+const REQUESTS: usize = 16_000;
+const TURNS: usize = 9;
+
+fn main() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let clock = Clock::new(|| Millis(NOW_MS));
+    let secret = Secret::new(format!("whsec_{}", STANDARD.encode(KEY))).expect("a secret of 32 bytes");
+    let keys = Keys::new(Profile::StandardWebhooks, [&secret]).expect("one key is enough");
+    let layer = VerifyLayer::new(keys, clock.clone(), Bounds::default());
+    let inbox = Inbox::open(Options::new(folder.path().join("inbox.db")), clock, Arc::new(Counting));
+    let inbox = inbox.expect("an inbox");
+    let bare = start(|listener| async { bare(listener).await });
+    let (behind, kept) = (layer.clone(), inbox.clone());
+    let verifying = start(move |listener| async move {
+        let service = tower_layer(&behind);
+        serve(listener, service, Limits::default(), std::future::pending(), Duration::ZERO).await;
+    });
+    let durable = start(move |listener| async move {
+        let service = Receive::new(&layer, kept);
+        serve(listener, service, Limits::default(), std::future::pending(), Duration::ZERO).await;
+    });
+    let client = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut turns = Vec::new();
+    for turn in 0..TURNS {
+        let rates = [bare, verifying, durable].map(|server| {
+            let requests = signed(turn);
+            client.block_on(rate(server, requests))
+        });
+        println!(
+            "turn {turn}: bare {:.0}/s, verifying {:.0}/s, durable {:.0}/s",
+            rates[0], rates[1], rates[2]
+        );
+        turns.push(rates);
+    }
+    for (name, place) in [("verifying ÷ bare", 1), ("durable inbox ÷ bare", 2)] {
+        let mut ratios: Vec<_> = turns.iter().map(|rates| rates[place] / rates[0]).collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("{name}: {:.0} % (median of {TURNS})", 100.0 * ratios[TURNS / 2]);
+    }
+    inbox.close();
+}
+
+/// Starts a server on a thread of its own.
+fn start<F: Future<Output = ()>>(answer: impl FnOnce(TcpListener) -> F + Send + 'static) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = bind(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+            tell.send(listener.local_addr().expect("an address")).expect("somebody listens");
+            answer(listener).await;
+        });
+    });
+    told.recv().expect("it starts")
+}
+
+/// hyper alone: reads the body and answers.
+async fn bare(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        stream.set_nodelay(true).expect("a socket has that option");
+        let service = service_fn(|request: Request<Incoming>| async move {
+            request.into_body().collect().await?;
+            let mut response = Response::new(Full::<Bytes>::default());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok::<_, hyper::Error>(response)
+        });
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+/// Answers whatever gets through to it.
+#[derive(Clone)]
+struct Content;
+
+impl tower::Service<Request<Full<Bytes>>> for Content {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+        ready(Ok(hookproof_receiver::answer::received()))
+    }
+}
+
+fn tower_layer(layer: &VerifyLayer) -> hookproof_receiver::layer::Verify<Content> {
+    tower::Layer::layer(layer, Content)
+}
+
+/// Requests for each connection, each with an id of its own.
+fn signed(turn: usize) -> Vec<Vec<Vec<u8>>> {
+    let ready = Hmac::<Sha256>::new_from_slice(KEY).expect("hmac takes a key of any length");
+    let body = [b'x'; BODY_BYTES];
+    let request = |connection: usize, number: usize| {
+        let (id, at) = (format!("evt_{turn}-{connection}-{number}"), NOW_MS / 1_000);
+        let mut mac = ready.clone();
+        mac.update(format!("{id}.{at}.").as_bytes());
+        mac.update(&body);
+        let signature = STANDARD.encode(mac.finalize().into_bytes());
+        let head = format!(
+            "POST /hook HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nuser-agent: bench\r\n\
+             webhook-id: {id}\r\nwebhook-timestamp: {at}\r\nwebhook-signature: v1,{signature}\r\n\
+             content-length: {BODY_BYTES}\r\n\r\n"
+        );
+        [head.as_bytes(), &body].concat()
+    };
+    let connections = 0..CONNECTIONS;
+    connections.map(|one| (0..REQUESTS / CONNECTIONS).map(|number| request(one, number)).collect()).collect()
+}
+
+/// Requests a second, over all connections, one at a time on each.
+async fn rate(server: SocketAddr, requests: Vec<Vec<Vec<u8>>>) -> f64 {
+    let mut streams = Vec::new();
+    for requests in requests {
+        streams.push((TcpStream::connect(server).await.expect("it listens"), requests));
+    }
+    let begun = Instant::now();
+    let clients: Vec<_> =
+        streams.into_iter().map(|(stream, requests)| tokio::spawn(talk(stream, requests))).collect();
+    for client in clients {
+        client.await.expect("every request is answered well");
+    }
+    f64::from(u32::try_from(REQUESTS).unwrap_or(u32::MAX)) / begun.elapsed().as_secs_f64()
+}
+
+async fn talk(mut stream: TcpStream, requests: Vec<Vec<u8>>) {
+    stream.set_nodelay(true).expect("a socket has that option");
+    let mut answer = [0; 1_024];
+    for request in requests {
+        stream.write_all(&request).await.expect("it reads");
+        let mut length = 0;
+        while !answer[..length].ends_with(b"\r\n\r\n") {
+            let read = stream.read(&mut answer[length..]).await.expect("it answers");
+            assert!(read > 0, "it hung up");
+            length += read;
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 204"), "it refused: {}", String::from_utf8_lossy(&answer));
+    }
+}
