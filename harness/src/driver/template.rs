@@ -28,7 +28,9 @@ pub enum TemplateError {
         text: String,
     },
     /// A hole asks for something that isn't done.
-    #[error("{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ name | tojson }}}} or {{{{ env.NAME }}}}")]
+    #[error(
+        "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ name | tojson }}}} or {{{{ env.NAME }}}}"
+    )]
     Hole {
         /// What is in it.
         hole: String,
@@ -100,8 +102,7 @@ impl Template {
 
 fn value(name: &str, variables: &Variables) -> Result<String, TemplateError> {
     if let Some(variable) = name.strip_prefix("env.") {
-        return std::env::var(variable)
-            .map_err(|_| TemplateError::Environment { name: variable.to_owned() });
+        return std::env::var(variable).map_err(|_| TemplateError::Environment { name: variable.to_owned() });
     }
     variables.get(name).cloned().ok_or_else(|| {
         let known: Vec<_> = variables.keys().map(String::as_str).collect();

@@ -45,13 +45,16 @@ pub(super) enum Enforced {
     /// It is inside the limit.
     Inside,
     /// It is not, and may come again in so many seconds.
-    Past {
-        retry_after_s: u64,
-    },
+    Past { retry_after_s: u64 },
 }
 
 impl Choices {
-    pub(super) fn new(behaviours: Vec<Behaviour>, answers: Range<Duration>, seed: u64, endpoint: u64) -> Self {
+    pub(super) fn new(
+        behaviours: Vec<Behaviour>,
+        answers: Range<Duration>,
+        seed: u64,
+        endpoint: u64,
+    ) -> Self {
         let counts = behaviours.iter().any(|behaviour| behaviour.attempts.is_some());
         Self {
             levels: behaviours.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -89,7 +92,8 @@ impl Choices {
     pub(super) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
         self.matching(now, luck).find(|(_, behaviour)| {
-            let counts = |range: Range<_>| (range.least..=range.most).contains(&crate::scenario::Whole(attempt));
+            let counts =
+                |range: Range<_>| (range.least..=range.most).contains(&crate::scenario::Whole(attempt));
             behaviour.attempts.is_none_or(counts)
         })
     }
@@ -128,7 +132,8 @@ impl Choices {
         match self.levels[place].fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge) {
             Ok(_) => Enforced::Inside,
             Err(empty) => {
-                let over_ns = empty.max(now).saturating_add(drop_ns).saturating_sub(now.saturating_add(room_ns));
+                let over_ns =
+                    empty.max(now).saturating_add(drop_ns).saturating_sub(now.saturating_add(room_ns));
                 Enforced::Past { retry_after_s: over_ns.div_ceil(1_000_000_000).max(1) }
             }
         }
@@ -178,9 +183,8 @@ mod tests {
 
     /// The behaviours that requests meet at a moment, one for each delivery.
     fn met(choices: &Choices, now: u64, deliveries: &[u64]) -> Vec<Option<usize>> {
-        let meet = |delivery: &u64| {
-            choices.choose(now, choices.draw(), Some(*delivery)).map(|(place, _)| place)
-        };
+        let meet =
+            |delivery: &u64| choices.choose(now, choices.draw(), Some(*delivery)).map(|(place, _)| place);
         deliveries.iter().map(meet).collect()
     }
 

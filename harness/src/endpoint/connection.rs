@@ -197,7 +197,14 @@ impl Act<'_> {
 
     fn answered(&self, rendered: Rendered, t: u64, end: u64, whole: bool) -> Then {
         let Rendered { status, retry_after, .. } = rendered;
-        self.endpoint.stage.recorder.keep(Record::Answer(Answer { t, end, n: self.n, status, retry_after, whole }));
+        self.endpoint.stage.recorder.keep(Record::Answer(Answer {
+            t,
+            end,
+            n: self.n,
+            status,
+            retry_after,
+            whole,
+        }));
         if whole { Then::Again } else { Then::End }
     }
 }
@@ -258,9 +265,9 @@ const fn no_content() -> Reply {
 }
 
 const fn ok() -> Reply {
-    Reply { status: 200, ..no_content() }
+    Reply { status: 200, retry_after: None, body: Size(0), location: None }
 }
 
-const fn too_many(retry_after_s: u64) -> Reply {
+fn too_many(retry_after_s: u64) -> Reply {
     Reply { status: 429, retry_after: Some(RetryAfter::Seconds(retry_after_s)), ..no_content() }
 }

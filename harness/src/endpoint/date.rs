@@ -11,10 +11,7 @@ pub fn http_date(unix_seconds: u64) -> String {
     let weekday = usize::try_from(days % 7).unwrap_or_default();
     let month = usize::try_from(month - 1).unwrap_or_default();
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT",
-        DAYS[weekday], MONTHS[month]
-    )
+    format!("{}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", DAYS[weekday], MONTHS[month])
 }
 
 /// Year, month and day of a day since 1970. Counts from 1 March of the year 0, so that leap days come last.

@@ -19,8 +19,9 @@ pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut t
     let mut listener = Some(listener);
     for (from, until) in endpoint.choices.refusals() {
         if let Some(listener) = listener.take() {
+            let mut ended = tether.clone();
             tokio::select! {
-                () = tether.closed() => return,
+                () = ended.closed() => return,
                 () = accept(&endpoint, &listener, &opened, &tether) => {}
                 () = begun_until(&endpoint, from) => {}
             }
@@ -53,7 +54,12 @@ async fn begun_until(endpoint: &Endpoint, at: u64) {
     endpoint.stage.clock.until(at).await;
 }
 
-async fn accept(endpoint: &Arc<Endpoint>, listener: &TcpListener, open: &watch::Receiver<bool>, tether: &Tether) {
+async fn accept(
+    endpoint: &Arc<Endpoint>,
+    listener: &TcpListener,
+    open: &watch::Receiver<bool>,
+    tether: &Tether,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

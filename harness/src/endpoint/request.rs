@@ -20,23 +20,23 @@ const READ_BYTES: usize = 16 << 10;
 
 /// A whole request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub(super) struct Request {
     /// Its method.
-    pub method: String,
+    pub(super) method: String,
     /// Its path, with the query.
-    pub path: String,
+    pub(super) path: String,
     /// Its header fields, in their order and spelling.
-    pub fields: Vec<(String, Vec<u8>)>,
+    pub(super) fields: Vec<(String, Vec<u8>)>,
     /// Its body, without the framing of chunks.
-    pub body: Vec<u8>,
+    pub(super) body: Vec<u8>,
     /// Whether the connection may carry another one.
-    pub keep_alive: bool,
+    pub(super) keep_alive: bool,
 }
 
 impl Request {
     /// The first field of a name, as text.
     #[must_use]
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
@@ -44,7 +44,7 @@ impl Request {
 
 /// How reading a request ended without one.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub(super) enum ReadError {
     /// The peer closed the connection: between requests, as it may, or in the middle of one.
     #[error("the peer closed the connection after {read} bytes of a request")]
     Closed {
@@ -117,7 +117,8 @@ impl Wire {
         loop {
             let line = self.line().await?;
             let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-            let length = std::str::from_utf8(digits).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+            let length =
+                std::str::from_utf8(digits).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
             let length = length.ok_or(ReadError::Malformed("a chunk's length is not a number"))?;
             if length == 0 {
                 // Trailers end with an empty line.
@@ -196,8 +197,11 @@ fn parse(buffer: &[u8]) -> Result<Option<(Request, usize)>, ReadError> {
         ..Request::default()
     };
     let connection = request.field("connection").unwrap_or_default().to_ascii_lowercase();
-    request.keep_alive =
-        if parsed.version == Some(1) { !connection.contains("close") } else { connection.contains("keep-alive") };
+    request.keep_alive = if parsed.version == Some(1) {
+        !connection.contains("close")
+    } else {
+        connection.contains("keep-alive")
+    };
     Ok(Some((request, head)))
 }
 

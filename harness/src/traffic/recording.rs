@@ -86,9 +86,8 @@ impl Columns {
         let fields: Vec<&str> = line.split(',').map(|field| field.trim().trim_matches('"')).collect();
         let field = |at: usize| fields.get(at).copied().unwrap_or_default();
         let optional = |at: Option<usize>| at.map(field).filter(|text| !text.is_empty());
-        let bytes = optional(self.bytes).map(|text| {
-            text.parse().map_err(|_| format!("bytes is {text:?}; expected a whole number"))
-        });
+        let bytes = optional(self.bytes)
+            .map(|text| text.parse().map_err(|_| format!("bytes is {text:?}; expected a whole number")));
         let kind = field(self.kind).to_owned();
         if kind.is_empty() {
             return Err("type is empty".to_owned());
@@ -109,7 +108,8 @@ struct JsonLine {
 }
 
 fn json(line: &str) -> Result<Recorded, String> {
-    let JsonLine { time, kind, key, bytes } = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let JsonLine { time, kind, key, bytes } =
+        serde_json::from_str(line).map_err(|error| error.to_string())?;
     let time = match time {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
@@ -141,7 +141,8 @@ mod tests {
     fn csv_and_json_lines_say_the_same_and_begin_at_nothing() {
         let expected = [event(0, "a", "k", Some(20)), event(1_500_000_000, "b", "", None)];
         assert_eq!(parse("time,type,key,bytes\n101.5,b,,\n100,a,k,20\n").unwrap(), expected);
-        let json = "{\"time\":101.5,\"type\":\"b\"}\n\n{\"time\":\"100\",\"type\":\"a\",\"key\":\"k\",\"bytes\":20}";
+        let json =
+            "{\"time\":101.5,\"type\":\"b\"}\n\n{\"time\":\"100\",\"type\":\"a\",\"key\":\"k\",\"bytes\":20}";
         assert_eq!(parse(json).unwrap(), expected);
         assert_eq!(parse("type,time\na,3.25").unwrap(), [event(0, "a", "", None)]);
     }

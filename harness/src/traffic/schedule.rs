@@ -53,7 +53,9 @@ pub enum ScheduleError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// There are too many events.
-    #[error("the traffic has more than {EVENTS_MAX} events; expected fewer, by lower rates or shorter phases")]
+    #[error(
+        "the traffic has more than {EVENTS_MAX} events; expected fewer, by lower rates or shorter phases"
+    )]
     TooMany,
 }
 
@@ -189,7 +191,9 @@ impl Schedule {
         );
         let size = usize::try_from(due.bytes).unwrap_or(usize::MAX);
         let missing = size.saturating_sub(data.len() + 2);
-        data.extend(std::iter::repeat_n("0123456789abcdef", missing / 16 + 1).flat_map(str::chars).take(missing));
+        data.extend(
+            std::iter::repeat_n("0123456789abcdef", missing / 16 + 1).flat_map(str::chars).take(missing),
+        );
         data.push_str("\"}");
         data
     }
