@@ -29,6 +29,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
+pub(crate) use date::civil;
 pub use date::http_date;
 
 use crate::run::{Clock, Recorder};
