@@ -3,11 +3,12 @@
 //!
 //! - `file`: what a driver file says; `template`: its texts with holes; `words`: what they may name of a subscriber.
 //! - `api`: the calls; `answers`: what came back; `client`: the HTTP under them.
-//! - `process`: the sender's processes, none of which is ever left behind.
+//! - `process`: a process of the sender, which is never left behind; `crew`: all of them.
 
 mod answers;
 mod api;
 mod client;
+mod crew;
 mod file;
 mod process;
 mod template;
@@ -16,6 +17,7 @@ mod words;
 pub use answers::{Listed, Sample, Taken};
 pub use api::{Api, ApiError, Event};
 pub use client::{Call, CallError, Client, Reply};
+pub use crew::{Crew, CrewError, Quarters};
 pub use file::{DriverFile, FileError, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
 pub use template::{Template, TemplateError, Variables};
