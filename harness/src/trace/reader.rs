@@ -10,7 +10,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::record::{
-    Accepted, Answer, Arrival, Cut, Dead, Depth, Fault, Header, Offer, Process, Record, Refused, Trailer,
+    Accepted, Answer, Arrival, Ceiling, Cut, Dead, Depth, Fault, Header, Offer, Process, Record, Refused,
+    Trailer,
 };
 use crate::scenario::SECOND;
 
@@ -46,6 +47,8 @@ pub struct Trace {
     pub depths: Vec<Depth>,
     /// What it listed as given up.
     pub dead: Vec<Dead>,
+    /// What the machine itself can do, where that was measured.
+    pub ceiling: Option<Ceiling>,
     /// The last line; none if the trace was cut short.
     pub trailer: Option<Trailer>,
 }
@@ -165,6 +168,7 @@ impl Trace {
             processes: Vec::new(),
             depths: Vec::new(),
             dead: Vec::new(),
+            ceiling: None,
             trailer: None,
         }
     }
@@ -184,6 +188,7 @@ impl Trace {
             Record::Process(one) => self.processes.push(one),
             Record::Depth(one) => self.depths.push(one),
             Record::Dead(one) => self.dead.push(one),
+            Record::Ceiling(one) => self.ceiling = Some(one),
             Record::Trailer(one) => {
                 count("lines", one.lines, lines)?;
                 count("offers", one.offers, self.offers.len() as u64)?;

@@ -29,6 +29,8 @@ pub enum Record {
     Depth(Depth),
     /// The sender under test listed a delivery as given up.
     Dead(Dead),
+    /// What the machine itself can do.
+    Ceiling(Ceiling),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
 }
@@ -335,6 +337,15 @@ pub struct Dead {
     /// Attempts made, where the sender says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+}
+
+/// What the machine itself can do, measured before the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// When it was measured; 0 for before the run.
+    pub t: u64,
+    /// Requests a second of a bare client, to the same endpoints with the same bodies.
+    pub per_second: u64,
 }
 
 /// What a whole trace holds.
