@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::sync::watch;
 
+use crate::check::{self, Status, Strictness};
 use crate::run::{Interrupt, Options, Played, RunError, play};
 use crate::scenario::Scenario;
-use crate::trace::Ended;
+use crate::trace::{Ended, Trace};
 
+const EXIT_FAILED: u8 = 1;
 const EXIT_INCONCLUSIVE: u8 = 2;
 const EXIT_UNREACHABLE: u8 = 4;
 const EXIT_USAGE: u8 = 64;
@@ -106,20 +108,41 @@ impl Run {
 
 /// What a run that was played amounts to.
 fn judge(scenario: &Scenario, played: &Played) -> u8 {
+    let lag = &played.lag;
     eprintln!(
         "{}: generator lag p50 {} µs, p99 {} µs, {} late of {}; trace {}",
         scenario.name,
-        played.lag.quantile(0.5) / 1_000,
-        played.lag.quantile(0.99) / 1_000,
-        played.lag.late,
-        played.lag.released(),
+        lag.quantile(0.5) / 1_000,
+        lag.quantile(0.99) / 1_000,
+        lag.late,
+        lag.released(),
         played.trace.display()
     );
-    match played.ended {
-        Ended::Done if played.dropped == 0 => 0,
-        Ended::Done => EXIT_INCONCLUSIVE,
-        Ended::Interrupted => EXIT_INTERRUPTED,
-        Ended::SenderGone => EXIT_UNREACHABLE,
+    let trace = match Trace::open(&played.trace) {
+        Ok(trace) => trace,
+        Err(error) => {
+            eprintln!("hookproof run: {}: {error}", scenario.name);
+            return EXIT_HARNESS;
+        }
+    };
+    let judgement = check::judge(scenario, &trace, Strictness::Usual);
+    for verdict in &judgement.verdicts {
+        if !matches!(verdict.status, Status::Pass | Status::NotApplicable) {
+            eprintln!("{:?} {}: {}", verdict.status, verdict.id, verdict.sentence);
+            for witness in verdict.witness.iter().take(3) {
+                eprintln!("    {witness:?}");
+            }
+        }
+    }
+    eprintln!("{}: {:?}: {}", scenario.name, judgement.status, judgement.sentence);
+    match (played.ended, judgement.status) {
+        (Ended::Interrupted, _) => EXIT_INTERRUPTED,
+        (Ended::SenderGone, _) => EXIT_UNREACHABLE,
+        (Ended::Done, Status::Pass | Status::Warn | Status::NotApplicable) => 0,
+        (Ended::Done, Status::Fail) => EXIT_FAILED,
+        (Ended::Done, Status::Inconclusive) => EXIT_INCONCLUSIVE,
+        #[allow(unreachable_patterns, reason = "the judge may learn more words")]
+        (Ended::Done, _) => EXIT_HARNESS,
     }
 }
 

@@ -124,6 +124,12 @@ impl Endpoints {
         self.all.get(at).map(|endpoint| format!("http://{}/", endpoint.address))
     }
 
+    /// Where they all listen, in order.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.all.iter().map(|endpoint| endpoint.address).collect()
+    }
+
     /// Tells an endpoint with which secrets its requests may be signed, the oldest first.
     pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
         if let Some(endpoint) = self.all.get(at) {

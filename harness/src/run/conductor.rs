@@ -178,16 +178,12 @@ impl Conductor<'_> {
         };
         // An operation holds from its answer on; what befalls a sender, from before it befell.
         let t = if fault.action.is_operation() { self.clock.now() } else { began };
-        let detail = match done {
-            Ok(()) => match (&fault.worker, fault.action.subscriber()) {
-                (Some(worker), _) => Some(format!("worker {worker}")),
-                (None, whom) => whom.map(str::to_owned),
-            },
-            Err(why) => {
-                self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
-                Some(format!("not applied: {why}"))
-            }
-        };
+        if let Err(why) = done {
+            // What was not done is no fault in the trace: its check then saw nothing, and says so.
+            return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
+        }
+        let worker = fault.worker.map(|worker| format!("worker {worker}"));
+        let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
         let until = (lasts > 0).then(|| t.saturating_add(lasts));
         let action = fault.action.name().to_owned();
         self.recorder.keep(Record::Fault(Fault { t, action, until, detail }));

@@ -4,6 +4,7 @@
 //!
 //! Whatever way a run ends (done, interrupted, its sender dead), its trace has a trailer that says so.
 
+mod ceiling;
 mod clock;
 mod conductor;
 mod emitter;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use clock::{Clock, nanos};
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
 use tokio::sync::watch;
@@ -22,7 +24,7 @@ use tokio::sync::watch;
 use crate::driver::{Api, ApiError, Crew, CrewError, DriverFile, FileError, Quarters, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
 use crate::scenario::Scenario;
-use crate::trace::{ClockKind, Dead, End, Ended, FORMAT, Header, Record, TraceFile};
+use crate::trace::{Ceiling, ClockKind, Dead, End, Ended, FORMAT, Header, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, ScheduleError, Tokens};
 use crate::wire::digest::{base64, sha256_hex};
 use crate::wire::{Profile, Secret};
@@ -166,7 +168,10 @@ struct Staged<'a> {
 impl Staged<'_> {
     async fn play(self, interrupt: Interrupt) -> Result<(Ended, Lag, bool), RunError> {
         let (clock, recorder) = (self.stage.clock.clone(), self.stage.recorder.clone());
-        let endpoints = self.open().await?;
+        if self.scenario.expect.efficiency_min.is_some() {
+            self.measure_ceiling().await?;
+        }
+        let endpoints = Endpoints::open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
         let api = self.api()?;
         let quarters = Quarters {
             program: self.options.program.clone(),
@@ -178,12 +183,11 @@ impl Staged<'_> {
         api.set_up().await?;
         let secrets = self.subscribe(&api, &endpoints).await?;
         let tokens = self.stage.tokens;
-        let emission =
-            Emission { api: api.clone(), clock: clock.clone(), recorder, schedule: self.schedule, tokens };
+        let schedule = Arc::clone(&self.schedule);
+        let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
         let lasts = emission.schedule.lasts();
         clock.begin();
-        let header = header(self.scenario, &emission.schedule, self.stage.seed, &self.file, &clock);
-        emission.recorder.begin(header);
+        emission.recorder.begin(self.header());
         let stop = Arc::new(AtomicBool::new(false));
         let emitting = emission
             .start(self.scenario, clock.now(), Arc::clone(&stop))
@@ -207,7 +211,7 @@ impl Staged<'_> {
         Ok((ended, lag, dead_listed))
     }
 
-    async fn open(&self) -> Result<Endpoints, RunError> {
+    fn specs(&self) -> Result<Vec<Spec>, RunError> {
         let spec = |subscriber: &crate::scenario::Subscriber| {
             Ok(Spec {
                 name: subscriber.name.clone(),
@@ -216,8 +220,24 @@ impl Staged<'_> {
                 profile: profile(&self.file, subscriber.sign)?,
             })
         };
-        let specs = self.scenario.subscribers.iter().map(spec).collect::<Result<_, RunError>>()?;
-        Endpoints::open(specs, &self.stage).await.map_err(RunError::Endpoints)
+        self.scenario.subscribers.iter().map(spec).collect()
+    }
+
+    fn header(&self) -> Header {
+        header(self.scenario, &self.schedule, self.stage.seed, &self.file, &self.stage.clock)
+    }
+
+    /// Measures what the machine can do, with the body of the first event, and keeps it.
+    async fn measure_ceiling(&self) -> Result<(), RunError> {
+        let first = self.schedule.due().first();
+        let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
+        let mut specs = self.specs()?;
+        // The machine's ceiling, not that of endpoints on a bad day.
+        specs.iter_mut().for_each(|spec| spec.behaviours.clear());
+        let per_second =
+            ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
+        self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
+        Ok(())
     }
 
     fn api(&self) -> Result<Api, RunError> {

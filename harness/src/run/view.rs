@@ -50,9 +50,9 @@ impl View {
         ));
     }
 
-    /// Says something above the line.
+    /// Says something beside the line, also where there is none.
     pub(super) fn say(&self, text: &str) {
-        self.bar.println(text);
+        self.bar.suspend(|| eprintln!("{text}"));
     }
 }
 
