@@ -47,6 +47,8 @@ struct Queue {
     waiting: AtomicU64,
     /// When that was asked.
     asked: AtomicU64,
+    /// Resident memory of the sender's processes; 0 where it isn't known.
+    resident_bytes: AtomicU64,
 }
 
 impl Conductor<'_> {
@@ -57,7 +59,7 @@ impl Conductor<'_> {
         stop: &AtomicBool,
         mut interrupt: Interrupt,
     ) -> Result<(Ended, Lag), RunError> {
-        let queue = Arc::new(Queue { waiting: AtomicU64::new(UNKNOWN), asked: AtomicU64::new(0) });
+        let queue = Arc::new(Queue { waiting: AtomicU64::new(UNKNOWN), ..Queue::default() });
         let sampling = self.sample(&queue);
         let ended = self.until_the_end(&mut emitting, &queue, &mut interrupt).await;
         stop.store(true, Ordering::Relaxed);
@@ -85,6 +87,7 @@ impl Conductor<'_> {
                 self.step(step).await;
             }
             self.crew.look().map_err(RunError::Process)?;
+            queue.resident_bytes.store(self.crew.resident_bytes().unwrap_or(0), Ordering::Relaxed);
             let now = self.clock.now();
             let waiting = queue.waiting.load(Ordering::Relaxed);
             self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
@@ -137,8 +140,8 @@ impl Conductor<'_> {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
                     }
-                    let t = clock.now();
-                    samples.into_iter().for_each(|sample| recorder.keep(depth(t, sample)));
+                    let resident = Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+                    samples.into_iter().for_each(|sample| recorder.keep(depth(asked, sample, resident)));
                 }
                 clock.until(asked.saturating_add(SAMPLE_NS)).await;
             }
@@ -257,9 +260,11 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn depth(t: u64, sample: Sample) -> Record {
+/// The record of a sample. Memory is the whole sender's.
+fn depth(t: u64, sample: Sample, resident: Option<u64>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
-    Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes: None })
+    let resident_bytes = resident.filter(|_| subscriber.is_none());
+    Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes })
 }
 
 /// The profile by which a subscriber's deliveries are verified.
