@@ -5,13 +5,17 @@
 //! public definitions, on another crypto library (`ring`) than theirs. Two more reasons to have its own: a verifier
 //! that judges must say *which* key signed, and a client that attacks must send what no client library would.
 //!
-//! Nothing here reads a clock but [`clock`].
+//! Nothing here reads a clock but [`clock`], and nothing but [`exchange`] opens a socket.
 
+pub mod answer;
 pub mod clock;
 pub mod digest;
+pub mod exchange;
 mod profile;
+pub mod request;
 mod secret;
 mod sign;
+pub mod target;
 mod verify;
 
 pub use profile::{Profile, UnknownProfile};
