@@ -20,5 +20,5 @@ mod verify;
 
 pub use profile::{Profile, UnknownProfile};
 pub use secret::{Secret, SecretError};
-pub use sign::{Signing, sign};
+pub use sign::{Signing, encode, sign};
 pub use verify::{Seen, Wrong, verify};
