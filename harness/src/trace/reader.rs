@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::record::{
-    Accepted, Answer, Arrival, Ceiling, Cut, Dead, Depth, Fault, Header, Machine, Offer, Process, Record, Refused,
-    Trailer,
+    Accepted, Answer, Arrival, Ceiling, Cut, Dead, Depth, Fault, Header, Machine, Offer, Process, Record,
+    Refused, Trailer,
 };
 use crate::scenario::SECOND;
 

@@ -370,7 +370,8 @@ impl Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(':')).map_or(String::new(), |(_, value)| value.trim().to_owned())
+            line.and_then(|line| line.split_once(':'))
+                .map_or(String::new(), |(_, value)| value.trim().to_owned())
         };
         let memory = field(&read("/proc/meminfo"), "MemTotal");
         let kilobytes: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
