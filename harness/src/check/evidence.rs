@@ -17,41 +17,41 @@ pub struct Evidence<'a> {
     /// What was seen.
     pub trace: &'a Trace,
     /// What came of every arrival, by its number.
-    pub(super) exchanges: Vec<Exchange>,
+    pub(crate) exchanges: Vec<Exchange>,
     /// The answer to every arrival, as an index into the trace's.
     answers: Vec<Option<u32>>,
     /// A lane for every subscriber, in the scenario's order.
-    pub(super) lanes: Vec<Lane<'a>>,
+    pub(crate) lanes: Vec<Lane<'a>>,
     /// Every event that was offered, by token.
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Every delivery that is owed or was seen, by lane and token.
-    pub(super) deliveries: Vec<Delivery>,
+    pub(crate) deliveries: Vec<Delivery>,
     /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
     attempts: Vec<u32>,
     /// When processes were killed, in order.
-    pub(super) kills: Vec<u64>,
+    pub(crate) kills: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone, in order.
-    pub(super) upsets: Vec<u64>,
+    pub(crate) upsets: Vec<u64>,
     /// When the run ended, or the last thing that was seen.
-    pub(super) end: u64,
+    pub(crate) end: u64,
 }
 
 /// What came of an arrival.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     /// When its first byte was read.
-    pub(super) t: u64,
-    pub(super) lane: Option<u32>,
-    pub(super) token: Option<u64>,
-    pub(super) outcome: Outcome,
+    pub(crate) t: u64,
+    pub(crate) lane: Option<u32>,
+    pub(crate) token: Option<u64>,
+    pub(crate) outcome: Outcome,
     /// When its outcome began: the answer's first byte, or the cut.
-    pub(super) begun: u64,
+    pub(crate) begun: u64,
     /// When it was over.
-    pub(super) end: u64,
+    pub(crate) end: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Answered { status: u16, whole: bool },
     Cut(CutKind),
     Open,
@@ -59,11 +59,11 @@ pub(super) enum Outcome {
 
 impl Exchange {
     /// Whether the endpoint took it, and said so in full.
-    pub(super) fn is_delivered(&self) -> bool {
+    pub(crate) fn is_delivered(&self) -> bool {
         matches!(self.outcome, Outcome::Answered { status: 200..=299, whole: true })
     }
 
-    pub(super) fn status(&self) -> Option<u16> {
+    pub(crate) fn status(&self) -> Option<u16> {
         match self.outcome {
             Outcome::Answered { status, whole: true } => Some(status),
             _ => None,
@@ -71,7 +71,7 @@ impl Exchange {
     }
 
     /// Whether the other side ended it, so that its end is known only as it was noticed.
-    pub(super) fn ended_by_peer(&self) -> bool {
+    pub(crate) fn ended_by_peer(&self) -> bool {
         matches!(
             self.outcome,
             Outcome::Cut(CutKind::Blackhole | CutKind::PeerGone | CutKind::RunEnded)
@@ -82,46 +82,46 @@ impl Exchange {
 }
 
 /// One subscriber's side of the run.
-pub(super) struct Lane<'a> {
-    pub(super) subscriber: &'a Subscriber,
+pub(crate) struct Lane<'a> {
+    pub(crate) subscriber: &'a Subscriber,
     /// Its arrivals, by time.
-    pub(super) arrivals: Vec<u32>,
+    pub(crate) arrivals: Vec<u32>,
     /// Which contract held when.
-    pub(super) epochs: Vec<Epoch>,
+    pub(crate) epochs: Vec<Epoch>,
 }
 
 /// A while in which one contract held.
 #[derive(Clone, Debug)]
-pub(super) struct Epoch {
-    pub(super) from: u64,
-    pub(super) until: u64,
-    pub(super) limit: Limit,
+pub(crate) struct Epoch {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) limit: Limit,
 }
 
 /// An event that was offered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
-    pub(super) token: u64,
+pub(crate) struct Event {
+    pub(crate) token: u64,
     /// Its first offer, as an index into the trace's.
-    pub(super) offer: u32,
-    pub(super) offers: u32,
-    pub(super) accepted: Option<u64>,
+    pub(crate) offer: u32,
+    pub(crate) offers: u32,
+    pub(crate) accepted: Option<u64>,
     /// Whether it was refused, and surely not taken.
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
 }
 
 /// One event owed to one subscriber, or seen at it.
 #[derive(Clone, Debug)]
-pub(super) struct Delivery {
-    pub(super) lane: u32,
-    pub(super) token: u64,
+pub(crate) struct Delivery {
+    pub(crate) lane: u32,
+    pub(crate) token: u64,
     /// Of the evidence's `attempts`.
     range: Range<usize>,
     /// Its event, as an index into `events`; none if nobody offered it.
-    pub(super) event: Option<u32>,
-    pub(super) owed: bool,
+    pub(crate) event: Option<u32>,
+    pub(crate) owed: bool,
     /// The sender lists it as given up, as an index into the trace's `dead`.
-    pub(super) dead: Option<u32>,
+    pub(crate) dead: Option<u32>,
 }
 
 impl<'a> Evidence<'a> {
@@ -152,19 +152,19 @@ impl<'a> Evidence<'a> {
     }
 
     /// The attempts of a delivery, by time.
-    pub(super) fn attempts(&self, delivery: &Delivery) -> &[u32] {
+    pub(crate) fn attempts(&self, delivery: &Delivery) -> &[u32] {
         &self.attempts[delivery.range.clone()]
     }
 
     /// The deliveries of a lane.
-    pub(super) fn deliveries_of(&self, lane: u32) -> &[Delivery] {
+    pub(crate) fn deliveries_of(&self, lane: u32) -> &[Delivery] {
         let from = self.deliveries.partition_point(|delivery| delivery.lane < lane);
         let until = self.deliveries.partition_point(|delivery| delivery.lane <= lane);
         &self.deliveries[from..until]
     }
 
     /// Every failed attempt that has a successor: the delivery, the attempt's number from 1, and both.
-    pub(super) fn retries(&self) -> impl Iterator<Item = (&Delivery, u32, u32, u32)> {
+    pub(crate) fn retries(&self) -> impl Iterator<Item = (&Delivery, u32, u32, u32)> {
         self.deliveries.iter().flat_map(|delivery| {
             let pairs = (1..).zip(self.attempts(delivery).windows(2));
             pairs.map(move |(number, pair)| (delivery, number, pair[0], pair[1]))
@@ -172,35 +172,35 @@ impl<'a> Evidence<'a> {
     }
 
     /// The answer's `Retry-After`, by arrival.
-    pub(super) fn asked(&self, n: u32) -> Option<&'a str> {
+    pub(crate) fn asked(&self, n: u32) -> Option<&'a str> {
         let answer = self.answers[n as usize];
         answer.and_then(|at| self.trace.answers[at as usize].retry_after.as_deref())
     }
 
-    pub(super) fn exchange(&self, n: u32) -> &Exchange {
+    pub(crate) fn exchange(&self, n: u32) -> &Exchange {
         &self.exchanges[n as usize]
     }
 
-    pub(super) fn event(&self, delivery: &Delivery) -> Option<&Event> {
+    pub(crate) fn event(&self, delivery: &Delivery) -> Option<&Event> {
         delivery.event.map(|at| &self.events[at as usize])
     }
 
     /// When a delivery's event was surely taken.
-    pub(super) fn accepted(&self, delivery: &Delivery) -> Option<u64> {
+    pub(crate) fn accepted(&self, delivery: &Delivery) -> Option<u64> {
         self.event(delivery).and_then(|event| event.accepted)
     }
 
-    pub(super) fn subscriber(&self, delivery: &Delivery) -> &'a Subscriber {
+    pub(crate) fn subscriber(&self, delivery: &Delivery) -> &'a Subscriber {
         self.lanes[delivery.lane as usize].subscriber
     }
 
     /// Whether one of a delivery's attempts was taken.
-    pub(super) fn is_delivered(&self, delivery: &Delivery) -> bool {
+    pub(crate) fn is_delivered(&self, delivery: &Delivery) -> bool {
         self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
     }
 
     /// Whether something befell the sender from `from` to `until`, or so shortly before that it may still recover.
-    pub(super) fn is_disturbed(&self, from: u64, until: u64) -> bool {
+    pub(crate) fn is_disturbed(&self, from: u64, until: u64) -> bool {
         let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
         let upset = self.upsets.partition_point(|t| *t < from);
         let faulty = |fault: &crate::trace::Fault| fault.t <= until && fault.until.unwrap_or(fault.t) >= from;
@@ -208,7 +208,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Whether a process was killed or stopped from `from` to `until`.
-    pub(super) fn was_killed(&self, from: u64, until: u64) -> bool {
+    pub(crate) fn was_killed(&self, from: u64, until: u64) -> bool {
         let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
         let at = self.kills.partition_point(|t| *t < from);
         self.kills.get(at).is_some_and(|t| *t <= until)
@@ -216,12 +216,12 @@ impl<'a> Evidence<'a> {
     }
 
     /// Whether an operator sent dead letters again.
-    pub(super) fn is_redriven(&self) -> bool {
+    pub(crate) fn is_redriven(&self) -> bool {
         self.trace.faults.iter().any(|fault| fault.action == "redrive")
     }
 
     /// A witness at a lane, of these arrivals.
-    pub(super) fn witness(&self, lane: u32, arrivals: &[u32], what: String) -> Witness {
+    pub(crate) fn witness(&self, lane: u32, arrivals: &[u32], what: String) -> Witness {
         let times = arrivals.iter().map(|n| self.exchange(*n).t);
         Witness {
             subscriber: Some(self.lanes[lane as usize].subscriber.name.clone()),
@@ -233,7 +233,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The name of the lane of a delivery, for witnesses without an arrival.
-    pub(super) fn absent(&self, delivery: &Delivery, what: String) -> Witness {
+    pub(crate) fn absent(&self, delivery: &Delivery, what: String) -> Witness {
         let offer = self.event(delivery).map(|event| self.trace.offers[event.offer as usize].t);
         let arrivals = self.attempts(delivery);
         Witness {

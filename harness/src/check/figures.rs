@@ -22,18 +22,27 @@ pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
 }
 
 /// From an event's intended moment to its first arrival, sorted; of all deliveries for which `wanted`.
-pub(super) fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
-    let owed =
-        evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some() && wanted(one));
-    let wait = |delivery: &Delivery| {
-        let event = evidence.event(delivery)?;
-        let intended = evidence.trace.offers[event.offer as usize].intended;
-        let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
-        Some(first.saturating_sub(intended))
-    };
-    let mut latencies: Vec<u64> = owed.filter_map(wait).collect();
+fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
+    let deliveries = evidence.deliveries.iter().filter(|one| wanted(one));
+    let mut latencies: Vec<u64> = deliveries.filter_map(|one| latency(evidence, one)).collect();
     latencies.sort_unstable();
     latencies
+}
+
+/// The same of all deliveries of one lane.
+pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
+    let deliveries = evidence.deliveries_of(lane).iter();
+    let mut latencies: Vec<u64> = deliveries.filter_map(|one| latency(evidence, one)).collect();
+    latencies.sort_unstable();
+    latencies
+}
+
+/// None for what is not owed, or was not surely taken.
+fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
+    let event = evidence.event(delivery).filter(|event| delivery.owed && event.accepted.is_some())?;
+    let intended = evidence.trace.offers[event.offer as usize].intended;
+    let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
+    Some(first.saturating_sub(intended))
 }
 
 /// `latency.first-attempt`

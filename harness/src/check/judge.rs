@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::Evidence;
 use super::verdict::{Figure, Finding, Found, Severity, Status, Witness};
 use super::{CHECKS, Check};
+use crate::catalogue;
 use crate::scenario::{Known, SECOND, Scenario};
 use crate::trace::Trace;
 
@@ -88,10 +89,11 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
 
 fn weigh(check: &Check, finding: Finding, known: Option<&Known>, strictness: Strictness) -> Verdict {
     let Finding { found, sentence, figures, witness } = finding;
-    let broken = match check.severity {
+    let severity = catalogue::find(check.id).map_or(Severity::Must, |entry| entry.severity);
+    let broken = match severity {
         Severity::Must => Status::Fail,
         Severity::Should if strictness == Strictness::Strict => Status::Fail,
-        Severity::Should | Severity::May => Status::Warn,
+        Severity::Should | Severity::May | Severity::Info => Status::Warn,
     };
     let (status, sentence) = match (found, known) {
         (Found::Broken, Some(known)) => {
@@ -107,7 +109,7 @@ fn weigh(check: &Check, finding: Finding, known: Option<&Known>, strictness: Str
         (Found::Unasked, _) => (Status::NotApplicable, sentence),
     };
     let (id, known) = (check.id.to_owned(), known.map(|known| known.why.clone()));
-    Verdict { id, severity: check.severity, status, sentence, known, figures, witness }
+    Verdict { id, severity, status, sentence, known, figures, witness }
 }
 
 fn unknown(id: &str) -> Verdict {

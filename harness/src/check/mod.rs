@@ -50,80 +50,89 @@ pub mod exact {
     pub use super::retry::asked::Asked;
 }
 
-use Severity::{May, Must, Should};
-
 /// One thing that must hold.
 pub struct Check {
     /// Its name for good: `rate.envelope`.
     pub id: &'static str,
-    /// How much it weighs.
-    pub severity: Severity,
     /// Judges it.
     pub find: fn(&Evidence<'_>) -> Finding,
 }
 
-const fn check(id: &'static str, severity: Severity, find: fn(&Evidence<'_>) -> Finding) -> Check {
-    Check { id, severity, find }
+const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
+    Check { id, find }
 }
 
-/// Every check, in the catalogue's order.
+/// Every check, in the catalogue's order, where its text and its weight are.
 pub const CHECKS: [Check; 58] = [
-    check("format.post-json", Must, format::post_json),
-    check("format.signature", Must, format::signature),
-    check("format.timestamp", Must, format::fresh),
-    check("format.id", Must, format::id),
-    check("identity.body", Must, identity::body),
-    check("identity.headers", Must, identity::headers),
-    check("identity.secret", Must, identity::secret),
-    check("rate.envelope", Must, rate::envelope::judge),
-    check("rate.window", Must, rate::window::judge),
-    check("rate.in-flight", Must, rate::in_flight::judge),
-    check("rate.after-idle", Must, rate::after_idle::judge),
-    check("rate.across-restart", Must, rate::restart::judge),
-    check("rate.across-workers", Must, rate::workers::judge),
-    check("rate.retries-count", Must, rate::retries_count::judge),
-    check("rate.live-change", Should, rate::live_change::judge),
-    check("rate.utilisation", Should, rate::utilisation::judge),
-    check("retry.after-429", Must, retry::after::judge_429),
-    check("retry.after-503", Must, retry::after::judge_503),
-    check("retry.after-date", Must, retry::after::judge_date),
-    check("retry.after-endpoint", Should, retry::after_endpoint::judge),
-    check("retry.after-hostile", Must, retry::after_hostile::judge),
-    check("retry.after-zero", Must, retry::after_zero::judge),
-    check("retry.backoff-bounds", Must, retry::backoff_bounds::judge),
-    check("retry.backoff-jitter", Should, retry::backoff_jitter::judge),
-    check("retry.attempts", Must, retry::attempts::judge),
-    check("retry.status", Must, retry::status::judge),
-    check("retry.gone", Should, retry::gone::judge),
-    check("retry.hidden", Must, retry::hidden::judge),
-    check("recovery.no-storm", Must, recovery::no_storm),
-    check("recovery.drains", Must, recovery::drains),
-    check("breaker.opens", Should, breaker::opens),
-    check("breaker.one-probe", Should, breaker::one_probe),
-    check("breaker.cooldown", Should, breaker::cooldown),
-    check("network.timeout", Must, network::timeout),
-    check("network.reset", Must, network::reset),
-    check("network.refused", Must, network::refused),
-    check("network.stale", Must, network::stale),
-    check("network.huge-answer", Must, network::huge_answer),
-    check("isolation.latency", Must, isolation::latency),
-    check("isolation.gap", Must, isolation::gap),
-    check("queue.bounded", Must, queue::bounded),
-    check("queue.visible", Must, queue::visible),
-    check("queue.memory", Must, queue::memory),
-    check("queue.expires", Must, queue::expires),
-    check("loss.none", Must, loss::none),
-    check("loss.unexpected", Must, loss::unexpected),
-    check("duplicate.bounded", Must, duplicate::bounded),
-    check("duplicate.dedupe", Should, duplicate::dedupe),
-    check("order.per-key", May, order::judge),
-    check("crash.ack-then-kill", Must, crash::ack_then_kill),
-    check("crash.stop", Must, crash::stop),
-    check("crash.takeover", Must, crash::takeover),
-    check("fault.disk-full", Must, fault::disk_full),
-    check("fault.locked", Must, fault::locked),
-    check("fault.clock-step", Must, fault::clock_step),
-    check("latency.first-attempt", Should, figures::first_attempt),
-    check("efficiency", Should, figures::efficiency),
-    check("harness.schedule", Must, figures::schedule),
+    check("format.post-json", format::post_json),
+    check("format.signature", format::signature),
+    check("format.timestamp", format::fresh),
+    check("format.id", format::id),
+    check("identity.body", identity::body),
+    check("identity.headers", identity::headers),
+    check("identity.secret", identity::secret),
+    check("rate.envelope", rate::envelope::judge),
+    check("rate.window", rate::window::judge),
+    check("rate.in-flight", rate::in_flight::judge),
+    check("rate.after-idle", rate::after_idle::judge),
+    check("rate.across-restart", rate::restart::judge),
+    check("rate.across-workers", rate::workers::judge),
+    check("rate.retries-count", rate::retries_count::judge),
+    check("rate.live-change", rate::live_change::judge),
+    check("rate.utilisation", rate::utilisation::judge),
+    check("retry.after-429", retry::after::judge_429),
+    check("retry.after-503", retry::after::judge_503),
+    check("retry.after-date", retry::after::judge_date),
+    check("retry.after-endpoint", retry::after_endpoint::judge),
+    check("retry.after-hostile", retry::after_hostile::judge),
+    check("retry.after-zero", retry::after_zero::judge),
+    check("retry.backoff-bounds", retry::backoff_bounds::judge),
+    check("retry.backoff-jitter", retry::backoff_jitter::judge),
+    check("retry.attempts", retry::attempts::judge),
+    check("retry.status", retry::status::judge),
+    check("retry.gone", retry::gone::judge),
+    check("retry.hidden", retry::hidden::judge),
+    check("recovery.no-storm", recovery::no_storm),
+    check("recovery.drains", recovery::drains),
+    check("breaker.opens", breaker::opens),
+    check("breaker.one-probe", breaker::one_probe),
+    check("breaker.cooldown", breaker::cooldown),
+    check("network.timeout", network::timeout),
+    check("network.reset", network::reset),
+    check("network.refused", network::refused),
+    check("network.stale", network::stale),
+    check("network.huge-answer", network::huge_answer),
+    check("isolation.latency", isolation::latency),
+    check("isolation.gap", isolation::gap),
+    check("queue.bounded", queue::bounded),
+    check("queue.visible", queue::visible),
+    check("queue.memory", queue::memory),
+    check("queue.expires", queue::expires),
+    check("loss.none", loss::none),
+    check("loss.unexpected", loss::unexpected),
+    check("duplicate.bounded", duplicate::bounded),
+    check("duplicate.dedupe", duplicate::dedupe),
+    check("order.per-key", order::judge),
+    check("crash.ack-then-kill", crash::ack_then_kill),
+    check("crash.stop", crash::stop),
+    check("crash.takeover", crash::takeover),
+    check("fault.disk-full", fault::disk_full),
+    check("fault.locked", fault::locked),
+    check("fault.clock-step", fault::clock_step),
+    check("latency.first-attempt", figures::first_attempt),
+    check("efficiency", figures::efficiency),
+    check("harness.schedule", figures::schedule),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::CHECKS;
+    use crate::catalogue;
+
+    #[test]
+    fn the_catalogue_and_the_checks_name_each_other_in_one_order() {
+        let named: Vec<&str> = catalogue::sender().iter().map(|entry| entry.id.as_str()).collect();
+        let judged: Vec<&str> = CHECKS.iter().map(|check| check.id).collect();
+        assert_eq!(named, judged);
+    }
+}

@@ -2,55 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::catalogue::{Severity, Verdict as Status};
+
 /// The most witnesses that one finding keeps: enough to see the pattern, few enough to read.
 pub const WITNESS_MAX: usize = 10;
 /// The most arrivals that one witness names.
 pub const WITNESS_ARRIVALS_MAX: usize = 50;
-
-/// How much a check weighs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Breaking it fails the run.
-    Must,
-    /// Breaking it warns; with `--strict` it fails.
-    Should,
-    /// Breaking it warns.
-    May,
-}
-
-/// What became of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Status {
-    /// It held, and there was something to see.
-    Pass,
-    /// It did not hold.
-    Fail,
-    /// It did not hold, and need not.
-    Warn,
-    /// It saw too little to say.
-    Inconclusive,
-    /// The scenario has nothing that it is about.
-    NotApplicable,
-    /// The harness could not do its part.
-    HarnessError,
-}
-
-impl Status {
-    /// In the words of reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Warn => "warn",
-            Self::Inconclusive => "inconclusive",
-            Self::NotApplicable => "not applicable",
-            Self::HarnessError => "harness error",
-        }
-    }
-}
 
 /// What a check found, before its weight and what is known are taken into account.
 #[derive(Clone, Debug, PartialEq, Eq)]

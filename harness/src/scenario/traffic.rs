@@ -166,7 +166,8 @@ pub(super) const EVENTS: Section = Section {
 /// The events that the traffic consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
-    /// Types and their weights, in the order of the file; never empty.
+    /// Types and their weights, in the order of their names, so that a file that is written again means the same; never
+    /// empty.
     pub types: Vec<(String, u32)>,
     /// How many keys there are.
     pub keys: u32,
@@ -193,8 +194,10 @@ impl Default for Events {
 impl Events {
     pub(super) fn read(reader: &Reader<'_>) -> Self {
         let default = Self::default();
+        let mut types: Vec<(String, u32)> = reader.or("types", default.types);
+        types.sort();
         let events = Self {
-            types: reader.or("types", default.types),
+            types,
             keys: reader.or("keys", default.keys),
             key_skew: reader.or("key_skew", default.key_skew),
             data_bytes: reader.or("data_bytes", default.data_bytes),

@@ -13,7 +13,7 @@ mod writer;
 
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{
-    Accepted, Answer, Arrival, Ceiling, ClockKind, Cut, CutKind, Dead, Depth, Ended, Fault, Header, Offer,
-    Process, ProcessEvent, Record, Refused, Signed, Trailer, Verified,
+    Accepted, Answer, Arrival, Ceiling, ClockKind, Cut, CutKind, Dead, Depth, Ended, Fault, Header, Machine,
+    Offer, Process, ProcessEvent, Record, Refused, Signed, Trailer, Verified,
 };
 pub use writer::{End, TraceFile, Writer};

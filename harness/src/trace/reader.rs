@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::record::{
-    Accepted, Answer, Arrival, Ceiling, Cut, Dead, Depth, Fault, Header, Offer, Process, Record, Refused,
-    Trailer,
+    Accepted, Answer, Arrival, Ceiling, Cut, Dead, Depth, Fault, Header, Machine, Offer, Process, Record,
+    Refused, Trailer,
 };
 use crate::scenario::SECOND;
 
@@ -49,6 +49,8 @@ pub struct Trace {
     pub dead: Vec<Dead>,
     /// What the machine itself can do, where that was measured.
     pub ceiling: Option<Ceiling>,
+    /// What the run ran on.
+    pub machine: Option<Machine>,
     /// The last line; none if the trace was cut short.
     pub trailer: Option<Trailer>,
 }
@@ -169,6 +171,7 @@ impl Trace {
             depths: Vec::new(),
             dead: Vec::new(),
             ceiling: None,
+            machine: None,
             trailer: None,
         }
     }
@@ -189,6 +192,7 @@ impl Trace {
             Record::Depth(one) => self.depths.push(one),
             Record::Dead(one) => self.dead.push(one),
             Record::Ceiling(one) => self.ceiling = Some(one),
+            Record::Machine(one) => self.machine = Some(one),
             Record::Trailer(one) => {
                 count("lines", one.lines, lines)?;
                 count("offers", one.offers, self.offers.len() as u64)?;

@@ -5,16 +5,20 @@
 //! public definitions, on another crypto library (`ring`) than theirs. Two more reasons to have its own: a verifier
 //! that judges must say *which* key signed, and a client that attacks must send what no client library would.
 //!
-//! Nothing here reads a clock but [`clock`].
+//! Nothing here reads a clock but [`clock`], and nothing but [`exchange`] opens a socket.
 
+pub mod answer;
 pub mod clock;
 pub mod digest;
+pub mod exchange;
 mod profile;
+pub mod request;
 mod secret;
 mod sign;
+pub mod target;
 mod verify;
 
 pub use profile::{Profile, UnknownProfile};
 pub use secret::{Secret, SecretError};
-pub use sign::{Signing, sign};
+pub use sign::{Signing, encode, sign};
 pub use verify::{Seen, Wrong, verify};

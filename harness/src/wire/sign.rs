@@ -21,7 +21,13 @@ impl Signing<'_> {
     /// The one signature by a secret, with what stands before it: `v1,…`, `sha256=…`.
     #[must_use]
     pub fn signature(&self, profile: Profile, secret: &Secret) -> String {
-        encode(profile, &secret.tag(&self.parts(profile)))
+        encode(profile, &self.tag(profile, secret))
+    }
+
+    /// The bytes of that signature.
+    #[must_use]
+    pub fn tag(&self, profile: Profile, secret: &Secret) -> [u8; 32] {
+        secret.tag(&self.parts(profile))
     }
 
     /// What is hashed, one after another.
@@ -68,7 +74,7 @@ pub fn sign(profile: Profile, secrets: &[&Secret], signing: &Signing<'_>) -> Vec
 
 /// A signature in the profile's text, with what stands before it.
 #[must_use]
-pub(super) fn encode(profile: Profile, tag: &[u8]) -> String {
+pub fn encode(profile: Profile, tag: &[u8]) -> String {
     let text = if profile.is_base64() { base64(tag) } else { hex(tag) };
     format!("{}{text}", profile.signature_prefix())
 }
