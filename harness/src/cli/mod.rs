@@ -1,5 +1,7 @@
 //! The command line: every command in a file of its own, and the exit codes that scripts rely on.
 
+mod exit;
+mod forms;
 mod run;
 
 use std::ffi::OsString;

@@ -6,16 +6,15 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::sync::watch;
 
-use crate::check::{self, Status, Strictness};
+use super::exit::{self, HARNESS, USAGE};
+use super::forms::Forms;
+use crate::check::{self, Strictness};
+use crate::report::{self, Report};
 use crate::run::{Interrupt, Options, Played, RunError, play};
 use crate::scenario::Scenario;
 use crate::trace::{Ended, Trace};
 
-const EXIT_FAILED: u8 = 1;
-const EXIT_INCONCLUSIVE: u8 = 2;
 const EXIT_UNREACHABLE: u8 = 4;
-const EXIT_USAGE: u8 = 64;
-const EXIT_HARNESS: u8 = 70;
 const EXIT_INTERRUPTED: u8 = 130;
 
 #[derive(Args, Debug)]
@@ -43,6 +42,8 @@ pub(super) struct Run {
     /// Change a value of the scenario: drain=10s, subscriber.ingest.limit.rate=50/s; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    #[command(flatten)]
+    forms: Forms,
 }
 
 impl Run {
@@ -51,7 +52,7 @@ impl Run {
             Ok(runtime) => runtime,
             Err(error) => {
                 eprintln!("hookproof run: no runtime could be started: {error}");
-                return ExitCode::from(EXIT_HARNESS);
+                return ExitCode::from(HARNESS);
             }
         };
         let code = runtime.block_on(self.all());
@@ -65,7 +66,7 @@ impl Run {
         let interrupt = interrupts();
         let mut worst = 0;
         for path in &self.scenarios {
-            worst = worse(worst, self.one(path, interrupt.clone()).await);
+            worst = exit::worse(worst, self.one(path, interrupt.clone()).await);
             if *interrupt.borrow() {
                 return EXIT_INTERRUPTED;
             }
@@ -78,14 +79,14 @@ impl Run {
             Ok(scenario) => scenario,
             Err(problems) => {
                 problems.iter().for_each(|problem| eprintln!("hookproof run: {problem}"));
-                return EXIT_USAGE;
+                return USAGE;
             }
         };
         let program = match std::env::current_exe() {
             Ok(program) => program,
             Err(error) => {
                 eprintln!("hookproof run: this program does not know where it is: {error}");
-                return EXIT_HARNESS;
+                return HARNESS;
             }
         };
         let options = Options {
@@ -97,7 +98,10 @@ impl Run {
             show: true,
         };
         match play(&scenario, &options, interrupt).await {
-            Ok(played) => judge(&scenario, &played),
+            Ok(played) => {
+                let seed = self.seed.unwrap_or(scenario.seed);
+                self.judge(&scenario, &played, self.repeat(path, seed))
+            }
             Err(error) => {
                 eprintln!("hookproof run: {}: {error}", scenario.name);
                 exit_code(&error)
@@ -106,43 +110,51 @@ impl Run {
     }
 }
 
-/// What a run that was played amounts to.
-fn judge(scenario: &Scenario, played: &Played) -> u8 {
-    let lag = &played.lag;
-    eprintln!(
-        "{}: generator lag p50 {} µs, p99 {} µs, {} late of {}; trace {}",
-        scenario.name,
-        lag.quantile(0.5) / 1_000,
-        lag.quantile(0.99) / 1_000,
-        lag.late,
-        lag.released(),
-        played.trace.display()
-    );
-    let trace = match Trace::open(&played.trace) {
-        Ok(trace) => trace,
-        Err(error) => {
-            eprintln!("hookproof run: {}: {error}", scenario.name);
-            return EXIT_HARNESS;
-        }
-    };
-    let judgement = check::judge(scenario, &trace, Strictness::Usual);
-    for verdict in &judgement.verdicts {
-        if !matches!(verdict.status, Status::Pass | Status::NotApplicable) {
-            eprintln!("{:?} {}: {}", verdict.status, verdict.id, verdict.sentence);
-            for witness in verdict.witness.iter().take(3) {
-                eprintln!("    {witness:?}");
+impl Run {
+    /// Judges what was played, and writes the report in every form.
+    fn judge(&self, scenario: &Scenario, played: &Played, repeat: String) -> u8 {
+        match self.report(scenario, played, repeat) {
+            Ok(code) => match played.ended {
+                Ended::Interrupted => EXIT_INTERRUPTED,
+                Ended::SenderGone => exit::worse(code, EXIT_UNREACHABLE),
+                Ended::Done => code,
+            },
+            Err(error) => {
+                eprintln!("hookproof run: {}: the report could not be written: {error}", scenario.name);
+                HARNESS
             }
         }
     }
-    eprintln!("{}: {:?}: {}", scenario.name, judgement.status, judgement.sentence);
-    match (played.ended, judgement.status) {
-        (Ended::Interrupted, _) => EXIT_INTERRUPTED,
-        (Ended::SenderGone, _) => EXIT_UNREACHABLE,
-        (Ended::Done, Status::Pass | Status::Warn | Status::NotApplicable) => 0,
-        (Ended::Done, Status::Fail) => EXIT_FAILED,
-        (Ended::Done, Status::Inconclusive) => EXIT_INCONCLUSIVE,
-        #[allow(unreachable_patterns, reason = "the judge may learn more words")]
-        (Ended::Done, _) => EXIT_HARNESS,
+
+    fn report(&self, scenario: &Scenario, played: &Played, repeat: String) -> std::io::Result<u8> {
+        let trace = Trace::open(&played.trace).map_err(std::io::Error::other)?;
+        let judgement = check::judge(scenario, &trace, Strictness::Usual);
+        let code = exit::code(judgement.status);
+        let report = Report::new(scenario, &trace, judgement, repeat);
+        self.forms.show(&report)?;
+        let folder = played.trace.with_file_name("");
+        let page = folder.join("report.html");
+        std::fs::write(&page, report::html(&report))?;
+        std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(&report)?)?;
+        let lag = &played.lag;
+        eprintln!(
+            "generator's lag: p50 {} µs, p99 {} µs\ntrace: {}\npage:  {}",
+            lag.quantile(0.5) / 1_000,
+            lag.quantile(0.99) / 1_000,
+            played.trace.display(),
+            page.display()
+        );
+        Ok(code)
+    }
+
+    /// The command that repeats a run.
+    fn repeat(&self, path: &Path, seed: u64) -> String {
+        let mut command = format!("hookproof run {} --seed {seed}", path.display());
+        if let Some(driver) = &self.driver {
+            command.push_str(&format!(" --driver {}", driver.display()));
+        }
+        self.set.iter().for_each(|change| command.push_str(&format!(" --set '{change}'")));
+        command
     }
 }
 
@@ -157,18 +169,10 @@ const fn exit_code(error: &RunError) -> u8 {
     if error.is_senders() {
         EXIT_UNREACHABLE
     } else if error.is_askers() {
-        EXIT_USAGE
+        USAGE
     } else {
-        EXIT_HARNESS
+        HARNESS
     }
-}
-
-/// The one of two exit codes that says more: what failed before what could not be told, and both before success.
-fn worse(one: u8, other: u8) -> u8 {
-    const ORDER: [u8; 8] =
-        [0, EXIT_INCONCLUSIVE, 3, 1, EXIT_UNREACHABLE, EXIT_USAGE, EXIT_HARNESS, EXIT_INTERRUPTED];
-    let rank = |code: u8| ORDER.iter().position(|known| *known == code).unwrap_or(ORDER.len());
-    if rank(other) > rank(one) { other } else { one }
 }
 
 /// Turns true at the first Ctrl-C or SIGTERM. The second one ends the program as ever, and its children with it.
