@@ -120,7 +120,7 @@ impl Sender {
     pub(crate) fn emit(&self, event: &Value) -> Value {
         let [id, kind] = ["id", "type"].map(|key| event[key].as_str().unwrap_or_default());
         let is_new = self.known.borrow_mut().insert(id.to_owned());
-        if !is_new && !self.bug.is("takes-an-event-twice") {
+        if !is_new {
             return json!({ "deliveries": 0 });
         }
         let now = self.clock.now();
@@ -131,7 +131,6 @@ impl Sender {
                 continue;
             }
             let n = self.next_delivery.replace_with(|n| *n + 1);
-            // What was there before is what is answered: the counter has moved on.
             let body = json!({ "id": id, "type": kind, "data": event["data"] }).to_string();
             self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
             if lane.gone && !self.bug.is("ignores-410") {
@@ -184,15 +183,11 @@ impl Sender {
 
     fn start(self: &Rc<Self>, at: usize, n: u64) {
         let sender = Rc::clone(self);
-        let twice = self.bug.is("delivers-twice") && n.is_multiple_of(5);
         tokio::task::spawn_local(async move {
             *sender.pool.borrow_mut() += 1;
             let mut outcome = attempt(&sender, at, n).await;
             if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
                 outcome = attempt(&sender, at, n).await;
-            }
-            if twice && matches!(outcome, Outcome::Answered { status: 200..=299, .. }) {
-                attempt(&sender, at, n).await;
             }
             *sender.pool.borrow_mut() -= 1;
             sender.ended(at, n, &outcome);
