@@ -1,1 +1,19 @@
-//! The verdict, in every form.
+//! The verdict, in every form: a [`Report`] holds what was judged and what the charts need; each form is a function of it.
+//!
+//! - `model`: the report itself, which is also its JSON. - `terminal`, `markdown`, `junit`: for people and for CI.
+//! - `html`, `chart`: one page that needs no network and no script.
+//! - [`compare`]: a report against an older one.
+
+mod chart;
+pub mod compare;
+mod html;
+mod junit;
+mod markdown;
+mod model;
+mod terminal;
+
+pub use html::html;
+pub use junit::junit;
+pub use markdown::markdown;
+pub use model::{Lag, Report, Series, SubscriberReport, schema};
+pub use terminal::{Colours, terminal};

@@ -1,0 +1,66 @@
+//! `hookproof check TRACE…`: judges recorded runs again, offline.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::exit::{self, USAGE};
+use super::forms::Forms;
+use crate::check::{Strictness, judge};
+use crate::report::Report;
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+
+/// What to judge.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Trace files (.jsonl, .jsonl.zst)
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Judge by this scenario instead of the one inside the trace
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// What should hold must
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    forms: Forms,
+}
+
+/// Judges each trace; the worst of them decides the exit code.
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    let mut worst = 0;
+    for path in &arguments.traces {
+        match one(path, arguments) {
+            Ok(code) => worst = exit::worse(worst, code),
+            Err(what) => {
+                eprintln!("hookproof check: {}: {what}", path.display());
+                worst = exit::worse(worst, USAGE);
+            }
+        }
+    }
+    ExitCode::from(worst)
+}
+
+fn one(path: &Path, arguments: &Arguments) -> Result<u8, String> {
+    let trace = Trace::open(path).map_err(|error| error.to_string())?;
+    let (text, name) = match &arguments.scenario {
+        Some(file) => {
+            let text = fs::read_to_string(file).map_err(|error| format!("reading {}: {error}", file.display()))?;
+            (text, file.display().to_string())
+        }
+        None => (trace.header.scenario_toml.clone(), format!("the scenario in {}", path.display())),
+    };
+    let scenario = Scenario::from_text(&text, &name).map_err(|problems| {
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    })?;
+    let strictness = if arguments.strict { Strictness::Strict } else { Strictness::Usual };
+    let judgement = judge(&scenario, &trace, strictness);
+    let code = exit::code(judgement.status);
+    let repeat = format!("hookproof check {}", path.display());
+    let report = Report::new(&scenario, &trace, judgement, repeat);
+    arguments.forms.show(&report).map_err(|error| error.to_string())?;
+    Ok(code)
+}

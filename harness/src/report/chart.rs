@@ -1,0 +1,78 @@
+//! Charts as inline SVG: bars by second, a line for the bound, and marks where a witness is. Colours come from the page's
+//! variables, so that one drawing serves light, dark and paper.
+
+use std::fmt::Write;
+
+use crate::check::Witness;
+use crate::scenario::SECOND;
+
+const WIDTH: u64 = 720;
+const HEIGHT: u64 = 120;
+/// More bars than this can't be told from one another.
+const BARS_MAX: usize = 360;
+
+/// A kind of bar: its class in the page's style, and its counts.
+pub(super) struct Bars<'a> {
+    pub(super) class: &'static str,
+    pub(super) counts: &'a [u64],
+}
+
+/// Bars stacked on one another, second by second.
+pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks: &[&Witness]) -> String {
+    let seconds = bars.iter().map(|one| one.counts.len()).max().unwrap_or(0).max(1);
+    let fold = seconds.div_ceil(BARS_MAX);
+    let columns = seconds.div_ceil(fold);
+    let counts = |one: &Bars<'_>| -> Vec<u64> {
+        // Of several seconds in one bar the fullest is shown: an excess must not be averaged away.
+        one.counts.chunks(fold).map(|some| some.iter().copied().max().unwrap_or(0)).collect()
+    };
+    let stacks: Vec<(&str, Vec<u64>)> = bars.iter().map(|one| (one.class, counts(one))).collect();
+    let sum = |at: usize| stacks.iter().filter_map(|(_, counts)| counts.get(at)).sum::<u64>();
+    let most = (0..columns).map(sum).max().unwrap_or(0).max(1);
+    let top = bound.filter(|bound| *bound <= most * 4).map_or(most, |bound| bound.max(most));
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">",
+        HEIGHT + 18,
+        super::html::escape(title)
+    );
+    for at in 0..columns {
+        let x = at as u64 * WIDTH / columns as u64;
+        let width =
+            ((at as u64 + 1) * WIDTH / columns as u64 - x).saturating_sub(u64::from(columns < 200)).max(1);
+        let mut y = HEIGHT;
+        for (class, counts) in &stacks {
+            let height = counts.get(at).map_or(0, |count| (count * HEIGHT).div_ceil(top)).min(y);
+            y -= height;
+            if height > 0 {
+                let _ = write!(
+                    svg,
+                    "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
+                );
+            }
+        }
+    }
+    if let Some(bound) = bound.filter(|bound| *bound <= top) {
+        let y = HEIGHT - bound * HEIGHT / top;
+        let _ = write!(svg, "<line class=\"bound\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>");
+    }
+    let length = seconds as u64 * SECOND;
+    for witness in marks {
+        let place = |t: u64| {
+            u64::try_from(u128::from(t.min(length)) * u128::from(WIDTH) / u128::from(length)).unwrap_or(0)
+        };
+        let (from, until) = (place(witness.from), place(witness.until));
+        let width = (until - from.min(until)).max(3);
+        let _ = write!(
+            svg,
+            "<rect class=\"witness\" x=\"{from}\" y=\"0\" width=\"{width}\" height=\"{HEIGHT}\"><title>{}</title></rect>",
+            super::html::escape(&witness.what)
+        );
+    }
+    let _ = write!(
+        svg,
+        "<text x=\"0\" y=\"{0}\">0 s</text><text x=\"{WIDTH}\" y=\"{0}\" text-anchor=\"end\">{seconds} s</text>\
+         <text x=\"4\" y=\"12\">{top}</text></svg>",
+        HEIGHT + 14
+    );
+    svg
+}

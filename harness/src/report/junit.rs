@@ -1,0 +1,45 @@
+//! The report as JUnit, one test case for each check.
+
+use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
+
+use super::model::Report;
+use crate::catalogue;
+use crate::check::verdict::show;
+use crate::check::{Status, Verdict};
+
+/// The report as JUnit XML.
+///
+/// # Errors
+/// When it can't be written as XML.
+pub fn junit(report: &Report) -> Result<String, quick_junit::SerializeError> {
+    let mut suite = TestSuite::new(report.scenario.as_str());
+    for verdict in &report.judgement.verdicts {
+        let mut case = TestCase::new(verdict.id.as_str(), status(verdict));
+        case.set_classname(report.scenario.as_str());
+        suite.add_test_case(case);
+    }
+    let mut junit = Junit::new("hookproof");
+    junit.add_test_suite(suite);
+    junit.to_string()
+}
+
+fn status(verdict: &Verdict) -> TestCaseStatus {
+    let mut status = match verdict.status {
+        Status::Pass | Status::Warn => TestCaseStatus::success(),
+        Status::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Status::HarnessError => TestCaseStatus::non_success(NonSuccessKind::Error),
+        Status::Inconclusive | Status::NotApplicable => TestCaseStatus::skipped(),
+    };
+    if !matches!(verdict.status, Status::Pass | Status::Warn) {
+        status.set_message(format!("{}: {}", verdict.status, verdict.sentence));
+    }
+    if verdict.status == Status::Fail {
+        let seen = verdict.witness.iter().map(|one| {
+            let whose = one.subscriber.as_deref().unwrap_or("sender");
+            format!("at {}, {whose}: {} (arrivals {:?})\n", show(one.from), one.what, one.arrivals)
+        });
+        let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
+        status.set_description(format!("{}remedy: {remedy}", seen.collect::<String>()));
+    }
+    status
+}

@@ -1,0 +1,75 @@
+//! A table for terminals and pipes: what failed first, then the rest, then the one line that matters.
+
+use std::fmt::Write;
+
+use super::model::Report;
+use crate::check::verdict::show;
+use crate::check::{Status, Verdict};
+
+/// Whether to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colours {
+    /// On a terminal.
+    Yes,
+    /// Into a pipe, or with `NO_COLOR`.
+    No,
+}
+
+/// The report as lines of text.
+#[must_use]
+pub fn terminal(report: &Report, colours: Colours) -> String {
+    let mut text = String::new();
+    let width = report.judgement.verdicts.iter().map(|verdict| verdict.id.len()).max().unwrap_or(0);
+    let order = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive, Status::Pass];
+    for status in order {
+        for verdict in report.judgement.verdicts.iter().filter(|verdict| verdict.status == status) {
+            row(&mut text, verdict, width, colours);
+        }
+    }
+    let silent = report.judgement.count(Status::NotApplicable);
+    if silent > 0 {
+        let _ = writeln!(text, "{:>14}  {silent} checks: the scenario has nothing that they are about", "-");
+    }
+    for one in report.subscribers.iter().take(12) {
+        let [p50, p95, p99, _] = one.latency.map(show);
+        let _ = writeln!(
+            text,
+            "{:>14}  {} arrivals, {} delivered, {} dead; first attempt p50 {p50}, p95 {p95}, p99 {p99} ({})",
+            one.name, one.arrivals, one.delivered, one.dead, one.contract
+        );
+    }
+    if report.subscribers.len() > 12 {
+        let _ = writeln!(text, "{:>14}  {} subscribers more", "…", report.subscribers.len() - 12);
+    }
+    let lag = &report.generator;
+    let (p50, p99) = (show(lag.p50), show(lag.p99));
+    let _ = writeln!(text, "{:>14}  {} events, lag p50 {p50}, p99 {p99}", "generator", lag.events);
+    let word = paint(report.judgement.status, report.judgement.status.word(), colours);
+    let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, report.judgement.sentence);
+    let _ = writeln!(text, "repeat: {}", report.repeat);
+    text
+}
+
+fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
+    let word = paint(verdict.status, &format!("{:>14}", verdict.status.word()), colours);
+    let _ = writeln!(text, "{word}  {:width$}  {}", verdict.id, verdict.sentence);
+    if !matches!(verdict.status, Status::Fail | Status::Warn) {
+        return;
+    }
+    for witness in verdict.witness.iter().take(3) {
+        let whose = witness.subscriber.as_deref().unwrap_or("sender");
+        let at = show(witness.from);
+        let _ = writeln!(text, "{:>14}  {:width$}    at {at}, {whose}: {}", "", "", witness.what);
+    }
+}
+
+fn paint(status: Status, text: &str, colours: Colours) -> String {
+    let code = match status {
+        _ if colours == Colours::No => return text.to_owned(),
+        Status::Pass => 32,
+        Status::Fail | Status::HarnessError => 31,
+        Status::Warn | Status::Inconclusive => 33,
+        Status::NotApplicable => 90,
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
