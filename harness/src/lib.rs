@@ -25,6 +25,9 @@ pub mod fault;
 /// The recorded history of a run.
 pub mod trace;
 
+/// What is asserted, of senders and of receivers: severity, source, requirement, remedy.
+pub mod catalogue;
+
 /// Pure functions from a trace and a scenario to a verdict with its witness.
 pub mod check;
 

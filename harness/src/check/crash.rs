@@ -1,0 +1,160 @@
+//! `crash.ack-then-kill`: what was acknowledged before a `kill -9`, and not yet delivered then, is delivered after it or
+//! becomes a dead letter.
+//!
+//! `crash.stop`: asked to stop, a process ends its open exchanges, exits with 0 within `stop_within`, and leaves nothing that
+//! is sent twice.
+//!
+//! `crash.takeover`: after a kill, every lane with something due that its endpoint would take is served within
+//! `takeover_within` and what its contract makes one attempt wait; and no delivery is open twice at once, beyond exchanges
+//! whose process was killed.
+
+use super::evidence::{Evidence, Outcome};
+use super::retry::after::contract_wait;
+use super::settled::{Fate, fates, waiting_at_end};
+use super::verdict::{Finding, Tally, Witness, show};
+use crate::scenario::FaultAction;
+use crate::trace::{CutKind, ProcessEvent};
+
+fn plans(evidence: &Evidence<'_>, wanted: fn(&FaultAction) -> bool) -> bool {
+    evidence.scenario.faults.iter().any(|fault| wanted(&fault.action))
+}
+
+/// `crash.ack-then-kill`
+pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
+    if !plans(evidence, |action| *action == FaultAction::Kill) {
+        return Finding::unasked("no process is killed");
+    }
+    let mut tally = Tally::default();
+    let waiting = waiting_at_end(evidence).unwrap_or(0);
+    let mut unsettled = Vec::new();
+    for (delivery, fate) in fates(evidence) {
+        let Some(accepted) = evidence.accepted(delivery) else { continue };
+        let next = evidence.kills.partition_point(|t| *t < accepted);
+        let Some(kill) = evidence.kills.get(next) else { continue };
+        let before = |n: &u32| evidence.exchange(*n).is_delivered() && evidence.exchange(*n).end < *kill;
+        if evidence.attempts(delivery).iter().any(before) {
+            continue;
+        }
+        tally.see();
+        if fate == Fate::Unsettled {
+            unsettled.push((delivery, *kill));
+        }
+    }
+    if unsettled.len() as u64 > waiting {
+        for (delivery, kill) in unsettled {
+            let what = format!("acknowledged before the kill at {}, and never delivered", show(kill));
+            tally.broke(|| evidence.absent(delivery, what));
+        }
+    }
+    tally.finding(
+        "deliveries that were open at a kill",
+        "each was delivered, or given up",
+        "lost by the kill",
+    )
+}
+
+/// `crash.stop`
+pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
+    if !plans(evidence, |action| *action == FaultAction::Restart) {
+        return Finding::unasked("no process is asked to stop");
+    }
+    let within = evidence.scenario.sender.stop_within.0;
+    let mut tally = Tally::default();
+    let asked = evidence
+        .trace
+        .processes
+        .iter()
+        .filter(|one| one.event == ProcessEvent::Asked && one.t < evidence.end);
+    for asked in asked {
+        let exits = evidence.trace.processes.iter().filter(|one| one.event == ProcessEvent::Exited);
+        let exit = exits.filter(|one| one.worker == asked.worker && one.t >= asked.t).min_by_key(|one| one.t);
+        let at = |what: String| {
+            let until = exit.map_or(evidence.end, |exit| exit.t);
+            Witness { subscriber: None, from: asked.t, until, what, arrivals: Vec::new() }
+        };
+        tally.see();
+        match exit {
+            None if asked.t.saturating_add(within) < evidence.end => {
+                tally.broke(|| at(format!("it did not exit within {}", show(within))));
+            }
+            None => {}
+            Some(exit) if exit.t - asked.t > within => {
+                tally.broke(|| {
+                    at(format!("it took {} to exit; {} are declared", show(exit.t - asked.t), show(within)))
+                });
+            }
+            Some(exit) if exit.status.as_deref().is_some_and(|status| status != "exit 0") => {
+                tally.broke(|| at(format!("it ended with {}", exit.status.clone().unwrap_or_default())));
+            }
+            Some(exit) => abandoned(evidence, asked.t, exit.t, &mut tally),
+        }
+    }
+    tally.finding("processes asked to stop", "each finished what was open and exited", "not an orderly end")
+}
+
+/// Exchanges that were open at the request to stop, and that the sender walked out of before their deadline.
+fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) {
+    let gone = evidence.exchanges.iter().zip(0_u32..).filter(|(exchange, _)| {
+        let deadline = exchange.lane.map_or(0, |lane| evidence.lanes[lane as usize].subscriber.timeout.0);
+        let early = exchange.end.saturating_sub(exchange.t) + 250_000_000 < deadline;
+        let open =
+            exchange.t < asked && asked < exchange.end && exchange.end <= exit.saturating_add(1_000_000_000);
+        open && early && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
+    });
+    for (exchange, n) in gone {
+        let lane = exchange.lane.unwrap_or_default();
+        tally.broke(|| evidence.witness(lane, &[n], "an open exchange was abandoned".to_owned()));
+    }
+}
+
+/// `crash.takeover`
+pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
+    if !plans(evidence, |action| *action == FaultAction::Kill) {
+        return Finding::unasked("no process is killed");
+    }
+    let mut tally = Tally::default();
+    for kill in &evidence.kills {
+        served(evidence, *kill, &mut tally);
+    }
+    for (delivery, _, before, after) in evidence.retries() {
+        let (first, second) = (evidence.exchange(before), evidence.exchange(after));
+        let overlap = second.t < first.begun && !first.ended_by_peer();
+        let deadline = evidence.subscriber(delivery).timeout.0;
+        let in_time = first.begun.saturating_sub(first.t).saturating_add(250_000_000) < deadline;
+        if overlap && in_time && !evidence.was_killed(first.t, second.t) {
+            let what = "the delivery was open twice at once".to_owned();
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+        }
+    }
+    tally.finding(
+        "lanes with something due at a kill",
+        "served again in time, by one owner",
+        "late, or by two owners",
+    )
+}
+
+fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
+    let within = evidence.scenario.sender.takeover_within.0;
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let by = kill.saturating_add(within).saturating_add(contract_wait(lane));
+        let another = evidence.upsets.iter().any(|t| *t > kill.saturating_add(1_000_000_000) && *t <= by);
+        if !lane.subscriber.behaviours.is_empty() || by >= evidence.end || another {
+            continue;
+        }
+        let due = evidence.deliveries_of(at).iter().find(|delivery| {
+            let accepted = evidence.accepted(delivery).is_some_and(|t| t < kill);
+            let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t);
+            accepted && delivery.dead.is_none() && first.is_some_and(|t| t > kill)
+        });
+        let Some(delivery) = due else { continue };
+        tally.see();
+        let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= kill);
+        let came = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t);
+        if came.is_none_or(|t| t > by) {
+            let after = came.map_or("never".to_owned(), |t| show(t - kill));
+            tally.broke(|| {
+                evidence.absent(delivery, format!("due at a kill; the lane was served again after {after}"))
+            });
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `duplicate.bounded`: a delivery that was taken comes again only where its process was killed while the exchange was open,
+//! or within [`JUST`] of its end, so that the sender could not note it; where the answer came at or past the sender's
+//! deadline; or where it was redriven. A number in `expect.duplicates` allows so many instead, wherever.
+//!
+//! `duplicate.dedupe`: the same event id offered twice is delivered once.
+
+use super::evidence::{Delivery, Evidence};
+use super::verdict::{Finding, Tally};
+use crate::scenario::{Duplicates, SECOND};
+
+/// How long after an answer a kill may still lose it.
+const JUST: u64 = SECOND;
+/// How near to its deadline an answer may have missed it.
+const NEAR: u64 = SECOND / 4;
+
+/// The attempts that came after one that was taken, each with that one.
+fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
+    let attempts = evidence.attempts(delivery);
+    let taken = attempts.iter().position(|n| evidence.exchange(*n).is_delivered());
+    let later = |at: usize| attempts[at + 1..].iter().map(move |n| (attempts[at], *n));
+    taken.map(|at| later(at).collect()).unwrap_or_default()
+}
+
+fn is_excused(evidence: &Evidence<'_>, delivery: &Delivery, taken: u32, again: u32) -> bool {
+    let exchange = evidence.exchange(taken);
+    let deadline = evidence.subscriber(delivery).timeout.0;
+    let late = exchange.end.saturating_sub(exchange.t).saturating_add(NEAR) >= deadline;
+    // What had left before the success was known is no second thought: a deadline passed, or a process was replaced.
+    let killed = evidence.was_killed(exchange.t, exchange.end.saturating_add(JUST));
+    let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
+        && evidence.exchange(again).t <= exchange.end;
+    late || killed || again_killed
+}
+
+/// `duplicate.bounded`
+pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut duplicates = 0;
+    for delivery in &evidence.deliveries {
+        if evidence.event(delivery).is_some_and(|event| event.offers > 1) || evidence.is_redriven() {
+            continue;
+        }
+        tally.see();
+        for (taken, again) in again(evidence, delivery) {
+            duplicates += 1;
+            let allowed = match evidence.scenario.expect.duplicates {
+                Duplicates::InFlightAtKill => is_excused(evidence, delivery, taken, again),
+                Duplicates::AtMost(count) => duplicates <= count,
+            };
+            if !allowed {
+                let what = format!("event {} came again after it was taken", delivery.token);
+                tally.broke(|| evidence.witness(delivery.lane, &[taken, again], what));
+            }
+        }
+    }
+    if tally.seen == 0 && evidence.is_redriven() {
+        return Finding::unasked("dead letters are sent again");
+    }
+    tally
+        .finding("deliveries", "none came again without a cause", "came again without a cause")
+        .with("duplicates", duplicates)
+}
+
+/// `duplicate.dedupe`
+pub(super) fn dedupe(evidence: &Evidence<'_>) -> Finding {
+    if evidence.scenario.events.repeated.0 == 0 {
+        return Finding::unasked("no event is offered twice");
+    }
+    let mut tally = Tally::default();
+    for delivery in &evidence.deliveries {
+        if evidence.event(delivery).is_none_or(|event| event.offers < 2) {
+            continue;
+        }
+        tally.see();
+        let again = again(evidence, delivery);
+        if let Some((taken, again)) =
+            again.iter().find(|(taken, again)| !is_excused(evidence, delivery, *taken, *again))
+        {
+            let what = format!("event {} was offered twice and delivered twice", delivery.token);
+            tally.broke(|| evidence.witness(delivery.lane, &[*taken, *again], what));
+        }
+    }
+    tally.finding(
+        "deliveries of events that were offered twice",
+        "each was delivered once",
+        "delivered twice",
+    )
+}

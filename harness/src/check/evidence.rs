@@ -1,0 +1,410 @@
+//! The trace, laid out for judging: which exchange belongs to which delivery of which lane, and what came of it.
+//!
+//! Built once in O(n log n); every check reads it. Times are the trace's. The time at which something *arrived* is that
+//! of its first byte.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
+use crate::scenario::{FaultAction, Limit, Scenario, Subscriber};
+use crate::trace::{CutKind, ProcessEvent, Trace};
+
+/// Everything that checks go by.
+pub struct Evidence<'a> {
+    /// What was played, and what must hold.
+    pub scenario: &'a Scenario,
+    /// What was seen.
+    pub trace: &'a Trace,
+    /// What came of every arrival, by its number.
+    pub(super) exchanges: Vec<Exchange>,
+    /// The answer to every arrival, as an index into the trace's.
+    answers: Vec<Option<u32>>,
+    /// A lane for every subscriber, in the scenario's order.
+    pub(super) lanes: Vec<Lane<'a>>,
+    /// Every event that was offered, by token.
+    pub(super) events: Vec<Event>,
+    /// Every delivery that is owed or was seen, by lane and token.
+    pub(super) deliveries: Vec<Delivery>,
+    /// Arrivals with a lane and a token, by lane, token and time; deliveries hold ranges of it.
+    attempts: Vec<u32>,
+    /// When processes were killed, in order.
+    pub(super) kills: Vec<u64>,
+    /// When processes were killed, asked to stop, stopped or gone, in order.
+    pub(super) upsets: Vec<u64>,
+    /// When the run ended, or the last thing that was seen.
+    pub(super) end: u64,
+}
+
+/// What came of an arrival.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    /// When its first byte was read.
+    pub(super) t: u64,
+    pub(super) lane: Option<u32>,
+    pub(super) token: Option<u64>,
+    pub(super) outcome: Outcome,
+    /// When its outcome began: the answer's first byte, or the cut.
+    pub(super) begun: u64,
+    /// When it was over.
+    pub(super) end: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Answered { status: u16, whole: bool },
+    Cut(CutKind),
+    Open,
+}
+
+impl Exchange {
+    /// Whether the endpoint took it, and said so in full.
+    pub(super) fn is_delivered(&self) -> bool {
+        matches!(self.outcome, Outcome::Answered { status: 200..=299, whole: true })
+    }
+
+    pub(super) fn status(&self) -> Option<u16> {
+        match self.outcome {
+            Outcome::Answered { status, whole: true } => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether the other side ended it, so that its end is known only as it was noticed.
+    pub(super) fn ended_by_peer(&self) -> bool {
+        matches!(
+            self.outcome,
+            Outcome::Cut(CutKind::Blackhole | CutKind::PeerGone | CutKind::RunEnded)
+                | Outcome::Open
+                | Outcome::Answered { whole: false, .. }
+        )
+    }
+}
+
+/// One subscriber's side of the run.
+pub(super) struct Lane<'a> {
+    pub(super) subscriber: &'a Subscriber,
+    /// Its arrivals, by time.
+    pub(super) arrivals: Vec<u32>,
+    /// Which contract held when.
+    pub(super) epochs: Vec<Epoch>,
+}
+
+/// A while in which one contract held.
+#[derive(Clone, Debug)]
+pub(super) struct Epoch {
+    pub(super) from: u64,
+    pub(super) until: u64,
+    pub(super) limit: Limit,
+}
+
+/// An event that was offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) token: u64,
+    /// Its first offer, as an index into the trace's.
+    pub(super) offer: u32,
+    pub(super) offers: u32,
+    pub(super) accepted: Option<u64>,
+    /// Whether it was refused, and surely not taken.
+    pub(super) refused: bool,
+}
+
+/// One event owed to one subscriber, or seen at it.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) lane: u32,
+    pub(super) token: u64,
+    /// Of the evidence's `attempts`.
+    range: Range<usize>,
+    /// Its event, as an index into `events`; none if nobody offered it.
+    pub(super) event: Option<u32>,
+    pub(super) owed: bool,
+    /// The sender lists it as given up, as an index into the trace's `dead`.
+    pub(super) dead: Option<u32>,
+}
+
+impl<'a> Evidence<'a> {
+    /// Lays out a trace for judging by a scenario.
+    #[must_use]
+    pub fn new(scenario: &'a Scenario, trace: &'a Trace) -> Self {
+        let end = ending(trace);
+        let names: BTreeMap<&str, u32> =
+            (0..).zip(&scenario.subscribers).map(|(at, one)| (one.name.as_str(), at)).collect();
+        let exchanges = exchanges(trace, &names, end);
+        let lanes = lanes(scenario, trace, &exchanges, end);
+        let events = events(trace);
+        let (attempts, deliveries) = deliveries(trace, &names, &exchanges, &events);
+        let times = |wanted: &[ProcessEvent]| {
+            let found = trace.processes.iter().filter(|process| wanted.contains(&process.event));
+            let mut times: Vec<u64> = found.map(|process| process.t).collect();
+            times.sort_unstable();
+            times
+        };
+        use ProcessEvent::{Asked, Exited, Killed, Stopped};
+        let (kills, upsets) = (times(&[Killed]), times(&[Killed, Asked, Stopped, Exited]));
+        let mut answers = vec![None; trace.arrivals.len()];
+        for (at, answer) in (0..).zip(&trace.answers) {
+            let slot = usize::try_from(answer.n).ok().and_then(|n| answers.get_mut(n));
+            slot.into_iter().for_each(|slot| *slot = Some(at));
+        }
+        Self { scenario, trace, exchanges, answers, lanes, events, deliveries, attempts, kills, upsets, end }
+    }
+
+    /// The attempts of a delivery, by time.
+    pub(super) fn attempts(&self, delivery: &Delivery) -> &[u32] {
+        &self.attempts[delivery.range.clone()]
+    }
+
+    /// The deliveries of a lane.
+    pub(super) fn deliveries_of(&self, lane: u32) -> &[Delivery] {
+        let from = self.deliveries.partition_point(|delivery| delivery.lane < lane);
+        let until = self.deliveries.partition_point(|delivery| delivery.lane <= lane);
+        &self.deliveries[from..until]
+    }
+
+    /// Every failed attempt that has a successor: the delivery, the attempt's number from 1, and both.
+    pub(super) fn retries(&self) -> impl Iterator<Item = (&Delivery, u32, u32, u32)> {
+        self.deliveries.iter().flat_map(|delivery| {
+            let pairs = (1..).zip(self.attempts(delivery).windows(2));
+            pairs.map(move |(number, pair)| (delivery, number, pair[0], pair[1]))
+        })
+    }
+
+    /// The answer's `Retry-After`, by arrival.
+    pub(super) fn asked(&self, n: u32) -> Option<&'a str> {
+        let answer = self.answers[n as usize];
+        answer.and_then(|at| self.trace.answers[at as usize].retry_after.as_deref())
+    }
+
+    pub(super) fn exchange(&self, n: u32) -> &Exchange {
+        &self.exchanges[n as usize]
+    }
+
+    pub(super) fn event(&self, delivery: &Delivery) -> Option<&Event> {
+        delivery.event.map(|at| &self.events[at as usize])
+    }
+
+    /// When a delivery's event was surely taken.
+    pub(super) fn accepted(&self, delivery: &Delivery) -> Option<u64> {
+        self.event(delivery).and_then(|event| event.accepted)
+    }
+
+    pub(super) fn subscriber(&self, delivery: &Delivery) -> &'a Subscriber {
+        self.lanes[delivery.lane as usize].subscriber
+    }
+
+    /// Whether one of a delivery's attempts was taken.
+    pub(super) fn is_delivered(&self, delivery: &Delivery) -> bool {
+        self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
+    }
+
+    /// Whether something befell the sender from `from` to `until`, or so shortly before that it may still recover.
+    pub(super) fn is_disturbed(&self, from: u64, until: u64) -> bool {
+        let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
+        let upset = self.upsets.partition_point(|t| *t < from);
+        let faulty = |fault: &crate::trace::Fault| fault.t <= until && fault.until.unwrap_or(fault.t) >= from;
+        self.upsets.get(upset).is_some_and(|t| *t <= until) || self.trace.faults.iter().any(faulty)
+    }
+
+    /// Whether a process was killed or stopped from `from` to `until`.
+    pub(super) fn was_killed(&self, from: u64, until: u64) -> bool {
+        let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
+        let at = self.kills.partition_point(|t| *t < from);
+        self.kills.get(at).is_some_and(|t| *t <= until)
+            || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
+    }
+
+    /// Whether an operator sent dead letters again.
+    pub(super) fn is_redriven(&self) -> bool {
+        self.trace.faults.iter().any(|fault| fault.action == "redrive")
+    }
+
+    /// A witness at a lane, of these arrivals.
+    pub(super) fn witness(&self, lane: u32, arrivals: &[u32], what: String) -> Witness {
+        let times = arrivals.iter().map(|n| self.exchange(*n).t);
+        Witness {
+            subscriber: Some(self.lanes[lane as usize].subscriber.name.clone()),
+            from: times.clone().min().unwrap_or(0),
+            until: times.max().unwrap_or(self.end),
+            what,
+            arrivals: arrivals.iter().take(WITNESS_ARRIVALS_MAX).map(|n| u64::from(*n)).collect(),
+        }
+    }
+
+    /// The name of the lane of a delivery, for witnesses without an arrival.
+    pub(super) fn absent(&self, delivery: &Delivery, what: String) -> Witness {
+        let offer = self.event(delivery).map(|event| self.trace.offers[event.offer as usize].t);
+        let arrivals = self.attempts(delivery);
+        Witness {
+            from: offer.unwrap_or(0),
+            until: self.end,
+            ..self.witness(delivery.lane, arrivals, format!("event {}: {what}", delivery.token))
+        }
+    }
+}
+
+fn ending(trace: &Trace) -> u64 {
+    if let Some(trailer) = &trace.trailer {
+        return trailer.t;
+    }
+    let last = [
+        trace.arrivals.iter().map(|one| one.read).max(),
+        trace.answers.iter().map(|one| one.end).max(),
+        trace.offers.iter().map(|one| one.t).max(),
+        trace.depths.iter().map(|one| one.t).max(),
+    ];
+    last.into_iter().flatten().max().unwrap_or(0)
+}
+
+/// An index as it is kept: a trace of four thousand million lines does not fit into memory anyway.
+fn small(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn exchanges(trace: &Trace, names: &BTreeMap<&str, u32>, end: u64) -> Vec<Exchange> {
+    let open = |arrival: &crate::trace::Arrival| Exchange {
+        t: arrival.t,
+        lane: names.get(arrival.endpoint.as_str()).copied(),
+        token: arrival.token,
+        outcome: Outcome::Open,
+        begun: end.max(arrival.t),
+        end: end.max(arrival.t),
+    };
+    let mut exchanges: Vec<Exchange> = trace.arrivals.iter().map(open).collect();
+    for cut in &trace.cuts {
+        let at = cut.n.and_then(|n| usize::try_from(n).ok());
+        if let Some(exchange) = at.and_then(|at| exchanges.get_mut(at)) {
+            let t = cut.t.max(exchange.t);
+            (exchange.outcome, exchange.begun, exchange.end) = (Outcome::Cut(cut.how), t, t);
+        }
+    }
+    for answer in &trace.answers {
+        let at = usize::try_from(answer.n).unwrap_or(usize::MAX);
+        if let Some(exchange) = exchanges.get_mut(at) {
+            exchange.outcome = Outcome::Answered { status: answer.status, whole: answer.whole };
+            (exchange.begun, exchange.end) = (answer.t, answer.end);
+        }
+    }
+    exchanges
+}
+
+fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end: u64) -> Vec<Lane<'a>> {
+    let lane = |subscriber: &'a Subscriber| Lane {
+        subscriber,
+        arrivals: Vec::new(),
+        epochs: epochs(scenario, trace, subscriber, end),
+    };
+    let mut lanes: Vec<Lane<'a>> = scenario.subscribers.iter().map(lane).collect();
+    for (n, exchange) in (0..).zip(exchanges) {
+        if let Some(lane) = exchange.lane {
+            lanes[lane as usize].arrivals.push(n);
+        }
+    }
+    for lane in &mut lanes {
+        lane.arrivals.sort_by_key(|n| (exchanges[*n as usize].t, *n));
+    }
+    lanes
+}
+
+/// Which contract held when. A change counts as done when the trace says so; while it may still take effect, from then
+/// for its `within`, either contract holds and neither is judged.
+fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
+    let mut epochs = vec![Epoch { from: 0, until: end, limit: subscriber.limit.clone() }];
+    let plans = scenario.faults.iter().filter_map(|fault| match &fault.action {
+        FaultAction::Limit { subscriber, limit, within } => Some((subscriber, limit, within.0)),
+        _ => None,
+    });
+    let mut done: Vec<u64> =
+        trace.faults.iter().filter(|fault| fault.action == "limit").map(|fault| fault.t).collect();
+    done.sort_unstable();
+    for ((whose, limit, within), t) in plans.zip(done) {
+        if whose.as_ref().is_some_and(|name| *name != subscriber.group && *name != subscriber.name) {
+            continue;
+        }
+        if let Some(last) = epochs.last_mut() {
+            last.until = t.min(end);
+        }
+        epochs.push(Epoch { from: t.saturating_add(within), until: end, limit: limit.clone() });
+    }
+    epochs
+}
+
+fn events(trace: &Trace) -> Vec<Event> {
+    let mut order: Vec<u32> = (0..small(trace.offers.len())).collect();
+    let offer = |at: u32| &trace.offers[at as usize];
+    order.sort_by_key(|at| (offer(*at).token, offer(*at).t));
+    let mut events: Vec<Event> = Vec::with_capacity(order.len());
+    for at in order {
+        let token = offer(at).token;
+        match events.last_mut().filter(|last| last.token == token) {
+            Some(last) => last.offers += 1,
+            None => events.push(Event { token, offer: at, offers: 1, accepted: None, refused: false }),
+        }
+    }
+    let mut find = |token: u64, change: &mut dyn FnMut(&mut Event)| {
+        if let Ok(at) = events.binary_search_by_key(&token, |event| event.token) {
+            change(&mut events[at]);
+        }
+    };
+    for one in &trace.accepted {
+        find(one.token, &mut |event| {
+            event.accepted = Some(event.accepted.map_or(one.t, |earlier| earlier.min(one.t)));
+        });
+    }
+    for one in trace.refused.iter().filter(|one| !one.unknown) {
+        find(one.token, &mut |event| event.refused = true);
+    }
+    events
+}
+
+fn deliveries(
+    trace: &Trace,
+    names: &BTreeMap<&str, u32>,
+    exchanges: &[Exchange],
+    events: &[Event],
+) -> (Vec<u32>, Vec<Delivery>) {
+    let place = |n: &u32| {
+        let exchange = &exchanges[*n as usize];
+        exchange.lane.zip(exchange.token)
+    };
+    let mut attempts: Vec<u32> = (0..small(exchanges.len())).filter(|n| place(n).is_some()).collect();
+    attempts.sort_by_cached_key(|n| (place(n), exchanges[*n as usize].t, *n));
+    let seen = attempts.iter().filter_map(place).map(|(lane, token)| (lane, token, false));
+    let owed = events.iter().flat_map(|event| {
+        let offer = &trace.offers[event.offer as usize];
+        offer.owed.iter().filter_map(|name| Some((*names.get(name.as_str())?, event.token, true)))
+    });
+    let mut places: Vec<(u32, u64, bool)> = seen.chain(owed).collect();
+    places.sort_unstable_by_key(|(lane, token, owed)| (*lane, *token, !owed));
+    places.dedup_by_key(|(lane, token, _)| (*lane, *token));
+    let dead = dead(trace, names);
+    let mut at = 0;
+    let delivery = |(lane, token, owed): (u32, u64, bool)| {
+        let from = at;
+        while attempts.get(at).and_then(place) == Some((lane, token)) {
+            at += 1;
+        }
+        let event = events.binary_search_by_key(&token, |event| event.token).ok().map(small);
+        let dead = dead.get(&(lane, token)).copied();
+        Delivery { lane, token, range: from..at, event, owed, dead }
+    };
+    let deliveries = places.into_iter().map(delivery).collect();
+    (attempts, deliveries)
+}
+
+/// Dead letters by lane and token. A sender that doesn't show the body is known by the ids that it sent.
+fn dead(trace: &Trace, names: &BTreeMap<&str, u32>) -> BTreeMap<(u32, u64), u32> {
+    let anonymous = trace.dead.iter().any(|dead| dead.token.is_none());
+    let mut ids: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    if anonymous {
+        let named = trace.arrivals.iter().filter_map(|one| Some((one.id.as_deref()?, one.token?, one)));
+        ids.extend(named.map(|(id, token, arrival)| ((arrival.endpoint.as_str(), id), token)));
+    }
+    let places = (0..).zip(&trace.dead).filter_map(|(at, dead)| {
+        let lane = *names.get(dead.subscriber.as_str())?;
+        let by_id = || ids.get(&(dead.subscriber.as_str(), dead.id.as_deref()?)).copied();
+        Some(((lane, dead.token.or_else(by_id)?), at))
+    });
+    places.collect()
+}

@@ -1,0 +1,95 @@
+//! `fault.disk-full`, `fault.locked`, `fault.clock-step`: while the sender can't write, or its wall clock jumps, nothing is
+//! acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: where events were acknowledged
+//! after the fault, or waited at its end, something arrives within `takeover_within` of that.
+
+use super::evidence::Evidence;
+use super::settled::{Fate, fates, waiting_at_end};
+use super::verdict::{Finding, Tally, Witness, show};
+use crate::trace::{Fault, ProcessEvent};
+
+/// `fault.disk-full`
+pub(super) fn disk_full(evidence: &Evidence<'_>) -> Finding {
+    judge(evidence, "disk-full")
+}
+
+/// `fault.locked`
+pub(super) fn locked(evidence: &Evidence<'_>) -> Finding {
+    judge(evidence, "lock-database")
+}
+
+/// `fault.clock-step`
+pub(super) fn clock_step(evidence: &Evidence<'_>) -> Finding {
+    judge(evidence, "clock-step")
+}
+
+fn judge(evidence: &Evidence<'_>, action: &str) -> Finding {
+    if !evidence.scenario.faults.iter().any(|fault| fault.action.name() == action) {
+        return Finding::unasked("the scenario doesn't do that");
+    }
+    let mut tally = Tally::default();
+    for fault in evidence.trace.faults.iter().filter(|fault| fault.action == action) {
+        tally.see();
+        let until = fault.until.unwrap_or(fault.t);
+        false_acknowledgements(evidence, fault, until, &mut tally);
+        deaths(evidence, fault, until, &mut tally);
+        recovers(evidence, until, &mut tally);
+    }
+    tally.finding(
+        "faults",
+        "nothing was lost, and the sender went on",
+        "lost events, a death or a standstill",
+    )
+}
+
+fn false_acknowledgements(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {
+    let during = |t: Option<u64>| t.is_some_and(|t| fault.t <= t && t <= until);
+    let fates = fates(evidence);
+    let lost = fates.iter().filter(|(one, fate)| *fate == Fate::Unsettled && during(evidence.accepted(one)));
+    let lost: Vec<_> = lost.collect();
+    if lost.len() as u64 > waiting_at_end(evidence).unwrap_or(0) {
+        for (delivery, _) in lost {
+            tally.broke(|| evidence.absent(delivery, "acknowledged during the fault, and lost".to_owned()));
+        }
+    }
+}
+
+fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {
+    let meant = [ProcessEvent::Asked, ProcessEvent::Killed];
+    let grace = until.saturating_add(evidence.scenario.sender.takeover_within.0);
+    for death in evidence.trace.processes.iter().filter(|one| one.event == ProcessEvent::Exited) {
+        let why = |one: &&crate::trace::Process| {
+            meant.contains(&one.event) && one.worker == death.worker && one.t <= death.t
+        };
+        let asked = evidence
+            .trace
+            .processes
+            .iter()
+            .filter(why)
+            .any(|one| one.t >= fault.t || one.t + 60_000_000_000 > death.t);
+        if fault.t <= death.t && death.t <= grace && !asked {
+            let status = death.status.clone().unwrap_or_default();
+            let what = format!("worker {} died of it ({status})", death.worker);
+            tally.broke(|| Witness {
+                subscriber: None,
+                from: fault.t,
+                until: death.t,
+                what,
+                arrivals: Vec::new(),
+            });
+        }
+    }
+}
+
+fn recovers(evidence: &Evidence<'_>, until: u64, tally: &mut Tally) {
+    let within = evidence.scenario.sender.takeover_within.0;
+    let by = until.saturating_add(within);
+    let due = evidence.deliveries.iter().filter(|one| one.owed && one.dead.is_none()).filter(|one| {
+        let first = evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
+        evidence.accepted(one).is_some_and(|t| t <= until) && first.is_none_or(|t| t > until)
+    });
+    let came = evidence.exchanges.iter().any(|exchange| until < exchange.t && exchange.t <= by);
+    if by < evidence.end && due.count() > 0 && !came {
+        let what = format!("deliveries were due, and nothing arrived within {}", show(within));
+        tally.broke(|| Witness { subscriber: None, from: until, until: by, what, arrivals: Vec::new() });
+    }
+}

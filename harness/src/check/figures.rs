@@ -1,0 +1,156 @@
+//! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival, against the
+//! scenario's figures. The intended moment, not the moment of sending: a generator or an emit that is held up would
+//! otherwise hide the wait of every event behind it (coordinated omission). Percentiles are by nearest rank: the
+//! smallest value that at least p of the values don't exceed. What never arrived counts as late as the run was long.
+//!
+//! `efficiency`: what the sender delivered a second, from the first acknowledgement to the last delivery, over what a bare
+//! client does on the same machine to the same endpoints. Without a measured ceiling it says nothing.
+//!
+//! `harness.schedule`: the generator kept its own schedule: the 99th percentile of its lag is at most `schedule_late`, and
+//! no record was dropped. A generator that lags offers less load than the scenario says, and nothing that the run shows
+//! is worth much: that makes the run inconclusive, never the sender.
+
+use super::evidence::{Delivery, Evidence};
+use super::verdict::{Finding, Tally, Witness, show};
+use crate::scenario::{Duration, SECOND};
+
+/// The smallest value that at least so many thousandths of the values don't exceed. `sorted` ascends and isn't empty.
+#[must_use]
+pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
+    let rank = (sorted.len() * thousandths).div_ceil(1_000).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+/// From an event's intended moment to its first arrival, sorted; of all deliveries for which `wanted`.
+pub(super) fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
+    let owed =
+        evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some() && wanted(one));
+    let wait = |delivery: &Delivery| {
+        let event = evidence.event(delivery)?;
+        let intended = evidence.trace.offers[event.offer as usize].intended;
+        let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
+        Some(first.saturating_sub(intended))
+    };
+    let mut latencies: Vec<u64> = owed.filter_map(wait).collect();
+    latencies.sort_unstable();
+    latencies
+}
+
+/// `latency.first-attempt`
+pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
+    let expected = &evidence.scenario.expect.latency;
+    if expected.is_empty() {
+        return Finding::unasked("the scenario sets no latency");
+    }
+    let mut tally = Tally::default();
+    let mut figures = Vec::new();
+    for (name, most) in expected {
+        let named = |delivery: &Delivery| {
+            let subscriber = evidence.subscriber(delivery);
+            subscriber.name == *name || subscriber.group == *name
+        };
+        let latencies = latencies(evidence, named);
+        if latencies.is_empty() {
+            continue;
+        }
+        let rows = [
+            ("p50", 500, most.p50),
+            ("p95", 950, most.p95),
+            ("p99", 990, most.p99),
+            ("max", 1_000, most.max),
+        ];
+        for (label, thousandths, allowed) in rows {
+            let value = percentile(&latencies, thousandths);
+            figures.push((format!("{name} {label}"), show(value)));
+            let Some(Duration(allowed)) = allowed else { continue };
+            tally.see();
+            if value > allowed {
+                let what = format!("{label} is {}; {} is expected", show(value), show(allowed));
+                let (subscriber, until) = (Some(name.clone()), evidence.end);
+                tally.broke(|| Witness { subscriber, from: 0, until, what, arrivals: Vec::new() });
+            }
+        }
+    }
+    let finding = tally.finding("latencies", "inside their figures", "beyond their figures");
+    figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
+}
+
+/// Deliveries a second, times 1,000, from the first acknowledgement to the last delivery.
+pub(crate) fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64> {
+    let first = evidence.trace.accepted.iter().map(|one| one.t).min()?;
+    let delivered = evidence.exchanges.iter().filter(|exchange| exchange.is_delivered());
+    let last = delivered.clone().map(|exchange| exchange.end).max()?;
+    let elapsed = last.checked_sub(first).filter(|elapsed| *elapsed > 0)?;
+    u64::try_from(delivered.count() as u128 * 1_000 * u128::from(SECOND) / u128::from(elapsed)).ok()
+}
+
+/// What the machine itself can do, where it was measured.
+fn ceiling(evidence: &Evidence<'_>) -> Option<u64> {
+    evidence.trace.ceiling.as_ref().map(|ceiling| ceiling.per_second).filter(|rate| *rate > 0)
+}
+
+/// The sender's rate over the ceiling, in thousandths, where both are known.
+pub(crate) fn efficiency_thousandths(evidence: &Evidence<'_>) -> Option<u64> {
+    let ceiling = ceiling(evidence)?;
+    delivered_per_second_milli(evidence).map(|delivered| delivered / ceiling)
+}
+
+/// `efficiency`
+pub(super) fn efficiency(evidence: &Evidence<'_>) -> Finding {
+    let Some(least) = evidence.scenario.expect.efficiency_min else {
+        return Finding::unasked("the scenario sets no efficiency_min");
+    };
+    let Some(ceiling) = ceiling(evidence) else {
+        return Finding::unseen("the machine's ceiling was not measured");
+    };
+    let (Some(delivered), Some(share)) =
+        (delivered_per_second_milli(evidence), efficiency_thousandths(evidence))
+    else {
+        return Finding::unseen("nothing was delivered");
+    };
+    let sentence = format!("{} of the ceiling; at least {least} is expected", thousandths(share));
+    let finding = if share * 1_000 >= least.0 {
+        Finding::held(sentence)
+    } else {
+        Finding::broken(sentence, Vec::new())
+    };
+    finding
+        .with("efficiency", thousandths(share))
+        .with("ceiling_per_second", ceiling)
+        .with("delivered_per_second", delivered / 1_000)
+}
+
+/// As a decimal.
+pub(crate) fn thousandths(value: u64) -> String {
+    format!("{}.{:03}", value / 1_000, value % 1_000)
+}
+
+/// How late every event was released, sorted.
+pub(crate) fn lags(evidence: &Evidence<'_>) -> Vec<u64> {
+    let mut lags: Vec<u64> =
+        evidence.trace.offers.iter().map(|offer| offer.t.saturating_sub(offer.intended)).collect();
+    lags.sort_unstable();
+    lags
+}
+
+/// `harness.schedule`
+pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
+    let lags = lags(evidence);
+    let Some(most) = lags.last() else { return Finding::unseen("nothing was offered") };
+    let (p50, p99) = (percentile(&lags, 500), percentile(&lags, 990));
+    let (late, dropped) =
+        evidence.trace.trailer.as_ref().map_or((0, 0), |trailer| (trailer.late, trailer.dropped));
+    let allowed = evidence.scenario.expect.schedule_late.0;
+    let finding = if dropped > 0 {
+        Finding::unseen(format!("{dropped} records could not be kept: the trace has holes"))
+    } else if p99 > allowed {
+        Finding::unseen(format!("the generator lagged: p99 {}, and {} is allowed", show(p99), show(allowed)))
+    } else {
+        Finding::held(format!("{} events were released on time", lags.len()))
+    };
+    finding
+        .with("lag p50", show(p50))
+        .with("lag p99", show(p99))
+        .with("lag max", show(*most))
+        .with("late", late)
+}

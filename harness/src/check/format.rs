@@ -1,0 +1,150 @@
+//! `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: what every single request is like.
+//!
+//! The signature is judged by the harness's own verifier as the request comes in; the trace holds its word. A timestamp is
+//! compared with the arrival's moment on the wall clock, ±5 s; requests that an endpoint left unread during a stall, or
+//! that were sent while the sender's clock was stepped, have no such moment. An id is one delivery's own: the same on all
+//! of its attempts, on no other delivery of the subscriber, and without the dot that separates what is signed.
+
+use std::collections::BTreeMap;
+
+use super::evidence::Evidence;
+use super::verdict::{Finding, Tally};
+use crate::scenario::{Answer, Profile, SECOND};
+use crate::trace::{Arrival, Verified};
+
+/// How far a timestamp may be from its arrival, in seconds.
+const TIMESTAMP_TOLERANCE: u64 = 5;
+
+/// Every arrival at a subscriber's endpoint: its number, its lane, and itself.
+fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
+    let all = (0_u32..).zip(evidence.exchanges.iter().zip(&evidence.trace.arrivals));
+    all.filter_map(|(n, (exchange, arrival))| Some((n, exchange.lane?, arrival)))
+}
+
+fn profile(evidence: &Evidence<'_>, lane: u32) -> Profile {
+    evidence.lanes[lane as usize].subscriber.sign
+}
+
+/// `format.post-json`
+pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    for (n, lane, arrival) in arrivals(evidence) {
+        tally.see();
+        let content = arrival.content_type.as_deref().unwrap_or_default();
+        let media = content.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let json =
+            media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"));
+        let sign = profile(evidence, lane);
+        let stamped = !matches!(sign, Profile::StandardWebhooks | Profile::VvvTimestamped)
+            || arrival.signed.timestamp.is_some();
+        let named = sign != Profile::StandardWebhooks || arrival.id.is_some();
+        let what = match () {
+            () if arrival.method != "POST" => format!("the method is {}, not POST", arrival.method),
+            () if !json => format!("the content type is {content:?}, not JSON"),
+            () if arrival.signed.signature.is_none() => "there is no signature header".to_owned(),
+            () if !stamped => "there is no timestamp header".to_owned(),
+            () if !named => "there is no id header".to_owned(),
+            () => continue,
+        };
+        tally.broke(|| evidence.witness(lane, &[n], what));
+    }
+    tally.finding("requests", "POST, JSON, with every header of their profile", "not in form")
+}
+
+/// `format.signature`
+pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut unchecked = None;
+    for (n, lane, arrival) in arrivals(evidence) {
+        match &arrival.signed.verified {
+            Verified::Keys(keys) if !keys.is_empty() => tally.see(),
+            Verified::Keys(_) => {
+                tally.see();
+                tally.broke(|| evidence.witness(lane, &[n], "no key of the subscriber made it".to_owned()));
+            }
+            Verified::No(why) => {
+                tally.see();
+                tally.broke(|| evidence.witness(lane, &[n], why.clone()));
+            }
+            Verified::Unchecked(why) => unchecked = Some(why.clone()),
+        }
+    }
+    match unchecked {
+        Some(why) if tally.broken == 0 => {
+            Finding::unseen(format!("some signatures could not be checked: {why}"))
+        }
+        _ => tally.finding("signatures", "each verifies", "do not verify"),
+    }
+}
+
+/// The timestamp of a request, in Unix seconds: its header's, or the one inside the signature.
+fn timestamp(arrival: &Arrival) -> Option<&str> {
+    let inside = || {
+        let signature = arrival.signed.signature.as_deref()?;
+        signature.split(',').find_map(|part| part.trim().strip_prefix("t="))
+    };
+    arrival.signed.timestamp.as_deref().or_else(inside)
+}
+
+/// `format.timestamp`
+pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
+    let lanes = &evidence.lanes;
+    if !lanes.iter().any(|lane| lane.subscriber.sign.is_fresh()) {
+        return Finding::unasked("no subscriber's profile has a timestamp");
+    }
+    let stepped = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-step");
+    let step = stepped.map(|fault| fault.t).min().unwrap_or(u64::MAX);
+    let mut tally = Tally::default();
+    for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| profile(evidence, *lane).is_fresh()) {
+        let behaviours = &lanes[lane as usize].subscriber.behaviours;
+        let stalled = behaviours.iter().any(|one| {
+            let until = one.until().unwrap_or(u64::MAX).saturating_add(2 * SECOND);
+            one.answer == Answer::Stall && one.at.0 <= arrival.t && arrival.t <= until
+        });
+        if stalled || arrival.t >= step {
+            continue;
+        }
+        tally.see();
+        let now = (evidence.trace.header.began_unix_ns.saturating_add(arrival.t)) / SECOND;
+        let text = timestamp(arrival).unwrap_or_default();
+        let right = text.parse::<u64>().is_ok_and(|stamp| stamp.abs_diff(now) <= TIMESTAMP_TOLERANCE);
+        if !right {
+            let what = format!("the timestamp is {text:?}; it arrived at {now}");
+            tally.broke(|| evidence.witness(lane, &[n], what));
+        }
+    }
+    tally.finding("timestamps", "within 5 s of their arrival", "not that of their attempt")
+}
+
+/// `format.id`
+pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut owners: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    for delivery in &evidence.deliveries {
+        let attempts = evidence.attempts(delivery);
+        let id = |n: &u32| evidence.trace.arrivals[*n as usize].id.as_deref();
+        let Some(first) = attempts.first().and_then(id) else { continue };
+        tally.see();
+        let owner = *owners.entry((delivery.lane, first)).or_insert(delivery.token);
+        let signed = profile(evidence, delivery.lane) == Profile::StandardWebhooks;
+        let what = if let Some(n) = attempts.iter().find(|n| id(n) != Some(first)) {
+            format!("{first:?} on one attempt, {:?} on another", id(n).unwrap_or_default())
+        } else if owner != delivery.token {
+            format!("{first:?} stands for event {owner} too")
+        } else if signed && first.contains('.') {
+            format!("{first:?} has a dot")
+        } else {
+            continue;
+        };
+        tally.broke(|| evidence.witness(delivery.lane, attempts, what));
+    }
+    if tally.seen == 0 && evidence.lanes.iter().all(|lane| lane.subscriber.sign != Profile::StandardWebhooks)
+    {
+        return Finding::unasked("no request carries an id");
+    }
+    tally.finding(
+        "delivery ids",
+        "each is one delivery's own, on all of its attempts",
+        "changed, shared or misread",
+    )
+}

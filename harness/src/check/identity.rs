@@ -1,0 +1,118 @@
+//! `identity.body`: all attempts of a delivery carry the same bytes, across restarts too; compared by SHA-256.
+//! `identity.headers`: so do the headers that its profile keeps: id and content type always, the signature where it is made
+//! once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
+//! `identity.secret`: each subscriber's signatures are made with its own secret; while two are valid, both sign where the
+//! profile has room for both.
+
+use super::evidence::Evidence;
+use super::verdict::{Finding, Tally};
+use crate::scenario::{Profile, SECOND};
+use crate::trace::{Arrival, Verified};
+
+/// Judges every delivery with more than one attempt by what must be the same on all of them.
+fn same(
+    evidence: &Evidence<'_>,
+    noun: &str,
+    differs: impl Fn(Profile, &Arrival, &Arrival) -> Option<String>,
+) -> Finding {
+    let mut tally = Tally::default();
+    for delivery in &evidence.deliveries {
+        let [first, rest @ ..] = evidence.attempts(delivery) else { continue };
+        if rest.is_empty() {
+            continue;
+        }
+        tally.see();
+        let arrival = |n: u32| &evidence.trace.arrivals[n as usize];
+        let profile = evidence.subscriber(delivery).sign;
+        let found = rest.iter().find_map(|n| Some((*n, differs(profile, arrival(*first), arrival(*n))?)));
+        if let Some((n, what)) = found {
+            tally.broke(|| evidence.witness(delivery.lane, &[*first, n], what));
+        }
+    }
+    if tally.seen == 0 {
+        return Finding::unasked("nothing was tried again");
+    }
+    tally.finding(noun, "the same on every attempt", "changed between attempts")
+}
+
+/// `identity.body`
+pub(super) fn body(evidence: &Evidence<'_>) -> Finding {
+    same(evidence, "bodies that came more than once", |_, first, again| {
+        let what =
+            || format!("the body's SHA-256 is {} first, then {}", head(&first.sha256), head(&again.sha256));
+        (first.sha256 != again.sha256).then(what)
+    })
+}
+
+fn head(digest: &str) -> String {
+    format!("{}…", digest.chars().take(12).collect::<String>())
+}
+
+/// `identity.headers`
+pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
+    let rotates = evidence.trace.faults.iter().any(|fault| fault.action == "rotate");
+    same(evidence, "deliveries that came more than once", |profile, first, again| {
+        let frozen = profile == Profile::VvvFrozen || (profile == Profile::Github && !rotates);
+        if first.id != again.id {
+            return Some(format!("the id was {:?}, then {:?}", first.id, again.id));
+        }
+        if first.content_type != again.content_type {
+            return Some(format!(
+                "the content type was {:?}, then {:?}",
+                first.content_type, again.content_type
+            ));
+        }
+        (frozen && first.signed.signature != again.signed.signature)
+            .then(|| "the signature changed".to_owned())
+    })
+}
+
+/// `identity.secret`
+pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut unchecked = 0_u64;
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let rotations = rotations(evidence, &lane.subscriber.group);
+        for n in &lane.arrivals {
+            let arrival = &evidence.trace.arrivals[*n as usize];
+            let keys = match &arrival.signed.verified {
+                Verified::Keys(keys) => keys.as_slice(),
+                Verified::No(_) => &[],
+                Verified::Unchecked(_) => {
+                    unchecked += 1;
+                    continue;
+                }
+            };
+            tally.see();
+            let rotating = rotations.iter().any(|(from, until)| *from <= arrival.t && arrival.t <= *until);
+            if keys.is_empty() {
+                tally.broke(|| {
+                    evidence.witness(at, &[*n], "not made with a secret of this subscriber".to_owned())
+                });
+            } else if rotating && lane.subscriber.sign.signs_with_every_key() && keys.len() < 2 {
+                let what = "two secrets are valid, and one of them signed".to_owned();
+                tally.broke(|| evidence.witness(at, &[*n], what));
+            }
+        }
+    }
+    if unchecked > 0 && tally.broken == 0 {
+        return Finding::unseen(format!("{unchecked} signatures could not be checked"));
+    }
+    tally.finding(
+        "signatures",
+        "made with the subscriber's own secrets",
+        "made with other secrets, or too few",
+    )
+}
+
+/// While two secrets of a subscriber are valid: a second after a rotation, as requests may be under way, to its end.
+fn rotations(evidence: &Evidence<'_>, group: &str) -> Vec<(u64, u64)> {
+    let plans = evidence.scenario.faults.iter().filter(|fault| fault.action.name() == "rotate");
+    let done = evidence.trace.faults.iter().filter(|fault| fault.action == "rotate");
+    let both = plans.zip(done).filter(|(plan, _)| plan.action.subscriber().is_none_or(|name| name == group));
+    both.map(|(plan, done)| {
+        let until = done.until.unwrap_or_else(|| done.t.saturating_add(plan.lasts.0));
+        (done.t.saturating_add(SECOND), until.saturating_sub(SECOND))
+    })
+    .collect()
+}

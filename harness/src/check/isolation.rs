@@ -1,0 +1,183 @@
+//! `isolation.latency`: healthy subscribers are served as soon beside slow ones as without them.
+//! `isolation.gap`: no healthy subscriber with a delivery due is left without an arrival for long.
+//!
+//! A subscriber is *healthy* if it has no behaviours, *slow* if one of its behaviours holds a connection for a second or
+//! more (silence, a stall, a drip, latency). What counts for a healthy one is its wait beyond what its own contract
+//! imposes: first arrivals are compared with the earliest schedule that the contract allows for the same
+//! acknowledgements (each event at the latest of its acknowledgement, the bucket's next moment (GCRA's theoretical arrival
+//! time), and the end of each window that is full). The 95th percentile of the excess while slow ones are slow may be
+//! `slower_beside_slow` above that of the time before.
+
+use super::evidence::{Evidence, Lane};
+use super::verdict::{Finding, Tally, show};
+use crate::scenario::{Answer, Behaviour, Limit, SECOND, Subscriber};
+
+/// The fewest deliveries on either side of a comparison.
+const SAMPLES_MIN: usize = 20;
+
+fn is_slow(behaviour: &Behaviour) -> bool {
+    let late = behaviour.latency.is_some_and(|latency| latency.most.0 >= SECOND);
+    late || matches!(behaviour.answer, Answer::Stall | Answer::Blackhole | Answer::Drip { .. })
+}
+
+fn is_healthy(subscriber: &Subscriber) -> bool {
+    subscriber.behaviours.is_empty() && subscriber.answers.most.0 < SECOND
+}
+
+/// When the first slow endpoint becomes slow, and when the last one stops to be.
+fn slow_time(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
+    let behaviours =
+        || evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours).filter(|one| is_slow(one));
+    let from = behaviours().map(|one| one.at.0).min()?;
+    Some((from, behaviours().map(|one| one.until().unwrap_or(u64::MAX)).max()?))
+}
+
+/// The earliest moments that a contract allows for deliveries that fall due then, in their order.
+#[must_use]
+pub fn earliest(due: &[u64], limit: &Limit) -> Vec<u64> {
+    let mut times: Vec<u64> = Vec::with_capacity(due.len());
+    // Theoretical arrival time in units of 1/count of a nanosecond, so that a gap is a whole number of them.
+    let mut theoretical = 0_u128;
+    for t in due {
+        let mut t = times.last().map_or(*t, |last| (*last).max(*t));
+        if let Some(bucket) = limit.bucket {
+            let (count, per) = (u128::from(bucket.rate.count), u128::from(bucket.rate.per.0));
+            let tolerance = u128::from(bucket.burst - 1) * per;
+            let allowed = theoretical.saturating_sub(tolerance).div_ceil(count);
+            t = t.max(u64::try_from(allowed).unwrap_or(u64::MAX));
+            theoretical = theoretical.max(u128::from(t) * count) + per;
+        }
+        for window in &limit.windows {
+            let place = usize::try_from(window.count).ok().and_then(|count| times.len().checked_sub(count));
+            t = place.map_or(t, |at| t.max(times[at].saturating_add(window.length.0)));
+        }
+        times.push(t);
+    }
+    times
+}
+
+/// For every delivery of a lane that arrived: when it fell due, when its contract allowed it, when it came.
+fn waits(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Vec<(u64, u64, u64)> {
+    let came = evidence.deliveries_of(at).iter().filter_map(|delivery| {
+        let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t)?;
+        Some((evidence.accepted(delivery)?, first))
+    });
+    let mut came: Vec<(u64, u64)> = came.collect();
+    came.sort_unstable();
+    let due: Vec<u64> = came.iter().map(|(due, _)| *due).collect();
+    let allowed = earliest(&due, &lane.subscriber.limit);
+    // Which of them comes first is the sender's choice: the schedule is compared place by place.
+    let mut arrived: Vec<u64> = came.into_iter().map(|(_, came)| came).collect();
+    arrived.sort_unstable();
+    due.into_iter().zip(allowed).zip(arrived).map(|((due, allowed), came)| (due, allowed, came)).collect()
+}
+
+fn percentile95(mut values: Vec<u64>) -> Option<u64> {
+    if values.len() < SAMPLES_MIN {
+        return None;
+    }
+    values.sort_unstable();
+    values.get((values.len() * 95).div_ceil(100) - 1).copied()
+}
+
+/// `isolation.latency`
+pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
+    let Some((from, until)) = slow_time(evidence) else { return Finding::unasked("no endpoint is slow") };
+    let mut tally = Tally::default();
+    let mut healthy = 0;
+    let mut worst: Option<(u64, String)> = None;
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_healthy(lane.subscriber)) {
+        healthy += 1;
+        let waits = waits(evidence, at, lane);
+        let excess = |(_, allowed, came): &(u64, u64, u64)| came.saturating_sub(*allowed);
+        let alone = percentile95(waits.iter().filter(|(due, ..)| *due < from).map(excess).collect());
+        let beside = percentile95(
+            waits.iter().filter(|(due, ..)| from <= *due && *due <= until).map(excess).collect(),
+        );
+        let Some((alone, beside)) = alone.zip(beside) else { continue };
+        tally.see();
+        let name = &lane.subscriber.name;
+        if worst.as_ref().is_none_or(|(most, _)| beside > *most) {
+            worst =
+                Some((beside, format!("{name}: {} beside slow ones, {} before", show(beside), show(alone))));
+        }
+        if beside > alone.saturating_add(evidence.scenario.expect.slower_beside_slow.0) {
+            let what = format!(
+                "95th percentile of its wait: {} beside slow ones, {} before",
+                show(beside),
+                show(alone)
+            );
+            tally.broke(|| super::verdict::Witness {
+                from,
+                until: until.min(evidence.end),
+                ..evidence.witness(at, &[], what)
+            });
+        }
+    }
+    if healthy == 0 {
+        return Finding::unasked("no subscriber is healthy throughout");
+    }
+    let finding = tally.finding(
+        "healthy subscribers",
+        "served as soon as without slow ones",
+        "served later beside slow ones",
+    );
+    worst.into_iter().fold(finding, |finding, (_, text)| finding.with("slowest", text))
+}
+
+/// `isolation.gap`
+pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
+    if slow_time(evidence).is_none() {
+        return Finding::unasked("no endpoint is slow");
+    }
+    if !evidence.lanes.iter().any(|lane| is_healthy(lane.subscriber)) {
+        return Finding::unasked("no subscriber is healthy throughout");
+    }
+    let mut tally = Tally::default();
+    let mut longest = 0;
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_healthy(lane.subscriber)) {
+        let mut gap: Option<(u64, u64, u64)> = None;
+        let mut before = 0;
+        for (_, allowed, came) in waits(evidence, at, lane) {
+            let since = allowed.max(before);
+            before = came;
+            let length = came.saturating_sub(since);
+            if gap.is_none_or(|(most, ..)| length > most) && !evidence.is_disturbed(since, came) {
+                gap = Some((length, since, came));
+            }
+        }
+        let Some((length, since, came)) = gap else { continue };
+        tally.see();
+        longest = longest.max(length);
+        if length > evidence.scenario.expect.gap_max.0 {
+            let what = format!("a delivery was due and allowed, and nothing came for {}", show(length));
+            tally.broke(|| super::verdict::Witness {
+                from: since,
+                until: came,
+                ..evidence.witness(at, &[], what)
+            });
+        }
+    }
+    tally
+        .finding("healthy subscribers", "never left without what was due", "left without what was due")
+        .with("longest gap", show(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Bucket, Duration, Rate};
+
+    #[test]
+    fn the_earliest_schedule_spends_the_burst_and_then_keeps_the_rate() {
+        let rate = Rate { count: 1, per: Duration(10) };
+        let limit = Limit { bucket: Some(Bucket { rate, burst: 2 }), ..Limit::default() };
+        assert_eq!(earliest(&[0, 0, 0, 0, 100], &limit), [0, 0, 10, 20, 100]);
+    }
+
+    #[test]
+    fn a_full_window_makes_the_next_one_wait() {
+        let limit = Limit { windows: vec!["2 per 10ns".parse().expect("a cap")], ..Limit::default() };
+        assert_eq!(earliest(&[0, 1, 2, 3], &limit), [0, 1, 10, 11]);
+    }
+}

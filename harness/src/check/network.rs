@@ -1,0 +1,126 @@
+//! `network.timeout`: a silent, dripping or half answer ends at the declared *total* deadline: the sender is gone no later
+//! than its `timeout` after its request arrived, and what it takes to notice. A deadline that begins anew with every
+//! byte lets one endpoint hold a worker for hours.
+//!
+//! `network.reset`, `network.refused`, `network.stale`: a delivery whose connection was reset, refused, or closed while it
+//! lay idle is tried again until it is settled, and not delivered twice.
+//!
+//! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
+
+use super::evidence::{Delivery, Evidence, Exchange, Outcome};
+use super::settled::{Fate, fates};
+use super::verdict::{Finding, Tally, show};
+use crate::scenario::{Answer, SECOND};
+use crate::trace::CutKind;
+
+/// How long a run may take to notice that the other side is gone.
+const NOTICE: u64 = SECOND;
+/// How much memory may grow where the scenario doesn't say.
+const GROWTH_MAX: u64 = 64 << 20;
+
+fn has(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool) -> bool {
+    let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
+    behaviours.any(|behaviour| wanted(&behaviour.answer))
+}
+
+/// `network.timeout`
+pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
+    let wanted = |answer: &Answer| matches!(answer, Answer::Blackhole | Answer::Drip { .. });
+    if !has(evidence, wanted) {
+        return Finding::unasked("no endpoint is silent or drips");
+    }
+    let mut tally = Tally::default();
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let (timeout, behaviours) = (lane.subscriber.timeout.0, &lane.subscriber.behaviours);
+        let silent =
+            |exchange: &Exchange| behaviours.iter().any(|one| one.covers(exchange.t) && wanted(&one.answer));
+        for n in &lane.arrivals {
+            let exchange = evidence.exchange(*n);
+            let open = exchange.end - exchange.t;
+            // Open at the end of the run, and not for as long as it may be: it says nothing.
+            let unfinished = matches!(exchange.outcome, Outcome::Open | Outcome::Cut(CutKind::RunEnded))
+                && open <= timeout;
+            if !silent(exchange) || unfinished || evidence.is_disturbed(exchange.t, exchange.end) {
+                continue;
+            }
+            tally.see();
+            if open > timeout.saturating_add(NOTICE) {
+                let what = format!("open for {}; the deadline is {}", show(open), show(timeout));
+                tally.broke(|| evidence.witness(at, &[*n], what));
+            }
+        }
+    }
+    tally.finding("exchanges without a whole answer", "each ended at its deadline", "open past the deadline")
+}
+
+/// `network.reset`
+pub(super) fn reset(evidence: &Evidence<'_>) -> Finding {
+    let wanted = |answer: &Answer| matches!(answer, Answer::Reset | Answer::ResetAfterRead);
+    survives(evidence, wanted, |cut| matches!(cut, CutKind::Reset | CutKind::ResetAfterRead))
+}
+
+/// `network.stale`
+pub(super) fn stale(evidence: &Evidence<'_>) -> Finding {
+    let wanted = |answer: &Answer| matches!(answer, Answer::Close | Answer::HalfAnswer);
+    survives(evidence, wanted, |cut| matches!(cut, CutKind::Close | CutKind::HalfAnswer))
+}
+
+/// `network.refused`
+pub(super) fn refused(evidence: &Evidence<'_>) -> Finding {
+    survives(evidence, |answer| matches!(answer, Answer::Refuse), |_| false)
+}
+
+/// Judges deliveries that were cut so, and those that fell due while the endpoint did so.
+fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKind) -> bool) -> Finding {
+    if !has(evidence, wanted) {
+        return Finding::unasked("no endpoint does that");
+    }
+    let met = |delivery: &Delivery| {
+        let hit = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Cut(kind) if cut(kind));
+        let t = evidence.accepted(delivery).unwrap_or(u64::MAX);
+        let behaviours = &evidence.subscriber(delivery).behaviours;
+        let due = behaviours.iter().any(|one| wanted(&one.answer) && one.covers(t));
+        due || evidence.attempts(delivery).iter().any(hit)
+    };
+    let mut tally = Tally::default();
+    for (delivery, fate) in fates(evidence).into_iter().filter(|(delivery, _)| met(delivery)) {
+        tally.see();
+        let done =
+            evidence.attempts(delivery).iter().filter(|n| evidence.exchange(**n).is_delivered()).count();
+        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1) && !evidence.is_redriven();
+        if fate == Fate::Unsettled {
+            tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
+        } else if done > 1 && once && !evidence.was_killed(0, evidence.end) {
+            tally.broke(|| evidence.absent(delivery, format!("delivered {done} times")));
+        }
+    }
+    tally.finding("deliveries that met it", "settled, each once", "lost or doubled")
+}
+
+/// `network.huge-answer`
+pub(super) fn huge_answer(evidence: &Evidence<'_>) -> Finding {
+    let wanted = |answer: &Answer| matches!(answer, Answer::HugeAnswer { .. });
+    if !has(evidence, wanted) {
+        return Finding::unasked("no endpoint sends huge answers");
+    }
+    let behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
+    let begin = behaviours.filter(|one| wanted(&one.answer)).map(|one| one.at.0).min().unwrap_or(0);
+    let resident = evidence.trace.depths.iter().filter_map(|depth| Some((depth.t, depth.resident_bytes?)));
+    let before = resident.clone().filter(|(t, _)| *t <= begin).map(|(_, bytes)| bytes).max();
+    let before = before.or_else(|| resident.clone().map(|(_, bytes)| bytes).next());
+    let most = resident.filter(|(t, _)| *t > begin).map(|(_, bytes)| bytes).max();
+    let (Some(before), Some(most)) = (before, most) else {
+        return Finding::unseen("the sender's memory was not seen");
+    };
+    let allowed = evidence.scenario.expect.rss_growth_max.map_or(GROWTH_MAX, |size| size.0);
+    let growth = most.saturating_sub(before);
+    let finding = if growth <= allowed {
+        Finding::held(format!("memory grew by {} KiB while endpoints sent huge answers", growth >> 10))
+    } else {
+        let sentence = format!("memory grew by {} KiB; {} KiB are allowed", growth >> 10, allowed >> 10);
+        Finding::broken(sentence, Vec::new())
+    };
+    finding
+        .with("resident before", format!("{} KiB", before >> 10))
+        .with("most", format!("{} KiB", most >> 10))
+}

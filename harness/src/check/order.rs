@@ -1,0 +1,58 @@
+//! `order.per-key`: where a subscriber is declared `ordered`, the first attempts of one key arrive in the order in which
+//! their events were offered. Two events whose offers overlapped have no order: only where one was acknowledged before the
+//! other was offered must it come first.
+//!
+//! Walking from the last to arrive to the first, an inversion is an event that was offered after some later one had been
+//! acknowledged; it is enough to keep the earliest acknowledgement. O(n log n).
+
+use std::collections::BTreeMap;
+
+use super::evidence::Evidence;
+use super::verdict::{Finding, Tally};
+
+/// An event of one key: when its first attempt came, was it offered, was it acknowledged; and its arrival.
+type Place = (u64, u64, u64, u32);
+
+/// The first inversion from the end: the arrival that came too soon, and the one that it overtook.
+#[must_use]
+pub fn inversion(places: &mut [Place]) -> Option<(u32, u32)> {
+    places.sort_unstable();
+    let mut earliest: Option<(u64, u32)> = None;
+    for (_, offered, acknowledged, n) in places.iter().rev() {
+        if let Some((_, overtaken)) = earliest.filter(|(t, _)| t < offered) {
+            return Some((*n, overtaken));
+        }
+        if earliest.is_none_or(|(t, _)| acknowledged < &t) {
+            earliest = Some((*acknowledged, *n));
+        }
+    }
+    None
+}
+
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if !evidence.scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered) {
+        return Finding::unasked("no subscriber is ordered");
+    }
+    let mut tally = Tally::default();
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.subscriber.handling.ordered) {
+        let mut keys: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+        for delivery in evidence.deliveries_of(at) {
+            let (Some(event), Some(first)) = (evidence.event(delivery), evidence.attempts(delivery).first())
+            else {
+                continue;
+            };
+            let offer = &evidence.trace.offers[event.offer as usize];
+            let place = (evidence.exchange(*first).t, offer.t, event.accepted.unwrap_or(u64::MAX), *first);
+            keys.entry(offer.key.as_str()).or_default().push(place);
+        }
+        for (key, places) in &mut keys {
+            tally.see();
+            if let Some((soon, overtaken)) = inversion(places) {
+                let (name, what) =
+                    (&lane.subscriber.name, format!("an event of {key:?} overtook an earlier one"));
+                tally.broke(|| evidence.witness(at, &[soon, overtaken], format!("{name}: {what}")));
+            }
+        }
+    }
+    tally.finding("keys", "first attempts came in order", "out of order")
+}

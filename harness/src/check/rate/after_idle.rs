@@ -1,0 +1,55 @@
+//! `rate.after-idle`: after a rest in which the bucket would have filled, no more than its burst comes at once. A bucket
+//! that isn't clamped saves up the whole rest, and floods the endpoint after it.
+//!
+//! A rest is at least `burst ÷ rate` without arrivals, so that the level is nothing; what follows until the next rest is
+//! judged by the level alone. Witness: the flood.
+
+use super::envelope::limited;
+use super::level::{Level, fits, least_burst};
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::{Bucket, Shape};
+
+/// How long an empty bucket takes to be full, rounded up.
+fn refill(bucket: Bucket) -> u64 {
+    let whole = u128::from(bucket.burst) * u128::from(bucket.rate.per.0);
+    u64::try_from(whole.div_ceil(u128::from(bucket.rate.count))).unwrap_or(u64::MAX)
+}
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if !evidence.scenario.traffic.iter().any(|phase| phase.shape == Shape::Pause) {
+        return Finding::unasked("no phase of the traffic is a pause");
+    }
+    let mut tally = Tally::default();
+    let mut longest = 0;
+    for (at, lane, epoch, bucket) in limited(evidence) {
+        let (arrivals, times) = super::envelope::arrivals(evidence, lane, epoch);
+        let rest = refill(bucket);
+        let mut level = Level::new(bucket.rate);
+        let mut from = None;
+        let mut told = false;
+        for (to, t) in times.iter().enumerate() {
+            let idle = if to == 0 { 0 } else { t - times[to - 1] };
+            if idle >= rest {
+                tally.see();
+                longest = longest.max(idle);
+                (from, told) = (Some(to), false);
+            }
+            level.arrive(*t);
+            let Some(from) = from.filter(|_| !told && !fits(level.level, bucket)) else { continue };
+            told = true;
+            let what = format!(
+                "{} arrivals in {} after a rest of {}; they need a burst of {}, not {}",
+                to - from + 1,
+                show(t - times[from]),
+                show(times[from] - times[from - 1]),
+                least_burst(level.level, bucket.rate),
+                bucket.burst
+            );
+            tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
+        }
+    }
+    tally
+        .finding("rests", "what came after was inside the burst", "what came after was more than the burst")
+        .with("longest rest", show(longest))
+}

@@ -1,0 +1,70 @@
+//! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. See [`super::level`] for the
+//! proof that one pass sees them all. No tolerance: an arrival is counted at its first byte at the endpoint.
+//!
+//! Witness: the window with the highest level, which is the one that needs the largest burst.
+
+use super::level::{fits, least_burst, peak};
+use crate::check::evidence::{Epoch, Evidence, Lane};
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::Bucket;
+
+/// The arrivals of a lane inside an epoch, with their times.
+pub(in crate::check) fn arrivals(
+    evidence: &Evidence<'_>,
+    lane: &Lane<'_>,
+    epoch: &Epoch,
+) -> (Vec<u32>, Vec<u64>) {
+    let inside = |n: &u32| {
+        let t = evidence.exchange(*n).t;
+        epoch.from <= t && t <= epoch.until
+    };
+    let arrivals: Vec<u32> = lane.arrivals.iter().copied().filter(inside).collect();
+    let times = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();
+    (arrivals, times)
+}
+
+/// Every lane and epoch that a bucket limits.
+pub(in crate::check) fn limited<'e, 'a>(
+    evidence: &'e Evidence<'a>,
+) -> impl Iterator<Item = (u32, &'e Lane<'a>, &'e Epoch, Bucket)> {
+    (0..).zip(&evidence.lanes).flat_map(|(at, lane)| {
+        lane.epochs.iter().filter_map(move |epoch| epoch.limit.bucket.map(|bucket| (at, lane, epoch, bucket)))
+    })
+}
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut figures = Vec::new();
+    for (at, lane, epoch, bucket) in limited(evidence) {
+        let (arrivals, times) = arrivals(evidence, lane, epoch);
+        let Some(peak) = peak(&times, bucket.rate) else { continue };
+        tally.see();
+        let (needed, allowed) = (least_burst(peak.level, bucket.rate), u128::from(bucket.burst));
+        figures.push((needed > allowed, format!("{} burst needed", lane.subscriber.name), needed, allowed));
+        if !fits(peak.level, bucket) {
+            let (from, to) = (times[peak.from], times[peak.to]);
+            let count = peak.to - peak.from + 1;
+            let what = format!(
+                "{count} arrivals in {}; {} with burst {allowed} allows {}; they conform to a burst of {needed}",
+                show(to - from),
+                bucket.rate,
+                allowed
+                    + u128::from(bucket.rate.count) * u128::from(to - from) / u128::from(bucket.rate.per.0),
+            );
+            tally.broke(|| evidence.witness(at, &arrivals[peak.from..=peak.to], what));
+        }
+    }
+    if limited(evidence).next().is_none() {
+        return Finding::unasked("no subscriber has a rate");
+    }
+    let finding = tally.finding(
+        "contracts with a rate",
+        "every window of every length conforms",
+        "some window holds too many",
+    );
+    figures.sort_by_key(|(broken, ..)| !broken);
+    let shown = figures.into_iter().take(12);
+    shown.fold(finding, |finding, (_, name, needed, allowed)| {
+        finding.with(name, format!("{needed} of {allowed}"))
+    })
+}

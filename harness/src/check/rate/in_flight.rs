@@ -1,0 +1,81 @@
+//! `rate.in-flight`: at no moment are more requests open at one endpoint than its cap.
+//!
+//! A request is open from its first byte to its answer's. (The sender may have read the whole answer, and sent the next
+//! request, before the harness notes the last byte; the first byte is noted before it is written, so that counting up to
+//! it never counts two that were not open together.) Where the *sender* ended the exchange, by its deadline or its
+//! death, the endpoint notices later: such a request counts up to [`NOTICE`] before, and never beyond its deadline or a
+//! kill.
+//!
+//! A sweep over beginnings and ends, O(n log n); at one moment ends come first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::check::evidence::{Evidence, Exchange, Lane};
+use crate::check::verdict::{Finding, Tally};
+
+/// How long it may take to notice that the other side is gone.
+const NOTICE: u64 = 250_000_000;
+
+/// Until when a request was surely open.
+fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, exchange: &Exchange) -> u64 {
+    let deadline = exchange.t.saturating_add(lane.subscriber.timeout.0);
+    let mut until = exchange.begun;
+    if exchange.ended_by_peer() || until >= deadline {
+        until = until.min(deadline).saturating_sub(NOTICE);
+    }
+    let kill = evidence.kills.partition_point(|t| *t < exchange.t);
+    let killed = evidence.kills.get(kill).copied().unwrap_or(u64::MAX);
+    until.min(killed).max(exchange.t)
+}
+
+/// The most that are open at once, and the arrival at which that was first so.
+#[must_use]
+pub fn most_open(intervals: &[(u64, u64)]) -> Option<(usize, usize)> {
+    let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+    let mut most = None;
+    for (at, (from, until)) in intervals.iter().enumerate() {
+        while ends.peek().is_some_and(|Reverse(end)| end <= from) {
+            ends.pop();
+        }
+        if until > from {
+            ends.push(Reverse(*until));
+        }
+        if most.is_none_or(|(count, _)| ends.len() > count) {
+            most = Some((ends.len(), at));
+        }
+    }
+    most
+}
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut figures = Vec::new();
+    let capped = |lane: &Lane<'_>| lane.epochs.first().and_then(|epoch| epoch.limit.in_flight);
+    for (index, lane) in (0..).zip(&evidence.lanes) {
+        let Some(cap) = lane.epochs.iter().filter_map(|epoch| epoch.limit.in_flight).max() else { continue };
+        if capped(lane).is_none() || lane.arrivals.is_empty() {
+            continue;
+        }
+        tally.see();
+        let interval = |n: &u32| {
+            let exchange = evidence.exchange(*n);
+            (exchange.t, surely_open(evidence, lane, exchange))
+        };
+        let intervals: Vec<(u64, u64)> = lane.arrivals.iter().map(interval).collect();
+        let Some((most, at)) = most_open(&intervals) else { continue };
+        figures.push((format!("{} most open", lane.subscriber.name), format!("{most} of {cap}")));
+        if most > cap as usize {
+            let moment = intervals[at].0;
+            let open = lane.arrivals[..=at].iter().zip(&intervals).filter(|(_, (_, until))| *until > moment);
+            let open: Vec<u32> = open.map(|(n, _)| *n).collect();
+            let what = format!("{most} requests open at once; the cap is {cap}");
+            tally.broke(|| evidence.witness(index, &open, what));
+        }
+    }
+    if !evidence.lanes.iter().any(|lane| capped(lane).is_some()) {
+        return Finding::unasked("no subscriber has a cap on requests in flight");
+    }
+    let finding = tally.finding("caps in flight", "never exceeded", "exceeded");
+    figures.into_iter().take(12).fold(finding, |finding, (name, value)| finding.with(name, value))
+}

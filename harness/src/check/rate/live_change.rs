@@ -1,0 +1,43 @@
+//! `rate.live-change`: a changed limit holds from the change and its declared delay on, in every window that begins
+//! after that.
+
+use super::envelope::arrivals;
+use super::level::{fits, least_burst, peak};
+use super::window::first_excess;
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally};
+use crate::scenario::FaultAction;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let changes = |action: &FaultAction| matches!(action, FaultAction::Limit { .. });
+    if !evidence.scenario.faults.iter().any(|fault| changes(&fault.action)) {
+        return Finding::unasked("no limit is changed");
+    }
+    let mut tally = Tally::default();
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        for epoch in lane.epochs.iter().skip(1) {
+            let (arrivals, times) = arrivals(evidence, lane, epoch);
+            if times.is_empty() {
+                continue;
+            }
+            tally.see();
+            if let Some(bucket) = epoch.limit.bucket
+                && let Some(peak) = peak(&times, bucket.rate).filter(|peak| !fits(peak.level, bucket))
+            {
+                let needed = least_burst(peak.level, bucket.rate);
+                let what = format!(
+                    "{} with burst {} since the change; they need {needed}",
+                    bucket.rate, bucket.burst
+                );
+                tally.broke(|| evidence.witness(at, &arrivals[peak.from..=peak.to], what));
+            }
+            for window in &epoch.limit.windows {
+                if let Some((from, to)) = first_excess(&times, *window) {
+                    let what = format!("{window} since the change, and {} came", to - from + 1);
+                    tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
+                }
+            }
+        }
+    }
+    tally.finding("changed limits with arrivals after them", "they hold", "the older limit goes on")
+}

@@ -1,0 +1,86 @@
+//! `rate.across-restart`: windows that contain the end of a process conform like any other. A limiter that lives in a
+//! process's memory is full again when the next one starts.
+//!
+//! The pass of [`super::level`] with a second level, for windows that begin before an end of a process and end after
+//! it. It drains below nothing rather than being cut at 0, since such a window can't begin later. Window caps: L + 1
+//! arrivals in a row inside W, with an end of a process among them.
+
+use super::envelope::{arrivals, limited};
+use super::level::least_burst;
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::{Bucket, FaultAction};
+use crate::trace::ProcessEvent;
+
+/// The fullest window with a restart inside: its level, and the index of its last arrival.
+#[must_use]
+pub fn peak_across(times: &[u64], restarts: &[u64], bucket: Bucket) -> Option<(u128, usize)> {
+    let per = i128::from(bucket.rate.per.0);
+    let (mut any, mut across): (i128, Option<i128>) = (0, None);
+    let mut peak: Option<(i128, usize)> = None;
+    for (at, t) in times.iter().enumerate() {
+        let earlier = at.checked_sub(1).map_or(0, |before| times[before]);
+        let drained = i128::from(bucket.rate.count) * i128::from(t - earlier);
+        let next = restarts.partition_point(|restart| *restart <= earlier);
+        let between = at > 0 && restarts.get(next).is_some_and(|restart| restart <= t);
+        let fresh = between.then_some(any - drained + per);
+        across = across.map(|level| level - drained + per).max(fresh);
+        any = (any - drained).max(0) + per;
+        if let Some(level) = across.filter(|level| peak.is_none_or(|(most, _)| *level > most)) {
+            peak = Some((level, at));
+        }
+    }
+    peak.map(|(level, at)| (u128::try_from(level).unwrap_or(0), at))
+}
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let ends = |action: &FaultAction| matches!(action, FaultAction::Kill | FaultAction::Restart);
+    if !evidence.scenario.faults.iter().any(|fault| ends(&fault.action)) {
+        return Finding::unasked("no process is killed or restarted");
+    }
+    let processes = evidence.trace.processes.iter();
+    let gone = processes.filter(|one| matches!(one.event, ProcessEvent::Killed | ProcessEvent::Exited));
+    let mut restarts: Vec<u64> = gone.map(|process| process.t).collect();
+    restarts.sort_unstable();
+    let mut tally = Tally::default();
+    for (at, lane, epoch, bucket) in limited(evidence) {
+        let (arrivals, times) = arrivals(evidence, lane, epoch);
+        if let Some((level, to)) = peak_across(&times, &restarts, bucket) {
+            tally.see();
+            let needed = least_burst(level, bucket.rate);
+            if needed > u128::from(bucket.burst) {
+                let from = to.saturating_sub(usize::try_from(needed).unwrap_or(usize::MAX));
+                let what = format!(
+                    "across the end of a process they need a burst of {needed}, not {}",
+                    bucket.burst
+                );
+                tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
+            }
+        }
+        for window in &epoch.limit.windows {
+            let cap = usize::try_from(window.count).unwrap_or(usize::MAX);
+            let later = times.get(cap..).unwrap_or_default();
+            let across = |first: u64, last: u64| {
+                let next = restarts.partition_point(|restart| *restart <= first);
+                restarts.get(next).is_some_and(|restart| *restart <= last)
+            };
+            let excess = times
+                .iter()
+                .zip(later)
+                .position(|(first, last)| last - first < window.length.0 && across(*first, *last));
+            if let Some(from) = excess {
+                let what = format!(
+                    "{} in {} across the end of a process; the cap is {window}",
+                    cap + 1,
+                    show(times[from + cap] - times[from])
+                );
+                tally.broke(|| evidence.witness(at, &arrivals[from..=from + cap], what));
+            }
+        }
+    }
+    tally.finding(
+        "contracts with arrivals on both sides of a process's end",
+        "every window conforms",
+        "some window holds too many",
+    )
+}

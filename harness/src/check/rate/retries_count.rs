@@ -1,0 +1,41 @@
+//! `rate.retries-count`: retries, redrives and probes are charged like first attempts.
+//!
+//! Where all arrivals together need more than the burst, though the first attempts alone do not, it is the others that
+//! weren't charged. Witness: the fullest window of all.
+
+use super::envelope::{arrivals, limited};
+use super::level::{fits, least_burst, peak};
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally};
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let misbehaves = evidence.scenario.subscribers.iter().any(|subscriber| !subscriber.behaviours.is_empty());
+    if !misbehaves || limited(evidence).next().is_none() {
+        return Finding::unasked("no subscriber with a rate has deliveries to retry");
+    }
+    let mut is_first = vec![true; evidence.exchanges.len()];
+    for delivery in &evidence.deliveries {
+        for n in evidence.attempts(delivery).iter().skip(1) {
+            is_first[*n as usize] = false;
+        }
+    }
+    let mut tally = Tally::default();
+    let mut retries = 0;
+    for (at, lane, epoch, bucket) in limited(evidence) {
+        let (arrivals, times) = arrivals(evidence, lane, epoch);
+        let first = |(n, t): (&u32, &u64)| is_first[*n as usize].then_some(*t);
+        let firsts: Vec<u64> = arrivals.iter().zip(&times).filter_map(first).collect();
+        let Some(all) = peak(&times, bucket.rate).filter(|_| firsts.len() < times.len()) else { continue };
+        tally.see();
+        retries += times.len() - firsts.len();
+        let alone = peak(&firsts, bucket.rate).map_or(0, |peak| peak.level);
+        if !fits(all.level, bucket) && fits(alone, bucket) {
+            let needed = least_burst(all.level, bucket.rate);
+            let what = format!("first attempts alone conform; with retries they need a burst of {needed}");
+            tally.broke(|| evidence.witness(at, &arrivals[all.from..=all.to], what));
+        }
+    }
+    tally
+        .finding("contracts with retries", "retries are inside them", "only first attempts are inside them")
+        .with("retries", retries)
+}

@@ -1,0 +1,105 @@
+//! `rate.utilisation`: while a lane has never-attempted deliveries due, and its endpoint is fast and well, it is sent at
+//! least `utilisation_min` of its rate.
+//!
+//! A *busy interval* begins with the acknowledgement of an event whose delivery waits and ends when none waits. Only
+//! intervals in which nothing else can hold a sender back are judged: before the endpoint's first behaviour, with no
+//! fault near, of at least [`BUSY_MIN`] and [`DUE_MIN`] attempts' time, and where Little's law allows the rate: with
+//! answers that take a, a limit that holds at the receiver sends at most `(burst − 1) ÷ a`, `in_flight ÷ a`, and
+//! `L ÷ (W + a)`. Of these and the rate, the least is what is due. Witness: the least used interval.
+
+use super::envelope::limited;
+use crate::check::evidence::{Epoch, Evidence, Lane};
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::{Bucket, SECOND};
+
+/// The shortest interval that is judged.
+const BUSY_MIN: u64 = 2 * SECOND;
+/// The fewest attempts that are due in it.
+const DUE_MIN: u128 = 30;
+
+/// The intervals in which something waited: from each begin to the next moment at which nothing did.
+fn busy(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    waits.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (from, until) in waits {
+        match merged.last_mut().filter(|last| from <= last.1) {
+            Some(last) => last.1 = last.1.max(until),
+            None => merged.push((from, until)),
+        }
+    }
+    merged
+}
+
+/// Whether the contract's own rate is what limits a sender, with answers as slow as these.
+fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
+    // n in every (window + answer) is at least the rate: n·per ≥ count·(window + answer).
+    let carries = |n: u64, length: u64| {
+        u128::from(n) * u128::from(bucket.rate.per.0) >= u128::from(bucket.rate.count) * u128::from(length)
+    };
+    let windows = epoch.limit.windows.iter().all(|window| carries(window.count, window.length.0 + answer));
+    let in_flight = epoch.limit.in_flight.is_none_or(|cap| carries(u64::from(cap), answer));
+    // Half of the burst: the other half is what a machine that does other things too may oversleep.
+    windows && in_flight && carries(u64::from(bucket.burst.saturating_sub(1) / 2), answer + SECOND / 50)
+}
+
+fn waits(evidence: &Evidence<'_>, at: u32) -> Vec<(u64, u64)> {
+    let wait = evidence.deliveries_of(at).iter().filter_map(|delivery| {
+        let accepted = evidence.accepted(delivery)?;
+        let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t)?;
+        (accepted < first).then_some((accepted, first))
+    });
+    wait.collect()
+}
+
+fn is_judged(evidence: &Evidence<'_>, lane: &Lane<'_>, epoch: &Epoch, (from, until): (u64, u64)) -> bool {
+    let unwell = lane.subscriber.behaviours.iter().map(|one| one.at.0).min().unwrap_or(u64::MAX);
+    until - from >= BUSY_MIN
+        && until < unwell
+        && epoch.from <= from
+        && until <= epoch.until
+        && !evidence.is_disturbed(from, until)
+}
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if limited(evidence).next().is_none() {
+        return Finding::unasked("no subscriber has a rate");
+    }
+    let mut tally = Tally::default();
+    let mut least: Option<u128> = None;
+    let share_min = u128::from(evidence.scenario.expect.utilisation_min.0);
+    for (at, lane, epoch, bucket) in limited(evidence) {
+        if !is_fast(epoch, bucket, lane.subscriber.answers.most.0) {
+            continue;
+        }
+        for interval in
+            busy(waits(evidence, at)).into_iter().filter(|one| is_judged(evidence, lane, epoch, *one))
+        {
+            let (from, until) = interval;
+            let rate = bucket.rate;
+            let due = u128::from(rate.count) * u128::from(until - from) / u128::from(rate.per.0);
+            if due < DUE_MIN {
+                continue;
+            }
+            let place = |t: u64| lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= t);
+            let (first, last) = (place(from), place(until));
+            let share = (last - first) as u128 * 1_000_000 / due;
+            tally.see();
+            least = Some(least.map_or(share, |least| least.min(share)));
+            if share < share_min {
+                let what = format!(
+                    "{} arrivals in {}, of {due} that were due and allowed",
+                    last - first,
+                    show(until - from)
+                );
+                tally.broke(|| evidence.witness(at, &lane.arrivals[first..last], what));
+            }
+        }
+    }
+    if tally.seen == 0 {
+        return Finding::unasked("no endpoint that is fast and well had a backlog for long enough");
+    }
+    let percent = least.unwrap_or(0).min(1_000_000) / 100;
+    tally
+        .finding("busy intervals", "the rate was used", "too little of the rate was used")
+        .with("least used", format!("{}.{:02} %", percent / 100, percent % 100))
+}

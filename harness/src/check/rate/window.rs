@@ -1,0 +1,76 @@
+//! `rate.window`: no sliding window of length W holds more than its cap L. Windows are half-open, `[t, t + W)`, wherever
+//! they begin.
+//!
+//! A window holds more than L if and only if some L + 1 arrivals in a row lie inside W, that is
+//! `t_{i+L} − t_i < W` for some i: shift the window so that it begins with its first arrival. One pass.
+//! The fullest calendar second is reported beside it: what somebody who counts per second of the clock would see.
+
+use super::envelope::arrivals;
+use crate::check::evidence::{Evidence, Lane};
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::{SECOND, Window};
+
+/// The first run of more than the cap inside its window: the index of its first and its last arrival.
+#[must_use]
+pub fn first_excess(times: &[u64], window: Window) -> Option<(usize, usize)> {
+    let cap = usize::try_from(window.count).ok()?;
+    let found = times.iter().zip(times.get(cap..)?).position(|(first, last)| last - first < window.length.0);
+    found.map(|at| (at, at + cap))
+}
+
+/// How many arrivals the fullest window of that length holds.
+#[must_use]
+pub fn fullest(times: &[u64], length: u64) -> usize {
+    let mut from = 0;
+    let mut most = 0;
+    for (to, t) in times.iter().enumerate() {
+        while t - times[from] >= length {
+            from += 1;
+        }
+        most = most.max(to - from + 1);
+    }
+    most
+}
+
+/// How many arrivals the fullest second of the clock holds.
+fn fullest_calendar_second(times: &[u64], began_unix_ns: u64) -> usize {
+    let second = |t: &u64| t.saturating_add(began_unix_ns) / SECOND;
+    times.chunk_by(|a, b| second(a) == second(b)).map(<[u64]>::len).max().unwrap_or(0)
+}
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    let mut figures = Vec::new();
+    let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| !epoch.limit.windows.is_empty());
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| capped(lane)) {
+        for epoch in &lane.epochs {
+            let (arrivals, times) = arrivals(evidence, lane, epoch);
+            for window in epoch.limit.windows.iter().filter(|_| !times.is_empty()) {
+                tally.see();
+                let most = fullest(&times, window.length.0);
+                figures.push((
+                    format!("{} fullest {}", lane.subscriber.name, window.length),
+                    most,
+                    window.count,
+                ));
+                if let Some((from, to)) = first_excess(&times, *window) {
+                    let length = show(times[to] - times[from]);
+                    let what = format!("{} arrivals in {length}; the cap is {window}", to - from + 1);
+                    tally.broke(|| evidence.witness(at, &arrivals[from..=to], what));
+                }
+            }
+            if !epoch.limit.windows.is_empty() && !times.is_empty() {
+                let most = fullest_calendar_second(&times, evidence.trace.header.began_unix_ns);
+                figures.push((format!("{} fullest second of the clock", lane.subscriber.name), most, 0));
+            }
+        }
+    }
+    if !evidence.lanes.iter().any(capped) {
+        return Finding::unasked("no subscriber has a window cap");
+    }
+    let finding = tally.finding("window caps", "no sliding window holds more", "a sliding window holds more");
+    figures.into_iter().take(12).fold(finding, |finding, (name, most, cap)| match cap {
+        0 => finding.with(name, most),
+        cap => finding.with(name, format!("{most} of {cap}")),
+    })
+}

@@ -1,0 +1,33 @@
+//! `rate.across-workers`: with several processes sending, the contract holds for all of them together. A limiter in each
+//! process gives the endpoint N times its rate.
+//!
+//! The judgement is that of `rate.envelope` and `rate.window`, which know nothing of processes; this says that it was
+//! made while several were at work.
+
+use super::{envelope, window};
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Found};
+use crate::trace::ProcessEvent;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if evidence.scenario.sender.workers < 2 {
+        return Finding::unasked("the sender has one worker");
+    }
+    let started = evidence.trace.processes.iter().filter(|process| process.event == ProcessEvent::Ready);
+    let mut workers: Vec<u32> = started.map(|process| process.worker).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    if workers.len() < 2 {
+        return Finding::unseen(format!("{} of its workers got ready", workers.len()));
+    }
+    let findings = [envelope::judge(evidence), window::judge(evidence)];
+    let broken = findings.iter().find(|finding| finding.found == Found::Broken);
+    if let Some(finding) = broken {
+        let sentence = format!("with {} workers: {}", workers.len(), finding.sentence);
+        return Finding::broken(sentence, finding.witness.clone());
+    }
+    if findings.iter().all(|finding| finding.found != Found::Held) {
+        return Finding::unseen("no contract could be judged");
+    }
+    Finding::held(format!("with {} workers, every contract holds", workers.len()))
+}

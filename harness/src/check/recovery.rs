@@ -1,0 +1,88 @@
+//! `recovery.no-storm`: when an endpoint is well again, its backlog comes inside the contract: the level of
+//! [`super::rate::level`], over the windows that begin within `no_storm` of the recovery.
+//!
+//! `recovery.drains`: within `drain` of the last event, everything owed is settled: delivered, or a dead letter. What is
+//! unsettled at the end counts against the sender as far as it says that something waits, or says nothing.
+
+use super::evidence::{Evidence, Lane};
+use super::rate::envelope::limited;
+use super::rate::level::{fits, least_burst, peak};
+use super::settled::{Fate, fates, unlisted_dead, waiting_at_end};
+use super::verdict::{Finding, Tally, show};
+use crate::scenario::Behaviour;
+use crate::trace::Ended;
+
+/// When an endpoint is well again: the ends of its behaviours at which no other one holds.
+fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
+    let behaviours = &lane.subscriber.behaviours;
+    let mut ends: Vec<u64> = behaviours.iter().filter_map(Behaviour::until).collect();
+    ends.retain(|end| !behaviours.iter().any(|behaviour| behaviour.covers(*end)));
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+/// `recovery.no-storm`
+pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
+    if !limited(evidence).any(|(_, lane, ..)| !recoveries(lane).is_empty()) {
+        return Finding::unasked("no endpoint with a rate recovers from something");
+    }
+    let mut tally = Tally::default();
+    for (at, lane, epoch, bucket) in limited(evidence) {
+        for recovery in recoveries(lane) {
+            let until = recovery.saturating_add(evidence.scenario.expect.no_storm.0);
+            let inside = |n: &&u32| {
+                let t = evidence.exchange(**n).t;
+                recovery <= t && t <= until && epoch.from <= t && t <= epoch.until
+            };
+            let arrivals: Vec<u32> = lane.arrivals.iter().filter(inside).copied().collect();
+            let times: Vec<u64> = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();
+            let Some(peak) = peak(&times, bucket.rate) else { continue };
+            tally.see();
+            if !fits(peak.level, bucket) {
+                let needed = least_burst(peak.level, bucket.rate);
+                let what = format!(
+                    "{} arrivals in {} after its recovery; they need a burst of {needed}, not {}",
+                    peak.to - peak.from + 1,
+                    show(times[peak.to] - times[peak.from]),
+                    bucket.burst
+                );
+                tally.broke(|| evidence.witness(at, &arrivals[peak.from..=peak.to], what));
+            }
+        }
+    }
+    tally.finding("recoveries", "the backlog came inside the contract", "a storm came")
+}
+
+/// `recovery.drains`
+pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
+    let fates = fates(evidence);
+    if fates.is_empty() {
+        return Finding::unseen("nothing was owed");
+    }
+    let ended = evidence.trace.trailer.as_ref().map(|trailer| trailer.ended);
+    if ended == Some(Ended::Interrupted) {
+        return Finding::unseen("the run was interrupted before it could drain");
+    }
+    let unsettled: Vec<_> =
+        fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
+    let waiting = waiting_at_end(evidence);
+    let open = (unsettled.len() as u64).saturating_sub(unlisted_dead(evidence));
+    let left = waiting.unwrap_or(open);
+    let finding = if left == 0 {
+        let rest = if open == 0 { String::new() } else { format!(", though {open} never arrived") };
+        Finding::held(format!("nothing waits at the end of {} deliveries{rest}", fates.len()))
+    } else {
+        let shown = unsettled.iter().take(super::verdict::WITNESS_MAX);
+        let witness =
+            shown.map(|delivery| evidence.absent(delivery, "not settled at the end".to_owned())).collect();
+        let drain = evidence.scenario.drain;
+        Finding::broken(
+            format!("{left} of {} deliveries still wait {drain} after the last event", fates.len()),
+            witness,
+        )
+    };
+    finding
+        .with("unsettled", unsettled.len())
+        .with("waiting", waiting.map_or("-".to_owned(), |n| n.to_string()))
+}

@@ -1,0 +1,135 @@
+//! `retry.after-429`, `retry.after-503`, `retry.after-date`: a delivery that was told to wait is not tried again before
+//! that, and its endpoint not much later.
+//!
+//! *Never early* is exact, for every retry: it arrives no sooner than the answer's first byte and the time asked for (or
+//! the date, on the harness's wall clock), or the declared `retry_after_cap` where that is less.
+//!
+//! *Not late* is judged at the end of each pause: pauses that overlap are one, as the endpoint is asked again only after
+//! the last of them. The first arrival after it comes within `retry_after_late` and what one more attempt may take by the
+//! contract (one gap of the rate, the longest window). Pauses near a fault, and while the endpoint does something else
+//! than answering, are not judged for lateness.
+
+use super::asked::{Asked, has};
+use crate::check::evidence::{Delivery, Evidence, Lane};
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::RetryAfter;
+
+type Wanted = fn(u16, Asked) -> bool;
+
+/// `retry.after-429`
+pub(in crate::check) fn judge_429(evidence: &Evidence<'_>) -> Finding {
+    let has = has(evidence, |status, after| status == 429 && after.is_some());
+    judge(evidence, has, |status, asked| status == 429 && asked != Asked::Nonsense)
+}
+
+/// `retry.after-503`
+pub(in crate::check) fn judge_503(evidence: &Evidence<'_>) -> Finding {
+    let has = has(evidence, |status, after| status == 503 && after.is_some());
+    judge(evidence, has, |status, asked| status == 503 && asked != Asked::Nonsense)
+}
+
+/// `retry.after-date`
+pub(in crate::check) fn judge_date(evidence: &Evidence<'_>) -> Finding {
+    let has = has(evidence, |_, after| matches!(after, Some(RetryAfter::Date(_))));
+    judge(evidence, has, |_, asked| matches!(asked, Asked::Date(_)))
+}
+
+fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
+    if !has {
+        return Finding::unasked("no endpoint answers so");
+    }
+    let mut tally = Tally::default();
+    let mut soonest: Option<u64> = None;
+    for (delivery, _, before, after) in evidence.retries() {
+        let Some(until) = until(evidence, delivery, before, wanted) else { continue };
+        tally.see();
+        let came = evidence.exchange(after).t;
+        if came < until {
+            let early = show(until - came);
+            let asked = evidence.asked(before).unwrap_or_default();
+            let what = format!("{early} before Retry-After: {asked} was over");
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+        } else {
+            soonest = Some(soonest.map_or(came - until, |least| least.min(came - until)));
+        }
+    }
+    let latest = lateness(evidence, wanted, &mut tally);
+    tally
+        .finding("retries that were told when", "none was early, no endpoint waited on", "at the wrong time")
+        .with("soonest after its time", soonest.map_or("-".to_owned(), show))
+        .with("latest return to an endpoint", latest.map_or("-".to_owned(), show))
+}
+
+fn until(evidence: &Evidence<'_>, delivery: &Delivery, n: u32, wanted: Wanted) -> Option<u64> {
+    let exchange = evidence.exchange(n);
+    let (status, asked) = (exchange.status()?, Asked::read(evidence.asked(n)?));
+    let cap = evidence.subscriber(delivery).retry.retry_after_cap.0;
+    wanted(status, asked).then(|| asked.until(evidence, exchange, cap)).flatten()
+}
+
+/// Judges every end of a pause, and says how late the latest return was.
+fn lateness(evidence: &Evidence<'_>, wanted: Wanted, tally: &mut Tally) -> Option<u64> {
+    let mut pauses: Vec<Pause> = Vec::new();
+    for delivery in &evidence.deliveries {
+        let attempts = evidence.attempts(delivery);
+        let tried_again = attempts.windows(2).map(|pair| pair[0]);
+        for n in tried_again {
+            let any = until(evidence, delivery, n, |_, asked| asked != Asked::Nonsense);
+            let counts = until(evidence, delivery, n, wanted).is_some();
+            let told = evidence.exchange(n).end;
+            pauses.extend(any.map(|until| Pause { lane: delivery.lane, told, until, n, counts }));
+        }
+    }
+    pauses.sort_unstable_by_key(|pause| (pause.lane, pause.told));
+    let mut latest = None;
+    for (at, pause) in pauses.iter().enumerate() {
+        let lane = &evidence.lanes[pause.lane as usize];
+        let next = pauses.get(at + 1).filter(|next| next.lane == pause.lane);
+        let longest =
+            pauses[..at].iter().rev().take(64).all(|one| one.lane != pause.lane || one.until <= pause.until);
+        // Another answer that came before the pause was over moved its end.
+        if !pause.counts || !longest || next.is_some_and(|next| next.told <= pause.until) {
+            continue;
+        }
+        latest = latest.max(late(evidence, lane, pause, tally));
+    }
+    latest
+}
+
+#[derive(Clone, Copy)]
+struct Pause {
+    lane: u32,
+    told: u64,
+    until: u64,
+    n: u32,
+    counts: bool,
+}
+
+fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tally) -> Option<u64> {
+    let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t < pause.until);
+    let came = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t)?;
+    let unanswering = lane.subscriber.behaviours.iter().any(|behaviour| {
+        let begins = behaviour.at.0 <= came && behaviour.until().is_none_or(|until| until >= pause.told);
+        begins && !matches!(behaviour.answer, crate::scenario::Answer::Status(_))
+    });
+    if unanswering || evidence.is_disturbed(pause.told, came) {
+        return None;
+    }
+    let late = came - pause.until;
+    if late > evidence.scenario.expect.retry_after_late.0.saturating_add(contract_wait(lane)) {
+        let what = format!("the endpoint was asked again {} after its pause was over", show(late));
+        tally.broke(|| evidence.witness(pause.lane, &[pause.n, lane.arrivals[next]], what));
+    }
+    Some(late)
+}
+
+/// How long one more attempt may have to wait by the contract.
+pub(in crate::check) fn contract_wait(lane: &Lane<'_>) -> u64 {
+    let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
+    let gap = limits
+        .clone()
+        .filter_map(|limit| limit.bucket)
+        .map(|bucket| bucket.rate.per.0.div_ceil(bucket.rate.count));
+    let windows = limits.flat_map(|limit| &limit.windows).map(|window| window.length.0);
+    gap.max().unwrap_or(0).saturating_add(windows.max().unwrap_or(0))
+}

@@ -1,0 +1,49 @@
+//! `retry.after-endpoint`: a pause covers the endpoint, not just the delivery that was told of it: nothing else arrives
+//! there until it is over.
+//!
+//! What had left before the answer was read may still arrive; it is given `retry_after_late` for that.
+
+use super::asked::{Asked, has};
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally, show};
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if !has(evidence, |status, after| matches!(status, 429 | 503) && after.is_some()) {
+        return Finding::unasked("no endpoint asks for a pause");
+    }
+    let mut tally = Tally::default();
+    let grace = evidence.scenario.expect.retry_after_late.0;
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let pause = |n: &u32| {
+            let exchange = evidence.exchange(*n);
+            let asked = Asked::read(evidence.asked(*n)?);
+            let until = asked.until(evidence, exchange, lane.subscriber.retry.retry_after_cap.0)?;
+            let said =
+                matches!(exchange.status(), Some(429 | 503)).then_some(exchange.end.saturating_add(grace))?;
+            (said < until).then_some((said, until, *n))
+        };
+        let mut pauses: Vec<_> = lane.arrivals.iter().filter_map(pause).collect();
+        pauses.sort_unstable();
+        let mut next = 0;
+        let mut told: Option<(u64, u32)> = None;
+        for n in &lane.arrivals {
+            let t = evidence.exchange(*n).t;
+            while let Some((_, until, by)) = pauses.get(next).filter(|(said, ..)| *said < t) {
+                told = told.max(Some((*until, *by)));
+                tally.see();
+                next += 1;
+            }
+            let Some((until, by)) = told.filter(|(until, _)| t < *until) else { continue };
+            let what = format!("the endpoint had asked for {} more", show(until - t));
+            tally.broke(|| evidence.witness(at, &[by, *n], what));
+        }
+    }
+    let broken = tally.broken;
+    tally
+        .finding(
+            "pauses with arrivals after them",
+            "the endpoint was left alone",
+            "arrivals came inside a pause",
+        )
+        .with("arrivals inside a pause", broken)
+}

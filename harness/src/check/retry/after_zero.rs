@@ -1,0 +1,39 @@
+//! `retry.after-zero`: `Retry-After: 0` is no invitation to a hot loop.
+//!
+//! Five attempts of one delivery within a tenth of the backoff's base are one. With the widest jitter (each gap uniform
+//! from 0 to base·2^(n−1)) four gaps sum to that little with a probability below (1/10)⁴ ÷ (4!·64) < 10⁻⁷.
+
+use super::asked::{Asked, has};
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::RetryAfter;
+
+const RUN: usize = 5;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let zero = |_: u16, after: Option<&RetryAfter>| match after {
+        Some(RetryAfter::Seconds(seconds)) => *seconds == 0,
+        Some(RetryAfter::Text(text)) => Asked::read(text) == Asked::Seconds(0),
+        _ => false,
+    };
+    if !has(evidence, zero) {
+        return Finding::unasked("no endpoint answers with Retry-After: 0");
+    }
+    let mut tally = Tally::default();
+    for delivery in &evidence.deliveries {
+        let attempts = evidence.attempts(delivery);
+        let told = |n: &u32| evidence.asked(*n).is_some_and(|text| Asked::read(text) == Asked::Seconds(0));
+        if !attempts.iter().any(told) {
+            continue;
+        }
+        tally.see();
+        let hot = evidence.subscriber(delivery).retry.base.0 / 10;
+        let length = |run: &[u32]| evidence.exchange(run[RUN - 1]).t - evidence.exchange(run[0]).t;
+        let looped = attempts.windows(RUN).find(|run| run[..RUN - 1].iter().all(told) && length(run) < hot);
+        if let Some(run) = looped {
+            let what = format!("{RUN} attempts in {}", show(length(run)));
+            tally.broke(|| evidence.witness(delivery.lane, run, what));
+        }
+    }
+    tally.finding("deliveries that were told 0", "tried again by the backoff", "tried again in a hot loop")
+}

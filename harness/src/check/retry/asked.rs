@@ -1,0 +1,101 @@
+//! `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date; and everything else.
+
+use crate::check::evidence::{Evidence, Exchange};
+use crate::scenario::{Behaviour, RetryAfter, SECOND};
+
+/// What an endpoint asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// To wait so many seconds.
+    Seconds(u64),
+    /// To wait until then, in Unix seconds.
+    Date(u64),
+    /// Something that can't be done.
+    Nonsense,
+}
+
+/// Seconds past which a number is no wish but an attack, or a mistake: 31 days.
+const SECONDS_MAX: u64 = 31 * 86_400;
+
+impl Asked {
+    /// Reads the header.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        let text = text.trim();
+        if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let seconds = text.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
+            return seconds.map_or(Self::Nonsense, Self::Seconds);
+        }
+        date(text).map_or(Self::Nonsense, Self::Date)
+    }
+
+    /// The first moment at which the endpoint may be asked again, on the run's clock; at most `cap` after the answer.
+    ///
+    /// It counts from the answer's first byte: the harness notes the last one only after it is on its way, and the sender
+    /// may by then have begun to wait.
+    pub(in crate::check) fn until(
+        self,
+        evidence: &Evidence<'_>,
+        exchange: &Exchange,
+        cap: u64,
+    ) -> Option<u64> {
+        let latest = exchange.begun.saturating_add(cap);
+        match self {
+            Self::Seconds(0) | Self::Nonsense => None,
+            Self::Seconds(seconds) => Some(exchange.begun.saturating_add(seconds * SECOND).min(latest)),
+            Self::Date(date) => {
+                let date = date.saturating_mul(SECOND).saturating_sub(evidence.trace.header.began_unix_ns);
+                Some(date.min(latest))
+            }
+        }
+    }
+}
+
+/// An IMF-fixdate (`Sun, 06 Nov 1994 08:49:37 GMT`), in Unix seconds.
+fn date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (_, rest) = text.split_once(", ")?;
+    let parts: Vec<&str> = rest.split(' ').collect();
+    let [day, month, year, time, "GMT"] = parts[..] else { return None };
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    let days = format!("{year}-{month:02}-{day}").parse::<crate::scenario::quantity::Day>().ok()?.0;
+    let clock: Vec<u64> = time.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [hours, minutes, seconds] = clock[..] else { return None };
+    (hours < 24 && minutes < 60 && seconds <= 60)
+        .then_some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)
+}
+
+/// Whether the scenario has an endpoint that answers so.
+pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&RetryAfter>) -> bool) -> bool {
+    let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
+    behaviours.any(|behaviour: &Behaviour| match &behaviour.answer {
+        crate::scenario::Answer::Status(reply) => wanted(reply.status, reply.retry_after.as_ref()),
+        crate::scenario::Answer::Enforce { .. } => wanted(429, Some(&RetryAfter::Seconds(1))),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_dates_and_nonsense_are_told_apart() {
+        let rows = [
+            ("3", Asked::Seconds(3)),
+            ("0", Asked::Seconds(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Asked::Date(784_111_777)),
+            ("", Asked::Nonsense),
+            ("-5", Asked::Nonsense),
+            ("inf", Asked::Nonsense),
+            ("1e300", Asked::Nonsense),
+            ("100000000000000000000", Asked::Nonsense),
+            ("1.5", Asked::Nonsense),
+            ("Sun, 06 Nov 1994 08:49:37", Asked::Nonsense),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(Asked::read(text), expected, "{text:?}");
+        }
+    }
+}

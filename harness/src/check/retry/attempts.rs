@@ -1,0 +1,56 @@
+//! `retry.attempts`: a delivery gets exactly the declared number of attempts, and is then a dead letter.
+//!
+//! No delivery has more, whatever happens; an attempt whose process was killed while it was open doesn't count, as the
+//! sender can't know of it. Where the sender lists a delivery as `exhausted`, it had no fewer either, unless some could not
+//! be seen (a closed port, a reset before the request was read). Redriven deliveries start again and aren't judged.
+
+use crate::check::evidence::{Delivery, Evidence};
+use crate::check::verdict::{Finding, Tally};
+use crate::scenario::Answer;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if evidence.scenario.subscribers.iter().all(|subscriber| subscriber.behaviours.is_empty()) {
+        return Finding::unasked("every endpoint behaves");
+    }
+    if evidence.is_redriven() {
+        return Finding::unasked("dead letters are sent again");
+    }
+    let mut tally = Tally::default();
+    let mut exhausted = 0;
+    for delivery in evidence.deliveries.iter().filter(|delivery| evidence.attempts(delivery).len() > 1) {
+        let attempts = evidence.attempts(delivery);
+        if evidence.event(delivery).is_none_or(|event| event.offers > 1) {
+            continue;
+        }
+        tally.see();
+        let declared = evidence.subscriber(delivery).retry.attempts as usize;
+        let unknown = attempts.iter().filter(|n| lost_in_a_kill(evidence, **n)).count();
+        if attempts.len() > declared + unknown {
+            let what = format!("{} attempts; {declared} are declared", attempts.len());
+            tally.broke(|| evidence.witness(delivery.lane, attempts, what));
+        } else if is_exhausted(evidence, delivery) {
+            exhausted += 1;
+            if attempts.len() < declared && all_are_seen(evidence, delivery) {
+                let what = format!("given up after {} attempts; {declared} are declared", attempts.len());
+                tally.broke(|| evidence.witness(delivery.lane, attempts, what));
+            }
+        }
+    }
+    tally
+        .finding("deliveries that were tried again", "as often as declared", "not as often as declared")
+        .with("exhausted", exhausted)
+}
+
+fn lost_in_a_kill(evidence: &Evidence<'_>, n: u32) -> bool {
+    let exchange = evidence.exchange(n);
+    evidence.was_killed(exchange.t, exchange.end.saturating_add(crate::scenario::SECOND))
+}
+
+fn is_exhausted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    delivery.dead.is_some_and(|at| evidence.trace.dead[at as usize].reason == "exhausted")
+}
+
+fn all_are_seen(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let hides = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
+    !evidence.subscriber(delivery).behaviours.iter().any(|behaviour| hides(&behaviour.answer))
+}

@@ -1,0 +1,97 @@
+//! `retry.backoff-bounds`: every gap between a failed attempt and the next lies inside the declared policy's bounds.
+//!
+//! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or the moment at
+//! which the endpoint cut the exchange) and the least delay. The nth failure that the endpoint saw is at most the nth
+//! that the sender counts, and bounds never fall as n grows, so that attempts that the endpoint couldn't see change nothing.
+//! An exchange that the sender gave up on by itself is judged from its arrival, the one moment that is known.
+//!
+//! The upper bound is judged where the endpoint stood idle: from the latest of the longest delay's end and the last end of
+//! any exchange there (and the quarantine, if the sender ended it), at most `retry_after_late`, the contract's wait and
+//! what giving way may add ([`GIVING_WAY`] gaps of the rate) may pass. Pauses, breakers and faults lie outside of it.
+
+use super::after::contract_wait;
+use super::asked::Asked;
+use crate::check::evidence::{Evidence, Exchange};
+use crate::check::verdict::{Finding, Tally, show};
+
+/// A sender may slow down to so little of the contract after failures.
+const GIVING_WAY: u64 = 64;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if evidence.scenario.subscribers.iter().all(|subscriber| subscriber.behaviours.is_empty()) {
+        return Finding::unasked("every endpoint behaves");
+    }
+    let mut tally = Tally::default();
+    let mut unbounded = 0_u64;
+    let ends = lane_ends(evidence);
+    for (delivery, number, before, after) in evidence.retries() {
+        let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
+        let told = evidence.asked(before).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
+        let repeated =
+            evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.is_redriven();
+        if failed.is_delivered() || told || repeated || evidence.was_killed(failed.t, next.t) {
+            continue;
+        }
+        tally.see();
+        let (least, most) = evidence.subscriber(delivery).retry.bounds(number);
+        let from = if failed.ended_by_peer() { failed.t } else { failed.begun };
+        if next.t < from.saturating_add(least) {
+            let what = format!(
+                "retried {} after failure {number}; the least is {}",
+                show(next.t.saturating_sub(from)),
+                show(least)
+            );
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+            continue;
+        }
+        let lane = &evidence.lanes[delivery.lane as usize];
+        if lane.subscriber.breaker.is_none() || evidence.is_disturbed(failed.t, next.t) || hides(lane) {
+            unbounded += 1;
+            continue;
+        }
+        let idle = idle_since(&ends[delivery.lane as usize], next, lane.subscriber.limit.quarantine.0);
+        let due = failed.end.saturating_add(most).max(idle);
+        let slack =
+            evidence.scenario.expect.retry_after_late.0 + contract_wait(lane).saturating_mul(GIVING_WAY);
+        let threshold = lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.failures);
+        if threshold > 1_000 && next.t > due.saturating_add(slack) {
+            let what = format!("retried {} after it was due, at an idle endpoint", show(next.t - due));
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+        }
+    }
+    tally
+        .finding("retries by backoff", "inside their bounds", "outside their bounds")
+        .with("not judged for lateness", unbounded)
+}
+
+/// Whether some attempts can't be seen at the endpoint.
+fn hides(lane: &crate::check::evidence::Lane<'_>) -> bool {
+    use crate::scenario::Answer;
+    let unseen = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
+    lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer))
+}
+
+/// For every lane, by arrival time: the latest end of any exchange that arrived before or then, and of any that the
+/// sender ended.
+fn lane_ends(evidence: &Evidence<'_>) -> Vec<Vec<(u64, u64, u64)>> {
+    let of = |lane: &crate::check::evidence::Lane<'_>| {
+        let (mut end, mut silent) = (0, 0);
+        let running = lane.arrivals.iter().map(|n| {
+            let exchange = evidence.exchange(*n);
+            let before = (exchange.t, end, silent);
+            end = end.max(exchange.end);
+            if exchange.ended_by_peer() {
+                silent = silent.max(exchange.end);
+            }
+            before
+        });
+        running.collect()
+    };
+    evidence.lanes.iter().map(of).collect()
+}
+
+/// Since when nothing was open before this arrival.
+fn idle_since(ends: &[(u64, u64, u64)], next: &Exchange, quarantine: u64) -> u64 {
+    let at = ends.partition_point(|(t, ..)| *t < next.t);
+    ends.get(at).map_or(0, |(_, end, silent)| (*end).max(silent.saturating_add(quarantine)))
+}

@@ -1,0 +1,35 @@
+//! `retry.gone`: 410 disables the endpoint: nothing arrives there any more.
+//!
+//! What had left before the answer was read is given `retry_after_late` to arrive.
+
+use crate::check::evidence::Evidence;
+use crate::check::verdict::{Finding, Tally, show};
+
+use super::asked::has;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if !has(evidence, |status, _| status == 410) {
+        return Finding::unasked("no endpoint answers 410");
+    }
+    let mut tally = Tally::default();
+    let grace = evidence.scenario.expect.retry_after_late.0;
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let gone = lane.arrivals.iter().filter(|n| evidence.exchange(**n).status() == Some(410));
+        let Some(first) = gone.min_by_key(|n| evidence.exchange(**n).end) else { continue };
+        tally.see();
+        let end = evidence.exchange(*first).end;
+        let after: Vec<u32> = lane
+            .arrivals
+            .iter()
+            .copied()
+            .filter(|n| evidence.exchange(*n).t > end.saturating_add(grace))
+            .collect();
+        if let Some(next) = after.first() {
+            let late = show(evidence.exchange(*next).t - end);
+            let what = format!("{} arrivals after it was gone, the first {late} later", after.len());
+            let shown: Vec<u32> = std::iter::once(*first).chain(after).collect();
+            tally.broke(|| evidence.witness(at, &shown, what));
+        }
+    }
+    tally.finding("endpoints that answered 410", "left alone", "sent to again")
+}

@@ -1,0 +1,94 @@
+//! `retry.status`: any 2xx is success, and final; a redirect is not followed; any other status is tried again.
+//!
+//! - After a whole 2xx answer that came in time, the delivery does not come again, unless its process was killed before it
+//!   could note it, it was redriven, or it was offered again. An answer given in the last quarter of a second of the
+//!   deadline may have missed it.
+//! - A request for another path than the endpoint's own followed a redirect.
+//! - Of each failing status that was answered while attempts were left, at least one was tried again, given time.
+
+use std::collections::BTreeMap;
+
+use crate::check::evidence::{Evidence, Lane};
+use crate::check::verdict::{Finding, Tally};
+
+/// How near to its deadline an answer may have missed it.
+const NEAR: u64 = 250_000_000;
+
+pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    final_success(evidence, &mut tally);
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        redirects(evidence, at, lane, &mut tally);
+    }
+    failures(evidence, &mut tally);
+    tally.finding("answers", "each had its consequence", "without the right consequence")
+}
+
+fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
+    for delivery in &evidence.deliveries {
+        let attempts = evidence.attempts(delivery);
+        let Some(at) = attempts.iter().position(|n| evidence.exchange(*n).is_delivered()) else { continue };
+        tally.see();
+        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1) && !evidence.is_redriven();
+        let Some(next) = attempts.get(at + 1).filter(|_| once) else { continue };
+        let (done, again) = (evidence.exchange(attempts[at]), evidence.exchange(*next));
+        let in_time =
+            done.end.saturating_sub(done.t).saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0;
+        // One that was open at the same time had left before the success was known.
+        let later = again.t > done.end;
+        if in_time && later && !evidence.was_killed(done.t, again.t) {
+            let status = done.status().unwrap_or_default();
+            let what = format!("answered {status}, and sent again");
+            tally.broke(|| evidence.witness(delivery.lane, &[attempts[at], *next], what));
+        }
+    }
+}
+
+fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tally) {
+    let path = |n: &u32| evidence.trace.arrivals[*n as usize].path.as_str();
+    let Some(own) = lane.arrivals.first().map(path) else { return };
+    let redirected = lane.arrivals.iter().any(|n| matches!(evidence.exchange(*n).status(), Some(300..=399)));
+    if !redirected {
+        return;
+    }
+    tally.see();
+    if let Some(n) = lane.arrivals.iter().find(|n| path(n) != own) {
+        let what = format!("a redirect to {} was followed", path(n));
+        tally.broke(|| evidence.witness(at, &[*n], what));
+    }
+}
+
+fn failures(evidence: &Evidence<'_>, tally: &mut Tally) {
+    // By lane and status: how often it was followed by an attempt, and one that was not though it had the time.
+    let mut statuses: BTreeMap<(u32, u16), (u64, Option<u32>)> = BTreeMap::new();
+    for delivery in &evidence.deliveries {
+        let attempts = evidence.attempts(delivery);
+        let retry = &evidence.subscriber(delivery).retry;
+        for (number, n) in (1..).zip(attempts) {
+            let exchange = evidence.exchange(*n);
+            let Some(status) = exchange.status().filter(|status| !matches!(status, 200..=299 | 410)) else {
+                continue;
+            };
+            let entry = statuses.entry((delivery.lane, status)).or_default();
+            if attempts.len() > number as usize {
+                entry.0 += 1;
+            }
+            let enough = exchange
+                .end
+                .saturating_add(retry.bounds(number).1)
+                .saturating_add(10 * crate::scenario::SECOND);
+            let idle = evidence.asked(*n).is_none() && evidence.subscriber(delivery).breaker.is_none();
+            let left = number < retry.attempts && attempts.len() == number as usize;
+            if left && idle && enough < evidence.end && retry.ttl.0 > evidence.end {
+                entry.1 = entry.1.or(Some(*n));
+            }
+        }
+    }
+    for ((lane, status), (followed, given_up)) in statuses {
+        tally.see();
+        if let Some(n) = given_up.filter(|_| followed == 0) {
+            let what = format!("{status} was answered and never tried again");
+            tally.broke(|| evidence.witness(lane, &[n], what));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The bench on which a receiver is tested: it makes deliveries, signs them, sends them, and remembers what came.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::bytes::moment;
+use super::record::Recorded;
+use super::settings::Settings;
+use super::want::{Want, words};
+use crate::wire::clock::{pass, unix_nanos, unix_seconds};
+use crate::wire::digest::{base64, hex, sha256_hex};
+use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
+use crate::wire::request::{Framing, Request};
+use crate::wire::{Secret, Signing};
+
+/// The most exchanges of one case that are kept.
+const RECORDED_MAX: usize = 40;
+/// How often a request is sent again that was answered with 429 or 503 and `Retry-After`, and the longest wait.
+const PATIENCE: (u32, u64) = (3, 30);
+
+/// The bench.
+#[derive(Debug)]
+pub(super) struct Bench<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) addresses: Vec<SocketAddr>,
+    /// What makes this run's ids differ from those of all others.
+    run: String,
+    made: Cell<u64>,
+    recorded: RefCell<Vec<Recorded>>,
+    /// What answers told that they should not have.
+    leaks: RefCell<Vec<String>>,
+    /// Whether the list of effects was seen to work, or why not.
+    pub(super) effects: RefCell<Result<(), String>>,
+}
+
+/// A delivery, before it is signed.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) id: String,
+    pub(super) timestamp: String,
+    pub(super) event_type: String,
+    pub(super) body: Vec<u8>,
+}
+
+/// One request of a case, and what is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Shot {
+    pub(super) label: String,
+    pub(super) request: Request,
+    pub(super) want: Want,
+}
+
+impl Shot {
+    pub(super) fn new(label: impl Into<String>, request: Request, want: Want) -> Self {
+        Self { label: label.into(), request, want }
+    }
+}
+
+impl Delivery {
+    fn signing(&self) -> Signing<'_> {
+        let Self { id, timestamp, event_type, body } = self;
+        Signing { id, timestamp, event_type, body }
+    }
+
+    /// With other data in its body.
+    pub(super) fn with_data(self, data: &str) -> Self {
+        let body = format!(
+            r#"{{"id":"{}","type":"{}","timestamp":"{}","data":{data}}}"#,
+            self.id,
+            self.event_type,
+            moment(unix_seconds())
+        );
+        Self { body: body.into_bytes(), ..self }
+    }
+
+    /// With another body.
+    pub(super) fn with_body(self, body: impl Into<Vec<u8>>) -> Self {
+        Self { body: body.into(), ..self }
+    }
+
+    /// With another timestamp.
+    pub(super) fn at(self, timestamp: impl ToString) -> Self {
+        Self { timestamp: timestamp.to_string(), ..self }
+    }
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(settings: &'a Settings, addresses: Vec<SocketAddr>) -> Self {
+        // Not a secret, only never used before: the clock and the process are enough.
+        let run = sha256_hex(format!("{} {}", unix_nanos(), std::process::id()).as_bytes());
+        let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
+        let effects = RefCell::new(Err("needs --effects-url".to_owned()));
+        Self { settings, addresses, run: run[..12].to_owned(), made, recorded, leaks, effects }
+    }
+
+    /// A new delivery, of this moment.
+    pub(super) fn delivery(&self) -> Delivery {
+        self.made.set(self.made.get() + 1);
+        let delivery = Delivery {
+            id: format!("hookproof_{}_{}", self.run, self.made.get()),
+            timestamp: unix_seconds().to_string(),
+            event_type: "video.trending".to_owned(),
+            body: Vec::new(),
+        };
+        delivery.with_data(r#"{"video":"v1","views":1200000,"title":"Hookproof"}"#)
+    }
+
+    /// The right signature, with what stands before it.
+    pub(super) fn signature(&self, delivery: &Delivery) -> String {
+        delivery.signing().signature(self.settings.profile, &self.settings.secret)
+    }
+
+    /// The bytes of the right signature.
+    pub(super) fn tag(&self, delivery: &Delivery) -> [u8; 32] {
+        delivery.signing().tag(self.settings.profile, &self.settings.secret)
+    }
+
+    /// The signature by another secret.
+    pub(super) fn signature_by(&self, delivery: &Delivery, secret: &Secret) -> String {
+        delivery.signing().signature(self.settings.profile, secret)
+    }
+
+    /// A secret that nobody else has.
+    pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
+        let text = base64(sha256_hex(format!("foreign {}", self.run).as_bytes())[..32].as_bytes());
+        Secret::parse(self.settings.profile, &format!("whsec_{text}")).map_err(|error| error.to_string())
+    }
+
+    /// The request of a delivery that carries these signatures, whatever they are.
+    pub(super) fn request(&self, delivery: &Delivery, signatures: &[String]) -> Request {
+        let mut headers = vec![
+            ("Host".to_owned(), self.settings.target.host_header.clone().into_bytes()),
+            ("User-Agent".to_owned(), b"hookproof".to_vec()),
+            ("Content-Type".to_owned(), b"application/json".to_vec()),
+        ];
+        let signed = delivery.signing().headers(self.settings.profile, signatures);
+        headers.extend(signed.into_iter().map(|(name, value)| (name, value.into_bytes())));
+        let path = self.settings.target.path.clone();
+        Request { method: "POST", path, headers, body: delivery.body.clone(), framing: Framing::Length }
+    }
+
+    /// The request of a delivery, signed as it should be.
+    pub(super) fn signed(&self, delivery: &Delivery) -> Request {
+        self.request(delivery, &[self.signature(delivery)])
+    }
+
+    /// Sends a request and keeps the exchange. Where the receiver asks for patience, it gets some.
+    pub(super) async fn send(&self, label: &str, request: &Request, want: Want) -> Exchange {
+        let feed = Feed::Whole(request.bytes());
+        let (mut tries, most_seconds) = PATIENCE;
+        loop {
+            let exchange = self.exchange(&feed, self.settings.timeout).await;
+            let patience = match &exchange.outcome {
+                Outcome::Answer(answer) if [429, 503].contains(&answer.status) => {
+                    answer.retry_after_seconds()
+                }
+                _ => None,
+            };
+            match patience.filter(|seconds| *seconds <= most_seconds && tries > 0) {
+                Some(seconds) => {
+                    tries -= 1;
+                    pass(Duration::from_secs(seconds)).await;
+                }
+                None => {
+                    self.keep(label, request, want, &exchange);
+                    return exchange;
+                }
+            }
+        }
+    }
+
+    /// Sends bytes on a connection of their own. Nothing is kept.
+    pub(super) async fn exchange(&self, feed: &Feed, limit: Duration) -> Exchange {
+        exchange(&self.settings.target, &self.addresses, feed, limit).await
+    }
+
+    /// Keeps an exchange to be shown.
+    pub(super) fn keep(&self, label: &str, request: &Request, want: Want, exchange: &Exchange) {
+        self.look_for_leaks(label, exchange, request);
+        let mut recorded = self.recorded.borrow_mut();
+        if recorded.len() >= RECORDED_MAX {
+            return;
+        }
+        let Settings { target, secret, retired, .. } = self.settings;
+        let secrets: Vec<_> = std::iter::once(secret).chain(retired).collect();
+        let met = want.is_met(&exchange.outcome);
+        recorded.push(Recorded::new(label, want.words(), met, (target, request), exchange, &secrets));
+    }
+
+    /// What was kept since it was last taken.
+    pub(super) fn take_recorded(&self) -> Vec<Recorded> {
+        self.recorded.take()
+    }
+
+    /// What answers told so far that they should not have.
+    pub(super) fn leaks(&self) -> Vec<String> {
+        self.leaks.borrow().clone()
+    }
+
+    /// A correct delivery, as after every attack. Says what is wrong if it isn't accepted.
+    pub(super) async fn still_serves(&self) -> Result<(), String> {
+        let request = self.signed(&self.delivery());
+        let exchange = self.send("sig.valid again", &request, Want::Accept).await;
+        if Want::Accept.is_met(&exchange.outcome) { Ok(()) } else { Err(words(&exchange.outcome)) }
+    }
+
+    /// Looks through an error answer for what would help an attacker.
+    fn look_for_leaks(&self, label: &str, exchange: &Exchange, request: &Request) {
+        let Outcome::Answer(answer) = &exchange.outcome else { return };
+        if (200..300).contains(&answer.status) {
+            return;
+        }
+        let headers =
+            answer.headers.iter().flat_map(|(_, value)| [value.as_slice(), b"\n"]).collect::<Vec<_>>();
+        let told = [headers.concat(), answer.body.clone()].concat();
+        for what in self.told(&told, request) {
+            let mut leaks = self.leaks.borrow_mut();
+            if leaks.len() < RECORDED_MAX {
+                leaks.push(format!("the {} answer to \"{label}\" holds {what}", answer.status));
+            }
+        }
+    }
+
+    fn told(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
+        /// What stack traces of common languages hold.
+        const TRACES: [&str; 9] = [
+            "Traceback (most recent call last)",
+            "\n    at ",
+            "<br> &nbsp; &nbsp;at ",
+            "panicked at",
+            "goroutine ",
+            "Stack trace:",
+            "Exception in thread",
+            ".rb:",
+            "stack backtrace",
+        ];
+        let holds = |text: &str| {
+            let text = text.as_bytes();
+            !text.is_empty() && told.windows(text.len()).any(|window| window == text)
+        };
+        let sent = |text: &str| {
+            let value = request.header(self.settings.profile.signature_header()).unwrap_or_default();
+            value.windows(text.len()).any(|window| window == text.as_bytes())
+        };
+        let tag = self.expected_tag(request);
+        let spelled = [hex(&tag), base64(&tag), base64(&tag).replace('+', "-").replace('/', "_")];
+        let mut found = Vec::new();
+        // What was sent and comes back is an echo, and tells nothing.
+        if spelled.iter().any(|text| holds(text.trim_end_matches('=')) && !sent(text.trim_end_matches('='))) {
+            found.push("the expected signature");
+        }
+        if self.settings.secret.is_in(told) {
+            found.push("the secret");
+        }
+        if TRACES.iter().any(|trace| holds(trace)) {
+            found.push("a stack trace");
+        }
+        found
+    }
+
+    /// The tag that would be right for a request as it was sent.
+    fn expected_tag(&self, request: &Request) -> [u8; 32] {
+        let profile = self.settings.profile;
+        let header =
+            |name: Option<&str>| name.and_then(|name| request.header(name)).unwrap_or_default().to_vec();
+        let (id, mut timestamp) = (header(profile.id_header()), header(profile.timestamp_header()));
+        if profile.timestamp_header().is_none() && profile.signs_timestamp() {
+            let signature = header(Some(profile.signature_header()));
+            let first = signature.split(|byte| *byte == b',').next().unwrap_or_default();
+            timestamp = first.strip_prefix(b"t=").unwrap_or_default().to_vec();
+        }
+        let (id, timestamp) = (String::from_utf8_lossy(&id), String::from_utf8_lossy(&timestamp));
+        let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: &request.body };
+        signing.tag(profile, &self.settings.secret)
+    }
+}

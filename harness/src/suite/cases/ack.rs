@@ -1,0 +1,153 @@
+//! `order.*`, `ack.*`, `method.*`: how deliveries are acknowledged, and what isn't one.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::super::bench::{Bench, Shot};
+use super::super::course::{Case, Finding, Running, Shots};
+use super::super::want::Want::{self, Accept, NotTaken, Report};
+use super::super::want::words;
+use crate::catalogue::Verdict;
+use crate::wire::clock::Watch;
+use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
+use crate::wire::request::Request;
+
+pub(super) const CASES: [Case; 9] = [
+    Case::shots("order.swapped", swapped),
+    Case::course("ack.fast", |bench| -> Running<'_> { Box::pin(fast(bench)) }),
+    Case::shots("ack.unknown-type", unknown_type),
+    Case::course("ack.overload", |bench| -> Running<'_> { Box::pin(overload(bench)) }),
+    Case::course("ack.no-redirect", |bench| -> Running<'_> { Box::pin(no_redirect(bench)) }),
+    Case::shots("method.get", |bench| method(bench, "GET", NotTaken)),
+    Case::shots("method.put", |bench| method(bench, "PUT", NotTaken)),
+    Case::shots("method.delete", |bench| method(bench, "DELETE", NotTaken)),
+    Case::shots("method.options", |bench| method(bench, "OPTIONS", Report)),
+];
+
+/// How many acknowledgements are timed, and how long that may take altogether.
+const TIMED: (usize, Duration) = (100, Duration::from_secs(30));
+/// The fewest that say anything.
+const TIMED_MIN: usize = 10;
+/// Beyond this senders give up; beyond that they complain.
+const SLOWEST: Duration = Duration::from_secs(10);
+const SLOW: Duration = Duration::from_secs(1);
+/// Requests far over anybody's rate, and how many of them are open at once.
+const OVERLOAD: (usize, usize) = (600, 100);
+
+fn swapped(bench: &Bench<'_>) -> Shots {
+    let (first, second) = (bench.delivery(), bench.delivery());
+    Ok(vec![
+        Shot::new("the later event", bench.signed(&second), Accept),
+        Shot::new("the earlier event after it", bench.signed(&first), Accept),
+    ])
+}
+
+fn unknown_type(bench: &Bench<'_>) -> Shots {
+    let mut delivery = bench.delivery();
+    delivery.event_type = "hookproof.nobody-knows-this".to_owned();
+    let delivery = delivery.with_data("{}");
+    Ok(vec![Shot::new("a type that nobody knows", bench.signed(&delivery), Accept)])
+}
+
+async fn fast(bench: &Bench<'_>) -> Finding {
+    let (most, limit) = TIMED;
+    let watch = Watch::start();
+    let mut times = Vec::new();
+    while times.len() < most && (watch.passed() < limit || times.len() < TIMED_MIN) {
+        let request = bench.signed(&bench.delivery());
+        let exchange =
+            bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout.max(SLOWEST)).await;
+        if !Accept.is_met(&exchange.outcome) || exchange.took > SLOW {
+            bench.keep("a correct delivery", &request, Accept, &exchange);
+        }
+        match &exchange.outcome {
+            Outcome::Silent => return Finding::fail("no acknowledgement in time"),
+            Outcome::Answer(answer) if answer.status < 300 => times.push(exchange.took),
+            // How much it takes is another case's question.
+            Outcome::Answer(answer) if [429, 503].contains(&answer.status) && times.len() >= TIMED_MIN => {
+                break;
+            }
+            other => return Finding::unclear(format!("after {}: {}", times.len(), words(other))),
+        }
+    }
+    times.sort_unstable();
+    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+    let came = format!("p99 {} ms of {}", p99.as_millis(), times.len());
+    match p99 {
+        _ if p99 > SLOWEST => Finding::fail(came),
+        _ if p99 > SLOW => Finding::warn(came),
+        _ => Finding::pass(came),
+    }
+}
+
+async fn overload(bench: &Bench<'_>) -> Finding {
+    let (count, at_once) = OVERLOAD;
+    let (mut open, mut accepted, mut later, mut broken) = (JoinSet::new(), 0, 0, Vec::new());
+    let mut weigh = |(request, exchange): (Request, Exchange)| match &exchange.outcome {
+        outcome if Accept.is_met(outcome) => accepted += 1,
+        Outcome::Answer(answer)
+            if [429, 503].contains(&answer.status) && answer.header("retry-after").is_some() =>
+        {
+            later += 1;
+        }
+        outcome => {
+            let came = words(outcome);
+            if !broken.contains(&came) {
+                bench.keep(
+                    &format!("one of {count} deliveries, {at_once} at once"),
+                    &request,
+                    Accept,
+                    &exchange,
+                );
+                broken.push(came);
+            }
+        }
+    };
+    for _ in 0..count {
+        let request = bench.signed(&bench.delivery());
+        let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+        let (feed, limit) = (Feed::Whole(request.bytes()), bench.settings.timeout);
+        open.spawn(async move { (request, exchange(&target, &addresses, &feed, limit).await) });
+        if open.len() >= at_once {
+            let Some(Ok(done)) = open.join_next().await else { continue };
+            weigh(done);
+        }
+    }
+    while let Some(done) = open.join_next().await {
+        let Ok(done) = done else {
+            return Finding::new(Verdict::HarnessError, "a delivery could not be sent");
+        };
+        weigh(done);
+    }
+    let came = format!("{accepted} accepted, {later} told to come later, of {count}");
+    if broken.is_empty() {
+        Finding::pass(came)
+    } else {
+        Finding::fail(format!("{came}; {}", broken.join("; ")))
+    }
+}
+
+async fn no_redirect(bench: &Bench<'_>) -> Finding {
+    let mut seen = Vec::new();
+    for (what, accept) in [("Accept: text/html", "text/html"), ("Accept: */*", "*/*")] {
+        let request = bench.signed(&bench.delivery()).with("Accept", accept);
+        let exchange = bench.send(what, &request, Want::NoBreak).await;
+        if let Outcome::Answer(answer) = &exchange.outcome {
+            if (300..400).contains(&answer.status) {
+                return Finding::fail(format!("{what}: {}", answer.status));
+            }
+            seen.push(answer.status.to_string());
+        }
+    }
+    if seen.is_empty() { Finding::unclear("no answer") } else { Finding::pass(seen.join(", ")) }
+}
+
+fn method(bench: &Bench<'_>, method: &'static str, want: Want) -> Shots {
+    let mut delivery = bench.delivery();
+    if method == "GET" || method == "OPTIONS" {
+        delivery.body.clear();
+    }
+    let request = Request { method, ..bench.signed(&delivery) };
+    Ok(vec![Shot::new(format!("{method}, signed"), request, want)])
+}

@@ -1,0 +1,92 @@
+//! `header.*`: names in odd case, values twice, bytes that are no text, and too much of it all.
+
+use super::super::bench::{Bench, Shot};
+use super::super::course::{Case, Finding, Running, Shots, fire};
+use super::super::want::Want::{Accept, NoBreak, Reject, RejectOrClose};
+use super::super::want::words;
+use crate::catalogue::Verdict;
+use crate::wire::exchange::{Feed, Outcome};
+
+pub(super) const CASES: [Case; 4] = [
+    Case::shots("header.case", odd_case),
+    Case::shots("header.twice", twice),
+    Case::shots("header.not-ascii", not_ascii),
+    Case::course("header.32kb", |bench| -> Running<'_> { Box::pin(large(bench)) }),
+];
+
+const LARGE_BYTES: usize = 32 * 1024;
+/// How many bytes of headers a receiver may take before it has to do something about them.
+const ENDLESS_MAX: u64 = 8 * 1024 * 1024;
+
+fn odd_case(bench: &Bench<'_>) -> Shots {
+    let mut request = bench.signed(&bench.delivery());
+    for (name, _) in &mut request.headers {
+        let odd = |(at, c): (usize, char)| {
+            if at % 2 == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
+        };
+        *name = name.chars().enumerate().map(odd).collect();
+    }
+    Ok(vec![Shot::new("names in OdD cAsE", request, Accept)])
+}
+
+fn twice(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let delivery = bench.delivery();
+    let request = bench.signed(&delivery).and(profile.signature_header(), bench.signature(&delivery));
+    let mut shots = vec![Shot::new("the signature header twice", request, NoBreak)];
+    if let Some(header) = profile.id_header() {
+        let delivery = bench.delivery();
+        let request = bench.signed(&delivery).and(header, bench.delivery().id);
+        shots.push(Shot::new(format!("two {header} headers with two values"), request, Reject));
+    }
+    Ok(shots)
+}
+
+fn not_ascii(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let delivery = bench.delivery();
+    let header = profile.signature_header();
+    let signed = bench.signed(&delivery);
+    let good = signed.header(header).unwrap_or_default().to_vec();
+    let rows = [
+        ("a signature that is no text", [profile.signature_prefix().as_bytes(), b"\xff\xfe\x80"].concat()),
+        (
+            "a signature with an accent",
+            [profile.signature_prefix().as_bytes(), "é".repeat(22).as_bytes()].concat(),
+        ),
+        ("a byte behind the right signature", [good.as_slice(), b"\xff"].concat()),
+    ];
+    let mut shots: Vec<Shot> = rows
+        .into_iter()
+        .map(|(what, value)| Shot::new(what, signed.clone().with(header, value), Reject))
+        .collect();
+    if let Some(header) = profile.timestamp_header() {
+        // Numbers to Unicode, and to parsers that ask it.
+        let digit = |c: char| char::from_u32(0x0660 + c.to_digit(10).unwrap_or(0)).unwrap_or('0');
+        let arabic: String = delivery.timestamp.chars().map(digit).collect();
+        let request = bench.signed(&delivery.at(&arabic)).with(header, &arabic);
+        shots.push(Shot::new("a timestamp in Arabic digits", request, Reject));
+    }
+    Ok(shots)
+}
+
+async fn large(bench: &Bench<'_>) -> Finding {
+    let header = bench.settings.profile.signature_header();
+    let request = bench.signed(&bench.delivery()).with(header, "v".repeat(LARGE_BYTES));
+    let found = fire(bench, &[Shot::new("a signature header of 32 kB", request, RejectOrClose)]).await;
+    if found.verdict != Verdict::Pass {
+        return found;
+    }
+    let request = bench.signed(&bench.delivery());
+    let line = format!("X-Filler: {}\r\n", "f".repeat(4_000)).into_bytes();
+    let feed = Feed::Endless(request.head(), line, ENDLESS_MAX);
+    let exchange = bench.exchange(&feed, bench.settings.timeout).await;
+    bench.keep("headers without end", &request, RejectOrClose, &exchange);
+    let came =
+        format!("headers without end: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
+    let ended = match &exchange.outcome {
+        Outcome::Answer(_) => RejectOrClose.is_met(&exchange.outcome),
+        other => *other == Outcome::Closed,
+    };
+    if ended { Finding::pass(format!("{}; {came}", found.came)) } else { Finding::fail(came) }
+}

@@ -1,0 +1,135 @@
+//! `limit.*`: what is too much, and whether others are served meanwhile.
+
+use std::io::Write as _;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::task::JoinSet;
+
+use super::super::bench::{Bench, Shot};
+use super::super::course::{Case, Finding, Running, Shots};
+use super::super::want::Want::{Accept, NoBreak, RejectOrClose};
+use super::super::want::words;
+use crate::wire::clock::pass;
+use crate::wire::exchange::{Feed, Outcome, exchange};
+
+pub(super) const CASES: [Case; 6] = [
+    Case::shots("limit.20kb", |bench| sized(bench, "a body of 20 kB", 20_000)),
+    Case::shots("limit.1mb", |bench| sized(bench, "a body of 1 MB", 1_000_000)),
+    Case::course("limit.endless", |bench| -> Running<'_> { Box::pin(endless(bench)) }),
+    Case::course("limit.slow", |bench| -> Running<'_> { Box::pin(slow(bench)) }),
+    Case::shots("limit.gzip", gzip),
+    Case::shots("limit.deep", deep),
+];
+
+/// How much of a body without end is sent before it counts as swallowed.
+const ENDLESS_MAX: u64 = 64 * 1024 * 1024;
+/// How much a bomb unpacks to.
+const BOMB_BYTES: usize = 128 * 1024 * 1024;
+const DEEP: usize = 100_000;
+/// Slow connections: half of them never end their head, half never end their body.
+const SLOW_CONNECTIONS: usize = 50;
+const SLOW_GAP: Duration = Duration::from_secs(1);
+
+fn sized(bench: &Bench<'_>, what: &str, bytes: usize) -> Shots {
+    let delivery = bench.delivery().with_data("\"\"");
+    let filler = "x".repeat(bytes.saturating_sub(delivery.body.len()));
+    let delivery = delivery.with_data(&format!("\"{filler}\""));
+    Ok(vec![Shot::new(what, bench.signed(&delivery), Accept)])
+}
+
+async fn endless(bench: &Bench<'_>) -> Finding {
+    let request = bench.signed(&bench.delivery());
+    let block = vec![b'x'; 64 * 1024];
+    let chunk = [format!("{:x}\r\n", block.len()).as_bytes(), &block, b"\r\n"].concat();
+    let head = request.head();
+    let length = head.windows(16).position(|name| name == b"Content-Length: ").unwrap_or(head.len());
+    let rows = [
+        ("chunks without end", "Transfer-Encoding: chunked\r\n\r\n", chunk),
+        ("a Content-Length of 1 TB", "Content-Length: 1000000000000\r\n\r\n", block),
+    ];
+    let mut seen = Vec::new();
+    for (what, framing, again) in rows {
+        let feed = Feed::Endless([&head[..length], framing.as_bytes()].concat(), again, ENDLESS_MAX);
+        let exchange = bench.exchange(&feed, bench.settings.timeout).await;
+        bench.keep(what, &request, RejectOrClose, &exchange);
+        let came = format!("{what}: {} after {} kB", words(&exchange.outcome), exchange.written / 1024);
+        if !RejectOrClose.is_met(&exchange.outcome) {
+            return Finding::fail(came);
+        }
+        if exchange.written >= ENDLESS_MAX {
+            return Finding::fail(format!("{came}: all of it was taken"));
+        }
+        seen.push(came);
+    }
+    Finding::pass(seen.join("; "))
+}
+
+async fn slow(bench: &Bench<'_>) -> Finding {
+    let limit = bench.settings.slow_limit;
+    let mut connections = JoinSet::new();
+    for at in 0..SLOW_CONNECTIONS {
+        let request = bench.signed(&bench.delivery());
+        let head = request.head();
+        let (first, rest) = if at % 2 == 0 {
+            (head[..20.min(head.len())].to_vec(), b"x".to_vec())
+        } else {
+            ([head.as_slice(), b"\r\n"].concat(), b" ".to_vec())
+        };
+        // More than the time allows, so that the feed never ends by itself.
+        let rest = rest.repeat(usize::try_from(limit.as_secs()).unwrap_or(0) + 60);
+        let feed = Feed::Slow(first, rest, SLOW_GAP);
+        let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+        connections.spawn(async move { exchange(&target, &addresses, &feed, limit).await });
+    }
+    // Until all of them have sent something.
+    pass(SLOW_GAP).await;
+    for _ in 0..5 {
+        if let Err(came) = bench.still_serves().await {
+            return Finding::fail(format!(
+                "with {SLOW_CONNECTIONS} slow connections open, a correct delivery: {came}"
+            ));
+        }
+    }
+    let (mut open, mut longest) = (0, Duration::ZERO);
+    while let Some(done) = connections.join_next().await {
+        let Ok(exchange) = done else { continue };
+        longest = longest.max(exchange.took);
+        open += usize::from(matches!(exchange.outcome, Outcome::Silent));
+    }
+    if open > 0 {
+        return Finding::fail(format!(
+            "{open} of {SLOW_CONNECTIONS} were still open after {} s",
+            limit.as_secs()
+        ));
+    }
+    Finding::pass(format!("others were served; all closed after {} s", longest.as_secs()))
+}
+
+static BOMB: LazyLock<std::io::Result<Vec<u8>>> = LazyLock::new(|| {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let block = vec![b' '; 1024 * 1024];
+    for _ in 0..BOMB_BYTES / block.len() {
+        encoder.write_all(&block)?;
+    }
+    encoder.finish()
+});
+
+fn gzip(bench: &Bench<'_>) -> Shots {
+    let bomb = BOMB.as_ref().map_err(ToString::to_string)?;
+    let delivery = bench.delivery().with_body(bomb.as_slice());
+    let request = bench.signed(&delivery).with("Content-Encoding", "gzip");
+    let what = format!("{} kB that unpack to {} MB", bomb.len() / 1024, BOMB_BYTES / 1024 / 1024);
+    Ok(vec![Shot::new(what, request, NoBreak)])
+}
+
+fn deep(bench: &Bench<'_>) -> Shots {
+    let data = format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP));
+    Ok(vec![Shot::new(
+        format!("{DEEP} levels deep"),
+        bench.signed(&bench.delivery().with_data(&data)),
+        NoBreak,
+    )])
+}

@@ -1,0 +1,42 @@
+//! Every case, in the order in which it is sent: what is right first, attacks on the process last.
+
+mod ack;
+mod header;
+mod limit;
+mod raw;
+mod replay;
+mod rotation;
+mod signature;
+mod telling;
+mod time;
+
+use super::course::Case;
+
+/// Every case.
+pub(super) fn all() -> Vec<Case> {
+    [
+        signature::CASES.as_slice(),
+        &rotation::CASES,
+        &raw::CASES,
+        &time::CASES,
+        &header::CASES,
+        &replay::CASES,
+        &ack::CASES,
+        &limit::CASES,
+        &telling::CASES,
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+
+    #[test]
+    fn there_is_a_case_for_every_entry_of_the_catalogue_and_no_other() {
+        let cases: Vec<_> = all().iter().map(|case| case.id).collect();
+        let entries: Vec<_> = catalogue::receiver().iter().map(|entry| entry.id.as_str()).collect();
+        assert_eq!(cases, entries);
+    }
+}

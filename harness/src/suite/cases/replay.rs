@@ -1,0 +1,198 @@
+//! `replay.*`: what happens to a delivery that comes again.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::super::bench::{Bench, Delivery};
+use super::super::course::{Case, Finding, Running, limited};
+use super::super::hooks;
+use super::super::want::Want::{self, Accept, NoBreak, Reject};
+use super::super::want::words;
+use super::signature::wrong;
+use crate::catalogue::Verdict;
+use crate::wire::clock::{Watch, pass, unix_seconds};
+use crate::wire::exchange::{Feed, Outcome, exchange};
+
+pub(super) const CASES: [Case; 7] = [
+    Case::course("replay.exact", |bench| -> Running<'_> { Box::pin(exact(bench)) }),
+    Case::course("replay.at-once", |bench| -> Running<'_> { Box::pin(at_once(bench)) }),
+    Case::course("replay.resigned", |bench| -> Running<'_> { Box::pin(resigned(bench)) }),
+    Case::course("replay.same-id-new-body", |bench| -> Running<'_> { Box::pin(new_body(bench)) }),
+    Case::course("replay.poison", |bench| -> Running<'_> { Box::pin(poison(bench)) }),
+    Case::course("replay.after-restart", |bench| -> Running<'_> { Box::pin(after_restart(bench)) }),
+    Case::course("replay.after-failure", |bench| -> Running<'_> { Box::pin(after_failure(bench)) }),
+];
+
+const COPIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Sends a delivery; an answer other than the one that is wanted ends the case.
+async fn step(bench: &Bench<'_>, label: &str, delivery: &Delivery, want: Want) -> Result<(), Finding> {
+    let exchange = bench.send(label, &bench.signed(delivery), want).await;
+    judge(label, &exchange.outcome, want)
+}
+
+fn judge(label: &str, outcome: &Outcome, want: Want) -> Result<(), Finding> {
+    match (want.is_met(outcome), limited(outcome)) {
+        (_, true) => Err(Finding::unclear(format!("{label}: 429: the receiver limits the suite"))),
+        (true, false) => Ok(()),
+        (false, false) => Err(Finding::fail(format!("{label}: {}", words(outcome)))),
+    }
+}
+
+/// Finds the case met when the delivery had one effect.
+async fn one_effect(bench: &Bench<'_>, delivery: &Delivery) -> Finding {
+    match bench.effects_of(&delivery.id).await {
+        Ok(1) => Finding::pass("accepted, one effect"),
+        Ok(0) => Finding::fail("accepted, and never processed"),
+        Ok(count) => Finding::fail(format!("{count} effects")),
+        Err(why) => Finding::unclear(format!("accepted; whether it had one effect: {why}")),
+    }
+}
+
+async fn exact(bench: &Bench<'_>) -> Finding {
+    let delivery = bench.delivery();
+    for label in ["a delivery", "the same again"] {
+        if let Err(finding) = step(bench, label, &delivery, Accept).await {
+            return finding;
+        }
+    }
+    one_effect(bench, &delivery).await
+}
+
+async fn at_once(bench: &Bench<'_>) -> Finding {
+    let delivery = bench.delivery();
+    let request = bench.signed(&delivery);
+    let mut copies = JoinSet::new();
+    for _ in 0..COPIES {
+        let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
+        let (feed, limit) = (Feed::Whole(request.bytes()), bench.settings.timeout);
+        copies.spawn(async move { exchange(&target, &addresses, &feed, limit).await });
+    }
+    let (mut accepted, mut broken) = (0, None);
+    while let Some(copy) = copies.join_next().await {
+        let Ok(exchange) = copy else {
+            return Finding::new(Verdict::HarnessError, "a copy could not be sent");
+        };
+        accepted += usize::from(Accept.is_met(&exchange.outcome));
+        // A copy that comes while another is worked on may be told to come later.
+        let later = matches!(&exchange.outcome, Outcome::Answer(answer)
+            if answer.status == 409 || answer.header("retry-after").is_some());
+        if !Accept.is_met(&exchange.outcome) && !later && broken.is_none() {
+            bench.keep("one of 20 copies at once", &request, Accept, &exchange);
+            broken = Some(words(&exchange.outcome));
+        }
+    }
+    match broken {
+        Some(came) => Finding::fail(format!("one of {COPIES} copies: {came}")),
+        None if accepted == 0 => Finding::fail(format!("none of {COPIES} copies was accepted")),
+        None => one_effect(bench, &delivery).await,
+    }
+}
+
+async fn resigned(bench: &Bench<'_>) -> Finding {
+    let profile = bench.settings.profile;
+    if !profile.signs_timestamp() {
+        return Finding::new(Verdict::NotApplicable, format!("{profile} signs no timestamp"));
+    }
+    let delivery = bench.delivery();
+    let again = delivery.clone().at(unix_seconds() + 1);
+    for (label, delivery) in [("a delivery", &delivery), ("the same, signed a second later", &again)] {
+        if let Err(finding) = step(bench, label, delivery, Accept).await {
+            return finding;
+        }
+    }
+    one_effect(bench, &delivery).await
+}
+
+async fn new_body(bench: &Bench<'_>) -> Finding {
+    let delivery = bench.delivery();
+    let other = delivery.clone().with_data(r#"{"video":"v2"}"#);
+    if let Err(finding) = step(bench, "a delivery", &delivery, Accept).await {
+        return finding;
+    }
+    if let Err(finding) = step(bench, "the same id with another body", &other, NoBreak).await {
+        return finding;
+    }
+    one_effect(bench, &delivery).await
+}
+
+async fn poison(bench: &Bench<'_>) -> Finding {
+    let delivery = bench.delivery();
+    let bad = bench.request(&delivery, &[wrong(bench, 0)]);
+    let exchange = bench.send("wrongly signed", &bad, Reject).await;
+    if let Err(finding) = judge("wrongly signed", &exchange.outcome, Reject) {
+        return finding;
+    }
+    if let Err(finding) = step(bench, "the same id, rightly signed", &delivery, Accept).await {
+        return finding;
+    }
+    one_effect(bench, &delivery).await
+}
+
+async fn after_restart(bench: &Bench<'_>) -> Finding {
+    let Some(command) = &bench.settings.hooks.restart else {
+        return Finding::unclear("needs --restart-command");
+    };
+    let delivery = bench.delivery();
+    if let Err(finding) = step(bench, "a delivery", &delivery, Accept).await {
+        return finding;
+    }
+    if let Err(why) = hooks::run(command).await {
+        return Finding::new(Verdict::HarnessError, why);
+    }
+    if !serves_again(bench).await {
+        return Finding::fail(format!("it did not serve within {:?} of its restart", bench.settings.timeout));
+    }
+    if let Err(finding) = step(bench, "the same after a restart", &delivery, Accept).await {
+        return finding;
+    }
+    one_effect(bench, &delivery).await
+}
+
+async fn after_failure(bench: &Bench<'_>) -> Finding {
+    let hooks = &bench.settings.hooks;
+    let (Some(break_it), Some(mend)) = (&hooks.break_it, &hooks.mend) else {
+        return Finding::unclear("needs --break-command and --mend-command");
+    };
+    let delivery = bench.delivery();
+    if let Err(why) = hooks::run(break_it).await {
+        return Finding::new(Verdict::HarnessError, why);
+    }
+    let request = bench.signed(&delivery);
+    let failed = bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout).await;
+    bench.keep("a delivery while it is broken", &request, Want::Report, &failed);
+    if let Err(why) = hooks::run(mend).await {
+        return Finding::new(Verdict::HarnessError, why);
+    }
+    let came = words(&failed.outcome);
+    if !serves_again(bench).await {
+        return Finding::fail(format!("{came} while broken; it did not serve after it was mended"));
+    }
+    let again = delivery.clone().at(unix_seconds());
+    if let Err(finding) = step(bench, "the same after it was mended", &again, Accept).await {
+        return finding;
+    }
+    let finding = one_effect(bench, &delivery).await;
+    let accepted = Accept.is_met(&failed.outcome);
+    if accepted && finding.verdict == Verdict::Pass {
+        return Finding::unclear("it accepted the delivery while it was broken, so nothing failed");
+    }
+    Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
+}
+
+/// Waits until connections are taken again.
+async fn serves_again(bench: &Bench<'_>) -> bool {
+    let watch = Watch::start();
+    loop {
+        let feed = Feed::Whole(bench.signed(&bench.delivery()).bytes());
+        if Accept.is_met(&bench.exchange(&feed, bench.settings.timeout).await.outcome) {
+            return true;
+        }
+        if watch.passed() >= bench.settings.timeout {
+            return false;
+        }
+        pass(PAUSE).await;
+    }
+}

@@ -1,0 +1,239 @@
+//! `sig.*`: whether a signature is what it should be.
+
+use super::super::bench::{Bench, Shot};
+use super::super::course::{Case, Shots};
+use super::super::want::Want::{Accept, Reject, Report};
+use crate::wire::Profile;
+use crate::wire::digest::{base64, hex, unbase64, unhex};
+use crate::wire::encode;
+
+pub(super) const CASES: [Case; 14] = [
+    Case::shots("sig.valid", valid),
+    Case::shots("sig.wrong-secret", wrong_secret),
+    Case::shots("sig.missing", missing),
+    Case::shots("sig.empty", empty),
+    Case::shots("sig.body-bit", body_bit),
+    Case::shots("sig.id-swap", id_swap),
+    Case::shots("sig.timestamp-swap", timestamp_swap),
+    Case::shots("sig.truncated", truncated),
+    Case::shots("sig.body-only", body_only),
+    Case::shots("sig.dot-shift", dot_shift),
+    Case::shots("sig.unknown-version", unknown_version),
+    Case::shots("sig.algorithm", algorithm),
+    Case::shots("sig.encoding", encoding),
+    Case::shots("sig.base64-junk", junk),
+];
+
+fn valid(bench: &Bench<'_>) -> Shots {
+    Ok(vec![Shot::new("a correct delivery", bench.signed(&bench.delivery()), Accept)])
+}
+
+fn wrong_secret(bench: &Bench<'_>) -> Shots {
+    let delivery = bench.delivery();
+    let signature = bench.signature_by(&delivery, &bench.foreign_secret()?);
+    Ok(vec![Shot::new("signed with another secret", bench.request(&delivery, &[signature]), Reject)])
+}
+
+fn missing(bench: &Bench<'_>) -> Shots {
+    let request = bench.signed(&bench.delivery());
+    let header = bench.settings.profile.signature_header();
+    Ok(vec![Shot::new(format!("no {header} header"), request.without(header), Reject)])
+}
+
+fn empty(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let delivery = bench.delivery();
+    let request = bench.signed(&delivery).with(profile.signature_header(), "");
+    let mut shots = vec![Shot::new("an empty header", request, Reject)];
+    if !profile.signature_prefix().is_empty() {
+        let bare = profile.signature_prefix().to_owned();
+        shots.push(Shot::new(format!("only {bare:?}"), bench.request(&delivery, &[bare]), Reject));
+    }
+    Ok(shots)
+}
+
+fn body_bit(bench: &Bench<'_>) -> Shots {
+    let delivery = bench.delivery();
+    let length = delivery.body.len();
+    let places = [("first", 0), ("middle", length / 2), ("last", length - 1)];
+    let shots = places.map(|(what, at)| {
+        let mut body = delivery.body.clone();
+        body[at] ^= 1;
+        let request = bench.signed(&delivery).carrying(body);
+        Shot::new(format!("one bit flipped in the {what} byte"), request, Reject)
+    });
+    Ok(shots.into())
+}
+
+fn id_swap(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let Some(header) = profile.id_header().filter(|_| profile.signs_id()) else {
+        return Err(format!("{profile} signs no id"));
+    };
+    let (signed, other) = (bench.delivery(), bench.delivery());
+    Ok(vec![Shot::new("signed with another id", bench.signed(&signed).with(header, other.id), Reject)])
+}
+
+fn timestamp_swap(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    if !profile.signs_timestamp() {
+        return Err(format!("{profile} signs no timestamp"));
+    }
+    let signed = bench.delivery();
+    let signature = bench.signature(&signed);
+    let later = signed.timestamp.parse::<i64>().map_err(|error| error.to_string())? + 1;
+    let request = bench.request(&signed.at(later), &[signature]);
+    Ok(vec![Shot::new("signed with the second before", request, Reject)])
+}
+
+fn truncated(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let delivery = bench.delivery();
+    let tag = raw_tag(bench, &bench.signature(&delivery))?;
+    let longer = [tag.as_slice(), &[0]].concat();
+    let text = bench.signature(&delivery);
+    let rows = [
+        ("the first 8 characters", text[..profile.signature_prefix().len() + 8].to_owned()),
+        ("one byte short", encode(profile, &tag[..tag.len() - 1])),
+        ("one character short", text[..text.len() - 1].to_owned()),
+        ("one byte long", encode(profile, &longer)),
+    ];
+    Ok(rows.map(|(what, text)| Shot::new(what, bench.request(&delivery, &[text]), Reject)).into())
+}
+
+fn body_only(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    if !profile.signs_timestamp() {
+        return Err(format!("{profile} signs the body alone"));
+    }
+    let delivery = bench.delivery();
+    let signature = encode(profile, &bench.settings.secret.tag(&[&delivery.body]));
+    Ok(vec![Shot::new("signed over the body alone", bench.request(&delivery, &[signature]), Reject)])
+}
+
+fn dot_shift(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    if !profile.signs_timestamp() {
+        return Err(format!("{profile} signs the body alone"));
+    }
+    let mut delivery = bench.delivery();
+    if profile.signs_id() {
+        // What id.timestamp.body was, once: the id here, a number in front of the body there.
+        delivery.id = format!("{}.{}", delivery.id, delivery.timestamp);
+        return Ok(vec![Shot::new("an id with a dot in it", bench.signed(&delivery), Reject)]);
+    }
+    delivery.timestamp = format!("{}.{}", delivery.timestamp, delivery.timestamp);
+    Ok(vec![Shot::new("a timestamp with a dot in it", bench.signed(&delivery), Reject)])
+}
+
+fn unknown_version(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let other = match profile {
+        Profile::StandardWebhooks => "v2,",
+        Profile::Stripe => "v2=",
+        Profile::VvvTimestamped | Profile::Github => "sha512=",
+        Profile::VvvFrozen => return Err(format!("{profile} has no versions")),
+    };
+    let delivery = bench.delivery();
+    let text = bench.signature(&delivery).replacen(profile.signature_prefix(), other, 1);
+    Ok(vec![Shot::new(
+        format!("the right signature as {other:?}"),
+        bench.request(&delivery, &[text]),
+        Reject,
+    )])
+}
+
+fn algorithm(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let other = match profile {
+        Profile::StandardWebhooks => "v1a,",
+        Profile::VvvTimestamped | Profile::Github => "sha1=",
+        Profile::VvvFrozen | Profile::Stripe => return Err(format!("{profile} has one algorithm")),
+    };
+    let delivery = bench.delivery();
+    let text = bench.signature(&delivery).replacen(profile.signature_prefix(), other, 1);
+    let label = format!("{other:?} made with HMAC-SHA256");
+    Ok(vec![Shot::new(label, bench.request(&delivery, &[text]), Reject)])
+}
+
+fn encoding(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let prefix = profile.signature_prefix();
+    let mut delivery = bench.delivery();
+    if !profile.is_base64() {
+        let tag = raw_tag(bench, &bench.signature(&delivery))?;
+        let foreign = bench.request(&delivery, &[format!("{prefix}{}", base64(&tag))]);
+        let upper = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag).to_uppercase())]);
+        return Ok(vec![
+            Shot::new("base64 where hexadecimal is due", foreign, Reject),
+            Shot::new("upper-case hexadecimal", upper, Report),
+        ]);
+    }
+    // URL-safe base64 differs in two characters of 64: nearly every signature has one of them.
+    for _ in 0..64 {
+        if bench.signature(&delivery).contains(['+', '/']) {
+            break;
+        }
+        delivery = bench.delivery();
+    }
+    let text = bench.signature(&delivery);
+    let tag = raw_tag(bench, &text)?;
+    let foreign = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag))]);
+    let safe = bench.request(&delivery, &[text.replace('+', "-").replace('/', "_")]);
+    Ok(vec![
+        Shot::new("hexadecimal where base64 is due", foreign, Reject),
+        Shot::new("URL-safe base64", safe, Report),
+    ])
+}
+
+fn junk(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    let delivery = bench.delivery();
+    let good = bench.signature(&delivery);
+    let middle = good.len() / 2;
+    let inside = |junk: &str| format!("{}{junk}{}", &good[..middle], &good[middle..]);
+    let rows = if profile.is_base64() {
+        vec![
+            ("a junk character inside", inside("*")),
+            ("padding missing", good.trim_end_matches('=').to_owned()),
+            ("padding doubled", format!("{good}=")),
+            ("characters after the padding", format!("{good}AAAA")),
+            ("other bits under the padding", other_last_bits(&good)),
+        ]
+    } else {
+        vec![
+            ("a junk character inside", inside("_")),
+            ("a blank inside", inside(" ")),
+            ("junk at the end", format!("{good}zz")),
+            (
+                "0x in front",
+                good.replacen(profile.signature_prefix(), &format!("{}0x", profile.signature_prefix()), 1),
+            ),
+        ]
+    };
+    // Without a prefix, 0x goes to the front of the whole.
+    let shots = rows.into_iter().filter(|(_, text)| *text != good);
+    Ok(shots.map(|(what, text)| Shot::new(what, bench.request(&delivery, &[text]), Reject)).collect())
+}
+
+/// The same bytes for a lenient decoder: 32 bytes leave bits in the last character that stand for nothing.
+fn other_last_bits(good: &str) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let body = good.trim_end_matches('=');
+    let place = ALPHABET.iter().position(|byte| body.as_bytes().last() == Some(byte)).unwrap_or_default();
+    let other = char::from(ALPHABET[place ^ 1]);
+    format!("{}{other}{}", &body[..body.len() - 1], &good[body.len()..])
+}
+
+/// The bytes that a signature's text stands for.
+fn raw_tag(bench: &Bench<'_>, text: &str) -> Result<Vec<u8>, String> {
+    let profile = bench.settings.profile;
+    let bare = text.strip_prefix(profile.signature_prefix()).unwrap_or(text);
+    let bytes = if profile.is_base64() { unbase64(bare) } else { unhex(bare) };
+    bytes.ok_or_else(|| "our own signature can't be read".to_owned())
+}
+
+/// A wrong signature in the right form.
+pub(super) fn wrong(bench: &Bench<'_>, place: u8) -> String {
+    encode(bench.settings.profile, &bench.settings.secret.tag(&[b"wrong", &[place]]))
+}

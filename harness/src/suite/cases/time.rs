@@ -1,0 +1,116 @@
+//! `time.*`: how old a delivery may be, and how its timestamp is read.
+
+use super::super::bench::{Bench, Shot};
+use super::super::course::{Case, Finding, Running, Shots, fire};
+use super::super::want::Want::{Accept, Reject};
+use crate::catalogue::Verdict;
+use crate::wire::Profile;
+use crate::wire::clock::unix_seconds;
+
+pub(super) const CASES: [Case; 8] = [
+    Case::shots("time.old", |bench| far(bench, -1)),
+    Case::course("time.future", |bench| -> Running<'_> { Box::pin(future(bench)) }),
+    Case::shots("time.inside", inside),
+    Case::shots("time.missing", missing),
+    Case::shots("time.empty", |bench| spelled(bench, &[("an empty timestamp", String::new())])),
+    Case::shots("time.noncanonical", noncanonical),
+    Case::shots("time.extreme", extreme),
+    Case::shots("time.resigned", resigned),
+];
+
+/// How far beyond the tolerance, or within it, a timestamp lies: clocks differ by less.
+const MARGIN_SECONDS: i64 = 30;
+
+fn signs_timestamp(bench: &Bench<'_>) -> Result<(), String> {
+    let profile = bench.settings.profile;
+    profile.signs_timestamp().then_some(()).ok_or_else(|| format!("{profile} signs no timestamp"))
+}
+
+fn far(bench: &Bench<'_>, sign: i64) -> Shots {
+    signs_timestamp(bench)?;
+    let beyond = bench.settings.tolerance_seconds + MARGIN_SECONDS;
+    let delivery = bench.delivery().at(unix_seconds() + sign * beyond);
+    let side = if sign < 0 { "old" } else { "ahead" };
+    Ok(vec![Shot::new(format!("{beyond} s {side}"), bench.signed(&delivery), Reject)])
+}
+
+/// Stripe's own libraries look at the age alone, so for its profile this is a warning.
+async fn future(bench: &Bench<'_>) -> Finding {
+    let finding = match far(bench, 1) {
+        Ok(shots) => fire(bench, &shots).await,
+        Err(why) => return Finding::new(Verdict::NotApplicable, why),
+    };
+    if finding.verdict == Verdict::Fail && bench.settings.profile == Profile::Stripe {
+        return Finding::warn(finding.came);
+    }
+    finding
+}
+
+fn inside(bench: &Bench<'_>) -> Shots {
+    signs_timestamp(bench)?;
+    let within =
+        (bench.settings.tolerance_seconds - MARGIN_SECONDS).max(bench.settings.tolerance_seconds / 2);
+    let shots = [("old", -within), ("ahead", within)].map(|(side, offset)| {
+        let delivery = bench.delivery().at(unix_seconds() + offset);
+        Shot::new(format!("{within} s {side}"), bench.signed(&delivery), Accept)
+    });
+    Ok(shots.into())
+}
+
+fn missing(bench: &Bench<'_>) -> Shots {
+    signs_timestamp(bench)?;
+    let profile = bench.settings.profile;
+    // Signed as if it were empty, which is what a receiver sees that doesn't ask whether it is there.
+    let delivery = bench.delivery().at("");
+    let request = bench.signed(&delivery);
+    let request = match profile.timestamp_header() {
+        Some(header) => request.without(header),
+        None => request.with(profile.signature_header(), bench.signature(&delivery)),
+    };
+    Ok(vec![Shot::new("no timestamp", request, Reject)])
+}
+
+/// Deliveries whose timestamps are these texts, signed over them.
+fn spelled(bench: &Bench<'_>, rows: &[(&str, String)]) -> Shots {
+    signs_timestamp(bench)?;
+    let shot =
+        |(what, text): &(&str, String)| Shot::new(*what, bench.signed(&bench.delivery().at(text)), Reject);
+    Ok(rows.iter().map(shot).collect())
+}
+
+fn noncanonical(bench: &Bench<'_>) -> Shots {
+    let now = unix_seconds();
+    let rows = [
+        ("a plus sign in front", format!("+{now}")),
+        ("a fraction", format!("{now}.0")),
+        ("letters behind", format!("{now}abc")),
+        ("leading zeros", format!("00{now}")),
+        ("a blank inside", format!("{now} 0")),
+        ("an exponent", format!("{now}e0")),
+        ("hexadecimal", format!("0x{now:x}")),
+        ("an underscore inside", format!("{}_{:03}", now / 1000, now % 1000)),
+    ];
+    spelled(bench, &rows)
+}
+
+fn extreme(bench: &Bench<'_>) -> Shots {
+    let rows = [
+        ("the least 64-bit number", i64::MIN.to_string()),
+        ("the greatest 64-bit number", i64::MAX.to_string()),
+        ("10^400", format!("1{}", "0".repeat(400))),
+        ("NaN", "NaN".to_owned()),
+        ("infinity", "Infinity".to_owned()),
+        ("milliseconds", format!("{}000", unix_seconds())),
+    ];
+    spelled(bench, &rows)
+}
+
+fn resigned(bench: &Bench<'_>) -> Shots {
+    signs_timestamp(bench)?;
+    let first = bench.delivery();
+    let second = first.clone().at(unix_seconds() + 1);
+    Ok(vec![
+        Shot::new("a delivery", bench.signed(&first), Accept),
+        Shot::new("the same, signed a second later", bench.signed(&second), Accept),
+    ])
+}

@@ -1,0 +1,117 @@
+//! A case: a table of requests, or a course of them that a table can't say; and what it came to.
+
+use std::pin::Pin;
+
+use super::bench::{Bench, Shot};
+use super::want::{Want, words};
+use crate::catalogue::Verdict;
+use crate::wire::exchange::Outcome;
+
+/// What a case came to, before its severity is weighed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) verdict: Verdict,
+    /// What came, in a few words.
+    pub(super) came: String,
+}
+
+impl Finding {
+    pub(super) fn new(verdict: Verdict, came: impl Into<String>) -> Self {
+        Self { verdict, came: came.into() }
+    }
+
+    pub(super) fn pass(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Pass, came)
+    }
+
+    pub(super) fn fail(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Fail, came)
+    }
+
+    pub(super) fn warn(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Warn, came)
+    }
+
+    pub(super) fn unclear(came: impl Into<String>) -> Self {
+        Self::new(Verdict::Inconclusive, came)
+    }
+}
+
+/// The requests of a case, or why it concerns nothing here.
+pub(super) type Shots = Result<Vec<Shot>, String>;
+
+/// A case that runs.
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Finding> + 'a>>;
+
+/// How a case goes.
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    /// One request after another, each judged by itself.
+    Shots(fn(&Bench<'_>) -> Shots),
+    /// As it is written.
+    Course(for<'a> fn(&'a Bench<'a>) -> Running<'a>),
+}
+
+/// A case.
+#[derive(Clone, Copy)]
+pub(super) struct Case {
+    pub(super) id: &'static str,
+    pub(super) how: How,
+}
+
+impl Case {
+    pub(super) const fn shots(id: &'static str, shots: fn(&Bench<'_>) -> Shots) -> Self {
+        Self { id, how: How::Shots(shots) }
+    }
+
+    pub(super) const fn course(id: &'static str, course: for<'a> fn(&'a Bench<'a>) -> Running<'a>) -> Self {
+        Self { id, how: How::Course(course) }
+    }
+
+    /// Goes through the case, and sends a correct delivery after it: a receiver that stopped serving fails the case.
+    pub(super) async fn run<'a>(&self, bench: &'a Bench<'a>) -> Finding {
+        let finding = match self.how {
+            How::Shots(shots) => match shots(bench) {
+                Ok(shots) => fire(bench, &shots).await,
+                Err(why) => return Finding::new(Verdict::NotApplicable, why),
+            },
+            How::Course(course) => course(bench).await,
+        };
+        if [Verdict::Fail, Verdict::NotApplicable].contains(&finding.verdict) {
+            return finding;
+        }
+        match bench.still_serves().await {
+            Ok(()) => finding,
+            Err(came) => Finding::fail(format!("{}; a correct delivery after it: {came}", finding.came)),
+        }
+    }
+}
+
+/// Sends all requests, and finds the case met when each of them was.
+pub(super) async fn fire(bench: &Bench<'_>, shots: &[Shot]) -> Finding {
+    let mut seen: Vec<String> = Vec::new();
+    let mut broken = Vec::new();
+    for Shot { label, request, want } in shots {
+        let exchange = bench.send(label, request, *want).await;
+        let came = words(&exchange.outcome);
+        if limited(&exchange.outcome) && *want != Want::Report {
+            return Finding::unclear(format!(
+                "{label}: {came}: the receiver limits the suite, so nothing was seen"
+            ));
+        }
+        if !want.is_met(&exchange.outcome) {
+            broken.push(format!("{label}: {came}"));
+        }
+        if *want == Want::Report {
+            seen.push(format!("{label}: {came}"));
+        } else if !seen.contains(&came) {
+            seen.push(came);
+        }
+    }
+    if broken.is_empty() { Finding::pass(seen.join(", ")) } else { Finding::fail(broken.join("; ")) }
+}
+
+/// Whether the answer speaks of how much was sent, and not of what.
+pub(super) fn limited(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Answer(answer) if answer.status == 429)
+}

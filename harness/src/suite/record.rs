@@ -1,0 +1,144 @@
+//! An exchange as it is kept to be shown: bounded, in text, without the secret.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::want::words;
+use crate::wire::Secret;
+use crate::wire::exchange::{Exchange, Outcome};
+use crate::wire::request::{Framing, Request};
+use crate::wire::target::Target;
+
+/// The most bytes of a body that are shown.
+const BODY_SHOWN_MAX: usize = 600;
+/// The most bytes of a head that are shown.
+const HEAD_SHOWN_MAX: usize = 4_000;
+/// The largest body that goes into a command line.
+const BODY_CURL_MAX: usize = 16_000;
+
+/// An exchange, as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recorded {
+    /// What was sent, in a few words.
+    pub label: String,
+    /// The request, without what can't be shown.
+    pub request: String,
+    /// What was wanted.
+    pub wanted: String,
+    /// What came, in a few words.
+    pub came: String,
+    /// The answer, if there was one.
+    pub answer: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether it was as wanted.
+    pub met: bool,
+    /// A command that sends it again, where one can.
+    pub curl: Option<String>,
+}
+
+impl Recorded {
+    pub(super) fn new(
+        label: &str,
+        wanted: &str,
+        met: bool,
+        (target, request): (&Target, &Request),
+        exchange: &Exchange,
+        secrets: &[&Secret],
+    ) -> Self {
+        let clean = |text: String| secrets.iter().fold(text, |text, secret| secret.redact(&text));
+        Self {
+            label: label.to_owned(),
+            request: clean(shown(&request.head(), &request.body)),
+            wanted: wanted.to_owned(),
+            came: clean(words(&exchange.outcome)),
+            answer: clean(answer(&exchange.outcome)),
+            seconds: rounded(exchange.took),
+            met,
+            curl: curl(target, request).map(clean),
+        }
+    }
+}
+
+/// Seconds, to the tenth of a millisecond.
+#[expect(clippy::cast_precision_loss, reason = "a time for people, far below 2^53 tenths of a millisecond")]
+pub(super) fn rounded(length: Duration) -> f64 {
+    (length.as_micros() / 100) as f64 / 10_000.0
+}
+
+fn answer(outcome: &Outcome) -> String {
+    let Outcome::Answer(answer) = outcome else { return String::new() };
+    let mut head = format!("HTTP/1.1 {}\r\n", answer.status).into_bytes();
+    for (name, value) in &answer.headers {
+        head.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    shown(&head, &answer.body)
+}
+
+fn shown(head: &[u8], body: &[u8]) -> String {
+    let cut = |bytes: &[u8], most: usize| {
+        let text: String = bytes[..bytes.len().min(most)].escape_ascii().to_string();
+        let text =
+            text.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'");
+        if bytes.len() > most { format!("{text} … ({} bytes)", bytes.len()) } else { text }
+    };
+    format!("{}\n{}", cut(head, HEAD_SHOWN_MAX), cut(body, BODY_SHOWN_MAX))
+}
+
+/// The request as a command. Bytes that are no text are written as the shell's `$'…'` has them.
+fn curl(target: &Target, request: &Request) -> Option<String> {
+    if request.body.len() > BODY_CURL_MAX || request.body.contains(&0) {
+        return None;
+    }
+    let mut line = format!("curl -i -X {} {}", request.method, quoted(target.url.as_bytes()));
+    for (name, value) in &request.headers {
+        // curl leaves out a header without a value, unless it ends with a semicolon.
+        let header = if value.is_empty() {
+            format!("{name};").into_bytes()
+        } else {
+            [name.as_bytes(), b": ", value].concat()
+        };
+        write!(line, " -H {}", quoted(&header)).ok()?;
+    }
+    if request.framing == Framing::BytePerChunk {
+        line.push_str(" -H 'Transfer-Encoding: chunked'");
+    }
+    write!(line, " --data-binary {}", quoted(&request.body)).ok()?;
+    Some(line)
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\'';
+    if bytes.iter().all(plain) {
+        return format!("'{}'", String::from_utf8_lossy(bytes));
+    }
+    let mut text = String::from("$'");
+    for byte in bytes {
+        match byte {
+            b'\'' | b'\\' => text.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            other => text.push_str(&format!("\\x{other:02x}")),
+        }
+    }
+    text.push('\'');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_carries_every_byte() {
+        assert_eq!(quoted(b"{\"a\": 1}"), "'{\"a\": 1}'");
+        assert_eq!(quoted(b"it's\n\xff\\"), r"$'it\'s\x0a\xff\\'");
+    }
+
+    #[test]
+    fn what_is_shown_is_bounded_and_readable() {
+        let text = shown(b"POST / HTTP/1.1\r\nA: b\r\n", &[b'a'; 10_000]);
+        assert!(text.starts_with("POST / HTTP/1.1\nA: b\n\naaa") && text.ends_with("… (10000 bytes)"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Goes through the cases, and weighs what each came to.
+
+use std::time::Duration;
+
+use super::bench::Bench;
+use super::cases;
+use super::course::{Case, Finding};
+use super::record::rounded;
+use super::report::{Report, Row};
+use super::settings::Settings;
+use super::want::{Want, words};
+use crate::catalogue::{self, Entry, Severity, Verdict};
+use crate::wire::clock::{Watch, pass};
+use crate::wire::exchange::Outcome;
+
+/// How long a receiver that stopped serving is given to come back.
+const RECOVERY: Duration = Duration::from_secs(10);
+/// How often it is asked.
+const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
+
+/// How far the run has come.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// So many cases will be sent.
+    Begins(usize),
+    /// This case is being sent.
+    Sends(&'a str),
+    /// It came to this.
+    Came(&'a Row),
+}
+
+/// Why nothing could be judged.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Stopped {
+    /// The target has no address.
+    #[error("{url} can't be resolved: {why}; is the name right?")]
+    Resolve {
+        /// The target.
+        url: String,
+        /// What the resolver said.
+        why: String,
+    },
+    /// The target takes no connection.
+    #[error("{url} can't be reached: {why}; is the receiver running?")]
+    Unreachable {
+        /// The target.
+        url: String,
+        /// What the connection said.
+        why: String,
+    },
+}
+
+/// Goes through the cases that are selected. Dropping the future ends it; what had come until then was told by `step`.
+pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<Report, Stopped> {
+    let url = || settings.target.url.clone();
+    let resolved = settings.target.resolve().await;
+    let addresses = resolved.map_err(|error| Stopped::Resolve { url: url(), why: error.to_string() })?;
+    let bench = Bench::new(settings, addresses);
+    let mut serves = first(&bench).await?;
+    bench.take_recorded();
+    let selected: Vec<(Case, &Entry)> = cases::all()
+        .into_iter()
+        .filter_map(|case| Some((case, catalogue::find(case.id)?)))
+        .filter(|(_, entry)| settings.selection.has(entry))
+        .collect();
+    step(Step::Begins(selected.len()));
+    let mut report = Report::new(settings);
+    for (case, entry) in selected {
+        step(Step::Sends(case.id));
+        let watch = Watch::start();
+        let finding = match &serves {
+            Err(why) if case.id != "sig.valid" => Finding::unclear(why.clone()),
+            _ => case.run(&bench).await,
+        };
+        let broken = finding.verdict == Verdict::Fail && case.id != "sig.valid";
+        let row = weigh(settings, entry, finding, rounded(watch.passed()), bench.take_recorded());
+        step(Step::Came(&row));
+        report.rows.push(row);
+        if broken && serves.is_ok() && !recovers(&bench).await {
+            serves = Err(format!("the receiver no longer serves since {}", case.id));
+        }
+    }
+    report.find_stale(settings);
+    Ok(report)
+}
+
+/// The first correct delivery: whether there is anybody, whether it accepts anything, and whether its effects show.
+async fn first(bench: &Bench<'_>) -> Result<Result<(), String>, Stopped> {
+    let delivery = bench.delivery();
+    let exchange = bench.send("a correct delivery", &bench.signed(&delivery), Want::Accept).await;
+    if let Outcome::Unreachable(why) = exchange.outcome {
+        return Err(Stopped::Unreachable { url: bench.settings.target.url.clone(), why });
+    }
+    if !Want::Accept.is_met(&exchange.outcome) {
+        let came = words(&exchange.outcome);
+        return Ok(Err(format!("a correct delivery gets {came}, so nothing else says anything (sig.valid)")));
+    }
+    bench.try_effects(&delivery.id).await;
+    Ok(Ok(()))
+}
+
+/// Whether a receiver that failed a case serves on, or comes back within a while.
+async fn recovers(bench: &Bench<'_>) -> bool {
+    let watch = Watch::start();
+    let serves = loop {
+        if bench.still_serves().await.is_ok() {
+            break true;
+        }
+        if watch.passed() >= RECOVERY {
+            break false;
+        }
+        pass(RECOVERY_PAUSE).await;
+    };
+    bench.take_recorded();
+    serves
+}
+
+fn weigh(
+    settings: &Settings,
+    entry: &Entry,
+    finding: Finding,
+    seconds: f64,
+    exchanges: Vec<super::record::Recorded>,
+) -> Row {
+    let verdict = match (finding.verdict, entry.severity) {
+        (Verdict::Fail | Verdict::Warn, Severity::Info) => Verdict::Pass,
+        (Verdict::Fail, Severity::Should | Severity::May) if !settings.strict => Verdict::Warn,
+        (Verdict::Warn, _) if settings.strict => Verdict::Fail,
+        (other, _) => other,
+    };
+    let known = settings.known.why(&entry.id).map(str::to_owned);
+    Row {
+        id: entry.id.clone(),
+        section: entry.section().to_owned(),
+        severity: entry.severity,
+        verdict,
+        expected: entry.requirement.clone(),
+        came: settings.secret.redact(&finding.came),
+        known,
+        seconds,
+        exchanges,
+    }
+}

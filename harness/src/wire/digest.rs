@@ -1,0 +1,72 @@
+//! Hashes and the texts that stand for bytes.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest;
+
+/// SHA-256, in lower-case hexadecimal.
+#[must_use]
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+}
+
+/// Two hexadecimal digits for each byte, in lower case.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The bytes of a hexadecimal text in lower case; nothing if it is anything else.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+/// Standard base64 with its padding.
+#[must_use]
+pub fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The bytes of a standard base64 text in its one right spelling; nothing if it is anything else.
+#[must_use]
+pub fn unbase64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_is_read_in_one_spelling_only() {
+        assert_eq!(hex(&[0, 0xab, 255]), "00abff");
+        assert_eq!(unhex("00abff"), Some(vec![0, 0xab, 255]));
+        for wrong in ["0", "0g", "AB", "0é", " 00"] {
+            assert_eq!(unhex(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn base64_is_read_in_one_spelling_only() {
+        assert_eq!(unbase64(&base64(b"ab")), Some(b"ab".to_vec()));
+        for wrong in ["YWI", "YWI==", "YW-=", "YW\nI=", "YWJ="] {
+            assert_eq!(unbase64(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sha256_of_abc_is_the_one_of_the_standard() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), expected);
+    }
+}

@@ -1,0 +1,164 @@
+//! One exchange: bytes out as they were given, the answer in, both at once, and nothing repeated.
+//!
+//! Writing goes on while the answer is read, because a receiver that has seen enough answers before it has read all; an
+//! error while writing is no verdict, since the answer may have been there first.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::answer::{Answer, Progress, read};
+use super::clock::Watch;
+use super::target::Target;
+
+/// A connection, with TLS or without.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// What is written.
+#[derive(Clone, Debug)]
+pub enum Feed {
+    /// These bytes, at once.
+    Whole(Vec<u8>),
+    /// The first at once, then the others one by one, this far apart.
+    Slow(Vec<u8>, Vec<u8>, Duration),
+    /// The first, then the second again and again, up to so many bytes altogether.
+    Endless(Vec<u8>, Vec<u8>, u64),
+}
+
+/// What came of an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// An answer.
+    Answer(Answer),
+    /// The connection was closed, or reset, before a whole answer had come.
+    Closed,
+    /// Neither an answer nor an end in time.
+    Silent,
+    /// No connection came about.
+    Unreachable(String),
+    /// Something else than HTTP came back.
+    Malformed(String),
+}
+
+/// An exchange, with its times.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How long it took from the connection on.
+    pub took: Duration,
+    /// How many bytes could be written.
+    pub written: u64,
+}
+
+/// Opens a connection.
+pub async fn connect(target: &Target, addresses: &[SocketAddr]) -> std::io::Result<Box<dyn Stream>> {
+    let stream = TcpStream::connect(addresses).await?;
+    // One byte per packet has to stay one byte per packet.
+    stream.set_nodelay(true)?;
+    if !target.tls {
+        return Ok(Box::new(stream));
+    }
+    let name = ServerName::try_from(target.host.clone()).map_err(std::io::Error::other)?;
+    Ok(Box::new(TLS.connect(name, stream).await?))
+}
+
+/// The public roots; certificates of anybody else are refused, as senders do.
+static TLS: LazyLock<TlsConnector> = LazyLock::new(|| {
+    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+});
+
+/// Sends on a connection of its own, and waits for the answer this long at most.
+pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, limit: Duration) -> Exchange {
+    let watch = Watch::start();
+    let until = watch.moment(limit);
+    let unreachable =
+        |why: String| Exchange { outcome: Outcome::Unreachable(why), took: watch.passed(), written: 0 };
+    let stream = match timeout_at(until, connect(target, addresses)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return unreachable(error.to_string()),
+        Err(_) => return unreachable(format!("no connection within {limit:?}")),
+    };
+    let watch = Watch::start();
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut written = 0;
+    let both = async {
+        // An error while writing ends the writing only.
+        let writing = async {
+            let _ended = write(&mut writer, feed, &mut written).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            outcome = read_answer(&mut reader) => outcome,
+            () = writing => Outcome::Silent,
+        }
+    };
+    let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
+    Exchange { outcome, took: watch.passed(), written }
+}
+
+async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    feed: &Feed,
+    written: &mut u64,
+) -> std::io::Result<()> {
+    match feed {
+        Feed::Whole(bytes) => send(writer, bytes, written).await,
+        Feed::Slow(first, rest, gap) => {
+            send(writer, first, written).await?;
+            let mut beat = interval(*gap);
+            beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            for byte in rest {
+                beat.tick().await;
+                send(writer, &[*byte], written).await?;
+            }
+            Ok(())
+        }
+        Feed::Endless(first, again, most) => {
+            send(writer, first, written).await?;
+            while *written < *most {
+                send(writer, again, written).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+    written: &mut u64,
+) -> std::io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await?;
+    *written += bytes.len() as u64;
+    Ok(())
+}
+
+/// Reads until an answer is whole or the connection ends.
+async fn read_answer(reader: &mut (impl AsyncRead + Unpin)) -> Outcome {
+    let mut bytes = Vec::new();
+    loop {
+        let ended = match reader.read_buf(&mut bytes).await {
+            Ok(count) => count == 0,
+            Err(_) => true,
+        };
+        match read(&bytes, ended) {
+            Progress::Whole(answer, _) => return Outcome::Answer(answer),
+            Progress::Malformed(why) => return Outcome::Malformed(why),
+            Progress::Partial if ended => return Outcome::Closed,
+            Progress::Partial => {}
+        }
+    }
+}

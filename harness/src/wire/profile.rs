@@ -1,0 +1,145 @@
+//! The signing profiles, and in which headers each puts what.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A way to sign webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// Standard Webhooks 1.0: base64 over `id.timestamp.body`, several signatures.
+    StandardWebhooks,
+    /// Hex over `timestamp.body`, after `sha256=`.
+    VvvTimestamped,
+    /// Hex over the body alone, made once.
+    VvvFrozen,
+    /// Stripe: hex over `timestamp.body`, timestamp and signatures in one header.
+    Stripe,
+    /// GitHub: hex over the body alone, after `sha256=`.
+    Github,
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
+
+    /// Its name on a command line and in a scenario.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::StandardWebhooks => "standard-webhooks",
+            Self::VvvTimestamped => "vvv-timestamped",
+            Self::VvvFrozen => "vvv-frozen",
+            Self::Stripe => "stripe",
+            Self::Github => "github",
+        }
+    }
+
+    /// The header of the signature, in lower case.
+    #[must_use]
+    pub const fn signature_header(self) -> &'static str {
+        match self {
+            Self::StandardWebhooks => "webhook-signature",
+            Self::VvvTimestamped | Self::VvvFrozen => "x-vvv-signature",
+            Self::Stripe => "stripe-signature",
+            Self::Github => "x-hub-signature-256",
+        }
+    }
+
+    /// The header of the timestamp. Stripe's stands inside the signature's header.
+    #[must_use]
+    pub const fn timestamp_header(self) -> Option<&'static str> {
+        match self {
+            Self::StandardWebhooks => Some("webhook-timestamp"),
+            Self::VvvTimestamped => Some("x-vvv-timestamp"),
+            Self::VvvFrozen | Self::Stripe | Self::Github => None,
+        }
+    }
+
+    /// The header of the delivery's id. Where there is none, the body's `id` is all there is.
+    #[must_use]
+    pub const fn id_header(self) -> Option<&'static str> {
+        match self {
+            Self::StandardWebhooks => Some("webhook-id"),
+            Self::VvvFrozen => Some("x-vvv-delivery-id"),
+            Self::Github => Some("x-github-delivery"),
+            Self::VvvTimestamped | Self::Stripe => None,
+        }
+    }
+
+    /// The header of the event's type, where there is one.
+    #[must_use]
+    pub const fn type_header(self) -> Option<&'static str> {
+        match self {
+            Self::VvvFrozen => Some("x-vvv-event"),
+            Self::Github => Some("x-github-event"),
+            Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe => None,
+        }
+    }
+
+    /// The header of the attempt's number, where there is one.
+    #[must_use]
+    pub const fn attempt_header(self) -> Option<&'static str> {
+        match self {
+            Self::VvvFrozen => Some("x-vvv-attempt"),
+            _ => None,
+        }
+    }
+
+    /// Whether the delivery's id is part of what is signed.
+    #[must_use]
+    pub const fn signs_id(self) -> bool {
+        matches!(self, Self::StandardWebhooks)
+    }
+
+    /// Whether a timestamp is part of what is signed.
+    #[must_use]
+    pub const fn signs_timestamp(self) -> bool {
+        matches!(self, Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe)
+    }
+
+    /// Whether an attempt can carry several signatures.
+    #[must_use]
+    pub const fn has_several_signatures(self) -> bool {
+        matches!(self, Self::StandardWebhooks | Self::Stripe)
+    }
+
+    /// Whether signatures are base64; else they are hexadecimal.
+    #[must_use]
+    pub const fn is_base64(self) -> bool {
+        matches!(self, Self::StandardWebhooks)
+    }
+
+    /// What stands before each signature.
+    #[must_use]
+    pub const fn signature_prefix(self) -> &'static str {
+        match self {
+            Self::StandardWebhooks => "v1,",
+            Self::VvvTimestamped | Self::Github => "sha256=",
+            Self::VvvFrozen => "",
+            Self::Stripe => "v1=",
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(text: &str) -> Result<Self, UnknownProfile> {
+        let found = Self::ALL.into_iter().find(|profile| profile.name() == text);
+        found.ok_or_else(|| UnknownProfile { given: text.chars().take(64).collect() })
+    }
+}
+
+/// A name that no profile has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is no signing profile; expected one of {}", Profile::ALL.map(Profile::name).join(", "))]
+pub struct UnknownProfile {
+    given: String,
+}
