@@ -82,6 +82,12 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// The moment when a run of the machine, named `boot`, had lasted for `uptime`.
+    #[must_use]
+    pub fn at(boot: &str, uptime: Nanos) -> Self {
+        Self { boot: boot.to_owned(), uptime: uptime.0 }
+    }
+
     /// Now. Nothing where the machine does not tell.
     #[must_use]
     pub fn now() -> Option<Self> {

@@ -15,15 +15,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use tracing::{debug, error, warn};
 
-use super::clock::{Clock, instant, wall_time};
+use super::clock::{Clock, Moment, instant, wall_time};
 use super::handover;
 use super::lanes::{Lanes, Stop};
 use super::link::ask;
 use super::post::{Post, Posted};
 use super::tenure::{Step, Tenure};
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, LaneView, Nanos,
-    Output, Reason, Settlement, Taking, Term, WallTime,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Nanos,
+    Output, Settlement, Taking, Term, WallTime,
 };
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command, Persist};
@@ -209,7 +209,12 @@ impl<P: Post> Heart<P> {
             return;
         }
         let settings = Arc::clone(subscriber.settings());
-        let origin = handover::open(handover, settings.quarantine(), subscriber.deadline());
+        let origin = handover::open(
+            handover,
+            settings.quarantine(),
+            subscriber.deadline(),
+            Moment::now().as_ref(),
+        );
         let lease_until = instant(self.tenure.until(asked));
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);
@@ -334,14 +339,7 @@ impl<P: Post> Heart<P> {
 
     fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
         let Settlement { lane, term, delivery, attempts, fate } = *settled;
-        let fate = match fate {
-            Fate::Delivered => command::Fate::Delivered,
-            Fate::Retry { due } => command::Fate::Retry { due: wall_time(due) },
-            Fate::Dead(Reason::Exhausted) => command::Fate::Dead(command::Reason::Exhausted),
-            Fate::Dead(Reason::Expired) => command::Fate::Dead(command::Reason::Expired),
-            Fate::Dead(Reason::Gone) => command::Fate::Dead(command::Reason::Gone),
-            Fate::Released => command::Fate::Released,
-        };
+        let fate = fate.into();
         self.lanes.release(lane, delivery);
         let attempt = self.posted.remove(&delivery);
         command::Settlement { lane, term, delivery, attempts, fate, attempt }
@@ -349,7 +347,7 @@ impl<P: Post> Heart<P> {
 
     fn persist(&mut self, lane: LaneId, term: Term, record: LaneRecord) {
         let hand_back = record.is_final();
-        let record = match handover::seal(record) {
+        let record = match handover::seal(record, Moment::now()) {
             Ok(record) => record,
             Err(error) => {
                 warn!(lane = lane.0, %error, "a lane's state could not be written down");

@@ -6,8 +6,8 @@ use crate::engine::{DeliveryId, LaneId, Term, WallTime};
 use crate::store::reply::{ClaimedRow, Taken};
 
 /// The lanes of this process.
-#[derive(Default)]
-pub(super) struct Lanes {
+#[derive(Debug, Default)]
+pub struct Lanes {
     ours: HashMap<LaneId, Held>,
     /// Lanes whose subscriber this process has not read yet.
     strangers: Vec<(Taken, WallTime)>,
@@ -15,29 +15,34 @@ pub(super) struct Lanes {
     leaving: HashMap<LaneId, Term>,
 }
 
+#[derive(Debug)]
 struct Held {
     term: Term,
     rows: HashMap<DeliveryId, ClaimedRow>,
 }
 
 impl Lanes {
-    pub(super) fn is_ours(&self, lane: LaneId) -> bool {
+    /// Whether this process owns it.
+    #[must_use]
+    pub fn is_ours(&self, lane: LaneId) -> bool {
         self.ours.contains_key(&lane)
     }
 
     /// All lanes of this process, in the order of their numbers.
-    pub(super) fn ours(&self) -> Vec<(LaneId, Term)> {
+    #[must_use]
+    pub fn ours(&self) -> Vec<(LaneId, Term)> {
         let mut ours: Vec<_> = self.ours.iter().map(|(lane, held)| (*lane, held.term)).collect();
         ours.sort_unstable();
         ours
     }
 
-    pub(super) fn take(&mut self, lane: LaneId, term: Term) {
+    /// A lane is ours under that term, and nothing of it is held.
+    pub fn take(&mut self, lane: LaneId, term: Term) {
         self.ours.insert(lane, Held { term, rows: HashMap::new() });
     }
 
     /// False if the lane is not ours under that term.
-    pub(super) fn forget(&mut self, lane: LaneId, term: Term) -> bool {
+    pub fn forget(&mut self, lane: LaneId, term: Term) -> bool {
         let is_so = self.ours.get(&lane).is_some_and(|held| held.term == term);
         if is_so {
             self.ours.remove(&lane);
@@ -46,51 +51,60 @@ impl Lanes {
     }
 
     /// Keeps claimed rows until they are sent or settled. False if the lane is not ours under that term.
-    pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
+    pub fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
         let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
         held.rows.extend(rows.into_iter().map(|row| (row.delivery, row)));
         true
     }
 
     /// The row of a delivery, which is not kept any longer.
-    pub(super) fn release(&mut self, lane: LaneId, delivery: DeliveryId) -> Option<ClaimedRow> {
+    pub fn release(&mut self, lane: LaneId, delivery: DeliveryId) -> Option<ClaimedRow> {
         self.ours.get_mut(&lane)?.rows.remove(&delivery)
     }
 
-    pub(super) fn hand_back(&mut self, lane: LaneId, term: Term) {
+    /// A lane is on its way back to the store.
+    pub fn hand_back(&mut self, lane: LaneId, term: Term) {
         self.ours.remove(&lane);
         self.leaving.insert(lane, term);
     }
 
-    pub(super) fn handed_back(&mut self, lane: LaneId, term: Term) {
+    /// The store has it back.
+    pub fn handed_back(&mut self, lane: LaneId, term: Term) {
         if self.leaving.get(&lane) == Some(&term) {
             self.leaving.remove(&lane);
         }
     }
 
-    pub(super) fn all_handed_back(&self) -> bool {
+    /// Whether nothing is on its way back.
+    #[must_use]
+    pub fn all_handed_back(&self) -> bool {
         self.leaving.is_empty()
     }
 
-    pub(super) fn wait_for_roster(&mut self, taken: Taken, asked: WallTime) {
+    /// A lane of ours has to wait until its subscriber is known.
+    pub fn wait_for_roster(&mut self, taken: Taken, asked: WallTime) {
         self.strangers.push((taken, asked));
     }
 
-    pub(super) fn waiting_for_roster(&mut self) -> Vec<(Taken, WallTime)> {
+    /// The lanes that had to.
+    pub fn waiting_for_roster(&mut self) -> Vec<(Taken, WallTime)> {
         std::mem::take(&mut self.strangers)
     }
 }
 
 /// Whether the process is to end.
-#[derive(Default)]
-pub(super) struct Stop(bool);
+#[derive(Debug, Default)]
+pub struct Stop(bool);
 
 impl Stop {
-    pub(super) fn ask(&mut self) {
+    /// It is.
+    pub fn ask(&mut self) {
         self.0 = true;
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    /// Whether somebody asked.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
         self.0
     }
 }

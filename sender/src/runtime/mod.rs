@@ -10,13 +10,13 @@
 
 pub mod clock;
 mod emitter;
-mod handover;
+pub mod handover;
 mod heart;
-mod lanes;
+pub mod lanes;
 mod link;
 mod owner;
 mod post;
-mod tenure;
+pub mod tenure;
 mod upkeep;
 mod watcher;
 

@@ -11,13 +11,16 @@ const ACQUIRE_MAX: u32 = 1_000;
 
 /// One thing to ask of the store.
 #[derive(Debug)]
-pub(super) enum Step {
+pub enum Step {
+    /// Stay the owner of what is owned.
     Renew(Renew),
+    /// Become the owner of more.
     Acquire(Acquire),
 }
 
 /// One process's hold on its lanes.
-pub(super) struct Tenure {
+#[derive(Debug)]
+pub struct Tenure {
     owner: OwnerId,
     lease: Nanos,
     /// Lanes that have something to do and belong to nobody that we know of.
@@ -33,7 +36,8 @@ pub(super) struct Tenure {
 
 impl Tenure {
     /// Begins by asking for all lanes that have something to do.
-    pub(super) fn new(owner: OwnerId, lease: Nanos, now: WallTime) -> Self {
+    #[must_use]
+    pub fn new(owner: OwnerId, lease: Nanos, now: WallTime) -> Self {
         Self {
             owner,
             lease,
@@ -47,35 +51,37 @@ impl Tenure {
     }
 
     /// A lane that is not ours has something to do.
-    pub(super) fn want(&mut self, lane: LaneId) {
+    pub fn want(&mut self, lane: LaneId) {
         self.wanted.insert(lane);
     }
 
     /// The answer to a request for lanes.
-    pub(super) fn acquired(&mut self, count: usize) {
+    pub fn acquired(&mut self, count: usize) {
         self.asking = false;
         self.more = count >= ACQUIRE_MAX as usize;
     }
 
     /// The leases were renewed, as asked for at that moment.
-    pub(super) fn renewed(&mut self, asked: WallTime) {
+    pub fn renewed(&mut self, asked: WallTime) {
         self.renewing = false;
         self.next_renewal = WallTime(asked.0 + self.lease.0 / 3);
     }
 
     /// The leases could not be renewed: try again soon.
-    pub(super) fn not_renewed(&mut self, now: WallTime) {
+    pub fn not_renewed(&mut self, now: WallTime) {
         self.renewing = false;
         self.next_renewal = WallTime(now.0 + self.lease.0 / 30);
     }
 
     /// Until when a lease holds that was asked for at that moment.
-    pub(super) fn until(&self, asked: WallTime) -> WallTime {
+    #[must_use]
+    pub fn until(&self, asked: WallTime) -> WallTime {
         WallTime(asked.0.saturating_add(self.lease.0))
     }
 
     /// When there is a next step, if nothing happens before.
-    pub(super) fn next_step(&self) -> WallTime {
+    #[must_use]
+    pub fn next_step(&self) -> WallTime {
         let renewal = if self.renewing { WallTime(u64::MAX) } else { self.next_renewal };
         let search = match (self.asking, self.more || !self.wanted.is_empty()) {
             (true, _) => WallTime(u64::MAX),
@@ -86,7 +92,7 @@ impl Tenure {
     }
 
     /// What to ask of the store now.
-    pub(super) fn steps(&mut self, now: WallTime) -> Vec<Step> {
+    pub fn steps(&mut self, now: WallTime) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.renewing && self.next_renewal <= now {
             self.renewing = true;

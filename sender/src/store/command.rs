@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::lane::OwnerId;
 pub use super::operate::{Change, Dead, Forget, Purge, Redrive, Rotate, Shed, Subscribe, Sweep};
-use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::engine::{self, DeliveryId, LaneId, Nanos, Term, WallTime};
 
 /// One thing to do. A refusal is a reply; see [`super::Reply`].
 #[derive(Clone, Debug)]
@@ -170,6 +170,20 @@ pub enum Fate {
     Dead(Reason),
     /// Not touched; it waits as before.
     Released,
+}
+
+impl From<engine::Fate> for Fate {
+    fn from(fate: engine::Fate) -> Self {
+        match fate {
+            engine::Fate::Delivered => Self::Delivered,
+            // The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
+            engine::Fate::Retry { due } => Self::Retry { due: WallTime(due.0) },
+            engine::Fate::Dead(engine::Reason::Exhausted) => Self::Dead(Reason::Exhausted),
+            engine::Fate::Dead(engine::Reason::Expired) => Self::Dead(Reason::Expired),
+            engine::Fate::Dead(engine::Reason::Gone) => Self::Dead(Reason::Gone),
+            engine::Fate::Released => Self::Released,
+        }
+    }
 }
 
 /// Why a delivery was given up.

@@ -26,6 +26,7 @@ use std::time::Duration;
 use crate::engine::WallTime;
 use crate::store::command::Claim;
 use crate::store::{Claimer, Command, Reply, Store, StoreError};
+pub use order::OnItsWay;
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
 

@@ -7,32 +7,32 @@
 
 use std::collections::BTreeMap;
 
-use super::Request;
 use crate::engine::LaneId;
 use crate::store::Command;
 use crate::store::command::Fate;
 
 /// The lanes that something is on its way for that claims must come after, and how many requests.
 #[derive(Debug, Default)]
-pub(super) struct OnItsWay(BTreeMap<LaneId, u32>);
+pub struct OnItsWay(BTreeMap<LaneId, u32>);
 
 impl OnItsWay {
-    /// Whether a request may go ahead: it claims and does nothing else, from lanes that nothing is on its way for.
-    pub(super) fn lets_pass(&self, request: &Request) -> bool {
+    /// Whether a request of these commands may go ahead: it claims and does nothing else, from lanes that nothing is on its way for.
+    #[must_use]
+    pub fn lets_pass(&self, commands: &[Command]) -> bool {
         let passes =
             |command: &Command| matches!(command, Command::Claim(claim) if !self.0.contains_key(&claim.lane));
-        request.commands.iter().all(passes)
+        commands.iter().all(passes)
     }
 
     /// A request was submitted.
-    pub(super) fn begin(&mut self, commands: &[Command]) {
+    pub fn begin(&mut self, commands: &[Command]) {
         for lane in commands.iter().flat_map(concerned) {
             *self.0.entry(lane).or_insert(0) += 1;
         }
     }
 
     /// A request that began was answered.
-    pub(super) fn end(&mut self, commands: &[Command]) {
+    pub fn end(&mut self, commands: &[Command]) {
         for lane in commands.iter().flat_map(concerned) {
             if let Some(left) = self.0.get_mut(&lane) {
                 *left -= 1;

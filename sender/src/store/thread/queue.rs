@@ -136,7 +136,7 @@ impl Queue {
             return Err(TurnedAway { why: Why::Full, request });
         }
         waiting.bytes += bytes;
-        if waiting.on_its_way.lets_pass(&request) {
+        if waiting.on_its_way.lets_pass(&request.commands) {
             waiting.claims.push_back(request);
             let somebody = if waiting.beside { &self.claimed } else { &self.changed };
             somebody.notify_one();
