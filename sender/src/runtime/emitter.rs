@@ -160,19 +160,19 @@ impl Emitter {
     /// first reason is given. For a thread of its own.
     pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Outboxed {
         let roster = self.roster();
-        let mut prepared = Vec::new();
+        let (mut prepared, mut rejects) = (Vec::new(), Vec::new());
         for row in rows {
             if let Some(why) = &row.unreadable {
-                self.reject(row.id, why);
+                rejects.push(RejectOutbox { id: row.id, why: why.clone() });
                 continue;
             }
             let (id, key) = (row.event.as_deref(), row.key.as_deref());
             match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
                 Ok(offer) => prepared.push(self.prepare(&roster, &offer, Some(row.id))),
-                Err(refusal) => self.reject(row.id, &refusal),
+                Err(refusal) => rejects.push(RejectOutbox { id: row.id, why: refusal.to_string() }),
             }
         }
-        let mut outboxed = Outboxed::default();
+        let mut outboxed = Outboxed { waits: self.reject(rejects).err(), stale: false };
         for told in self.submit(prepared) {
             for answer in told.answers.blocking_recv().unwrap_or(told.unanswered) {
                 match answer {
@@ -190,11 +190,24 @@ impl Emitter {
         Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) }
     }
 
-    /// Sets aside a row that can't become an event. If that fails, it is tried again at the next look.
-    fn reject(&self, id: OutboxId, refusal: &dyn std::fmt::Display) {
-        warn!(row = id.0, %refusal, "set aside an outbox row");
-        let command = Command::RejectOutbox(RejectOutbox { id, why: refusal.to_string() });
-        submit(&self.store, vec![command], |_| {});
+    /// Sets aside rows that can't become events, and waits until that is durable: else the next look would find them,
+    /// and complain of them, again.
+    fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
+        if rejects.is_empty() {
+            return Ok(());
+        }
+        let (tell, told) = oneshot::channel();
+        let commands = rejects.iter().cloned().map(Command::RejectOutbox).collect();
+        // The watcher waits below; it is gone only with the process.
+        submit(&self.store, commands, move |result| drop(tell.send(result)));
+        let replies = told.blocking_recv().unwrap_or(Err(Failed::Stopped))?;
+        for (RejectOutbox { id, why }, reply) in rejects.iter().zip(replies) {
+            // Another process may have been there first, and said so.
+            if matches!(reply, Reply::Done) {
+                warn!(row = id.0, refusal = %why, "set aside an outbox row");
+            }
+        }
+        Ok(())
     }
 
     /// Hands events to the store, some at a time.
