@@ -12,8 +12,9 @@ use super::input::{Query, bad, nothing_left, object, subscriber, take_text};
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::{DeliveryId, Nanos, WallTime};
+use crate::operate::shown;
 use crate::store::Reply;
-use crate::store::command::{Command, Dead, Forget, Reason, Redrive};
+use crate::store::command::{Command, Dead, Forget, Redrive};
 
 /// Rows in one step: one commit, between which all others have their turn.
 const STEP_ROWS: u32 = 500;
@@ -36,23 +37,13 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let names = Names::now(&app).await?;
     let items = page.items.iter().map(|letter| {
         let mut value = deliveries::shown(&letter.delivery, &names);
-        value["reason"] = Value::from(reason(letter.reason));
+        value["reason"] = Value::from(shown::reason(letter.reason));
         value["status"] = Value::from(letter.status);
         value["error"] = Value::from(letter.error.as_deref());
         value
     });
     let items: Vec<_> = items.collect();
     Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
-}
-
-/// A reason in an answer.
-pub(super) const fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Exhausted => "exhausted",
-        Reason::Expired => "expired",
-        Reason::Overflow => "overflow",
-        Reason::Gone => "gone",
-    }
 }
 
 /// `GET /v1/dead/analysis`

@@ -14,9 +14,9 @@ use super::problem::Problem;
 use crate::engine::{Nanos, WallTime};
 use crate::event::{EventPatterns, PublicId};
 use crate::guard::{Guard, Target};
+use crate::operate::shown;
 use crate::roster::Roster;
 use crate::sign::{Keys, Retiring, Secret, Signer};
-use crate::store::lane::LaneState;
 use crate::store::read;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsText};
 
@@ -120,18 +120,8 @@ impl Rotation {
     }
 }
 
-/// A state in an answer.
-pub(super) const fn state(state: LaneState) -> &'static str {
-    match state {
-        LaneState::Active => "active",
-        LaneState::Paused => "paused",
-        LaneState::Disabled => "disabled",
-        LaneState::Removed => "removed",
-    }
-}
-
 /// A subscriber in an answer: all that holds for it, defaults included, but no secret.
-pub(super) fn shown(subscriber: &read::Subscriber, roster: &Roster) -> Value {
+pub(super) fn subscriber(subscriber: &read::Subscriber, roster: &Roster) -> Value {
     let settings = SettingsText::from_json(&subscriber.settings);
     let mut value = match &settings {
         Ok(settings) => serde_json::to_value(settings.shown()).unwrap_or_default(),
@@ -144,7 +134,7 @@ pub(super) fn shown(subscriber: &read::Subscriber, roster: &Roster) -> Value {
         "name": &*subscriber.name,
         "url": &*subscriber.url,
         "events": events,
-        "state": state(subscriber.state),
+        "state": shown::state(subscriber.state),
         "fault": fault,
         "version": subscriber.version,
         "created": moment::shown(subscriber.created),

@@ -17,11 +17,12 @@ use super::moment;
 use super::problem::{Problem, answer, ok};
 use crate::engine::{LaneId, WallTime};
 use crate::event::{EventPatterns, Kind, PublicId};
+use crate::operate::shown;
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{LaneState, Secret};
-use crate::store::read::{self, Whom};
+use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::SettingsText;
 
@@ -36,7 +37,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let page = app.sender().read(move |reader| reader.subscribers(cursor, limit)).await??;
     let roster = app.sender().roster();
-    let items: Vec<_> = page.items.iter().map(|subscriber| form::shown(subscriber, &roster)).collect();
+    let items: Vec<_> = page.items.iter().map(|subscriber| form::subscriber(subscriber, &roster)).collect();
     Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
 }
 
@@ -78,7 +79,11 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let subscriber = subscriber(&app, &whom).await?;
-    Ok(ok(&form::shown(&subscriber, &app.sender().roster())))
+    let (lanes, over) = ([subscriber.lane], Over::Day { until: app.sender().clock().now() });
+    let latencies = app.sender().read(move |reader| reader.latencies(&lanes, over)).await??;
+    let mut value = form::subscriber(&subscriber, &app.sender().roster());
+    value["latency_last_day"] = shown::latency(latencies.first().map(|(_, counted)| counted));
+    Ok(ok(&value))
 }
 
 /// `PATCH /v1/subscribers/{id}`
@@ -241,5 +246,5 @@ async fn shown_now(app: &App, lane: LaneId) -> Result<Value, Problem> {
     let subscriber = found.ok_or_else(|| {
         Problem::not_found("unknown_subscriber", "the subscriber was removed at this very moment")
     })?;
-    Ok(form::shown(&subscriber, &app.sender().roster()))
+    Ok(form::subscriber(&subscriber, &app.sender().roster()))
 }

@@ -8,8 +8,9 @@ use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::Common;
 use super::print::{Printer, Table};
-use super::show::{counts_shown, shown};
+use super::show::shown;
 use super::words::{state, when};
+use crate::operate::shown as form;
 use crate::store::read::Reader;
 
 #[derive(Args, Debug)]
@@ -35,7 +36,7 @@ impl List {
                 let (counts, next) = lanes.get(&subscriber.lane).copied().unwrap_or_default();
                 if printer.json {
                     let mut line = shown(&subscriber)?;
-                    line["deliveries"] = counts_shown(&counts);
+                    line["deliveries"] = form::counts(&counts);
                     printer.object(&line)?;
                     return Ok(!printer.is_closed());
                 }

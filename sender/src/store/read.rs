@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
+use super::latency::Histogram;
 use super::paging::{BadCursor, Cursor, Page};
 use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
 
@@ -57,6 +58,10 @@ pub trait Reader: Send {
 
     /// The figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
+
+    /// How long the attempts of lanes took of which something was sent; lanes without any are left out. The last
+    /// second or so may be missing, of each process that delivers.
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>, StoreError>;
 
     /// Deliveries, the newest first; those that wait on one lane in the order in which they are due.
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError>;
@@ -253,6 +258,18 @@ pub struct LaneStatus {
     pub next: Option<WallTime>,
     /// Who owns it, by which ownership.
     pub owner: Option<(OwnerId, Term)>,
+}
+
+/// Over which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// 24 hours of the clock, the present one included.
+    Day {
+        /// Now.
+        until: WallTime,
+    },
+    /// As long as the lane exists.
+    Ever,
 }
 
 /// Which deliveries.

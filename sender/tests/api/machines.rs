@@ -19,7 +19,7 @@ async fn each_figure_that_an_alert_names_is_among_the_metrics() {
     world.subscribe("acme", &endpoint.url, json!({})).await;
     world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
     endpoint.next().await;
-    world.until("/v1/status", |status| status["deliveries"]["delivered"] == 1).await;
+    world.until("/v1/status", |status| status["lanes"]["items"][0]["latency_last_day"]["samples"] == 1).await;
     let answer = world.get("/metrics").await;
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let samples = answer.text.lines().filter(|line| !line.starts_with('#'));
@@ -28,6 +28,20 @@ async fn each_figure_that_an_alert_names_is_among_the_metrics() {
     assert!(named.len() > 10, "{named:?}");
     let unknown: Vec<_> = named.difference(&samples).collect();
     assert!(unknown.is_empty(), "{unknown:?} in\n{}", answer.text);
+    let text = world.get("/metrics").await.text;
+    let bucket = "hookproof_latency_seconds_bucket{";
+    let buckets: Vec<u64> = text
+        .lines()
+        .filter(|line| line.starts_with(bucket))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(buckets.is_sorted() && buckets.last() == Some(&1), "{buckets:?}");
+    assert!(text.lines().any(|line| line.starts_with(bucket) && line.ends_with("le=\"+Inf\"} 1")), "{text}");
+    let count = text.lines().find(|line| line.starts_with("hookproof_latency_seconds_count")).unwrap();
+    assert!(count.ends_with("} 1"), "{count}");
+    let shown = world.get("/v1/subscribers/acme").await.expect(200);
+    assert_eq!(shown["latency_last_day"]["samples"], 1);
+    assert!(shown["latency_last_day"]["p95_us"].as_u64().is_some_and(|p95| p95 > 0), "{shown}");
     let one = answer.text.lines().find(|line| line.starts_with("hookproof_delivered_total")).unwrap();
     assert!(one.contains("name=\"acme\"") && one.ends_with("} 1"), "{one}");
     world.stop().await;

@@ -26,6 +26,15 @@ fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
         "{text}"
     );
 
+    let shown = world.json(&["subscriber", "show", "shop"]);
+    assert_eq!(
+        (&shown["latency_last_day"]["samples"], &shown["latency_last_day"]["slow"]),
+        (&3.into(), &false.into())
+    );
+    assert_eq!(world.json(&["status"])["latency_last_day"]["samples"], 3);
+    let status = world.ok(&["status"]);
+    assert!(status.contains("over 3 attempts in the last 24 h\n"), "{status}");
+
     let audit = world.json(&["audit", "--per", "minute", "--subscriber", "shop"]);
     assert_eq!((&audit["attempts"], &audit["over"]), (&3.into(), &false.into()));
     assert!(world.ok(&["audit"]).contains("shop"));

@@ -146,6 +146,9 @@ impl Writer {
         while let Some(batch) = self.queue.take() {
             self.carry_out(batch);
         }
+        if let Err(error) = self.store.close() {
+            tracing::warn!(%error, "the latest figures were not written down");
+        }
     }
 
     /// One commit; or one for each request, if one of them spoils it for the others.

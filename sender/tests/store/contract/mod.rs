@@ -4,6 +4,7 @@ mod claiming;
 mod coalescing;
 mod dead_letters;
 mod emitting;
+mod latencies;
 mod leases;
 mod reading;
 mod retention;
@@ -89,6 +90,15 @@ mod sqlite {
             the_same_attempt_told_twice_counts_once
             a_long_error_is_cut_between_letters
             an_endpoint_that_is_gone_is_disabled_in_the_same_breath
+        }
+        latencies {
+            percentiles_are_told_a_second_later
+            what_was_never_sent_took_nobody_any_time
+            attempts_do_not_cost_a_write_each
+            the_figures_of_several_processes_add_up
+            an_orderly_end_loses_no_figure
+            a_day_goes_by_and_the_rest_stays
+            nothing_is_left_of_a_removed_lane
         }
         leases {
             a_lane_has_one_owner
