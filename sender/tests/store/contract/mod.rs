@@ -38,6 +38,7 @@ mod sqlite {
             the_same_event_again_is_delivered_once
             the_same_event_reaches_a_subscriber_that_came_since
             the_same_event_after_the_window_is_another
+            each_subscriber_has_a_window_of_its_own
             an_outbox_row_becomes_an_event_exactly_once
             an_outbox_row_that_is_refused_stays
             an_outbox_row_that_cannot_be_an_event_is_set_aside
