@@ -34,6 +34,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
         .collect();
     let mut value = shown::totals(&status);
     value["now"] = moment::shown(now);
+    value["broken"] = shown::broken(&app.sender().roster());
     value["store"] = store(&app.sender().health());
     value["lanes"] = json!({ "items": lanes, "next": page.next.map(|next| next.to_string()) });
     Ok(ok(&value))

@@ -108,7 +108,11 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
     let router = api::router(sender.clone(), config);
     let stopped = async { drop(stopped.await) };
     let answering = tokio::spawn(api::serve(listener, router, stopped, stop_within));
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        // Half a sender is worse than none: whoever restarts processes must notice.
+        what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
+    }
     info!(?stop_within, "stopping: finishing what is under way");
     drop(stop);
     tokio::select! {

@@ -1,19 +1,22 @@
 //! `status`: how things stand.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
-use super::options::Common;
+use super::options::{Common, Reach};
 use super::print::Printer;
 use super::words::{self, ago, rough};
 use crate::engine::{Nanos, WallTime};
 use crate::operate::shown;
+use crate::roster::{Roster, RosterKeeper};
 use crate::store::latency::Histogram;
 use crate::store::read::{Over, Reader, Status as Figures};
+use crate::subscriber::RegionSecrets;
 
 /// What has been due for longer than this says that we are behind.
 const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
@@ -25,12 +28,15 @@ const NAMES_MAX: usize = 10;
 Examples:
   hookproof-sender status --db sender.db
   hookproof-sender status --db sender.db --json | jq .deliveries.waiting")]
-pub(super) struct Status {}
+pub(super) struct Status {
+    #[command(flatten)]
+    reach: Reach,
+}
 
 impl Status {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let look = Look::open(common.existing_database()?)?;
-        let found = Found::read(&look)?;
+        let found = Found::read(&look, self.reach.regions()?)?;
         if printer.json {
             printer.object(&found.shown())?;
         } else {
@@ -49,14 +55,18 @@ struct Found {
     /// All subscribers together.
     latency: Histogram,
     slow: Vec<String>,
+    /// As this process understands it, with the regions that it knows.
+    roster: Arc<Roster>,
 }
 
 impl Found {
-    fn read(look: &Look) -> Result<Self, Failure> {
+    fn read(look: &Look, regions: RegionSecrets) -> Result<Self, Failure> {
         let figures = look.reader.status(look.now)?;
         let owners = look.reader.owners()?;
         let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
+        let mut keeper = RosterKeeper::new(regions);
+        let roster = Arc::clone(keeper.catch_up(&look.reader, look.now)?);
         let (mut latency, mut slow) = (Histogram::default(), Vec::new());
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
@@ -71,7 +81,7 @@ impl Found {
                 Ok(true)
             },
         )?;
-        Ok(Self { figures, senders, overdue, latency, slow })
+        Ok(Self { figures, senders, overdue, latency, slow, roster })
     }
 
     fn shown(&self) -> Value {
@@ -80,6 +90,7 @@ impl Found {
         value["behind"] = json!(self.overdue > BEHIND_AFTER);
         value["latency_last_day"] = shown::latency(Some(&self.latency));
         value["slow_subscribers"] = json!(self.slow);
+        value["broken"] = shown::broken(&self.roster);
         value["delivering_processes"] = json!(self.senders);
         value
     }
@@ -102,6 +113,7 @@ impl Found {
             format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying);
         let mut rows = vec![
             ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
+            ("broken", self.broken()),
             ("waiting", tried),
             ("behind", behind),
             ("delivered", delivered),
@@ -114,9 +126,21 @@ impl Found {
             ("delivered by", format!("{} processes that hold subscribers now", self.senders)),
         ];
         if let Some(oldest) = figures.oldest_received {
-            rows.insert(2, ("oldest waiting", format!("received {}", ago(oldest, now))));
+            rows.insert(3, ("oldest waiting", format!("received {}", ago(oldest, now))));
         }
         rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+    }
+}
+
+impl Found {
+    fn broken(&self) -> String {
+        let broken: Vec<_> =
+            self.roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
+        if broken.is_empty() {
+            return first_of(&broken);
+        }
+        let what = "events that they want are refused until they are mended, given their region's secret, or removed";
+        format!("{}; {what}", first_of(&broken))
     }
 }
 

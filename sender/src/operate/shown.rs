@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::engine::WallTime;
 use crate::event::timestamp::Timestamp;
+use crate::roster::Roster;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
 use crate::store::latency::Histogram;
@@ -89,4 +90,14 @@ pub(crate) fn latency(counted: Option<&Histogram>) -> Value {
             "slow": found.is_slow(),
         })
     })
+}
+
+/// Subscribers that can't be sent to, and why; the first few of them.
+pub(crate) fn broken(roster: &Roster) -> Value {
+    const MAX: usize = 100;
+    let first = roster.broken().take(MAX);
+    let first = first.map(|(known, fault)| {
+        json!({ "subscriber": &**known.id(), "name": &**known.name(), "fault": fault.to_string() })
+    });
+    first.collect()
 }

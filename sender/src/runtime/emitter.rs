@@ -47,6 +47,17 @@ pub enum EmitError {
     /// Subscribers that would rather refuse than shed are full. Try again later.
     #[error("{} subscribers cannot take the event now: {}", .0.len(), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
+    /// A subscriber that wants the event is broken: nobody knows what of it it may be sent. Try again once it is mended.
+    #[error(
+        "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
+         of its region, or remove it"
+    )]
+    Broken {
+        /// Its name.
+        subscriber: Arc<str>,
+        /// What is wrong with it.
+        fault: Box<str>,
+    },
     /// More is being emitted than can be written. Try again a little later.
     #[error("more is being emitted than can be written; try again a little later")]
     Busy,
@@ -62,7 +73,7 @@ impl EmitError {
         match self {
             Self::Offer(_) => false,
             Self::Full(full) => full.iter().all(|full| full.bound != Bound::BodyBytes),
-            Self::Busy | Self::Store(_) => true,
+            Self::Broken { .. } | Self::Busy | Self::Store(_) => true,
         }
     }
 }
@@ -124,7 +135,17 @@ impl Emitter {
         let mut open: Vec<usize> = (0..offers.len()).collect();
         for _ in 0..MATCHES_MAX {
             let roster = self.roster();
-            let prepared = open.iter().map(|&index| self.prepare(&roster, &offers[index], None)).collect();
+            let mut prepared = Vec::with_capacity(open.len());
+            open.retain(|&index| match self.prepare(&roster, &offers[index], None) {
+                Ok(emit) => {
+                    prepared.push(emit);
+                    true
+                }
+                Err(error) => {
+                    results[index] = Err(error);
+                    false
+                }
+            });
             let mut answers = Vec::with_capacity(open.len());
             for told in self.submit(prepared) {
                 // Dropped unanswered only if the store's thread is gone.
@@ -150,11 +171,15 @@ impl Emitter {
     /// Makes events of outbox rows, and waits until that is durable. For a thread of its own.
     pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Result<(), EmitError> {
         let roster = self.roster();
-        let mut prepared = Vec::new();
+        let (mut prepared, mut waits) = (Vec::new(), Ok(()));
         for row in rows {
             let (id, key) = (row.event.as_deref(), row.key.as_deref());
             match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
-                Ok(offer) => prepared.push(self.prepare(&roster, &offer, Some(row.id))),
+                Ok(offer) => match self.prepare(&roster, &offer, Some(row.id)) {
+                    Ok(emit) => prepared.push(emit),
+                    // It waits; those beside it need not.
+                    Err(error) => waits = Err(error),
+                },
                 Err(refusal) => self.reject(row.id, &refusal),
             }
         }
@@ -167,12 +192,23 @@ impl Emitter {
                 }
             }
         }
-        Ok(())
+        waits
     }
 
-    fn prepare(&self, roster: &Roster, offer: &Offer<'_>, outbox: Option<OutboxId>) -> Emit {
+    fn prepare(
+        &self,
+        roster: &Roster,
+        offer: &Offer<'_>,
+        outbox: Option<OutboxId>,
+    ) -> Result<Emit, EmitError> {
+        if let Some((known, fault)) = roster.in_the_way(&offer.event_type) {
+            return Err(EmitError::Broken {
+                subscriber: Arc::clone(known.name()),
+                fault: fault.to_string().into(),
+            });
+        }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
-        Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) }
+        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) })
     }
 
     /// Sets aside a row that can't become an event. If that fails, it is tried again at the next look.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::emitter::Emitter;
 use super::evict_the_dead;
 use super::heart::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId, WallTime};
-use crate::roster::RosterKeeper;
+use crate::roster::{Roster, RosterKeeper, Subscriber};
 use crate::store::StoreError;
 use crate::store::command::OutboxId;
 use crate::store::lane::OwnerId;
@@ -28,6 +28,23 @@ const LOOKS_BETWEEN_OWNERS: u64 = 250;
 /// Rows looked at in one go.
 const ROWS_MAX: u32 = 1_000;
 
+/// Says which subscribers have broken, one line for each, and which are mended.
+pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
+    let fault_before = |known: &Subscriber| before.get(known.lane()).and_then(|old| old.ready().err());
+    for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
+        error!(
+            subscriber = %known.id(), name = %known.name(), %fault,
+            "a subscriber can't be sent to, and events that it wants are refused until it is mended, given the secret of \
+             its region (--region), or removed"
+        );
+    }
+    for (known, _) in before.broken() {
+        if now.get(known.lane()).is_some_and(|new| new.ready().is_ok()) {
+            info!(subscriber = %known.id(), name = %known.name(), "a subscriber is mended");
+        }
+    }
+}
+
 /// The watcher's state between two glances.
 pub(super) struct Watcher {
     pub(super) reader: Box<dyn Reader>,
@@ -40,6 +57,8 @@ pub(super) struct Watcher {
     pub(super) mouth: Mouth,
     pub(super) seen: Glance,
     pub(super) outbox_after: OutboxId,
+    /// Why the outbox waits, if it does.
+    pub(super) outbox_waits: Option<String>,
     pub(super) looks: u64,
 }
 
@@ -63,7 +82,9 @@ impl Watcher {
     fn look(&mut self) -> Result<(), StoreError> {
         let glance = self.reader.glance()?;
         if glance.roster != self.seen.roster {
+            let before = Arc::clone(self.roster.present());
             let roster = Arc::clone(self.roster.catch_up(&*self.reader, self.clock.now())?);
+            tell_of_broken(&before, &roster);
             self.emitter.use_roster(Arc::clone(&roster));
             self.mouth.say(Word::Roster(roster));
             self.seen.roster = glance.roster;
@@ -118,11 +139,17 @@ impl Watcher {
             let rows = self.reader.outbox(self.outbox_after, ROWS_MAX)?;
             let Some(last) = rows.last() else {
                 self.outbox_after = OutboxId(0);
+                self.outbox_waits = None;
                 return Ok(());
             };
             self.outbox_after = last.id;
             if let Err(error) = self.emitter.emit_outbox(&rows) {
-                warn!(%error, "the outbox waits");
+                let waits = Some(error.to_string());
+                if self.outbox_waits != waits {
+                    // Once, not every few milliseconds, for as long as it lasts.
+                    warn!(%error, "the outbox waits");
+                    self.outbox_waits = waits;
+                }
                 self.outbox_after = OutboxId(0);
                 return Ok(());
             }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::Change;
 use serde_json::json;
 
 use crate::world::{Endpoint, World};
@@ -83,5 +85,38 @@ async fn the_document_is_served() {
     let world = World::new().await;
     let document = world.get("/v1/openapi.json").await.expect(200);
     assert_eq!(document["openapi"], "3.1.0");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_subscriber_is_told_of_everywhere_and_what_it_wants_waits() {
+    let world = World::new().await;
+    world.subscribe("acme", "http://127.0.0.1:9/", json!({ "events": ["order.*"] })).await;
+    world.subscribe("other", "http://127.0.0.1:9/", json!({ "events": ["video.*"] })).await;
+    let whom = hookproof_sender::store::read::Whom::Name("acme".into());
+    let acme = world.sender.read(move |reader| reader.subscriber(&whom)).await.unwrap().unwrap().unwrap();
+    let write = async |settings: &str| {
+        let before = world.sender.roster().version();
+        let change = Change { settings: Some(settings.into()), ..Change::of(acme.lane) };
+        world.sender.command(Command::Change(change)).await.unwrap();
+        world.sender.wait_for_roster_after(before).await;
+    };
+    write(r#"{"shape":{"pseudonymise":["b"],"region":"eu"}}"#).await;
+
+    let event = json!({ "type": "order.paid", "data": { "b": "x" } });
+    let refused = world.post("/v1/events", event.clone()).await;
+    refused.refuses(503, "broken_subscriber", None);
+    assert!(refused.text.contains("acme") && refused.headers.contains_key("retry-after"), "{}", refused.text);
+    world.post("/v1/events", json!({ "type": "video.new", "data": 1 })).await.expect(202);
+    let status = world.get("/v1/status").await.expect(200);
+    assert_eq!((&status["broken"][0]["name"], &status["broken"][1]), (&json!("acme"), &json!(null)));
+    let ready = world.get("/readyz").await.expect(200);
+    assert_eq!((&ready["status"], &ready["broken_subscribers"]), (&json!("ready"), &json!(1)));
+    assert!(!ready.to_string().contains("acme"), "anybody may ask: {ready}");
+    assert!(world.get("/v1/subscribers/acme").await.expect(200)["fault"].is_string());
+
+    write("{}").await;
+    assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
+    assert_eq!(world.get("/v1/status").await.expect(200)["broken"], json!([]));
     world.stop().await;
 }

@@ -86,6 +86,7 @@ impl StoreThread {
             Err(error) => tracing::warn!(%error, "claims wait for commits"),
         }
         let writer = Writer { store, clock, queue: queue.clone(), given_up: None };
+        // The last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
         Ok(Self { handle: Handle { queue }, threads })
     }
@@ -94,6 +95,12 @@ impl StoreThread {
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Whether the writer has ended, unasked: then nothing is written any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.last().is_none_or(JoinHandle::is_finished)
     }
 
     /// Takes no more requests, carries out those submitted, and ends. If the store fails, they are tried once more
