@@ -1,6 +1,7 @@
 //! `serve`: deliver, until told to stop.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -45,6 +46,9 @@ pub(super) struct Serve {
     reach: Reach,
     #[command(flatten)]
     keep: Keep,
+    /// The most connections to all subscribers together; by default, what the limit on open files leaves
+    #[arg(long, value_name = "COUNT")]
+    connections_max: Option<NonZeroU32>,
     /// How long a subscriber stays this process's without a word, should it die
     #[arg(long, value_name = "TIME", default_value = "30s")]
     lease: Nanos,
@@ -53,10 +57,11 @@ pub(super) struct Serve {
     stop_within: Nanos,
 }
 
-/// Where the HTTP API is offered, and to whom.
+/// Where the HTTP API is offered, and to whom; and how far the sender itself may reach out.
 struct Door {
     listen: SocketAddr,
     token: Option<Token>,
+    connections_max: Option<NonZeroU32>,
 }
 
 impl Serve {
@@ -78,7 +83,7 @@ impl Serve {
                 self.listen
             )));
         }
-        Ok(Door { listen: self.listen, token })
+        Ok(Door { listen: self.listen, token, connections_max: self.connections_max })
     }
 }
 
@@ -100,7 +105,7 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
         token: door.token,
         request_time_max: Config::REQUEST_TIME_MAX,
     };
-    let sender = Sender::open(options).await?;
+    let sender = Sender::open_bounded(options, door.connections_max).await?;
     if let Ok(address) = listener.local_addr() {
         info!(%address, "the HTTP API listens");
     }

@@ -25,6 +25,7 @@ pub use link::Failed;
 pub use upkeep::Retention;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender as StopSender, channel as stop_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,6 +152,18 @@ impl Sender {
     /// # Errors
     /// When the database can't be opened, or nothing can be written beside it.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
+        Self::open_bounded(options, None).await
+    }
+
+    /// The same with a bound on the connections of all subscribers together, other than what the process's limit on
+    /// open files leaves.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_bounded(
+        options: Options,
+        connections_max: Option<NonZeroU32>,
+    ) -> Result<Self, OpenError> {
         let path = options.database.clone();
         let store = |error| OpenError::Store { path: path.clone(), error };
         let beside = |doing| {
@@ -180,7 +193,7 @@ impl Sender {
         let (mouth, words) = heart::channel();
         let emitter = Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), mouth.clone());
         let emitter = Arc::new(emitter);
-        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity));
+        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), connections_max);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         let heart = Heart {
             engine: Engine::new(u64::from_le_bytes(random()), Limits::default()),
