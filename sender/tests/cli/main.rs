@@ -2,5 +2,6 @@
 
 mod commands;
 mod delivery;
+mod live_change;
 mod refusals;
 mod world;
