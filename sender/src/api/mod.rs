@@ -15,7 +15,6 @@
 //! at all is answered by the HTTP library itself, with a bare 400 or 431. No answer but that to a creation or a rotation
 //! holds a secret.
 
-mod analysis;
 mod audit;
 mod dead;
 mod deliveries;

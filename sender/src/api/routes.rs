@@ -29,6 +29,7 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/subscribers/{id}/pause", post(subscribers::pause)),
         (Method::POST, "/v1/subscribers/{id}/resume", post(subscribers::resume)),
         (Method::POST, "/v1/subscribers/{id}/rotate", post(subscribers::rotate)),
+        (Method::POST, "/v1/subscribers/{id}/test", post(subscribers::test)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
         (Method::GET, "/v1/dead", get(dead::list)),

@@ -16,8 +16,9 @@ use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subs
 use super::moment;
 use super::problem::{Problem, answer, ok};
 use crate::engine::{LaneId, WallTime};
-use crate::event::{EventPatterns, Kind, PublicId};
+use crate::event::{EventPatterns, EventType, Kind, PublicId};
 use crate::operate::shown;
+use crate::operate::trial::{self, Trial, TrialError};
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
@@ -30,6 +31,9 @@ use crate::subscriber::SettingsText;
 const CHANGES_MAX: u32 = 8;
 /// How long an answer waits until this process goes by the change. It takes milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a test waits for its first attempt: the longest common timeout, and less than a request may take.
+const TRIAL_WITHIN: Duration = Duration::from_secs(20);
 
 /// `GET /v1/subscribers`
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
@@ -201,6 +205,40 @@ pub(super) async fn rotate(
         "secret": secret.reveal(),
         "old_secrets_retire": moment::shown(retire),
     })))
+}
+
+/// `POST /v1/subscribers/{id}/test`: one event, signed and sent as any other, and what became of its first attempt.
+pub(super) async fn test(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object_or_nothing(request).await?;
+    let event_type = take_text(&mut object, "type")?.map(|text| text.parse::<EventType>()).transpose();
+    let event_type =
+        event_type.map_err(|error| Problem::unprocessable("bad_type", error.to_string()).field("type"))?;
+    let data = object.remove("data").map_or_else(|| trial::DATA.to_owned(), |data| data.to_string());
+    nothing_left(&object, &["type", "data"])?;
+    let lane = subscriber(&app, &whom).await?.lane;
+    let trial = Trial { lane, event_type: event_type.as_ref(), data: &data, within: TRIAL_WITHIN };
+    let tried = trial.run(app.sender()).await?;
+    let id = app.delivery_ids().await?.name(tried.delivery.received, tried.delivery.delivery);
+    Ok(ok(&tried.shown(&id)))
+}
+
+impl From<TrialError> for Problem {
+    fn from(error: TrialError) -> Self {
+        match error {
+            TrialError::Offer(refusal) => refusal.into(),
+            TrialError::Subscriber(message) => Self::conflict("not_to_be_tested", message),
+            TrialError::NoAttempt(_) => {
+                Self::new(StatusCode::GATEWAY_TIMEOUT, "no_attempt", error.to_string())
+            }
+            TrialError::Refused(refusal) => refusal.into(),
+            TrialError::Failed(failed) => failed.into(),
+        }
+    }
 }
 
 fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {

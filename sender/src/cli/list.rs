@@ -8,7 +8,6 @@ use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::Common;
 use super::print::{Printer, Table};
-use super::show::shown;
 use super::words::{state, when};
 use crate::operate::shown as form;
 use crate::store::read::Reader;
@@ -35,7 +34,7 @@ impl List {
             |subscriber| {
                 let (counts, next) = lanes.get(&subscriber.lane).copied().unwrap_or_default();
                 if printer.json {
-                    let mut line = shown(&subscriber)?;
+                    let mut line = form::subscriber(&subscriber, None);
                     line["deliveries"] = form::counts(&counts);
                     printer.object(&line)?;
                     return Ok(!printer.is_closed());

@@ -11,7 +11,7 @@ use super::subscriber::read_id;
 use super::words::{self, moment, state, when};
 use crate::operate::shown as form;
 use crate::store::latency::Histogram;
-use crate::store::read::{LaneStatus, Over, Reader, Subscriber};
+use crate::store::read::{LaneStatus, Over, Reader};
 use crate::subscriber::SettingsText;
 
 #[derive(Args, Debug)]
@@ -39,12 +39,11 @@ impl Show {
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
         if printer.json {
-            let mut whole = shown(&subscriber)?;
+            let mut whole = form::subscriber(&subscriber, fault.map(|fault| fault.to_string()));
             whole["secrets"] = secrets
                 .iter()
                 .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
                 .collect();
-            whole["fault"] = json!(fault.map(|fault| fault.to_string()));
             whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| form::counts(&lane.counts));
             whole["latency_last_day"] = form::latency(latency);
             return printer.object(&whole);
@@ -73,21 +72,6 @@ impl Show {
         let (in_effect, given) = (value(&settings.shown().to_json())?, value(&settings.to_json())?);
         printer.pairs(&flattened(&in_effect, &given))
     }
-}
-
-/// A subscriber for machines, in the form of the HTTP API: its own fields, and all settings in effect beside them.
-pub(super) fn shown(subscriber: &Subscriber) -> Result<Value, Failure> {
-    let settings = SettingsText::from_json(&subscriber.settings).unwrap_or_default();
-    let mut whole = value(&settings.shown().to_json())?;
-    let own = json!({
-        "id": &*subscriber.id, "name": &*subscriber.name, "url": &*subscriber.url,
-        "events": value(&subscriber.patterns)?, "state": state(subscriber.state),
-        "version": subscriber.version, "created": moment(subscriber.created),
-    });
-    if let (Value::Object(whole), Value::Object(own)) = (&mut whole, own) {
-        whole.extend(own);
-    }
-    Ok(whole)
 }
 
 fn value(json: &str) -> Result<Value, Failure> {

@@ -8,7 +8,8 @@ use crate::roster::Roster;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
 use crate::store::latency::Histogram;
-use crate::store::read::{Place, Status};
+use crate::store::read::{self, Place, Status};
+use crate::subscriber::SettingsText;
 
 /// A state.
 pub(crate) const fn state(state: LaneState) -> &'static str {
@@ -100,4 +101,26 @@ pub(crate) fn broken(roster: &Roster) -> Value {
         json!({ "subscriber": &**known.id(), "name": &**known.name(), "fault": fault.to_string() })
     });
     first.collect()
+}
+
+/// A subscriber: its own fields, and all settings in effect beside them, defaults included. No secret.
+pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
+    let settings = SettingsText::from_json(&subscriber.settings).ok();
+    let settings = settings.and_then(|settings| serde_json::to_value(settings.shown()).ok());
+    let mut whole = settings.unwrap_or_else(|| json!({}));
+    let events: Value = serde_json::from_str(&subscriber.patterns).unwrap_or_default();
+    let own = json!({
+        "id": &*subscriber.id,
+        "name": &*subscriber.name,
+        "url": &*subscriber.url,
+        "events": events,
+        "state": state(subscriber.state),
+        "fault": fault,
+        "version": subscriber.version,
+        "created": moment(subscriber.created),
+    });
+    if let (Value::Object(whole), Value::Object(own)) = (&mut whole, own) {
+        whole.extend(own);
+    }
+    whole
 }
