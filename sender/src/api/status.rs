@@ -15,7 +15,7 @@ use crate::engine::{LaneId, LaneView, WallTime};
 use crate::operate::shown;
 use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{LaneStatus, Over, ReadError, Reader, Status};
+use crate::store::read::{LaneStatus, LastHour, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
@@ -24,13 +24,13 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let now = app.sender().clock().now();
     let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
-    let Figures { status, page, latencies } = found.await??;
+    let Figures { status, page, latencies, hours } = found.await??;
     let views = app.sender().views().await;
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
     let lanes: Vec<_> = page
         .items
         .iter()
-        .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane)))
+        .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
         .collect();
     let mut value = shown::totals(&status);
     value["now"] = moment::shown(now);
@@ -45,6 +45,7 @@ struct Figures {
     status: Status,
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Histogram>,
+    hours: BTreeMap<LaneId, LastHour>,
 }
 
 impl Figures {
@@ -57,7 +58,8 @@ impl Figures {
         let (status, page) = (reader.status(now)?, reader.lanes(cursor, limit)?);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
-        Ok(Self { status, page, latencies: latencies.into_iter().collect() })
+        let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();
+        Ok(Self { status, page, latencies: latencies.into_iter().collect(), hours })
     }
 }
 
@@ -73,7 +75,12 @@ fn store(health: &Health) -> Value {
 }
 
 /// A lane in an answer; what only its owner knows, if that is this process.
-fn lane_shown(lane: &LaneStatus, view: Option<&LaneView>, latency: Option<&Histogram>) -> Value {
+fn lane_shown(
+    lane: &LaneStatus,
+    view: Option<&LaneView>,
+    latency: Option<&Histogram>,
+    hour: Option<&LastHour>,
+) -> Value {
     json!({
         "subscriber": &*lane.id,
         "name": &*lane.name,
@@ -82,6 +89,7 @@ fn lane_shown(lane: &LaneStatus, view: Option<&LaneView>, latency: Option<&Histo
         "rows_max": lane.bounds.rows_max,
         "bytes_max": lane.bounds.bytes_max,
         "next_due": lane.next.map(moment::shown),
+        "last_hour": hour.map(|hour| json!({ "delivered": hour.delivered, "failed_attempts": hour.failed })),
         "latency_last_day": shown::latency(latency),
         "owned": lane.owner.is_some(),
         "here": view.map(|view| json!({

@@ -21,6 +21,7 @@ use super::lanes::{Lanes, Stop};
 use super::link::ask;
 use super::post::{Post, Posted};
 use super::tenure::{Step, Tenure};
+use super::watcher::tell_of_broken;
 use crate::engine::{
     AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, LaneView, Nanos,
     Output, Reason, Settlement, Taking, Term, WallTime,
@@ -101,6 +102,7 @@ pub(super) struct Heart<P> {
 impl<P: Post> Heart<P> {
     /// Beats until it was told to stop and everything has come to an end.
     pub(super) async fn run(mut self) {
+        tell_of_broken(&Roster::default(), &self.roster);
         let mut batch = Vec::with_capacity(WORDS_MAX);
         while !self.is_over() {
             let wake = self.next_wake();

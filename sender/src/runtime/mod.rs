@@ -8,6 +8,7 @@
 //!
 //! Only this folder reads clocks ([`clock`]), waits for time, and starts tasks.
 
+mod breakdown;
 pub mod clock;
 mod emitter;
 mod handover;
@@ -27,14 +28,14 @@ pub use upkeep::Retention;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender as StopSender, channel as stop_channel};
+use std::sync::mpsc::Sender as StopSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::delivery_ids::DeliveryIds;
@@ -64,8 +65,6 @@ const CAPACITY: Capacity = Capacity {
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
-/// How often to look whether a part has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Readers kept open for questions.
 const READERS_MAX: usize = 4;
 
@@ -186,10 +185,6 @@ impl Sender {
         let mut keeper = RosterKeeper::new(options.regions.clone());
         let roster = Arc::clone(keeper.catch_up(&reader, clock.now()).map_err(store)?);
 
-        if options.delivers {
-            watcher::tell_of_broken(&Roster::default(), &roster);
-        }
-
         let (mouth, words) = heart::channel();
         let emitter = Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), mouth.clone());
         let emitter = Arc::new(emitter);
@@ -223,10 +218,7 @@ impl Sender {
             outbox_waits: None,
             looks: 0,
         };
-        let (stop_watcher, stop) = stop_channel();
-        let watcher =
-            std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch(&stop));
-        let watcher = watcher.map_err(beside("start the watcher's thread"))?;
+        let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
         info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
@@ -302,47 +294,6 @@ impl Sender {
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.store.health()
-    }
-
-    /// Which part of this has ended though nobody asked it to, if one has: the rest can't do without it.
-    #[must_use]
-    pub fn broken_part(&self) -> Option<&'static str> {
-        let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(running) = &*running else { return Some("the sender has stopped") };
-        let ended = [
-            (running.thread.has_ended(), "the store's thread has ended: nothing is recorded"),
-            (
-                running.heart.as_ref().is_some_and(JoinHandle::is_finished),
-                "the heart has ended: nothing is delivered",
-            ),
-            (
-                running.watcher.is_finished(),
-                "the watcher has ended: changes and other processes are not noticed",
-            ),
-            (running.upkeep.is_finished(), "upkeep has ended: nothing expires and nothing is deleted"),
-        ];
-        ended.into_iter().find_map(|(has_ended, what)| has_ended.then_some(what))
-    }
-
-    /// Waits until a part of this has ended though nobody asked it to.
-    pub async fn breakdown(&self) -> &'static str {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            looks.tick().await;
-            if let Some(what) = self.broken_part() {
-                return what;
-            }
-        }
-    }
-
-    /// Ends a part of this as a defect would.
-    #[cfg(test)]
-    pub(crate) fn break_heart(&self) {
-        let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(heart) = running.as_ref().and_then(|running| running.heart.as_ref()) {
-            heart.abort();
-        }
     }
 
     /// The steady time.

@@ -2,9 +2,11 @@
 //! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
 //! closer look only where the glance shows a change.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tracing::{error, info, warn};
@@ -63,8 +65,15 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
+    /// Watches on a thread of its own, until the sender that comes back is dropped.
+    pub(super) fn start(self) -> io::Result<(JoinHandle<()>, Sender<()>)> {
+        let (stop, stopped) = channel();
+        let thread = thread::Builder::new().name("watcher".to_owned()).spawn(move || self.watch(&stopped))?;
+        Ok((thread, stop))
+    }
+
     /// Watches until the other end of `stop` is dropped.
-    pub(super) fn watch(mut self, stop: &Receiver<()>) {
+    fn watch(mut self, stop: &Receiver<()>) {
         let mut failing = false;
         while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             match self.look() {

@@ -1,9 +1,10 @@
-//! How long an endpoint takes: a histogram whose counts are exact, whose values are at most a thirty-second too high,
+//! How long an endpoint takes, and how often it fails: a histogram whose counts are exact, whose values are at most a thirty-second too high,
 //! and which takes a few bytes for each length of time that occurred at all. Pure.
 
 use std::collections::BTreeMap;
 
-use crate::engine::Nanos;
+use super::command::Outcome;
+use crate::engine::{LaneId, Nanos, WallTime};
 
 /// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
 const STEP_BITS: u32 = 5;
@@ -21,6 +22,8 @@ pub const SLOW_SAMPLES_MIN: u64 = 20;
 pub struct Histogram {
     counts: BTreeMap<u16, u64>,
     sum_us: u64,
+    delivered: u64,
+    failed: u64,
 }
 
 /// What a histogram comes to.
@@ -36,6 +39,29 @@ pub struct Percentiles {
     pub p99: Nanos,
 }
 
+/// What became of a lane's attempts in the last hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastHour {
+    /// The lane.
+    pub lane: LaneId,
+    /// Attempts that succeeded.
+    pub delivered: u64,
+    /// Attempts that did not.
+    pub failed: u64,
+}
+
+/// Over which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// 24 hours of the clock, the present one included.
+    Day {
+        /// Now.
+        until: WallTime,
+    },
+    /// As long as the lane exists.
+    Ever,
+}
+
 impl Percentiles {
     /// Whether the endpoint is slow, as far as so few attempts can tell.
     #[must_use]
@@ -45,12 +71,34 @@ impl Percentiles {
 }
 
 impl Histogram {
-    /// Counts one.
-    pub fn count(&mut self, length: Nanos) {
+    /// Counts one length.
+    fn count(&mut self, length: Nanos) {
         let us = length.0 / 1_000;
         let count = self.counts.entry(step(us)).or_default();
         *count = count.saturating_add(1);
         self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// Counts an attempt: how it went, and how long it took, if anything was sent.
+    pub fn attempt(&mut self, outcome: Outcome, length: Nanos) {
+        // Where nothing was sent, nobody took any time.
+        if outcome != Outcome::Unsent {
+            self.count(length);
+        }
+        let count = if outcome == Outcome::Delivered { &mut self.delivered } else { &mut self.failed };
+        *count = count.saturating_add(1);
+    }
+
+    /// How many attempts succeeded.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// How many did not, those included of which nothing was sent.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
     }
 
     /// Counts all that another has counted.
@@ -60,6 +108,8 @@ impl Histogram {
             *count = count.saturating_add(*more);
         }
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
+        self.delivered = self.delivered.saturating_add(other.delivered);
+        self.failed = self.failed.saturating_add(other.failed);
     }
 
     /// How many were counted.
@@ -103,7 +153,7 @@ impl Histogram {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + self.counts.len() * 3);
-        push(&mut bytes, self.sum_us);
+        [self.sum_us, self.delivered, self.failed].into_iter().for_each(|number| push(&mut bytes, number));
         let mut before = 0;
         for (step, count) in &self.counts {
             push(&mut bytes, u64::from(*step - before));
@@ -116,7 +166,7 @@ impl Histogram {
     /// Reads what [`Self::to_bytes`] wrote. Nothing, if the bytes are something else.
     #[must_use]
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
-        let sum_us = pull(&mut bytes)?;
+        let (sum_us, delivered, failed) = (pull(&mut bytes)?, pull(&mut bytes)?, pull(&mut bytes)?);
         let (mut counts, mut step) = (BTreeMap::new(), 0_u16);
         while !bytes.is_empty() {
             step = step.checked_add(u16::try_from(pull(&mut bytes)?).ok()?)?;
@@ -124,7 +174,7 @@ impl Histogram {
                 return None;
             }
         }
-        Some(Self { counts, sum_us })
+        Some(Self { counts, sum_us, delivered, failed })
     }
 }
 
@@ -173,7 +223,7 @@ mod tests {
 
     fn of(lengths_us: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        lengths_us.iter().for_each(|us| histogram.count(Nanos::from_micros(*us)));
+        lengths_us.iter().for_each(|us| histogram.attempt(Outcome::Delivered, Nanos::from_micros(*us)));
         histogram
     }
 

@@ -120,3 +120,17 @@ async fn a_broken_subscriber_is_told_of_everywhere_and_what_it_wants_waits() {
     assert_eq!(world.get("/v1/status").await.expect(200)["broken"], json!([]));
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_is_for_anybody_and_says_nothing_by_itself() {
+    let token = hookproof_sender::api::Token::new("a-token-that-nobody-can-guess").unwrap();
+    let world = World::with(Some(token), |_| {}).await;
+    let page = world.get("/").await;
+    assert_eq!(
+        (page.status.as_u16(), page.headers["content-type"].to_str().unwrap()),
+        (200, "text/html; charset=utf-8")
+    );
+    assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    world.get("/v1/status").await.refuses(401, "unauthorized", Some("authorization"));
+    assert!(world.sender.stop(crate::world::FOREVER).await);
+}

@@ -150,7 +150,8 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
     })
     .await;
     let transport = few_sockets(1);
-    let holds_it = post(slow.url()).lane(1).through(&transport);
+    let holder = post(slow.url()).lane(1);
+    let holds_it = holder.through(&transport);
     let waits = async {
         let made = post(slow.url()).lane(2).connect_deadline(SHORT).through(&transport).await;
         check(&made, "unsent no_socket");

@@ -12,8 +12,9 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
 use crate::engine::{LaneId, Nanos, WallTime};
+use crate::store::command::{Attempt, Outcome};
 use crate::store::latency::Histogram;
-use crate::store::read::Over;
+use crate::store::read::{LastHour, Over};
 
 /// How long figures may wait in memory.
 const WAIT_MAX: Nanos = Nanos::SECOND;
@@ -35,15 +36,15 @@ pub(super) struct Latencies {
     /// When the oldest of it was counted.
     since: Option<WallTime>,
     /// Counted by the commit under way.
-    staged: Vec<(Slice, Nanos)>,
+    staged: Vec<(Slice, Outcome, Nanos)>,
     /// Written by the commit under way.
     written: Vec<Slice>,
 }
 
 impl Latencies {
     /// Counts one attempt, if the present commit succeeds.
-    pub(super) fn stage(&mut self, lane: LaneId, at: WallTime, latency: Nanos) {
-        self.staged.push(((lane, hour(at)), latency));
+    pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt) {
+        self.staged.push(((lane, hour(attempt.at)), attempt.outcome, attempt.latency));
     }
 
     /// Writes what has waited long enough, as far as one commit may.
@@ -85,8 +86,8 @@ impl Latencies {
         if !self.staged.is_empty() {
             self.since.get_or_insert(now);
         }
-        for (slice, latency) in self.staged.drain(..) {
-            self.slices.entry(slice).or_default().count(latency);
+        for (slice, outcome, latency) in self.staged.drain(..) {
+            self.slices.entry(slice).or_default().attempt(outcome, latency);
         }
     }
 
@@ -136,6 +137,29 @@ pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec
             sum.get_or_insert_default().add(&row.get(0)?);
         }
         found.extend(sum.map(|sum| (*lane, sum)));
+    }
+    Ok(found)
+}
+
+/// What became of each lane's attempts in the last sixty minutes: exact for the present hour of the clock; of the one
+/// before, the part that still counts, as if its attempts had come evenly.
+pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>> {
+    let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
+    let part = |count: u64| {
+        let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
+        u64::try_from(exact).unwrap_or(u64::MAX)
+    };
+    let mut query = sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour = ?2")?;
+    let mut of = |lane: LaneId, hour: u64| {
+        let found = query.query_row(params![lane, int(hour)], |row| row.get::<_, Histogram>(0)).optional()?;
+        Ok::<_, rusqlite::Error>(found.map_or((0, 0), |found| (found.delivered(), found.failed())))
+    };
+    let mut found = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let (delivered, failed) = of(*lane, hour(now))?;
+        let before = of(*lane, hour(now).saturating_sub(1).max(EVER + 1))?;
+        let (delivered, failed) = (delivered + part(before.0), failed + part(before.1));
+        found.push(LastHour { lane: *lane, delivered, failed });
     }
     Ok(found)
 }

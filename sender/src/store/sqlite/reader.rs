@@ -14,8 +14,8 @@ use crate::store::command::{Body, OutboxId};
 use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LiveSecret,
-    OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    LiveSecret, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
 };
 
 mod figures;
@@ -113,6 +113,10 @@ impl Reader for SqliteReader {
 
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>, StoreError> {
         self.moment("read latencies", |sql| latencies::read(sql, lanes, over))
+    }
+
+    fn last_hour(&self, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>, StoreError> {
+        self.moment("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
     }
 
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {

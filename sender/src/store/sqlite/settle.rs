@@ -92,10 +92,7 @@ impl Work<'_> {
         if inserted == 0 {
             return Ok(());
         }
-        // Where nothing was sent, nobody took any time.
-        if attempt.outcome != Outcome::Unsent {
-            self.latencies.stage(settlement.lane, attempt.at, attempt.latency);
-        }
+        self.latencies.stage(settlement.lane, attempt);
         let delivered = attempt.outcome == Outcome::Delivered;
         let latency_us = attempt.latency.0 / 1_000;
         self.ledger.count(self.sql, settlement.lane, |counts| {

@@ -60,7 +60,26 @@ pub(super) fn what_was_never_sent_took_nobody_any_time<B: Backend>() {
     settlement.attempt.as_mut().unwrap().outcome = Outcome::Unsent;
     world.settle_all(vec![settlement]);
     a_second_passes(&mut world);
-    assert_eq!(of_day(&world, lane), None);
+    let counted = of_day(&world, lane).unwrap();
+    assert_eq!((counted.percentiles(), counted.delivered(), counted.failed()), (None, 0, 1));
+}
+
+pub(super) fn the_last_hour_is_told_of_each_lane<B: Backend>() {
+    let mut world = World::<B>::new();
+    // As the clock strikes.
+    world.now.0 -= world.now.0 % Nanos::HOUR.0;
+    let (lane, term) = world.own_lane(WIDE);
+    deliver(&mut world, lane, term, 8, Nanos::from_millis(10));
+    a_second_passes(&mut world);
+    let told = |world: &World<B>| {
+        let hour = world.reader.last_hour(&[lane], world.now).unwrap()[0];
+        (hour.delivered, hour.failed)
+    };
+    assert_eq!(told(&world), (8, 0));
+    world.pass(Nanos(Nanos::MINUTE.0 * 89));
+    assert_eq!(told(&world), (4, 0), "half of the hour before still counts");
+    world.pass(Nanos::HOUR);
+    assert_eq!(told(&world), (0, 0));
 }
 
 pub(super) fn attempts_do_not_cost_a_write_each<B: Backend>() {

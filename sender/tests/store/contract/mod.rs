@@ -95,6 +95,7 @@ mod sqlite {
         latencies {
             percentiles_are_told_a_second_later
             what_was_never_sent_took_nobody_any_time
+            the_last_hour_is_told_of_each_lane
             attempts_do_not_cost_a_write_each
             the_figures_of_several_processes_add_up
             an_orderly_end_loses_no_figure
