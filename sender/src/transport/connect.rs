@@ -130,9 +130,12 @@ async fn first_connected(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failur
 }
 
 async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let failed = |error| match sockets::are_used_up(&error) {
-        true => Failure::NoSocket { max: sockets::max_by_limit() },
-        false => Failure::Connect { address, cause: Cause::of(&error) },
+    let failed = |error| {
+        if sockets::are_used_up(&error) {
+            Failure::NoSocket { max: sockets::max_by_limit() }
+        } else {
+            Failure::Connect { address, cause: Cause::of(&error) }
+        }
     };
     let tcp = TcpStream::connect(address).await.map_err(failed)?;
     // A request is written whole; waiting for more to put into its packet would only delay it.

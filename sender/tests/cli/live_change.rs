@@ -58,7 +58,7 @@ fn a_lowered_limit_holds_at_the_endpoint_within_a_second_in_another_process() {
     let (url, arrivals) = endpoint();
     let (world, _) = World::with_shop(&url, &["limit.rate=200/s", "limit.burst=20", "limit.in_flight=20"]);
     let serving = world.serve();
-    let batch: String = (0..1_000).map(|n| format!("{{\"type\":\"a\",\"data\":{n}}}\n")).collect();
+    let batch: String = (0..4_000).map(|n| format!("{{\"type\":\"a\",\"data\":{n}}}\n")).collect();
     assert_eq!(world.feed(&["emit", "--ndjson", "-"], &batch).code, 0);
     let before: Vec<_> = arrivals.iter().take(100).collect();
     world.ok(&["subscriber", "set", "shop", "limit.rate=5/s", "limit.burst=2"]);
