@@ -81,7 +81,6 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
         kind: "video.trending".into(),
         key: Some("clip".into()),
         received: NOW,
-        dedupe: Nanos::HOUR,
         bodies: vec![Body { bytes, hash: number }],
         targets: lanes
             .iter()
@@ -90,6 +89,7 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
                 body: 0,
                 due: NOW,
                 expires: WallTime(NOW.0 + Nanos::DAY.0),
+                dedupe: Nanos::HOUR,
                 coalesce: None,
                 signature: None,
             })

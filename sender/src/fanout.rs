@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::engine::{Nanos, WallTime};
+use crate::engine::WallTime;
 use crate::event::{self, EventType, EventTypeError, Offer, PublicId, ShapeId, Shaping};
 use crate::roster::{Ready, Roster};
 use crate::sign::{Attempt, Headers, Tag};
@@ -18,8 +18,6 @@ use crate::store::reply::ClaimedRow;
 /// What an event becomes: a delivery for each subscriber that wants its type.
 ///
 /// `id` is the event's own, or one made for it. It is due at once; coalescing holds it back in the store.
-///
-/// The store compares ids over one while per event; it is the longest that any of the targets asks for.
 #[must_use]
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
@@ -27,7 +25,6 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime)
     let mut bodies = Bodies { offer, id, now, places: BTreeMap::new(), made: Vec::new() };
     let mut slot_name = None;
     let mut targets = Vec::with_capacity(matching.len());
-    let mut dedupe = Nanos::ZERO;
     for (lane, ready) in matching {
         let agreement = ready.agreement();
         let body = bodies.place(&agreement.shaping);
@@ -40,8 +37,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime)
         let signature = ready.signer().freeze(now, &bodies.made[body].bytes);
         let signature = signature.map(|tag| tag.hex().collect::<String>().into());
         let expires = WallTime(now.0.saturating_add(agreement.ttl().0));
-        dedupe = dedupe.max(agreement.dedupe);
-        targets.push(Target { lane, body, due: now, expires, coalesce, signature });
+        targets.push(Target { lane, body, due: now, expires, dedupe: agreement.dedupe, coalesce, signature });
     }
     Emit {
         roster: roster.version(),
@@ -49,7 +45,6 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime)
         kind: offer.event_type.as_str().into(),
         key: offer.key.as_ref().map(|key| key.as_str().into()),
         received: now,
-        dedupe,
         bodies: bodies.made,
         targets,
         outbox: None,

@@ -10,6 +10,7 @@
 //! - [`subscriber`]: what a subscriber is owed, as people write it and as the sender goes by it.
 //! - [`roster`]: all subscribers at one moment, made ready.
 //! - [`fanout`]: from one event to what each subscriber is owed; [`delivery_ids`]: what that is called outside.
+//! - `operate`: what the API and the command line both tell operators, once.
 //! - [`cli`]: all of it as commands.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
@@ -28,6 +29,8 @@ pub mod excerpt;
 pub mod fanout;
 #[cfg(feature = "service")]
 pub mod guard;
+#[cfg(feature = "service")]
+mod operate;
 #[cfg(feature = "service")]
 pub mod roster;
 #[cfg(feature = "service")]

@@ -4,8 +4,9 @@
 //! event if there is a newer version by then. [`RosterKeeper`] makes the next one from what has changed.
 //!
 //! A subscriber whose row cannot be made sense of any more (written by another version, by hand, or with a region whose
-//! secret is gone) stays in the roster with its [`Fault`], where operators see it. It is sent nothing, and no event is
-//! recorded for it: nobody knows how to shape one.
+//! secret is gone) stays in the roster with its [`Fault`], where operators see it. It is sent nothing. An event that it
+//! wants cannot be recorded for it, for nobody knows how to shape one; so that it is not lost, it is refused as a whole
+//! ([`Roster::in_the_way`]) until the subscriber is mended or removed.
 //!
 //! Everything that an attempt needs is made ready once, keys included. Keys and URLs, which may hold tokens, are shown
 //! by no `Debug` here.
@@ -14,7 +15,7 @@ mod index;
 mod keeper;
 mod ready;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -26,7 +27,7 @@ use crate::engine::contract::{Bucket, Contract, Rate};
 use crate::engine::pressure::PressurePolicy;
 use crate::engine::retry::{Backoff, RetryPolicy};
 use crate::engine::{LaneId, Nanos, OutOfRange, Settings};
-use crate::event::EventType;
+use crate::event::{EventPatterns, EventType};
 use crate::store::lane::LaneState;
 use crate::store::read::{self, LiveSecret};
 use crate::subscriber::{Agreement, RegionSecrets};
@@ -38,6 +39,8 @@ pub struct Roster {
     version: u64,
     subscribers: BTreeMap<LaneId, Arc<Subscriber>>,
     index: Index,
+    /// Those for whom events would be recorded, were they not broken.
+    unrecorded: BTreeSet<LaneId>,
 }
 
 /// What the store knows of one subscriber.
@@ -95,9 +98,21 @@ impl Roster {
         self.subscribers().filter_map(|subscriber| Some((subscriber, subscriber.ready().err()?)))
     }
 
+    /// One of those for whom an event of a type would have to be recorded and can't be, and why not. The work is in
+    /// proportion to how many are broken: mostly nothing.
+    #[must_use]
+    pub fn in_the_way(&self, event_type: &EventType) -> Option<(&Arc<Subscriber>, &Fault)> {
+        let broken = self.unrecorded.iter().filter_map(|lane| self.subscribers.get(lane));
+        broken.filter_map(|known| Some((known, known.ready().err()?))).find(|(known, _)| {
+            // One whose patterns nobody can read may want anything.
+            known.wants.as_ref().is_none_or(|wanted| wanted.matches(event_type))
+        })
+    }
+
     fn put(&mut self, row: &Row, regions: &RegionSecrets) {
         let lane = row.subscriber.lane;
         let before = self.subscribers.remove(&lane);
+        self.unrecorded.remove(&lane);
         if let Some(ready) = before.as_deref().and_then(Subscriber::recorded_for) {
             self.index.remove(lane, ready.patterns());
         }
@@ -108,6 +123,8 @@ impl Roster {
         let subscriber = Subscriber::new(row, before.as_deref(), regions);
         if let Some(ready) = subscriber.recorded_for() {
             self.index.add(lane, ready.patterns());
+        } else if subscriber.state.accepts() {
+            self.unrecorded.insert(lane);
         }
         self.subscribers.insert(lane, Arc::new(subscriber));
     }
@@ -121,6 +138,8 @@ pub struct Subscriber {
     state: LaneState,
     settings: Arc<Settings>,
     ready: Result<Ready, Fault>,
+    /// The events that one that is broken wants, as far as that can be read.
+    wants: Option<EventPatterns>,
 }
 
 /// The strictest contract that there is.
@@ -147,8 +166,17 @@ impl Subscriber {
             Err(_) => before.unwrap_or(&STRICTEST),
         };
         let settings = Arc::clone(settings);
+        let wants = if ready.is_ok() { None } else { serde_json::from_str(&row.subscriber.patterns).ok() };
         let read::Subscriber { lane, id, name, state, .. } = &row.subscriber;
-        Self { lane: *lane, id: Arc::clone(id), name: Arc::clone(name), state: *state, settings, ready }
+        Self {
+            lane: *lane,
+            id: Arc::clone(id),
+            name: Arc::clone(name),
+            state: *state,
+            settings,
+            ready,
+            wants,
+        }
     }
 
     /// Its lane.

@@ -10,8 +10,9 @@
 //!   is reset, so that what still waits in this machine is thrown away.
 //! - **The guard judges the address that is connected to**, after DNS, for each connection; there is no second lookup
 //!   between the two.
-//! - **Lanes share nothing.** Each has its own connections, at most `connections_max` of them, idle ones included. At
-//!   the bound an attempt waits for one of its own lane until its deadline, then it is unsent.
+//! - **Lanes share nothing** but the bound on all sockets together. Each has its own connections, at most
+//!   `connections_max` of them, idle ones included. At the bound an attempt waits for one of its own lane until its
+//!   deadline, then it is unsent. Where all lanes together are at theirs, see `sockets`.
 //! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read.
 //! - The environment has no say: no proxies, no list of roots, and no compression.
 
@@ -25,6 +26,7 @@ mod lane;
 mod made;
 mod resolve;
 mod route;
+mod sockets;
 mod tls;
 mod wire;
 
@@ -43,6 +45,7 @@ pub use failure::{Cause, Failure};
 use lane::Lanes;
 pub use made::{Answered, Made};
 pub use resolve::{Resolve, SystemResolver};
+use sockets::{Sockets, max_by_limit};
 pub use tls::{Roots, RootsError};
 
 use crate::engine::LaneId;
@@ -65,6 +68,7 @@ struct Shared {
     lanes: Lanes,
     connector: Connector,
     idle_max: Duration,
+    sockets: Arc<Sockets>,
 }
 
 /// What is the same for all attempts.
@@ -77,11 +81,18 @@ pub struct Settings {
     pub roots: Roots,
     /// Knows the addresses of names.
     pub resolver: Arc<dyn Resolve>,
+    /// The most connections of all lanes together. If nothing is said, what the process's limit on open files leaves.
+    pub connections_max: Option<NonZeroU32>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { idle_max: Duration::from_secs(4), roots: Roots::default(), resolver: Arc::new(SystemResolver) }
+        Self {
+            idle_max: Duration::from_secs(4),
+            roots: Roots::default(),
+            resolver: Arc::new(SystemResolver),
+            connections_max: None,
+        }
     }
 }
 
@@ -113,9 +124,11 @@ impl Transport {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(settings: Settings, guard: Guard) -> io::Result<Self> {
-        let Settings { idle_max, roots, resolver } = settings;
+        let Settings { idle_max, roots, resolver, connections_max } = settings;
         let connector = Connector { guard, resolver, tls: tls::connector(roots)? };
-        let shared = Arc::new(Shared { lanes: Lanes::default(), connector, idle_max });
+        let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
+        let lanes = Lanes::new(Arc::clone(&sockets));
+        let shared = Arc::new(Shared { lanes, connector, idle_max, sockets });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));
         Ok(Self { shared, tending })
     }

@@ -11,6 +11,7 @@ use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::contract::Contract;
 use crate::engine::{LaneId, Nanos, WallTime};
+use crate::operate::audit::{self, Limit};
 use crate::store::read::AuditSecond;
 
 /// Seconds in one answer.
@@ -51,40 +52,19 @@ fn moment_of(query: &Query, name: &str) -> Result<Option<WallTime>, Problem> {
 fn shown(app: &App, second: &AuditSecond) -> Value {
     let roster = app.sender().roster();
     let subscriber = roster.get(second.lane);
-    let limits = subscriber.map(|subscriber| Limits::of(subscriber.settings().contract()));
-    json!({
-        "subscriber": subscriber.map(|subscriber| &**subscriber.id()),
-        "second": moment::shown(WallTime::from_secs(second.second)),
-        "attempts": second.attempts,
-        "answered_429": second.limited,
-        "allowed": limits.map(|limits| limits.in_one_second),
-        "above_rate": limits.map(|limits| second.attempts > limits.rate_rounded_up),
-        "above_contract": limits.map(|limits| second.attempts > limits.in_one_second),
-    })
+    let limit = subscriber.map(|subscriber| limit_of(subscriber.settings().contract()));
+    let (begin, counted) = (WallTime::from_secs(second.second), (second.attempts, second.limited));
+    let allowed = limit.as_ref().map(|limit| limit.most_in(Nanos::SECOND));
+    let mut value = audit::shown(begin, subscriber.map(|known| &**known.id()), counted, allowed);
+    value["above_rate"] = json!(limit.map(|limit| second.attempts > limit.rate_per_second()));
+    value
 }
 
-/// What a contract means for one second. It is the contract of now; one that was changed since may have allowed more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// The rate, without the burst: more than that is paid for from what was saved before.
-    rate_rounded_up: u64,
-    /// The most that may begin in any one second.
-    in_one_second: u64,
-}
-
-impl Limits {
-    pub(super) fn of(contract: &Contract) -> Self {
-        let bucket = contract.bucket();
-        let in_second = |round_up: u64| {
-            let (count, per) = (u128::from(bucket.rate().count()), u128::from(bucket.rate().per().0.max(1)));
-            let exact = count * u128::from(Nanos::SECOND.0);
-            u64::try_from((exact + u128::from(round_up) * (per - 1)) / per).unwrap_or(u64::MAX)
-        };
-        let by_bucket = in_second(0).saturating_add(u64::from(bucket.burst()));
-        let caps = contract.windows().iter().filter(|window| window.length() >= Nanos::SECOND);
-        let in_one_second = caps.map(|window| u64::from(window.limit())).fold(by_bucket, u64::min);
-        Self { rate_rounded_up: in_second(1), in_one_second }
-    }
+/// It is the contract of now; one that was changed since may have allowed more.
+fn limit_of(contract: &Contract) -> Limit {
+    let (rate, burst) = (contract.bucket().rate(), contract.bucket().burst());
+    let caps = contract.windows().iter().map(|window| (u64::from(window.limit()), window.length()));
+    Limit { count: rate.count(), per: rate.per(), burst, caps: caps.collect() }
 }
 
 /// The share of answers that were 429, of each lane that made attempts, in percent.
@@ -96,29 +76,4 @@ pub(super) fn share_429(seconds: &[AuditSecond]) -> Vec<(LaneId, u64, u64)> {
         *limited += second.limited;
     }
     lanes.into_iter().map(|(lane, (attempts, limited))| (lane, attempts, limited)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::contract::{Bucket, Rate, Window};
-
-    #[track_caller]
-    fn check(rate: (u64, Nanos), burst: u32, windows: &[(u32, Nanos)], expected: (u64, u64)) {
-        let bucket = Bucket::new(Rate::new(rate.0, rate.1).unwrap(), burst).unwrap();
-        let windows = windows.iter().map(|(limit, length)| Window::new(*limit, *length).unwrap()).collect();
-        let limits = Limits::of(&Contract::new(Some(bucket), windows, 10).unwrap());
-        assert_eq!((limits.rate_rounded_up, limits.in_one_second), expected);
-    }
-
-    #[test]
-    fn a_second_holds_the_rate_and_the_burst_but_never_more_than_a_cap() {
-        check((50, Nanos::SECOND), 20, &[], (50, 70));
-        check((50, Nanos::SECOND), 20, &[(60, Nanos::SECOND)], (50, 60));
-        check((50, Nanos::SECOND), 20, &[(60, Nanos::MINUTE)], (50, 60));
-        // A cap on less than a second may be used several times in one.
-        check((50, Nanos::SECOND), 20, &[(10, Nanos::from_millis(100))], (50, 70));
-        check((90, Nanos::MINUTE), 1, &[], (2, 2));
-        check((60, Nanos::MINUTE), 1, &[], (1, 2));
-    }
 }

@@ -6,14 +6,15 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::App;
-use super::analysis::{Findings, analyse};
 use super::deliveries::{self, Names};
 use super::input::{Query, bad, nothing_left, object, subscriber, take_text};
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::{DeliveryId, Nanos, WallTime};
+use crate::operate::dead::{GROUPS_MAX, analyse};
+use crate::operate::shown;
 use crate::store::Reply;
-use crate::store::command::{Command, Dead, Forget, Reason, Redrive};
+use crate::store::command::{Command, Dead, Forget, Redrive};
 
 /// Rows in one step: one commit, between which all others have their turn.
 const STEP_ROWS: u32 = 500;
@@ -21,8 +22,6 @@ const STEP_ROWS: u32 = 500;
 const STEPS_MAX: u32 = 200;
 /// Ids in one request.
 const IDS_MAX: usize = 10_000;
-/// Groups that an analysis looks at.
-const GROUPS_MAX: u32 = 10_000;
 /// How far back an analysis looks by default, and at most: as long as dead letters are kept.
 const HOURS_DEFAULT: u64 = 24 * 7;
 const HOURS_MAX: u64 = 24 * 30;
@@ -36,23 +35,13 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
     let names = Names::now(&app).await?;
     let items = page.items.iter().map(|letter| {
         let mut value = deliveries::shown(&letter.delivery, &names);
-        value["reason"] = Value::from(reason(letter.reason));
+        value["reason"] = Value::from(shown::reason(letter.reason));
         value["status"] = Value::from(letter.status);
         value["error"] = Value::from(letter.error.as_deref());
         value
     });
     let items: Vec<_> = items.collect();
     Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
-}
-
-/// A reason in an answer.
-pub(super) const fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Exhausted => "exhausted",
-        Reason::Expired => "expired",
-        Reason::Overflow => "overflow",
-        Reason::Gone => "gone",
-    }
 }
 
 /// `GET /v1/dead/analysis`
@@ -72,38 +61,9 @@ pub(super) async fn analysis(State(app): State<App>, uri: Uri) -> Result<Respons
     let truncated = groups.len() >= GROUPS_MAX as usize;
     let roster = app.sender().roster();
     let lanes = analyse(&groups);
-    let lanes: Vec<_> = lanes
-        .iter()
-        .map(|(lane, found)| lane_shown(roster.get(*lane).map(|known| &**known.id()), found))
-        .collect();
+    let lanes: Vec<_> =
+        lanes.iter().map(|(lane, found)| found.shown(roster.get(*lane).map(|known| &**known.id()))).collect();
     Ok(ok(&json!({ "since": moment::shown(since), "subscribers": lanes, "truncated": truncated })))
-}
-
-fn lane_shown(id: Option<&str>, found: &Findings) -> Value {
-    let findings: Vec<_> = found
-        .findings
-        .iter()
-        .map(|finding| {
-            json!({
-                "pattern": finding.pattern.name(),
-                "dead": finding.rows,
-                "from": moment::shown(finding.first),
-                "until": moment::shown(finding.last),
-                "meaning": finding.pattern.meaning(),
-                "advice": finding.pattern.advice(),
-            })
-        })
-        .collect();
-    json!({
-        "subscriber": id,
-        "dead": found.rows,
-        "attempts": found.attempts,
-        "first": moment::shown(found.first),
-        "last": moment::shown(found.last),
-        "main_status": found.main_status,
-        "main_error": found.main_error.as_deref(),
-        "findings": findings,
-    })
 }
 
 /// `POST /v1/dead/redrive`

@@ -9,8 +9,8 @@ pub(super) enum Type {
     Counter,
     /// Rises and falls.
     Gauge,
-    /// A sum and a count.
-    Summary,
+    /// How many were no larger than each of some bounds, a sum and a count.
+    Histogram,
 }
 
 /// The text, as far as it is written.
@@ -27,7 +27,7 @@ impl Exposition {
         let kind = match kind {
             Type::Counter => "counter",
             Type::Gauge => "gauge",
-            Type::Summary => "summary",
+            Type::Histogram => "histogram",
         };
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
@@ -56,7 +56,7 @@ impl Family<'_> {
         self.with_suffix("", labels, value);
     }
 
-    /// One sample whose name goes on: `_sum`, `_count`.
+    /// One sample whose name goes on: `_bucket`, `_sum`, `_count`.
     pub(super) fn with_suffix(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Into<Value>) {
         let labels: Vec<_> =
             labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
@@ -102,12 +102,12 @@ mod tests {
         let mut family = text.family("a_total", Type::Counter, "Things.");
         family.sample(&[("name", "a \"b\"\\\n"), ("x", "y")], 7_u64);
         family.sample(&[], true);
-        let mut family = text.family("b_seconds", Type::Summary, "Whiles.");
+        let mut family = text.family("b_seconds", Type::Histogram, "Whiles.");
         family.with_suffix("_sum", &[], Value::millionths(1_000_001));
         assert_eq!(
             text.finish(),
             "# HELP a_total Things.\n# TYPE a_total counter\na_total{name=\"a \\\"b\\\"\\\\\\n\",x=\"y\"} 7\na_total 1\n\
-             # HELP b_seconds Whiles.\n# TYPE b_seconds summary\nb_seconds_sum 1.000001\n"
+             # HELP b_seconds Whiles.\n# TYPE b_seconds histogram\nb_seconds_sum 1.000001\n"
         );
     }
 }

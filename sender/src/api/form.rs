@@ -6,17 +6,16 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::input::{nothing_left, take_text};
-use super::moment;
 use super::problem::Problem;
 use crate::engine::{Nanos, WallTime};
 use crate::event::{EventPatterns, PublicId};
 use crate::guard::{Guard, Target};
+use crate::operate::shown;
 use crate::roster::Roster;
 use crate::sign::{Keys, Retiring, Secret, Signer};
-use crate::store::lane::LaneState;
 use crate::store::read;
 use crate::subscriber::{Agreement, RegionSecrets, SettingsText};
 
@@ -120,39 +119,10 @@ impl Rotation {
     }
 }
 
-/// A state in an answer.
-pub(super) const fn state(state: LaneState) -> &'static str {
-    match state {
-        LaneState::Active => "active",
-        LaneState::Paused => "paused",
-        LaneState::Disabled => "disabled",
-        LaneState::Removed => "removed",
-    }
-}
-
-/// A subscriber in an answer: all that holds for it, defaults included, but no secret.
-pub(super) fn shown(subscriber: &read::Subscriber, roster: &Roster) -> Value {
-    let settings = SettingsText::from_json(&subscriber.settings);
-    let mut value = match &settings {
-        Ok(settings) => serde_json::to_value(settings.shown()).unwrap_or_default(),
-        Err(_) => Value::Object(Map::new()),
-    };
-    let events: Value = serde_json::from_str(&subscriber.patterns).unwrap_or_default();
+/// A subscriber in an answer, and what is wrong with it, as this process sees it.
+pub(super) fn subscriber(subscriber: &read::Subscriber, roster: &Roster) -> Value {
     let fault = roster.get(subscriber.lane).and_then(|known| known.ready().err().map(ToString::to_string));
-    let own = json!({
-        "id": &*subscriber.id,
-        "name": &*subscriber.name,
-        "url": &*subscriber.url,
-        "events": events,
-        "state": state(subscriber.state),
-        "fault": fault,
-        "version": subscriber.version,
-        "created": moment::shown(subscriber.created),
-    });
-    if let (Value::Object(value), Value::Object(own)) = (&mut value, own) {
-        value.extend(own);
-    }
-    value
+    shown::subscriber(subscriber, fault)
 }
 
 /// The keys that a lane signs with.

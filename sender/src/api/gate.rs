@@ -9,8 +9,9 @@ use tokio::time::timeout;
 use super::App;
 use super::problem::Problem;
 
-/// Answered to anybody: whoever restarts or balances processes has no token.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// Answered to anybody: whoever restarts or balances processes has no token, and a browser has none before its user
+/// typed it into the console, which itself says nothing.
+const OPEN: [&str; 3] = ["/", "/healthz", "/readyz"];
 
 pub(super) async fn gate(State(app): State<App>, request: Request, next: Next) -> Response {
     let token = app.config().token.as_ref();

@@ -18,9 +18,12 @@ pub(super) async fn lives() -> Response {
     ok(&json!({ "status": "alive" }))
 }
 
-/// `GET /readyz`: the store reads and writes, and the heart answers.
+/// `GET /readyz`: no part has ended, the store reads and writes, and the heart answers.
 pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
     let not_ready = |what: String| Problem::unavailable("not_ready", what);
+    if let Some(what) = app.sender().broken_part() {
+        return Err(not_ready(what.to_owned()));
+    }
     if let Some((_, error)) = app.sender().health().failing {
         return Err(not_ready(format!("the store does not write: {error}")));
     }
@@ -35,5 +38,63 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
     if timeout(ALIVE_WITHIN, app.sender().views()).await.is_err() {
         return Err(not_ready("the heart does not answer".to_owned()));
     }
-    Ok(ok(&json!({ "status": "ready" })))
+    let broken = app.sender().roster().broken().count();
+    if broken == 0 {
+        return Ok(ok(&json!({ "status": "ready" })));
+    }
+    // Ready all the same: the others are served, and another process would be no better off.
+    let detail = format!("{broken} subscribers can't be sent to: see /v1/status");
+    Ok(ok(&json!({ "status": "ready", "broken_subscribers": broken, "detail": detail })))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use crate::api::{Config, router};
+    use crate::engine::Nanos;
+    use crate::event;
+    use crate::guard::Guard;
+    use crate::runtime::{Options, Retention, Sender};
+    use crate::store::sqlite::Durability;
+    use crate::subscriber::RegionSecrets;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_process_whose_heart_has_ended_is_not_ready_and_says_so_to_whoever_runs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            database: folder.path().join("hookproof.db"),
+            durability: Durability::Process,
+            guard: Guard::strict(),
+            limits: event::Limits::default(),
+            lease: Nanos::from_secs(10),
+            retention: Retention::default(),
+            regions: RegionSecrets::default(),
+            delivers: true,
+        };
+        let sender = Sender::open(options).await.unwrap();
+        let config = Config {
+            guard: Guard::strict(),
+            regions: RegionSecrets::default(),
+            token: None,
+            request_time_max: Config::REQUEST_TIME_MAX,
+        };
+        let router = router(sender.clone(), config);
+        let ask = async || {
+            let request = Request::get("/readyz").body(Body::empty()).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            let status = response.status();
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            (status, String::from_utf8(bytes.to_vec()).unwrap())
+        };
+        assert_eq!(ask().await.0, StatusCode::OK);
+        sender.break_heart();
+        assert!(sender.breakdown().await.contains("the heart has ended"));
+        let (status, text) = ask().await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(text.contains("the heart has ended"), "{text}");
+    }
 }

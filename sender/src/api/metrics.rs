@@ -13,7 +13,8 @@ use super::exposition::{Exposition, Family, Type, Value};
 use super::problem::Problem;
 use crate::engine::{LaneId, LaneView, Nanos, WallTime};
 use crate::store::lane::LaneState;
-use crate::store::read::{AuditSecond, LaneStatus, ReadError, Reader, Status};
+use crate::store::latency::Histogram;
+use crate::store::read::{AuditSecond, LaneStatus, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// Lanes read at a time, and such pages at most: beyond 100,000 subscribers the last ones have no figures of their own.
@@ -22,6 +23,25 @@ const PAGES_MAX: u32 = 100;
 /// Over which time the share of 429 is told, and how many seconds of lanes that may be.
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
 const SHARE_SECONDS_MAX: u32 = 20_000;
+
+/// The bounds of latency's buckets, as Prometheus reads them and in milliseconds: close together around what alerts ask
+/// for (2 s, 5 s), and up to the longest timeout that is common.
+const LATENCY_BOUNDS: [(&str, u64); 14] = [
+    ("0.005", 5),
+    ("0.01", 10),
+    ("0.025", 25),
+    ("0.05", 50),
+    ("0.1", 100),
+    ("0.25", 250),
+    ("0.5", 500),
+    ("1", 1_000),
+    ("1.5", 1_500),
+    ("2", 2_000),
+    ("3", 3_000),
+    ("5", 5_000),
+    ("8", 8_000),
+    ("30", 30_000),
+];
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
@@ -42,6 +62,7 @@ struct Figures {
     status: Status,
     lanes: Vec<LaneStatus>,
     seconds: Vec<AuditSecond>,
+    latencies: BTreeMap<LaneId, Histogram>,
 }
 
 impl Figures {
@@ -59,7 +80,9 @@ impl Figures {
         lanes.retain(|lane| lane.state != LaneState::Removed);
         let since = WallTime(now.0.saturating_sub(SHARE_OVER.0));
         let seconds = reader.audit(None, since, now, SHARE_SECONDS_MAX)?;
-        Ok(Self { status, lanes, seconds })
+        let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
+        let latencies = reader.latencies(&ids, Over::Ever)?.into_iter().collect();
+        Ok(Self { status, lanes, seconds, latencies })
     }
 }
 
@@ -136,12 +159,22 @@ fn lanes(text: &mut Exposition, figures: &Figures, now: WallTime) {
         let due = lane.next.filter(|_| lane.state == LaneState::Active);
         Value::millionths(due.map_or(0, |due| now.since(due).0 / 1_000))
     });
-    let help = "The latency of attempts that succeeded.";
-    let mut family = text.family("hookproof_latency_seconds", Type::Summary, help);
+    latencies(text, figures);
+}
+
+fn latencies(text: &mut Exposition, figures: &Figures) {
+    let help = "How long attempts took of which something was sent.";
+    let mut family = text.family("hookproof_latency_seconds", Type::Histogram, help);
     for lane in &figures.lanes {
-        let labels = [("subscriber", &*lane.id), ("name", &*lane.name)];
-        family.with_suffix("_sum", &labels, Value::millionths(lane.counts.latency_us));
-        family.with_suffix("_count", &labels, lane.counts.delivered);
+        let Some(counted) = figures.latencies.get(&lane.lane) else { continue };
+        let labels = |le| [("subscriber", &*lane.id), ("name", &*lane.name), ("le", le)];
+        for (le, millis) in LATENCY_BOUNDS {
+            family.with_suffix("_bucket", &labels(le), counted.at_most(Nanos::from_millis(millis)));
+        }
+        family.with_suffix("_bucket", &labels("+Inf"), counted.samples());
+        let [subscriber, name, _] = labels("");
+        family.with_suffix("_sum", &[subscriber, name], Value::millionths(counted.sum_us()));
+        family.with_suffix("_count", &[subscriber, name], counted.samples());
     }
 }
 

@@ -9,14 +9,15 @@
 //! - [`server`]: where to listen, and under which limits; [`token`]: who may ask.
 //! - `gate`: what every request passes; `routes`: all there is, in one table; `openapi.json`: the same for machines.
 //! - `problem`: what every refusal looks like; `input`: reading paths, queries and bodies.
-//! - `events`, `subscribers`, `deliveries`, `dead`, `status`, `audit`, `metrics`, `health`: the nouns.
+//! - `events`, `subscribers`, `deliveries`, `dead`, `status`, `audit`, `metrics`, `health`: the nouns; `console`: a page that
+//!   shows them to people.
 //!
 //! Every refusal that a handler or the router gives is `{"error": {"code", "message", "field"}}`. Only what is no HTTP
 //! at all is answered by the HTTP library itself, with a bare 400 or 431. No answer but that to a creation or a rotation
 //! holds a secret.
 
-mod analysis;
 mod audit;
+mod console;
 mod dead;
 mod deliveries;
 mod events;

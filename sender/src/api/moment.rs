@@ -3,11 +3,10 @@
 use serde_json::Value;
 
 use crate::engine::WallTime;
-use crate::event::timestamp::Timestamp;
 
 /// A moment in an answer.
 pub(super) fn shown(at: WallTime) -> Value {
-    Value::String(Timestamp(at).to_string())
+    Value::String(crate::operate::shown::moment(at))
 }
 
 /// What may be written for a moment, for messages.
@@ -62,6 +61,8 @@ fn days_before(year: u64, month: u64, day: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use crate::event::timestamp::Timestamp;
 
     use super::*;
 

@@ -148,6 +148,7 @@ impl From<EmitError> for Problem {
             EmitError::Full(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "full", message).retry_after(FULL_SECS)
             }
+            EmitError::Broken { .. } => Self::unavailable("broken_subscriber", message),
             EmitError::Busy => Self::busy(message),
             EmitError::Store(_) => Self::unavailable("store", message),
         }

@@ -9,7 +9,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 use super::App;
 use super::gate::gate;
 use super::problem::Problem;
-use super::{audit, dead, deliveries, events, health, metrics, status, subscribers};
+use super::{audit, console, dead, deliveries, events, health, metrics, status, subscribers};
 use crate::excerpt::Excerpt;
 
 /// The API as OpenAPI 3.1 describes it.
@@ -20,6 +20,7 @@ type Route = (Method, &'static str, MethodRouter<App>);
 
 fn routes() -> Vec<Route> {
     vec![
+        (Method::GET, "/", get(console::page)),
         (Method::POST, "/v1/events", post(events::post)),
         (Method::GET, "/v1/subscribers", get(subscribers::list)),
         (Method::POST, "/v1/subscribers", post(subscribers::create)),
@@ -29,6 +30,7 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/subscribers/{id}/pause", post(subscribers::pause)),
         (Method::POST, "/v1/subscribers/{id}/resume", post(subscribers::resume)),
         (Method::POST, "/v1/subscribers/{id}/rotate", post(subscribers::rotate)),
+        (Method::POST, "/v1/subscribers/{id}/test", post(subscribers::test)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
         (Method::GET, "/v1/dead", get(dead::list)),

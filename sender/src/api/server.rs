@@ -69,6 +69,7 @@ pub async fn serve(
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
+    let mut failing = false;
     loop {
         let accept = async {
             // Never closed, so there is always a permit in the end.
@@ -79,13 +80,18 @@ pub async fn serve(
             accepted = accept => match accepted {
                 (permit, Ok((stream, _))) => (permit, stream),
                 (_, Err(error)) => {
-                    warn!(%error, "can't accept a connection");
+                    // Once, for as long as it lasts.
+                    if !failing {
+                        warn!(%error, "can't accept connections; trying on");
+                    }
+                    failing = true;
                     pause(ACCEPT_AGAIN).await;
                     continue;
                 }
             },
             () = &mut stop => break,
         };
+        failing = false;
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "can't send small answers at once");
         }

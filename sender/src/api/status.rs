@@ -8,13 +8,14 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::App;
-use super::form;
 use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
-use crate::engine::{LaneId, LaneView};
-use crate::store::lane::Counts;
-use crate::store::read::{LaneStatus, ReadError, Status};
+use crate::engine::{LaneId, LaneView, WallTime};
+use crate::operate::shown;
+use crate::store::latency::Histogram;
+use crate::store::paging::{Cursor, Page};
+use crate::store::read::{LaneStatus, LastHour, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
@@ -22,49 +23,44 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let query = Query::read(uri.query(), &["limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let now = app.sender().clock().now();
-    let found = app
-        .sender()
-        .read(move |reader| Ok::<_, ReadError>((reader.status(now)?, reader.lanes(cursor, limit)?)));
-    let (status, page) = found.await??;
+    let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
+    let Figures { status, page, latencies, hours } = found.await??;
     let views = app.sender().views().await;
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
-    let lanes: Vec<_> = page.items.iter().map(|lane| lane_shown(lane, views.get(&lane.lane))).collect();
-    let mut value = total(&status);
+    let lanes: Vec<_> = page
+        .items
+        .iter()
+        .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
+        .collect();
+    let mut value = shown::totals(&status);
     value["now"] = moment::shown(now);
+    value["broken"] = shown::broken(&app.sender().roster());
     value["store"] = store(&app.sender().health());
     value["lanes"] = json!({ "items": lanes, "next": page.next.map(|next| next.to_string()) });
     Ok(ok(&value))
 }
 
-fn total(status: &Status) -> Value {
-    let [active, paused, disabled] = status.subscribers;
-    json!({
-        "deliveries": counts(&status.counts),
-        "last_hour": {
-            "delivered": status.delivered_last_hour,
-            "failed_attempts": status.failed_last_hour,
-            "dead": status.dead_last_hour,
-            "mean_latency_us": status.latency_last_hour.map(|latency| latency.0 / 1_000),
-        },
-        "oldest_due": status.oldest_due.map(moment::shown),
-        "oldest_received": status.oldest_received.map(moment::shown),
-        "subscribers": { "active": active, "paused": paused, "disabled": disabled },
-        "outbox": { "waiting": status.outbox, "rejected": status.outbox_rejected },
-    })
+/// What the store knows.
+struct Figures {
+    status: Status,
+    page: Page<LaneStatus>,
+    latencies: BTreeMap<LaneId, Histogram>,
+    hours: BTreeMap<LaneId, LastHour>,
 }
 
-fn counts(counts: &Counts) -> Value {
-    json!({
-        "accepted": counts.accepted,
-        "delivered": counts.delivered,
-        "dead": counts.dead,
-        "coalesced": counts.coalesced,
-        "waiting": counts.waiting,
-        "waiting_bytes": counts.waiting_bytes,
-        "retrying": counts.retrying,
-        "dead_kept": counts.dead_kept,
-        "failed_attempts": counts.failed_attempts,
-    })
+impl Figures {
+    fn read(
+        reader: &dyn Reader,
+        now: WallTime,
+        cursor: Option<Cursor>,
+        limit: u32,
+    ) -> Result<Self, ReadError> {
+        let (status, page) = (reader.status(now)?, reader.lanes(cursor, limit)?);
+        let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
+        let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
+        let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();
+        Ok(Self { status, page, latencies: latencies.into_iter().collect(), hours })
+    }
 }
 
 fn store(health: &Health) -> Value {
@@ -79,15 +75,22 @@ fn store(health: &Health) -> Value {
 }
 
 /// A lane in an answer; what only its owner knows, if that is this process.
-fn lane_shown(lane: &LaneStatus, view: Option<&LaneView>) -> Value {
+fn lane_shown(
+    lane: &LaneStatus,
+    view: Option<&LaneView>,
+    latency: Option<&Histogram>,
+    hour: Option<&LastHour>,
+) -> Value {
     json!({
         "subscriber": &*lane.id,
         "name": &*lane.name,
-        "state": form::state(lane.state),
-        "deliveries": counts(&lane.counts),
+        "state": shown::state(lane.state),
+        "deliveries": shown::counts(&lane.counts),
         "rows_max": lane.bounds.rows_max,
         "bytes_max": lane.bounds.bytes_max,
         "next_due": lane.next.map(moment::shown),
+        "last_hour": hour.map(|hour| json!({ "delivered": hour.delivered, "failed_attempts": hour.failed })),
+        "latency_last_day": shown::latency(latency),
         "owned": lane.owner.is_some(),
         "here": view.map(|view| json!({
             "in_flight": view.in_flight,

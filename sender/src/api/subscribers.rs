@@ -16,12 +16,14 @@ use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subs
 use super::moment;
 use super::problem::{Problem, answer, ok};
 use crate::engine::{LaneId, WallTime};
-use crate::event::{EventPatterns, Kind, PublicId};
+use crate::event::{EventPatterns, EventType, Kind, PublicId};
+use crate::operate::shown;
+use crate::operate::trial::{self, Trial, TrialError};
 use crate::runtime::clock::{random, wall};
 use crate::sign::Keys;
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{LaneState, Secret};
-use crate::store::read::{self, Whom};
+use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::SettingsText;
 
@@ -30,13 +32,16 @@ const CHANGES_MAX: u32 = 8;
 /// How long an answer waits until this process goes by the change. It takes milliseconds, unless the store is locked.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long a test waits for its first attempt: the longest common timeout, and less than a request may take.
+const TRIAL_WITHIN: Duration = Duration::from_secs(20);
+
 /// `GET /v1/subscribers`
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["limit", "cursor"])?;
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let page = app.sender().read(move |reader| reader.subscribers(cursor, limit)).await??;
     let roster = app.sender().roster();
-    let items: Vec<_> = page.items.iter().map(|subscriber| form::shown(subscriber, &roster)).collect();
+    let items: Vec<_> = page.items.iter().map(|subscriber| form::subscriber(subscriber, &roster)).collect();
     Ok(ok(&json!({ "items": items, "next": page.next.map(|next| next.to_string()) })))
 }
 
@@ -78,7 +83,11 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     Query::read(uri.query(), &[])?;
     let subscriber = subscriber(&app, &whom).await?;
-    Ok(ok(&form::shown(&subscriber, &app.sender().roster())))
+    let (lanes, over) = ([subscriber.lane], Over::Day { until: app.sender().clock().now() });
+    let latencies = app.sender().read(move |reader| reader.latencies(&lanes, over)).await??;
+    let mut value = form::subscriber(&subscriber, &app.sender().roster());
+    value["latency_last_day"] = shown::latency(latencies.first().map(|(_, counted)| counted));
+    Ok(ok(&value))
 }
 
 /// `PATCH /v1/subscribers/{id}`
@@ -198,6 +207,40 @@ pub(super) async fn rotate(
     })))
 }
 
+/// `POST /v1/subscribers/{id}/test`: one event, signed and sent as any other, and what became of its first attempt.
+pub(super) async fn test(
+    State(app): State<App>,
+    Segment(whom): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object_or_nothing(request).await?;
+    let event_type = take_text(&mut object, "type")?.map(|text| text.parse::<EventType>()).transpose();
+    let event_type =
+        event_type.map_err(|error| Problem::unprocessable("bad_type", error.to_string()).field("type"))?;
+    let data = object.remove("data").map_or_else(|| trial::DATA.to_owned(), |data| data.to_string());
+    nothing_left(&object, &["type", "data"])?;
+    let lane = subscriber(&app, &whom).await?.lane;
+    let trial = Trial { lane, event_type: event_type.as_ref(), data: &data, within: TRIAL_WITHIN };
+    let tried = trial.run(app.sender()).await?;
+    let id = app.delivery_ids().await?.name(tried.delivery.received, tried.delivery.delivery);
+    Ok(ok(&tried.shown(&id)))
+}
+
+impl From<TrialError> for Problem {
+    fn from(error: TrialError) -> Self {
+        match error {
+            TrialError::Offer(refusal) => refusal.into(),
+            TrialError::Subscriber(message) => Self::conflict("not_to_be_tested", message),
+            TrialError::NoAttempt(_) => {
+                Self::new(StatusCode::GATEWAY_TIMEOUT, "no_attempt", error.to_string())
+            }
+            TrialError::Refused(refusal) => refusal.into(),
+            TrialError::Failed(failed) => failed.into(),
+        }
+    }
+}
+
 fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {
     let text = serde_json::to_string(patterns);
     text.map(Into::into)
@@ -241,5 +284,5 @@ async fn shown_now(app: &App, lane: LaneId) -> Result<Value, Problem> {
     let subscriber = found.ok_or_else(|| {
         Problem::not_found("unknown_subscriber", "the subscriber was removed at this very moment")
     })?;
-    Ok(form::shown(&subscriber, &app.sender().roster()))
+    Ok(form::subscriber(&subscriber, &app.sender().roster()))
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
 
 use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
@@ -12,9 +11,9 @@ use super::options::Common;
 use super::print::{Printer, Table};
 use super::words::moment;
 use crate::engine::{LaneId, Nanos, WallTime};
+use crate::operate::audit::{Limit, shown};
 use crate::store::read::{AuditSecond, Reader};
 use crate::subscriber::SettingsText;
-use crate::units::{Rate, WindowCap};
 
 /// Rows asked for at a time.
 const ROWS_MAX: u32 = 10_000;
@@ -82,10 +81,8 @@ impl Audit {
                 return Ok(true);
             }
             if printer.json {
-                printer.object(&json!({
-                    "begin": moment(span.begin), "subscriber": name, "attempts": span.attempts, "may": may,
-                    "limited": span.limited, "over": over,
-                }))?;
+                let counted = (span.attempts, span.limited);
+                printer.object(&shown(span.begin, Some(&name), counted, may))?;
             } else {
                 table.row([
                     moment(span.begin),
@@ -115,8 +112,10 @@ impl Audit {
             |subscriber| {
                 let settings = SettingsText::from_json(&subscriber.settings).ok().map(|text| text.shown());
                 let may = settings.and_then(|settings| settings.limit).and_then(|limit| {
-                    let windows = limit.windows.unwrap_or_default();
-                    Some(most_in(self.per.length(), limit.rate?, limit.burst?, &windows))
+                    let (rate, windows) = (limit.rate?, limit.windows.unwrap_or_default());
+                    let caps = windows.iter().map(|cap| (cap.count(), cap.length())).collect();
+                    let limit = Limit { count: rate.count(), per: rate.per(), burst: limit.burst?, caps };
+                    Some(limit.most_in(self.per.length()))
                 });
                 most.insert(subscriber.lane, (subscriber.name.to_string(), may));
                 Ok(true)
@@ -175,36 +174,9 @@ fn whole_seconds(rows: &[AuditSecond], is_last: bool) -> &[AuditSecond] {
     if whole == 0 { rows } else { &rows[..whole] }
 }
 
-/// The most that may begin in any span of a length.
-fn most_in(length: Nanos, rate: Rate, burst: u32, windows: &[WindowCap]) -> u64 {
-    let earned = u128::from(rate.count()) * u128::from(length.0) / u128::from(rate.per().0);
-    let bucket = u64::try_from(earned).unwrap_or(u64::MAX).saturating_add(burst.into());
-    let caps = windows.iter().map(|cap| cap.count().saturating_mul(length.0.div_ceil(cap.length().0)));
-    caps.fold(bucket, u64::min)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_most_is_what_the_tightest_limit_allows() {
-        let rows: [(Nanos, &str, u32, &[&str], u64); 5] = [
-            (Nanos::SECOND, "5/s", 10, &[], 15),
-            (Nanos::MINUTE, "5/s", 10, &[], 310),
-            (Nanos::SECOND, "30/min", 1, &[], 1),
-            (Nanos::SECOND, "100/s", 100, &["60 per 1s"], 60),
-            (Nanos::SECOND, "100/s", 100, &["7 per 300ms", "1000 per 1min"], 28),
-        ];
-        for (length, rate, burst, caps, expected) in rows {
-            let caps: Vec<_> = caps.iter().map(|cap| cap.parse().unwrap()).collect();
-            assert_eq!(
-                most_in(length, rate.parse().unwrap(), burst, &caps),
-                expected,
-                "{rate} {burst} {caps:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_second_that_goes_on_is_left_for_the_next_page() {

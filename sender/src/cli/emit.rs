@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tracing::warn;
 
 use super::desk::{Desk, with_desk};
 use super::failure::Failure;
@@ -66,20 +65,14 @@ impl Emit {
         match &self.ndjson {
             Some(path) => {
                 let mut input = open(path)?;
-                with_desk(options, |desk| {
-                    warn_of_broken(desk);
-                    emit_lines(desk, &mut *input, &limits, printer)
-                })
+                with_desk(options, |desk| emit_lines(desk, &mut *input, &limits, printer))
             }
             None => {
                 let data = self.data(&limits)?;
                 let kind = self.event_type.as_deref().unwrap_or_default();
                 let offer = Offer::from_parts(self.id.as_deref(), kind, self.key.as_deref(), &data, &limits);
                 let offer = offer.map_err(Failure::usage)?;
-                with_desk(options, |desk| {
-                    warn_of_broken(desk);
-                    emit_one(desk, offer, printer)
-                })
+                with_desk(options, |desk| emit_one(desk, offer, printer))
             }
         }
     }
@@ -112,13 +105,6 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format_args!("can't read {}: {error}", path.display()))
-}
-
-/// A subscriber that can't be made sense of gets no events from here.
-fn warn_of_broken(desk: &Desk) {
-    for (subscriber, fault) in desk.sender().roster().broken() {
-        warn!(subscriber = %subscriber.name(), %fault, "gets no events: does a --region lack its secret?");
-    }
 }
 
 fn emit_one(desk: &Desk, offer: Offer<'_>, printer: &mut Printer) -> Result<ExitCode, Failure> {
@@ -270,6 +256,7 @@ fn answer_line(
             let (code, field) = match error {
                 EmitError::Offer(refusal) => (refusal.code(), refusal.field()),
                 EmitError::Full(_) => ("full", None),
+                EmitError::Broken { .. } => ("broken_subscriber", None),
                 EmitError::Busy => ("busy", None),
                 EmitError::Store(_) => ("store", None),
             };

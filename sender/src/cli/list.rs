@@ -8,8 +8,8 @@ use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::Common;
 use super::print::{Printer, Table};
-use super::show::{counts_shown, shown};
 use super::words::{state, when};
+use crate::operate::shown as form;
 use crate::store::read::Reader;
 
 #[derive(Args, Debug)]
@@ -34,8 +34,8 @@ impl List {
             |subscriber| {
                 let (counts, next) = lanes.get(&subscriber.lane).copied().unwrap_or_default();
                 if printer.json {
-                    let mut line = shown(&subscriber)?;
-                    line["deliveries"] = counts_shown(&counts);
+                    let mut line = form::subscriber(&subscriber, None);
+                    line["deliveries"] = form::counts(&counts);
                     printer.object(&line)?;
                     return Ok(!printer.is_closed());
                 }

@@ -1,6 +1,7 @@
 //! `serve`: deliver, until told to stop.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,6 +50,9 @@ pub(super) struct Serve {
     reach: Reach,
     #[command(flatten)]
     keep: Keep,
+    /// The most connections to all subscribers together; by default, what the limit on open files leaves
+    #[arg(long, value_name = "COUNT")]
+    connections_max: Option<NonZeroU32>,
     /// How long a subscriber stays this process's without a word, should it die
     #[arg(long, value_name = "TIME", default_value = "30s")]
     lease: Nanos,
@@ -57,10 +61,11 @@ pub(super) struct Serve {
     stop_within: Nanos,
 }
 
-/// Where the HTTP API is offered, and to whom.
+/// Where the HTTP API is offered, and to whom; and how far the sender itself may reach out.
 struct Door {
     listen: SocketAddr,
     token: Option<Token>,
+    connections_max: Option<NonZeroU32>,
 }
 
 impl Serve {
@@ -82,7 +87,7 @@ impl Serve {
                 self.listen
             )));
         }
-        Ok(Door { listen: self.listen, token })
+        Ok(Door { listen: self.listen, token, connections_max: self.connections_max })
     }
 }
 
@@ -104,7 +109,9 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
         token: door.token,
         request_time_max: Config::REQUEST_TIME_MAX,
     };
-    let Some(sender) = open(options, &mut signals).await? else { return Ok(ExitCode::SUCCESS) };
+    let Some(sender) = open(options, door.connections_max, &mut signals).await? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     if let Ok(address) = listener.local_addr() {
         info!(%address, "the HTTP API listens");
     }
@@ -112,7 +119,11 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
     let router = api::router(sender.clone(), config);
     let stopped = async { drop(stopped.await) };
     let answering = tokio::spawn(api::serve(listener, router, stopped, stop_within));
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        // Half a sender is worse than none: whoever restarts processes must notice.
+        what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
+    }
     info!(?stop_within, "stopping: finishing what is under way");
     drop(stop);
     tokio::select! {
@@ -128,10 +139,14 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
 
 /// Begins. A database that another program has to itself is waited for, or whoever restarts what has ended would do so
 /// again and again; nothing, when told to stop meanwhile.
-async fn open(options: Options, signals: &mut Signals) -> Result<Option<Sender>, Failure> {
+async fn open(
+    options: Options,
+    connections_max: Option<NonZeroU32>,
+    signals: &mut Signals,
+) -> Result<Option<Sender>, Failure> {
     let mut said = false;
     loop {
-        match Sender::open(options.clone()).await {
+        match Sender::open_bounded(options.clone(), connections_max).await {
             Err(OpenError::Store { error: error @ StoreError::Busy { .. }, .. }) => {
                 if !std::mem::replace(&mut said, true) {
                     warn!(%error, "waiting for the database");

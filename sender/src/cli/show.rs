@@ -8,9 +8,10 @@ use super::failure::Failure;
 use super::options::{Common, Reach};
 use super::print::Printer;
 use super::subscriber::read_id;
-use super::words::{moment, state, when};
-use crate::store::lane::Counts;
-use crate::store::read::{LaneStatus, Reader, Subscriber};
+use super::words::{self, moment, state, when};
+use crate::operate::shown as form;
+use crate::store::latency::Histogram;
+use crate::store::read::{LaneStatus, Over, Reader};
 use crate::subscriber::SettingsText;
 
 #[derive(Args, Debug)]
@@ -32,17 +33,19 @@ impl Show {
         let look = Look::open(common.existing_database()?)?;
         let subscriber = look.subscriber(&self.name)?;
         let lane = look.lane(subscriber.lane)?;
+        let latencies = look.reader.latencies(&[subscriber.lane], Over::Day { until: look.now })?;
+        let latency = latencies.first().map(|(_, counted)| counted);
         let secrets = look.reader.secrets(subscriber.lane, look.now)?;
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
         if printer.json {
-            let mut whole = shown(&subscriber)?;
+            let mut whole = form::subscriber(&subscriber, fault.map(|fault| fault.to_string()));
             whole["secrets"] = secrets
                 .iter()
                 .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
                 .collect();
-            whole["fault"] = json!(fault.map(|fault| fault.to_string()));
-            whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| counts_shown(&lane.counts));
+            whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| form::counts(&lane.counts));
+            whole["latency_last_day"] = form::latency(latency);
             return printer.object(&whole);
         }
         let mut pairs = vec![
@@ -62,7 +65,7 @@ impl Show {
             pairs.push(("secret".to_owned(), format!("{until}, since {}", moment(live.created))));
         }
         if let Some(lane) = lane {
-            pairs.extend(figures(&lane, &look));
+            pairs.extend(figures(&lane, latency, &look));
         }
         printer.pairs(&pairs)?;
         printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
@@ -71,36 +74,12 @@ impl Show {
     }
 }
 
-/// A subscriber for machines, in the form of the HTTP API: its own fields, and all settings in effect beside them.
-pub(super) fn shown(subscriber: &Subscriber) -> Result<Value, Failure> {
-    let settings = SettingsText::from_json(&subscriber.settings).unwrap_or_default();
-    let mut whole = value(&settings.shown().to_json())?;
-    let own = json!({
-        "id": &*subscriber.id, "name": &*subscriber.name, "url": &*subscriber.url,
-        "events": value(&subscriber.patterns)?, "state": state(subscriber.state),
-        "version": subscriber.version, "created": moment(subscriber.created),
-    });
-    if let (Value::Object(whole), Value::Object(own)) = (&mut whole, own) {
-        whole.extend(own);
-    }
-    Ok(whole)
-}
-
-/// Counts for machines.
-pub(super) fn counts_shown(counts: &Counts) -> Value {
-    json!({
-        "accepted": counts.accepted, "delivered": counts.delivered, "dead": counts.dead,
-        "coalesced": counts.coalesced, "waiting": counts.waiting, "waiting_bytes": counts.waiting_bytes,
-        "retrying": counts.retrying, "dead_kept": counts.dead_kept, "failed_attempts": counts.failed_attempts,
-    })
-}
-
 fn value(json: &str) -> Result<Value, Failure> {
     serde_json::from_str(json)
         .map_err(|error| Failure::ours(format_args!("the store holds no JSON here: {error}")))
 }
 
-fn figures(lane: &LaneStatus, look: &Look) -> Vec<(String, String)> {
+fn figures(lane: &LaneStatus, latency: Option<&Histogram>, look: &Look) -> Vec<(String, String)> {
     let counts = &lane.counts;
     let owner =
         lane.owner.map_or_else(|| "no process".to_owned(), |(owner, _)| format!("process {:x}", owner.0));
@@ -114,6 +93,7 @@ fn figures(lane: &LaneStatus, look: &Look) -> Vec<(String, String)> {
         ("coalesced", counts.coalesced.to_string()),
         ("dead letters", counts.dead_kept.to_string()),
         ("failed attempts", counts.failed_attempts.to_string()),
+        ("latency", words::latency(latency)),
         ("delivered by", owner),
     ];
     rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()

@@ -1,94 +1,157 @@
 //! `status`: how things stand.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::desk::Look;
+use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
-use super::options::Common;
+use super::options::{Common, Reach};
 use super::print::Printer;
-use super::show::counts_shown;
-use super::words::{ago, moment, rough};
+use super::words::{self, ago, rough};
 use crate::engine::{Nanos, WallTime};
-use crate::store::read::{Reader, Status as Figures};
+use crate::operate::shown;
+use crate::roster::{Roster, RosterKeeper};
+use crate::store::latency::Histogram;
+use crate::store::read::{Over, Reader, Status as Figures};
+use crate::subscriber::RegionSecrets;
 
 /// What has been due for longer than this says that we are behind.
 const BEHIND_AFTER: Nanos = Nanos::from_secs(60);
+/// So many names are said of those that need a look.
+const NAMES_MAX: usize = 10;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   hookproof-sender status --db sender.db
   hookproof-sender status --db sender.db --json | jq .deliveries.waiting")]
-pub(super) struct Status {}
+pub(super) struct Status {
+    #[command(flatten)]
+    reach: Reach,
+}
 
 impl Status {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let look = Look::open(common.existing_database()?)?;
-        let figures = look.reader.status(look.now)?;
-        let owners = look.reader.owners()?;
-        let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
-        let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
+        let found = Found::read(&look, self.reach.regions()?)?;
         if printer.json {
-            printer.object(&shown(&figures, senders, overdue))?;
+            printer.object(&found.shown())?;
         } else {
-            printer.pairs(&pairs(&figures, senders, overdue, look.now))?;
+            printer.pairs(&found.pairs(look.now))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn shown(figures: &Figures, senders: usize, overdue: Nanos) -> serde_json::Value {
-    let [active, paused, disabled] = figures.subscribers;
-    json!({
-        "deliveries": counts_shown(&figures.counts),
-        "last_hour": {
-            "delivered": figures.delivered_last_hour, "failed_attempts": figures.failed_last_hour,
-            "dead": figures.dead_last_hour,
-            "mean_latency_us": figures.latency_last_hour.map(|latency| latency.0 / 1_000),
-        },
-        "overdue_ms": overdue.0 / 1_000_000, "behind": overdue > BEHIND_AFTER,
-        "oldest_due": figures.oldest_due.map(moment), "oldest_received": figures.oldest_received.map(moment),
-        "subscribers": { "active": active, "paused": paused, "disabled": disabled },
-        "outbox": { "waiting": figures.outbox, "rejected": figures.outbox_rejected },
-        "delivering_processes": senders,
-    })
+/// How things stand.
+struct Found {
+    figures: Figures,
+    /// Processes that hold subscribers.
+    senders: usize,
+    overdue: Nanos,
+    /// All subscribers together.
+    latency: Histogram,
+    slow: Vec<String>,
+    /// As this process understands it, with the regions that it knows.
+    roster: Arc<Roster>,
 }
 
-fn pairs(figures: &Figures, senders: usize, overdue: Nanos, now: WallTime) -> Vec<(String, String)> {
-    let counts = &figures.counts;
-    let [active, paused, disabled] = figures.subscribers;
-    let latency =
-        figures.latency_last_hour.map_or_else(String::new, |it| format!(", {} on average", rough(it)));
-    let behind = if overdue > BEHIND_AFTER {
-        format!("yes: the longest due delivery is {} late", rough(overdue))
-    } else {
-        "no".to_owned()
-    };
-    let mut rows = vec![
-        ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
-        (
-            "waiting",
-            format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying),
-        ),
-        ("behind", behind),
-        (
-            "delivered",
-            format!("{}, {} in the last hour{latency}", counts.delivered, figures.delivered_last_hour),
-        ),
-        (
-            "failed attempts",
-            format!("{}, {} in the last hour", counts.failed_attempts, figures.failed_last_hour),
-        ),
-        ("dead letters", format!("{}, {} in the last hour", counts.dead_kept, figures.dead_last_hour)),
-        ("coalesced", counts.coalesced.to_string()),
-        ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
-        ("delivered by", format!("{senders} processes that hold subscribers now")),
-    ];
-    if let Some(oldest) = figures.oldest_received {
-        rows.insert(2, ("oldest waiting", format!("received {}", ago(oldest, now))));
+impl Found {
+    fn read(look: &Look, regions: RegionSecrets) -> Result<Self, Failure> {
+        let figures = look.reader.status(look.now)?;
+        let owners = look.reader.owners()?;
+        let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
+        let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
+        let mut keeper = RosterKeeper::new(regions);
+        let roster = Arc::clone(keeper.catch_up(&look.reader, look.now)?);
+        let (mut latency, mut slow) = (Histogram::default(), Vec::new());
+        each(
+            |from| look.reader.subscribers(from, PAGE_ROWS),
+            |subscriber| {
+                let over = Over::Day { until: look.now };
+                for (_, counted) in look.reader.latencies(&[subscriber.lane], over)? {
+                    if counted.percentiles().is_some_and(|found| found.is_slow()) {
+                        slow.push(subscriber.name.to_string());
+                    }
+                    latency.add(&counted);
+                }
+                Ok(true)
+            },
+        )?;
+        Ok(Self { figures, senders, overdue, latency, slow, roster })
     }
-    rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+
+    fn shown(&self) -> Value {
+        let mut value = shown::totals(&self.figures);
+        value["overdue_ms"] = json!(self.overdue.0 / 1_000_000);
+        value["behind"] = json!(self.overdue > BEHIND_AFTER);
+        value["latency_last_day"] = shown::latency(Some(&self.latency));
+        value["slow_subscribers"] = json!(self.slow);
+        value["broken"] = shown::broken(&self.roster);
+        value["delivering_processes"] = json!(self.senders);
+        value
+    }
+
+    fn pairs(&self, now: WallTime) -> Vec<(String, String)> {
+        let figures = &self.figures;
+        let counts = &figures.counts;
+        let [active, paused, disabled] = figures.subscribers;
+        let latency =
+            figures.latency_last_hour.map_or_else(String::new, |it| format!(", {} on average", rough(it)));
+        let behind = if self.overdue > BEHIND_AFTER {
+            format!("yes: the longest due delivery is {} late", rough(self.overdue))
+        } else {
+            "no".to_owned()
+        };
+        let delivered =
+            format!("{}, {} in the last hour{latency}", counts.delivered, figures.delivered_last_hour);
+        let failed = format!("{}, {} in the last hour", counts.failed_attempts, figures.failed_last_hour);
+        let tried =
+            format!("{} ({} bytes, {} tried before)", counts.waiting, counts.waiting_bytes, counts.retrying);
+        let mut rows = vec![
+            ("subscribers", format!("{active} active, {paused} paused, {disabled} disabled")),
+            ("broken", self.broken()),
+            ("waiting", tried),
+            ("behind", behind),
+            ("delivered", delivered),
+            ("failed attempts", failed),
+            ("dead letters", format!("{}, {} in the last hour", counts.dead_kept, figures.dead_last_hour)),
+            ("coalesced", counts.coalesced.to_string()),
+            ("latency", words::latency(Some(&self.latency))),
+            ("slow endpoints", first_of(&self.slow)),
+            ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
+            ("delivered by", format!("{} processes that hold subscribers now", self.senders)),
+        ];
+        if let Some(oldest) = figures.oldest_received {
+            rows.insert(3, ("oldest waiting", format!("received {}", ago(oldest, now))));
+        }
+        rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+    }
+}
+
+impl Found {
+    fn broken(&self) -> String {
+        let broken: Vec<_> =
+            self.roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
+        if broken.is_empty() {
+            return first_of(&broken);
+        }
+        let what = "events that they want are refused until they are mended, given their region's secret, or removed";
+        format!("{}; {what}", first_of(&broken))
+    }
+}
+
+/// The first few of some names, and how many more there are.
+fn first_of(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let first = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => first,
+        more => format!("{first}, and {more} more"),
+    }
 }

@@ -14,6 +14,7 @@ use super::settings::{Changes, Setting, checked_name, checked_url, patterns};
 use super::{list, probe, show};
 use crate::engine::Nanos;
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
+use crate::operate::shown as form;
 use crate::runtime::clock::{random, wall};
 use crate::sign::{Keys, Profile, Secret, Signer};
 use crate::store::command::{Change, Command, Rotate, Subscribe};
@@ -165,7 +166,7 @@ impl Set {
         let name = changes.name.as_deref().unwrap_or(&self.name);
         let after = look.subscriber(name)?;
         if printer.json {
-            return printer.object(&show::shown(&after)?);
+            return printer.object(&form::subscriber(&after, None));
         }
         printer.line(format_args!("changed {}", after.name))
     }

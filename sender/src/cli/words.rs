@@ -1,45 +1,8 @@
 //! The sender's figures in the words that people and machines read.
 
 use crate::engine::{Nanos, WallTime};
-use crate::event::timestamp::Timestamp;
-use crate::store::command::Reason;
-use crate::store::lane::LaneState;
-use crate::store::read::Place;
-
-/// A state.
-pub(super) const fn state(state: LaneState) -> &'static str {
-    match state {
-        LaneState::Active => "active",
-        LaneState::Paused => "paused",
-        LaneState::Disabled => "disabled",
-        LaneState::Removed => "removed",
-    }
-}
-
-/// Why a delivery was given up.
-pub(super) const fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Exhausted => "exhausted",
-        Reason::Expired => "expired",
-        Reason::Overflow => "overflow",
-        Reason::Gone => "gone",
-    }
-}
-
-/// Where a delivery is.
-pub(super) const fn place(place: Place) -> &'static str {
-    match place {
-        Place::Waiting => "waiting",
-        Place::Delivered => "delivered",
-        Place::Dead => "dead",
-        Place::Coalesced => "coalesced",
-    }
-}
-
-/// A moment, as every body has it too.
-pub(super) fn moment(at: WallTime) -> String {
-    Timestamp(at).to_string()
-}
+pub(super) use crate::operate::shown::{moment, place, reason, state};
+use crate::store::latency::{Histogram, Percentiles};
 
 /// A length of time as a person would say it: to the second below two minutes, to the minute below two hours, …
 pub(super) fn rough(length: Nanos) -> Nanos {
@@ -62,6 +25,19 @@ pub(super) fn ago(at: WallTime, now: WallTime) -> String {
 /// When, as seen from now.
 pub(super) fn when(at: WallTime, now: WallTime) -> String {
     if at > now { format!("in {}", rough(at.since(now))) } else { ago(at, now) }
+}
+
+/// How long the attempts of a day took.
+pub(super) fn latency(counted: Option<&Histogram>) -> String {
+    counted.and_then(Histogram::percentiles).map_or_else(
+        || "no attempts in the last 24 h".to_owned(),
+        |found| {
+            let Percentiles { samples, p50, p95, p99 } = found;
+            let slow = if found.is_slow() { "; SLOW" } else { "" };
+            let [p50, p95, p99] = [p50, p95, p99].map(rough);
+            format!("p50 {p50}, p95 {p95}, p99 {p99} over {samples} attempts in the last 24 h{slow}")
+        },
+    )
 }
 
 #[cfg(test)]

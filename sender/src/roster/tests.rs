@@ -124,6 +124,27 @@ fn a_mended_row_is_sent_to_again() {
 }
 
 #[test]
+fn an_event_that_a_broken_subscriber_wants_has_it_in_the_way() {
+    let broken = |patterns: &str, state| {
+        let mut row = row(1, 1, patterns);
+        row.subscriber.settings = "[]".into();
+        row.subscriber.state = state;
+        roster(&[row])
+    };
+    let is_in_the_way = |roster: &Roster, event_type: &str| {
+        roster.in_the_way(&event_type.parse().unwrap()).is_some_and(|(known, _)| known.lane() == LaneId(1))
+    };
+    let wants_some = broken(r#"["order.*"]"#, LaneState::Active);
+    assert!(is_in_the_way(&wants_some, "order.paid"));
+    assert!(!is_in_the_way(&wants_some, "video.new"));
+    assert!(is_in_the_way(&broken(r#"["order.*"]"#, LaneState::Paused), "order.paid"), "it is recorded for");
+    assert!(!is_in_the_way(&broken(r#"["order.*"]"#, LaneState::Disabled), "order.paid"));
+    assert!(is_in_the_way(&broken("nonsense", LaneState::Active), "video.new"), "it may want anything");
+    let mended = wants_some.with(&[row(1, 2, r#"["order.*"]"#)], &RegionSecrets::default());
+    assert!(!is_in_the_way(&mended, "order.paid"));
+}
+
+#[test]
 fn settings_stay_the_same_arc_until_they_change() {
     let given = |version, settings: &str| {
         let mut row = row(1, version, r#"["a"]"#);

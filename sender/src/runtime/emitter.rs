@@ -47,6 +47,17 @@ pub enum EmitError {
     /// Subscribers that would rather refuse than shed are full. Try again later.
     #[error("{} subscribers cannot take the event now: {}", .0.len(), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
+    /// A subscriber that wants the event is broken: nobody knows what of it it may be sent. Try again once it is mended.
+    #[error(
+        "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
+         of its region, or remove it"
+    )]
+    Broken {
+        /// Its name.
+        subscriber: Arc<str>,
+        /// What is wrong with it.
+        fault: Box<str>,
+    },
     /// More is being emitted than can be written. Try again a little later.
     #[error("more is being emitted than can be written; try again a little later")]
     Busy,
@@ -62,7 +73,7 @@ impl EmitError {
         match self {
             Self::Offer(_) => false,
             Self::Full(full) => full.iter().all(|full| full.bound != Bound::BodyBytes),
-            Self::Busy | Self::Store(_) => true,
+            Self::Broken { .. } | Self::Busy | Self::Store(_) => true,
         }
     }
 }
@@ -133,7 +144,17 @@ impl Emitter {
         let mut open: Vec<usize> = (0..offers.len()).collect();
         for _ in 0..MATCHES_MAX {
             let roster = self.roster();
-            let prepared = open.iter().map(|&index| self.prepare(&roster, &offers[index], None)).collect();
+            let mut prepared = Vec::with_capacity(open.len());
+            open.retain(|&index| match self.prepare(&roster, &offers[index], None) {
+                Ok(emit) => {
+                    prepared.push(emit);
+                    true
+                }
+                Err(error) => {
+                    results[index] = Err(error);
+                    false
+                }
+            });
             let mut answers = Vec::with_capacity(open.len());
             for told in self.submit(prepared) {
                 // Dropped unanswered only if the store's thread is gone.
@@ -160,7 +181,7 @@ impl Emitter {
     /// first reason is given. For a thread of its own.
     pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Outboxed {
         let roster = self.roster();
-        let (mut prepared, mut rejects) = (Vec::new(), Vec::new());
+        let (mut prepared, mut rejects, mut broken) = (Vec::new(), Vec::new(), None);
         for row in rows {
             if let Some(why) = &row.unreadable {
                 rejects.push(RejectOutbox { id: row.id, why: why.clone() });
@@ -168,11 +189,15 @@ impl Emitter {
             }
             let (id, key) = (row.event.as_deref(), row.key.as_deref());
             match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
-                Ok(offer) => prepared.push(self.prepare(&roster, &offer, Some(row.id))),
+                Ok(offer) => match self.prepare(&roster, &offer, Some(row.id)) {
+                    Ok(emit) => prepared.push(emit),
+                    // It waits; those beside it need not.
+                    Err(error) => broken = Some(error),
+                },
                 Err(refusal) => rejects.push(RejectOutbox { id: row.id, why: refusal.to_string() }),
             }
         }
-        let mut outboxed = Outboxed { waits: self.reject(rejects).err(), stale: false };
+        let mut outboxed = Outboxed { waits: self.reject(rejects).err().or(broken), stale: false };
         for told in self.submit(prepared) {
             for answer in told.answers.blocking_recv().unwrap_or(told.unanswered) {
                 match answer {
@@ -185,9 +210,20 @@ impl Emitter {
         outboxed
     }
 
-    fn prepare(&self, roster: &Roster, offer: &Offer<'_>, outbox: Option<OutboxId>) -> Emit {
+    fn prepare(
+        &self,
+        roster: &Roster,
+        offer: &Offer<'_>,
+        outbox: Option<OutboxId>,
+    ) -> Result<Emit, EmitError> {
+        if let Some((known, fault)) = roster.in_the_way(&offer.event_type) {
+            return Err(EmitError::Broken {
+                subscriber: Arc::clone(known.name()),
+                fault: fault.to_string().into(),
+            });
+        }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
-        Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) }
+        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) })
     }
 
     /// Sets aside rows that can't become events, and waits until that is durable: else the next look would find them,

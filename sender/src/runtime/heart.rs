@@ -21,9 +21,10 @@ use super::lanes::{Lanes, Stop};
 use super::link::ask;
 use super::post::{Post, Posted};
 use super::tenure::{Step, Tenure};
+use super::watcher::tell_of_broken;
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Nanos,
-    Output, Settlement, Taking, Term, WallTime,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Nanos, Output,
+    Settlement, Taking, Term, WallTime,
 };
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command, Persist};
@@ -101,6 +102,7 @@ pub(super) struct Heart<P> {
 impl<P: Post> Heart<P> {
     /// Beats until it was told to stop and everything has come to an end.
     pub(super) async fn run(mut self) {
+        tell_of_broken(&Roster::default(), &self.roster);
         let mut batch = Vec::with_capacity(WORDS_MAX);
         while !self.is_over() {
             let wake = self.next_wake();
@@ -209,12 +211,8 @@ impl<P: Post> Heart<P> {
             return;
         }
         let settings = Arc::clone(subscriber.settings());
-        let origin = handover::open(
-            handover,
-            settings.quarantine(),
-            subscriber.deadline(),
-            Moment::now().as_ref(),
-        );
+        let origin =
+            handover::open(handover, settings.quarantine(), subscriber.deadline(), Moment::now().as_ref());
         let lease_until = instant(self.tenure.until(asked));
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);

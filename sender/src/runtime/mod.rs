@@ -8,6 +8,7 @@
 //!
 //! Only this folder reads clocks ([`clock`]), waits for time, and starts tasks.
 
+mod breakdown;
 pub mod clock;
 mod emitter;
 pub mod handover;
@@ -25,8 +26,9 @@ pub use link::Failed;
 pub use upkeep::Retention;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender as StopSender, channel as stop_channel};
+use std::sync::mpsc::Sender as StopSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
@@ -149,6 +151,18 @@ impl Sender {
     /// # Errors
     /// When the database can't be opened, or nothing can be written beside it.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
+        Self::open_bounded(options, None).await
+    }
+
+    /// The same with a bound on the connections of all subscribers together, other than what the process's limit on
+    /// open files leaves.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_bounded(
+        options: Options,
+        connections_max: Option<NonZeroU32>,
+    ) -> Result<Self, OpenError> {
         let path = options.database.clone();
         let store = |error| OpenError::Store { path: path.clone(), error };
         let beside = |doing| {
@@ -174,7 +188,7 @@ impl Sender {
         let (mouth, words) = heart::channel();
         let emitter = Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), mouth.clone());
         let emitter = Arc::new(emitter);
-        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity));
+        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), connections_max);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         let heart = Heart {
             engine: Engine::new(u64::from_le_bytes(random()), Limits::default()),
@@ -203,10 +217,7 @@ impl Sender {
             outbox: watcher::Outbox::default(),
             looks: 0,
         };
-        let (stop_watcher, stop) = stop_channel();
-        let watcher =
-            std::thread::Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch(&stop));
-        let watcher = watcher.map_err(beside("start the watcher's thread"))?;
+        let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
         info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");

@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::io;
 use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tracing::warn;
 
 use super::clock::{Clock, wall};
 use crate::delivery_ids::DeliveryIds;
@@ -15,7 +17,7 @@ use crate::guard::Guard;
 use crate::roster::Subscriber;
 use crate::store::command::{self, Attempt};
 use crate::store::reply::ClaimedRow;
-use crate::transport::{self, Made, Request, Transport};
+use crate::transport::{self, Failure, Made, Request, Transport};
 
 /// Whatever makes attempts.
 pub(super) trait Post: Send + Sync + 'static {
@@ -72,30 +74,62 @@ impl Posted {
 pub(super) struct HttpPost {
     transport: Transport,
     ids: DeliveryIds,
+    /// Says that sockets are used up, now and then.
+    said: Mutex<Option<WallTime>>,
 }
+
+/// How long an attempt waits that got no socket, where even asking for one fails at once.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+/// How often to say that sockets are used up.
+const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
     /// A post office without connections.
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub(super) fn new(guard: Guard, ids: DeliveryIds) -> io::Result<Self> {
-        Ok(Self { transport: Transport::new(transport::Settings::default(), guard)?, ids })
+    pub(super) fn new(
+        guard: Guard,
+        ids: DeliveryIds,
+        connections_max: Option<NonZeroU32>,
+    ) -> io::Result<Self> {
+        let settings = transport::Settings { connections_max, ..transport::Settings::default() };
+        Ok(Self { transport: Transport::new(settings, guard)?, ids, said: Mutex::default() })
+    }
+
+    fn say(&self, failure: &Failure, now: WallTime) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| now.since(said) >= SAY_EVERY) {
+            *said = Some(now);
+            warn!(%failure, "attempts wait for a socket; nothing is held against their endpoints");
+        }
     }
 }
 
 impl Post for HttpPost {
     async fn post(&self, clock: &Clock, subscriber: &Subscriber, row: &ClaimedRow, number: u32) -> Posted {
-        let began = clock.now();
-        let ready = match subscriber.ready() {
-            Ok(ready) => ready,
-            Err(fault) => return Posted::impossible(began, &fault.to_string()),
-        };
+        loop {
+            let began = clock.now();
+            match self.attempt(subscriber, row, number).await {
+                Ok(made) => match made.failure() {
+                    // Ours, not the endpoint's. The engine does not hear of it: it has an attempt under way, which
+                    // costs the subscriber nothing but time.
+                    Some(failure @ Failure::NoSocket { .. }) => self.say(failure, began),
+                    _ => return Posted::of(made, row, began, clock.now()),
+                },
+                Err(impossible) => return Posted::impossible(began, &impossible),
+            }
+            pause(TRY_AGAIN).await;
+        }
+    }
+}
+
+impl HttpPost {
+    async fn attempt(&self, subscriber: &Subscriber, row: &ClaimedRow, number: u32) -> Result<Made, String> {
+        let ready = subscriber.ready().map_err(ToString::to_string)?;
         let id = self.ids.name(row.received, row.delivery);
-        let headers = match sign_attempt(ready, &id, row, number, wall()) {
-            Ok(headers) => headers,
-            Err(unusable) => return Posted::impossible(began, &unusable.to_string()),
-        };
+        let headers =
+            sign_attempt(ready, &id, row, number, wall()).map_err(|unusable| unusable.to_string())?;
         let timeouts = ready.agreement().timeouts;
         let in_flight = subscriber.settings().contract().in_flight();
         let request = Request {
@@ -107,7 +141,11 @@ impl Post for HttpPost {
             connect_deadline: Duration::from_nanos(timeouts.connect.0),
             connections_max: NonZeroU32::new(in_flight).unwrap_or(NonZeroU32::MIN),
         };
-        let made = self.transport.attempt(request).await;
-        Posted::of(made, row, began, clock.now())
+        Ok(self.transport.attempt(request).await)
     }
+}
+
+async fn pause(length: Duration) {
+    #[expect(clippy::disallowed_methods, reason = "the runtime may wait for time")]
+    tokio::time::sleep(length).await;
 }

@@ -2,9 +2,11 @@
 //! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
 //! closer look only where the glance shows a change.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tracing::{error, info, warn};
@@ -14,7 +16,7 @@ use super::emitter::Emitter;
 use super::evict_the_dead;
 use super::heart::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId, WallTime};
-use crate::roster::RosterKeeper;
+use crate::roster::{Roster, RosterKeeper, Subscriber};
 use crate::store::StoreError;
 use crate::store::command::OutboxId;
 use crate::store::lane::OwnerId;
@@ -33,6 +35,23 @@ const PAGES_COUNTED_MAX: u64 = 60;
 const LOOKS_IN_SILENCE: u64 = 250;
 /// Rows looked at in one go.
 const ROWS_MAX: u32 = 1_000;
+
+/// Says which subscribers have broken, one line for each, and which are mended.
+pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
+    let fault_before = |known: &Subscriber| before.get(known.lane()).and_then(|old| old.ready().err());
+    for (known, fault) in now.broken().filter(|(known, fault)| fault_before(known) != Some(*fault)) {
+        error!(
+            subscriber = %known.id(), name = %known.name(), %fault,
+            "a subscriber can't be sent to, and events that it wants are refused until it is mended, given the secret of \
+             its region (--region), or removed"
+        );
+    }
+    for (known, _) in before.broken() {
+        if now.get(known.lane()).is_some_and(|new| new.ready().is_ok()) {
+            info!(subscriber = %known.id(), name = %known.name(), "a subscriber is mended");
+        }
+    }
+}
 
 /// The watcher's state between two glances.
 pub(super) struct Watcher {
@@ -58,8 +77,15 @@ pub(super) struct Outbox {
 }
 
 impl Watcher {
+    /// Watches on a thread of its own, until the sender that comes back is dropped.
+    pub(super) fn start(self) -> io::Result<(JoinHandle<()>, Sender<()>)> {
+        let (stop, stopped) = channel();
+        let thread = thread::Builder::new().name("watcher".to_owned()).spawn(move || self.watch(&stopped))?;
+        Ok((thread, stop))
+    }
+
     /// Watches until the other end of `stop` is dropped.
-    pub(super) fn watch(mut self, stop: &Receiver<()>) {
+    fn watch(mut self, stop: &Receiver<()>) {
         let (mut failed, mut said) = (0_u64, false);
         while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             match self.look() {
@@ -84,7 +110,9 @@ impl Watcher {
     fn look(&mut self) -> Result<(), StoreError> {
         let glance = self.reader.glance()?;
         if glance.roster != self.seen.roster {
+            let before = Arc::clone(self.roster.present());
             let roster = Arc::clone(self.roster.catch_up(&*self.reader, self.clock.now())?);
+            tell_of_broken(&before, &roster);
             self.emitter.use_roster(Arc::clone(&roster));
             self.mouth.say(Word::Roster(roster));
             self.seen.roster = glance.roster;

@@ -66,8 +66,6 @@ pub struct Emit {
     pub key: Option<Arc<str>>,
     /// When it was received.
     pub received: WallTime,
-    /// A target is left out if the same event id was received for it less than this ago.
-    pub dedupe: Nanos,
     /// The distinct bodies, once each.
     pub bodies: Vec<Body>,
     /// Who is owed the event: every lane once. Without targets nothing is recorded.
@@ -97,6 +95,8 @@ pub struct Target {
     pub due: WallTime,
     /// No attempt from then on.
     pub expires: WallTime,
+    /// It is left out if the same event id was received for its lane less than this ago.
+    pub dedupe: Nanos,
     /// Whether it may take the place of an older delivery, or be replaced by a newer one.
     pub coalesce: Option<Coalesce>,
     /// A signature made once and for all, where the profile has that.

@@ -26,6 +26,7 @@
 pub mod command;
 pub mod error;
 pub mod lane;
+pub mod latency;
 mod operate;
 pub mod paging;
 pub mod read;
@@ -53,6 +54,15 @@ pub trait Store: Send {
     ///
     /// When the store cannot be read or written; see [`StoreError::may_pass`].
     fn commit(&mut self, now: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError>;
+
+    /// Writes down what commits have put off: figures, nothing that was acknowledged. For whoever ends in order.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written.
+    fn close(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// What this store object has written so far.
     fn written(&self) -> Written;

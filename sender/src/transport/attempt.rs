@@ -91,6 +91,10 @@ impl Attempt<'_> {
                 }
                 Found::Room(slot) => {
                     let within = self.request.connect_deadline;
+                    let socket =
+                        self.shared.sockets.room(&self.shared.lanes, after(within).min(self.deadline));
+                    let max = self.shared.sockets.max();
+                    let slot = slot.with(socket.await.ok_or(Failure::NoSocket { max })?);
                     let opening = self.shared.connector.open(&self.route.origin, &self.lane.lookups, slot);
                     let opened = timeout_at(after(within).min(self.deadline), opening).await;
                     return match opened.map_err(|_| Failure::ConnectDeadline { within })?? {

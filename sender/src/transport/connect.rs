@@ -18,7 +18,7 @@ use super::resolve::{Lookups, Resolve};
 use super::route::Origin;
 use super::tls::HTTP2;
 use super::wire::{Stream, Wire};
-use super::{Cause, Failure};
+use super::{Cause, Failure, sockets};
 use crate::guard::Guard;
 
 /// How long an address may take before the next is tried beside it (RFC 8305).
@@ -130,7 +130,13 @@ async fn first_connected(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failur
 }
 
 async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let failed = |error| Failure::Connect { address, cause: Cause::of(&error) };
+    let failed = |error| {
+        if sockets::are_used_up(&error) {
+            Failure::NoSocket { max: sockets::max_by_limit() }
+        } else {
+            Failure::Connect { address, cause: Cause::of(&error) }
+        }
+    };
     let tcp = TcpStream::connect(address).await.map_err(failed)?;
     // A request is written whole; waiting for more to put into its packet would only delay it.
     tcp.set_nodelay(true).map_err(failed)?;

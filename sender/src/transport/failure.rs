@@ -24,6 +24,16 @@ pub enum Failure {
         /// How many the lane may have.
         connections_max: u32,
     },
+    /// All lanes together have as many connections as they may, or the process as many files as it may. The fault is
+    /// ours, and nothing is to be held against the endpoint.
+    #[error(
+        "no connection became free: all {max} that the sender may have are in use, or its files are; raise the limit on \
+         open files, or --connections-max"
+    )]
+    NoSocket {
+        /// How many there may be.
+        max: u32,
+    },
     /// DNS does not know the name, or gave no answer.
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
@@ -84,6 +94,7 @@ impl Failure {
         match self {
             Self::Request(_) => "request",
             Self::Full { .. } => "connections_full",
+            Self::NoSocket { .. } => "no_socket",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::ConnectDeadline { .. } => "connect_deadline",

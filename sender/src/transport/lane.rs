@@ -1,6 +1,7 @@
 //! The connections of each lane: how many there may be, which are idle, and who waits for one.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,19 +15,22 @@ use super::http1::Http1;
 use super::http2::{Http2, Place};
 use super::resolve::Lookups;
 use super::route::{Origin, Route};
+use super::sockets::{Socket, Sockets};
 use super::{Failure, lock};
 use crate::engine::LaneId;
 use crate::guard::Target;
 
 /// All lanes that have or had a connection lately.
-#[derive(Default)]
 pub(super) struct Lanes {
     by_id: Mutex<BTreeMap<LaneId, Arc<Lane>>>,
+    sockets: Arc<Sockets>,
+    /// Where the last search for idle connections stopped: lanes lose theirs by turns.
+    searched: Mutex<LaneId>,
 }
 
-/// One lane's connections. Nothing in here is shared with another lane.
-#[derive(Default)]
+/// One lane's connections. Nothing in here is shared with another lane, but the count of all sockets.
 pub(super) struct Lane {
+    sockets: Arc<Sockets>,
     pub(super) gate: Arc<Gate>,
     pub(super) lookups: Lookups,
     kept: Mutex<Kept>,
@@ -54,9 +58,21 @@ pub(super) struct Gate {
     pub(super) freed: Notify,
 }
 
-/// One socket's place in the count.
+/// One socket's place in the count of its lane.
 #[derive(Debug)]
-pub(super) struct Slot(Arc<Gate>);
+pub(super) struct Slot {
+    gate: Arc<Gate>,
+    /// And in the count of all, once it has that.
+    socket: Option<Socket>,
+}
+
+impl Slot {
+    /// The same with a place among all sockets.
+    pub(super) fn with(mut self, socket: Socket) -> Self {
+        self.socket = Some(socket);
+        self
+    }
+}
 
 /// What an attempt may use.
 pub(super) enum Found {
@@ -79,7 +95,7 @@ impl Gate {
         let max = self.max.load(Ordering::Acquire);
         let one_more = |open| (open < max).then_some(open + 1);
         self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Slot(Arc::clone(self)))
+        Some(Slot { gate: Arc::clone(self), socket: None })
     }
 
     fn open(&self) -> u32 {
@@ -95,14 +111,38 @@ impl Gate {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_one();
+        self.socket = None;
+        self.gate.open.fetch_sub(1, Ordering::AcqRel);
+        self.gate.freed.notify_one();
     }
 }
 
 impl Lanes {
+    pub(super) fn new(sockets: Arc<Sockets>) -> Self {
+        Self { by_id: Mutex::default(), sockets, searched: Mutex::new(LaneId(0)) }
+    }
+
     pub(super) fn lane(&self, id: LaneId) -> Arc<Lane> {
-        Arc::clone(lock(&self.by_id).entry(id).or_default())
+        let new = || Arc::new(Lane::new(Arc::clone(&self.sockets)));
+        Arc::clone(lock(&self.by_id).entry(id).or_insert_with(new))
+    }
+
+    /// Closes idle connections, whoever's they are, up to so many.
+    pub(super) fn close_some_idle(&self, max: usize) {
+        let from = *lock(&self.searched);
+        let lanes: Vec<_> = {
+            let by_id = lock(&self.by_id);
+            let after = by_id.range((Bound::Excluded(from), Bound::Unbounded));
+            after.chain(by_id.range(..=from)).map(|(id, lane)| (*id, Arc::clone(lane))).collect()
+        };
+        let mut closed = 0;
+        for (id, lane) in lanes {
+            closed += lane.close_one_idle();
+            *lock(&self.searched) = id;
+            if closed >= max {
+                return;
+            }
+        }
     }
 
     /// Closes what has been idle since before `oldest`, and forgets lanes that have nothing left.
@@ -130,6 +170,24 @@ impl Lanes {
 }
 
 impl Lane {
+    fn new(sockets: Arc<Sockets>) -> Self {
+        Self { sockets, gate: Arc::default(), lookups: Lookups::default(), kept: Mutex::default() }
+    }
+
+    /// Closes the connection that has been idle for longest. How many that was.
+    fn close_one_idle(&self) -> usize {
+        let mut kept = lock(&self.kept);
+        if !kept.idle.is_empty() {
+            kept.idle.remove(0);
+            return 1;
+        }
+        let idle = kept.shared.iter().position(|shared| shared.idle_since().is_some());
+        idle.map_or(0, |place| {
+            kept.shared.remove(place);
+            1
+        })
+    }
+
     /// What is known of the target. Connections to where the lane's target was before are of no more use.
     pub(super) fn route(&self, target: &Target) -> Result<Arc<Route>, Failure> {
         let mut kept = lock(&self.kept);
@@ -193,7 +251,7 @@ impl Lane {
     /// Keeps a connection for the next attempt, if it is still of use.
     pub(super) fn keep(&self, connection: Http1, origin: &Origin) {
         let mut kept = lock(&self.kept);
-        if kept.leads_to(origin) && self.gate.excess() == 0 {
+        if kept.leads_to(origin) && self.gate.excess() == 0 && !self.sockets.are_wanted() {
             kept.idle.push(Idle { connection, since: now() });
             drop(kept);
             self.gate.freed.notify_one();

@@ -72,5 +72,7 @@ async fn the_status_tells_where_everything_is() {
     assert_eq!((&status["subscribers"]["active"], &status["store"]["failing"]), (&json!(1), &Value::Null));
     let lane = &status["lanes"]["items"][0];
     assert_eq!((&lane["subscriber"], &lane["here"]["breaker_open"]), (&json!(id), &json!(false)));
+    let told = |status: &Value| status["lanes"]["items"][0]["last_hour"]["delivered"] == 1;
+    world.until("/v1/status", told).await;
     world.stop().await;
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::Change;
 use serde_json::json;
 
 use crate::world::{Endpoint, World};
@@ -19,7 +21,7 @@ async fn each_figure_that_an_alert_names_is_among_the_metrics() {
     world.subscribe("acme", &endpoint.url, json!({})).await;
     world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
     endpoint.next().await;
-    world.until("/v1/status", |status| status["deliveries"]["delivered"] == 1).await;
+    world.until("/v1/status", |status| status["lanes"]["items"][0]["latency_last_day"]["samples"] == 1).await;
     let answer = world.get("/metrics").await;
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let samples = answer.text.lines().filter(|line| !line.starts_with('#'));
@@ -28,6 +30,20 @@ async fn each_figure_that_an_alert_names_is_among_the_metrics() {
     assert!(named.len() > 10, "{named:?}");
     let unknown: Vec<_> = named.difference(&samples).collect();
     assert!(unknown.is_empty(), "{unknown:?} in\n{}", answer.text);
+    let text = world.get("/metrics").await.text;
+    let bucket = "hookproof_latency_seconds_bucket{";
+    let buckets: Vec<u64> = text
+        .lines()
+        .filter(|line| line.starts_with(bucket))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(buckets.is_sorted() && buckets.last() == Some(&1), "{buckets:?}");
+    assert!(text.lines().any(|line| line.starts_with(bucket) && line.ends_with("le=\"+Inf\"} 1")), "{text}");
+    let count = text.lines().find(|line| line.starts_with("hookproof_latency_seconds_count")).unwrap();
+    assert!(count.ends_with("} 1"), "{count}");
+    let shown = world.get("/v1/subscribers/acme").await.expect(200);
+    assert_eq!(shown["latency_last_day"]["samples"], 1);
+    assert!(shown["latency_last_day"]["p95_us"].as_u64().is_some_and(|p95| p95 > 0), "{shown}");
     let one = answer.text.lines().find(|line| line.starts_with("hookproof_delivered_total")).unwrap();
     assert!(one.contains("name=\"acme\"") && one.ends_with("} 1"), "{one}");
     world.stop().await;
@@ -70,4 +86,51 @@ async fn the_document_is_served() {
     let document = world.get("/v1/openapi.json").await.expect(200);
     assert_eq!(document["openapi"], "3.1.0");
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_subscriber_is_told_of_everywhere_and_what_it_wants_waits() {
+    let world = World::new().await;
+    world.subscribe("acme", "http://127.0.0.1:9/", json!({ "events": ["order.*"] })).await;
+    world.subscribe("other", "http://127.0.0.1:9/", json!({ "events": ["video.*"] })).await;
+    let whom = hookproof_sender::store::read::Whom::Name("acme".into());
+    let acme = world.sender.read(move |reader| reader.subscriber(&whom)).await.unwrap().unwrap().unwrap();
+    let write = async |settings: &str| {
+        let before = world.sender.roster().version();
+        let change = Change { settings: Some(settings.into()), ..Change::of(acme.lane) };
+        world.sender.command(Command::Change(change)).await.unwrap();
+        world.sender.wait_for_roster_after(before).await;
+    };
+    write(r#"{"shape":{"pseudonymise":["b"],"region":"eu"}}"#).await;
+
+    let event = json!({ "type": "order.paid", "data": { "b": "x" } });
+    let refused = world.post("/v1/events", event.clone()).await;
+    refused.refuses(503, "broken_subscriber", None);
+    assert!(refused.text.contains("acme") && refused.headers.contains_key("retry-after"), "{}", refused.text);
+    world.post("/v1/events", json!({ "type": "video.new", "data": 1 })).await.expect(202);
+    let status = world.get("/v1/status").await.expect(200);
+    assert_eq!((&status["broken"][0]["name"], &status["broken"][1]), (&json!("acme"), &json!(null)));
+    let ready = world.get("/readyz").await.expect(200);
+    assert_eq!((&ready["status"], &ready["broken_subscribers"]), (&json!("ready"), &json!(1)));
+    assert!(!ready.to_string().contains("acme"), "anybody may ask: {ready}");
+    assert!(world.get("/v1/subscribers/acme").await.expect(200)["fault"].is_string());
+
+    write("{}").await;
+    assert_eq!(world.post("/v1/events", event).await.expect(202)["deliveries"], 1);
+    assert_eq!(world.get("/v1/status").await.expect(200)["broken"], json!([]));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_is_for_anybody_and_says_nothing_by_itself() {
+    let token = hookproof_sender::api::Token::new("a-token-that-nobody-can-guess").unwrap();
+    let world = World::with(Some(token), |_| {}).await;
+    let page = world.get("/").await;
+    assert_eq!(
+        (page.status.as_u16(), page.headers["content-type"].to_str().unwrap()),
+        (200, "text/html; charset=utf-8")
+    );
+    assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    world.get("/v1/status").await.refuses(401, "unauthorized", Some("authorization"));
+    assert!(world.sender.stop(crate::world::FOREVER).await);
 }

@@ -188,6 +188,32 @@ async fn a_rotated_secret_is_shown_once_and_the_old_one_signs_beside_it() {
     world.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_tells_what_the_endpoint_answered() {
+    let world = World::new().await;
+    for status in [204, 403] {
+        let mut endpoint = Endpoint::answering(status).await;
+        let name = format!("acme-{status}");
+        world.subscribe(&name, &endpoint.url, json!({ "events": ["order.*"] })).await;
+        let path = format!("/v1/subscribers/{name}/test");
+        let tried = world.call("POST", &path, "").await.expect(200);
+        assert_eq!(tried["status"], status);
+        assert_eq!(tried["place"] == "delivered", status == 204, "{tried}");
+        assert!(tried["latency_us"].as_u64().is_some_and(|latency| latency > 0), "{tried}");
+        let (headers, body) = endpoint.next().await;
+        assert!(headers.contains_key("webhook-signature"));
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&body["type"], &body["data"]), (&json!("order.test"), &json!({ "test": true })));
+    }
+    let path = "/v1/subscribers/acme-204/test";
+    let own = json!({ "type": "order.paid", "data": [1] });
+    assert_eq!(world.post(path, own).await.expect(200)["place"], "delivered");
+    world.post(path, json!({ "type": "video.new" })).await.refuses(409, "not_to_be_tested", None);
+    world.post(path, json!({ "type": 5 })).await.refuses(422, "not_text", Some("type"));
+    world.post(path, json!({ "kind": "x" })).await.refuses(422, "unknown_field", Some("kind"));
+    world.stop().await;
+}
+
 #[test]
 fn nothing_that_is_said_of_a_subscriber_breaks_anything() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

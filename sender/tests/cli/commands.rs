@@ -137,3 +137,35 @@ fn a_reader_that_leaves_early_is_no_failure() {
         assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{arguments:?}");
     }
 }
+
+#[test]
+fn an_event_that_a_broken_subscriber_wants_is_refused_rather_than_lost() {
+    let world = World::new();
+    let eu = ["--region", "eu=EU_SECRET"];
+    let run = |arguments: &[&str]| {
+        let ran: crate::world::Ran =
+            world.command(arguments).env("EU_SECRET", "a-secret-of-the-region").output().unwrap().into();
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+        ran.stdout
+    };
+    let add = ["subscriber", "add", "shop", NOWHERE, "--allow-private-targets", "--events", "order.*"];
+    let shape = r#"shape={"allow":["a"],"pseudonymise":["b"],"region":"eu"}"#;
+    run(&[&add[..], &[shape], &eu].concat());
+    let emit = ["emit", "--type", "order.paid", "--data", "{\"a\":1,\"b\":\"x\"}"];
+    let refused = world.run(&emit);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("shop") && refused.stderr.contains("region"), "{}", refused.stderr);
+    // What it does not want is no matter.
+    assert!(world.ok(&["emit", "--type", "video.new", "--data", "1"]).contains("nobody wants it"));
+    let status = world.json(&["status"]);
+    assert_eq!(
+        (&status["deliveries"]["accepted"], &status["broken"][0]["name"]),
+        (&0.into(), &"shop".into())
+    );
+    assert!(world.ok(&["status"]).contains("given their region's secret"));
+
+    run(&[&emit[..], &eu].concat());
+    let status: serde_json::Value =
+        serde_json::from_str(&run(&[&["status", "--json"][..], &eu].concat())).unwrap();
+    assert_eq!((&status["deliveries"]["waiting"], &status["broken"]), (&1.into(), &serde_json::json!([])));
+}

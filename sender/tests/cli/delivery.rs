@@ -26,8 +26,17 @@ fn drain_delivers_what_is_due_and_ends_when_nothing_is_left() {
         "{text}"
     );
 
+    let shown = world.json(&["subscriber", "show", "shop"]);
+    assert_eq!(
+        (&shown["latency_last_day"]["samples"], &shown["latency_last_day"]["slow"]),
+        (&3.into(), &false.into())
+    );
+    assert_eq!(world.json(&["status"])["latency_last_day"]["samples"], 3);
+    let status = world.ok(&["status"]);
+    assert!(status.contains("over 3 attempts in the last 24 h\n"), "{status}");
+
     let audit = world.json(&["audit", "--per", "minute", "--subscriber", "shop"]);
-    assert_eq!((&audit["attempts"], &audit["over"]), (&3.into(), &false.into()));
+    assert_eq!((&audit["attempts"], &audit["above_contract"]), (&3.into(), &false.into()));
     assert!(world.ok(&["audit"]).contains("shop"));
     assert_eq!(world.ok(&["audit", "--over"]), "nothing over in the last 1h\n");
 }
@@ -80,4 +89,24 @@ fn a_running_serve_takes_up_what_other_commands_do_and_ends_in_order() {
     assert!(rest.contains("\"in_order\":true"), "{rest}");
     assert!(!rest.contains("whsec_"), "{rest}");
     assert_eq!(world.json(&["status"])["deliveries"]["delivered"], 2);
+}
+
+#[test]
+fn with_one_socket_for_all_they_take_turns_and_nothing_counts_as_a_failure() {
+    let endpoints = [Endpoint::answering(200), Endpoint::answering(200), Endpoint::answering(200)];
+    let world = World::new();
+    for (number, endpoint) in endpoints.iter().enumerate() {
+        world.ok(&["subscriber", "add", &format!("s{number}"), &endpoint.url, "--allow-private-targets"]);
+    }
+    let serving = world.serve_with(&["--connections-max", "1"]);
+    for n in ["1", "2", "3"] {
+        world.ok(&["emit", "--type", "a", "--data", n]);
+    }
+    for endpoint in &endpoints {
+        assert_eq!(endpoint.bodies.iter().take(3).count(), 3);
+    }
+    let (code, log) = serving.terminate();
+    assert_eq!(code, 0, "{log}");
+    let deliveries = world.json(&["status"])["deliveries"].clone();
+    assert_eq!((&deliveries["delivered"], &deliveries["failed_attempts"]), (&9.into(), &0.into()));
 }

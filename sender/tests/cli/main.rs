@@ -1,6 +1,9 @@
 //! The real binary on temporary databases, as a person or a script would use it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod commands;
 mod delivery;
+mod live_change;
 mod refusals;
 mod world;

@@ -75,8 +75,13 @@ impl World {
 
     /// Starts `serve`, and waits until it listens.
     pub(crate) fn serve(&self) -> Serving {
-        let mut command =
-            self.command(&["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"]);
+        self.serve_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn serve_with(&self, more: &[&str]) -> Serving {
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"];
+        let mut command = self.command(&[&serve, more].concat());
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut serving = Serving { child, address: String::new() };
         let mut line = String::new();

@@ -9,12 +9,13 @@ use crate::binary::{Database, SERVE, Serving};
 use crate::{WIDE, holds_still, offer};
 
 const PAGE: u64 = 4096;
+const RUBBISH: [u8; 4096] = [0xa5; 4096];
 
 /// Overwrites pages of the file.
 fn damage(database: &Database, pages: std::ops::Range<u64>) {
     let file = OpenOptions::new().write(true).open(database.path()).unwrap();
     for page in pages {
-        file.write_all_at(&[0xa5; PAGE as usize], page * PAGE).unwrap();
+        file.write_all_at(&RUBBISH, page * PAGE).unwrap();
     }
 }
 

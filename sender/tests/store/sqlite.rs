@@ -113,7 +113,7 @@ mod files {
         };
         check(
             newer,
-            "has schema 7, this program knows up to 1; use the version that wrote it, or a newer one",
+            "has schema 7, this program knows up to 2; use the version that wrote it, or a newer one",
         );
     }
 

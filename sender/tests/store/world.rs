@@ -181,7 +181,6 @@ impl<B: Backend> World<B> {
             kind: "video.trending".into(),
             key: Some("clip".into()),
             received: self.now,
-            dedupe: Nanos::ZERO,
             bodies: vec![body(format!("{:010}", self.serial).as_bytes())],
             targets: lanes.iter().map(|lane| self.target(*lane)).collect(),
             outbox: None,
@@ -190,7 +189,7 @@ impl<B: Backend> World<B> {
 
     fn target(&self, lane: LaneId) -> Target {
         let expires = later(self.now, TTL);
-        Target { lane, body: 0, due: self.now, expires, coalesce: None, signature: None }
+        Target { lane, body: 0, due: self.now, expires, dedupe: Nanos::ZERO, coalesce: None, signature: None }
     }
 
     pub(crate) fn try_emit(&mut self, emit: Emit) -> Result<Emitted, Refusal> {

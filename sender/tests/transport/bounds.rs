@@ -1,13 +1,15 @@
 //! How many connections a lane may have.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use hookproof_sender::engine::LaneId;
+use hookproof_sender::transport::{Settings, Transport};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::endpoint::{Connection, Endpoint};
-use crate::rig::{SHORT, brief, check, post, transport};
+use crate::rig::{SHORT, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -115,4 +117,49 @@ async fn a_bound_that_is_lowered_closes_what_is_too_many() {
     let (made, _kept) = tokio::join!(next.through(&transport), serve);
     check(&made, "answered 204");
     assert_eq!(transport.connections(LaneId(1)), 1);
+}
+
+fn few_sockets(max: u32) -> Transport {
+    let connections_max = NonZeroU32::new(max);
+    Transport::new(Settings { connections_max, ..Settings::default() }, lenient()).unwrap()
+}
+
+#[tokio::test]
+async fn idle_connections_of_other_lanes_make_room_for_a_new_one() {
+    let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let transport = few_sockets(2);
+    for lane in 1..=6 {
+        check(&post(endpoint.url()).lane(lane).through(&transport).await, "204");
+        let open: u32 = (1..=6).map(|lane| transport.connections(LaneId(lane))).sum();
+        assert!(open <= 2, "{open}");
+    }
+    assert_eq!(transport.connections(LaneId(1)), 0, "idle for longest");
+}
+
+#[tokio::test]
+async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
+    let (answer, wanted) = tokio::sync::watch::channel(false);
+    let slow = Endpoint::start(move |mut connection| {
+        let mut wanted = wanted.clone();
+        async move {
+            while connection.request().await.is_some() {
+                wanted.wait_for(|wanted| *wanted).await.unwrap();
+                connection.say("HTTP/1.1 204 No Content\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    let transport = few_sockets(1);
+    let holder = post(slow.url()).lane(1);
+    let holds_it = holder.through(&transport);
+    let waits = async {
+        let made = post(slow.url()).lane(2).connect_deadline(SHORT).through(&transport).await;
+        check(&made, "unsent no_socket");
+        assert_eq!(transport.connections(LaneId(2)), 0);
+        answer.send(true).unwrap();
+        // The other lane's connection is not kept while somebody waits, so this one gets its turn.
+        check(&post(slow.url()).lane(3).through(&transport).await, "204");
+    };
+    let (made, ()) = tokio::join!(holds_it, waits);
+    check(&made, "204");
 }

@@ -2,18 +2,23 @@
 //!
 //! First everything is looked at, then everything is written: an event is refused as a whole or not at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
 use super::values::{Bits, int, size};
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, WallTime};
 use crate::store::command::{Emit, Reason, RejectOutbox, Target};
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 
 /// So many outbox rows that were set aside are kept.
 const REJECTED_MAX: u64 = 10_000;
+
+/// For whom an event was received since a moment, and when.
+pub(super) const RECEIVED_BEFORE: &str = "SELECT d.lane, e.received FROM events e JOIN deliveries d
+    ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+    WHERE e.id = ?1 AND e.received > ?2";
 
 /// What is to become of one target.
 pub(super) enum Route {
@@ -88,13 +93,16 @@ impl Work<'_> {
     }
 
     fn routes(&mut self, emit: &Emit) -> Result<Vec<Route>> {
-        let mut served = self.served(emit)?;
+        let received = self.received_before(emit)?;
+        let mut named = BTreeSet::new();
         let mut routes = Vec::with_capacity(emit.targets.len());
         for target in &emit.targets {
             let accepts = self.ledger.lane(self.sql, target.lane)?.is_some_and(|lane| lane.state.accepts());
+            let since = emit.received.0.saturating_sub(target.dedupe.0);
+            let has_it = target.dedupe.0 > 0 && received.get(&target.lane).is_some_and(|at| at.0 > since);
             routes.push(if !accepts {
                 Route::Absent
-            } else if !served.insert(target.lane) {
+            } else if has_it || !named.insert(target.lane) {
                 Route::Duplicate
             } else {
                 self.older(target)?.map_or(Route::Fresh, Route::Replace)
@@ -103,21 +111,21 @@ impl Work<'_> {
         Ok(routes)
     }
 
-    /// The lanes for which the same event was received not long ago.
-    fn served(&self, emit: &Emit) -> Result<BTreeSet<LaneId>> {
-        let mut lanes = BTreeSet::new();
-        if emit.dedupe.0 == 0 {
+    /// The lanes for which the same event was received not long ago, and when that was last. Not long is the longest
+    /// window of any of its targets.
+    fn received_before(&self, emit: &Emit) -> Result<BTreeMap<LaneId, WallTime>> {
+        let mut lanes = BTreeMap::new();
+        let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
+        if longest.0 == 0 {
             return Ok(lanes);
         }
-        let since = WallTime(emit.received.0.saturating_sub(emit.dedupe.0));
-        let mut query = self.sql.prepare_cached(
-            "SELECT d.lane FROM events e JOIN deliveries d
-             ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
-             WHERE e.id = ?1 AND e.received > ?2",
-        )?;
+        let since = WallTime(emit.received.0.saturating_sub(longest.0));
+        let mut query = self.sql.prepare_cached(RECEIVED_BEFORE)?;
         let mut rows = query.query(params![emit.id, since])?;
         while let Some(row) = rows.next()? {
-            lanes.insert(row.get(0)?);
+            let received: WallTime = row.get(1)?;
+            let last = lanes.entry(row.get(0)?).or_insert(received);
+            *last = received.max(*last);
         }
         Ok(lanes)
     }

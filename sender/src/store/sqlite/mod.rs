@@ -2,8 +2,9 @@
 //!
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `ledger` (figures, written once per commit),
-//! `held` (what is handed out), `log` (kept short beside the commits), then one file for each group of commands: `emit` with `room`, `claim` with `beside`, `settle`,
-//! `lease`, `subscribe`, `dead`, `sweep`, `purge`; `reader` and its parts read.
+//! `held` (what is handed out), `log` (kept short beside the commits), then one file for each group of commands: `emit`
+//! with `room`, `claim` with `beside`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
+//! `reader` and its parts read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ mod dead;
 mod emit;
 mod failure;
 mod held;
+mod latencies;
 mod lease;
 mod ledger;
 mod log;
@@ -40,6 +42,7 @@ mod values;
 
 use failure::Doing;
 use held::Held;
+use latencies::Latencies;
 use ledger::Ledger;
 use log::LogMover;
 pub use reader::SqliteReader;
@@ -96,6 +99,7 @@ pub struct SqliteStore {
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: purge::Places,
+    latencies: Latencies,
     written: Written,
 }
 
@@ -118,6 +122,7 @@ impl SqliteStore {
             held: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
+            latencies: Latencies::default(),
             written: Written::default(),
         })
     }
@@ -142,6 +147,7 @@ impl SqliteStore {
             held: &mut held,
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
+            latencies: &mut self.latencies,
             payers: None,
             bodies: BTreeMap::new(),
             recorded: 0,
@@ -152,6 +158,9 @@ impl SqliteStore {
             replies.push(work.carry_out(command).doing(command.name())?);
         }
         work.ledger.flush(work.sql, now).doing("write the figures")?;
+        if !reads_only {
+            work.latencies.flush(work.sql, now).doing("write the latencies")?;
+        }
         let (recorded, settled) = (work.recorded, work.settled);
         let rows = tx.total_changes() - changes_before;
         drop(held);
@@ -172,6 +181,7 @@ impl Store for SqliteStore {
         match self.transact(now, commands) {
             Ok((replies, written)) => {
                 self.held().keep();
+                self.latencies.keep(now);
                 self.written.commits += written.commits;
                 self.written.rows += written.rows;
                 self.written.recorded += written.recorded;
@@ -180,12 +190,25 @@ impl Store for SqliteStore {
             }
             Err(error) => {
                 self.held().undo();
+                self.latencies.undo();
                 // Whatever was noted during the commit may be about rows that are not there: look again.
                 self.taken_seen.clear();
                 self.places = purge::Places::default();
                 Err(error)
             }
         }
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        if self.latencies.is_empty() {
+            return Ok(());
+        }
+        self.watched.check("write the latencies")?;
+        let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate);
+        let tx = tx.doing("write the latencies")?;
+        let written = self.latencies.flush_all(&tx).and_then(|()| tx.commit());
+        self.latencies = Latencies::default();
+        written.doing("write the latencies")
     }
 
     fn written(&self) -> Written {
@@ -208,6 +231,7 @@ struct Work<'a> {
     held: &'a mut Held,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
+    latencies: &'a mut Latencies,
     /// Lanes to make room in, if that had to be known.
     payers: Option<room::Payers>,
     bodies: claim::Bodies,

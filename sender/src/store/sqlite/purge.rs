@@ -5,8 +5,8 @@
 
 use rusqlite::{OptionalExtension, Result, params};
 
-use super::Work;
 use super::values::{int, size};
+use super::{Work, latencies};
 use crate::engine::{DeliveryId, WallTime};
 use crate::store::command::Purge;
 use crate::store::reply::{Purged, Reply};
@@ -39,6 +39,7 @@ impl Work<'_> {
         let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
         purged.attempts = self.delete_attempts(purge.attempts_before, share)?;
         self.delete_removed(purge.settled_before)?;
+        latencies::forget_old(self.sql, self.now, share)?;
         let more_attempts = purged.attempts == u64::from(share);
         purged.more = self.places.letter.is_some() || more_events || more_attempts;
         Ok(Reply::Purged(purged))

@@ -7,14 +7,15 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::open;
+use super::{latencies, open};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::store::StoreError;
 use crate::store::command::{Body, OutboxId};
+use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LiveSecret,
-    OutboxRow, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    LiveSecret, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
 };
 
 mod figures;
@@ -108,6 +109,14 @@ impl Reader for SqliteReader {
 
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError> {
         self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
+    }
+
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>, StoreError> {
+        self.moment("read latencies", |sql| latencies::read(sql, lanes, over))
+    }
+
+    fn last_hour(&self, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>, StoreError> {
+        self.moment("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
     }
 
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {

@@ -92,6 +92,7 @@ impl Work<'_> {
         if inserted == 0 {
             return Ok(());
         }
+        self.latencies.stage(settlement.lane, attempt);
         let delivered = attempt.outcome == Outcome::Delivered;
         let latency_us = attempt.latency.0 / 1_000;
         self.ledger.count(self.sql, settlement.lane, |counts| {

@@ -2,8 +2,8 @@
 
 use rusqlite::{Result, params};
 
-use super::Work;
 use super::values::size;
+use super::{Work, latencies};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
@@ -91,6 +91,7 @@ impl Work<'_> {
             if empty {
                 self.sql.prepare_cached("DELETE FROM subscribers WHERE lane = ?1")?.execute(params![lane])?;
                 self.sql.prepare_cached("DELETE FROM lanes WHERE lane = ?1")?.execute(params![lane])?;
+                latencies::forget_lane(self.sql, lane)?;
                 self.ledger.forget(lane);
             }
         }

@@ -72,9 +72,7 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
         "SEARCH deliveries USING INDEX deliveries_expiring (expires<?)",
     );
     check(
-        "SELECT d.lane FROM events e JOIN deliveries d
-         ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
-         WHERE e.id = ?1 AND e.received > ?2",
+        emit::RECEIVED_BEFORE,
         &[&1, &2],
         "SEARCH e USING INDEX events_id (id=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     );
@@ -105,6 +103,7 @@ fn emit(number: u64) -> Command {
         body: 0,
         due: NOW,
         expires: WallTime(u64::MAX),
+        dedupe: Nanos::ZERO,
         coalesce: None,
         signature: None,
     };
@@ -114,7 +113,6 @@ fn emit(number: u64) -> Command {
         kind: "k".into(),
         key: None,
         received: NOW,
-        dedupe: Nanos::ZERO,
         bodies: vec![Body { bytes: number.to_string().into_bytes().into(), hash: number }],
         targets: vec![target],
         outbox: None,

@@ -87,6 +87,7 @@ impl StoreThread {
             Err(error) => tracing::warn!(%error, "claims wait for commits"),
         }
         let writer = Writer { store, clock, queue: queue.clone(), given_up: None };
+        // The last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
         Ok(Self { handle: Handle { queue }, threads })
     }
@@ -95,6 +96,12 @@ impl StoreThread {
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Whether the writer has ended, unasked: then nothing is written any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.threads.last().is_none_or(JoinHandle::is_finished)
     }
 
     /// Takes no more requests, carries out those submitted, and ends. If the store fails, they are tried once more
@@ -146,6 +153,9 @@ impl Writer {
         let _closing = Closing(self.queue.clone());
         while let Some(batch) = self.queue.take() {
             self.carry_out(batch);
+        }
+        if let Err(error) = self.store.close() {
+            tracing::warn!(%error, "the latest figures were not written down");
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::engine::{DeliveryId, LaneId, Nanos, Term};
+use crate::engine::{DeliveryId, LaneId, Term};
 use crate::store::Written;
 use crate::store::command::{Claim, Emit, Fate, Settlement};
 use crate::store::lane::OwnerId;
@@ -159,7 +159,6 @@ fn emit() -> Command {
         kind: "k".into(),
         key: None,
         received: WallTime(0),
-        dedupe: Nanos::ZERO,
         bodies: Vec::new(),
         targets: Vec::new(),
         outbox: None,

@@ -100,7 +100,7 @@ pub(super) fn the_same_event_again_is_delivered_once<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
     let mut event = world.event(&[lane]);
-    event.dedupe = Nanos::HOUR;
+    event.targets.iter_mut().for_each(|target| target.dedupe = Nanos::HOUR);
     world.try_emit(event.clone()).unwrap();
     for _ in 0..2 {
         event.received = later(event.received, Nanos::MINUTE);
@@ -109,7 +109,7 @@ pub(super) fn the_same_event_again_is_delivered_once<B: Backend>() {
     }
     // In one and the same commit, too.
     let mut twin = world.event(&[lane]);
-    twin.dedupe = Nanos::HOUR;
+    twin.targets.iter_mut().for_each(|target| target.dedupe = Nanos::HOUR);
     let replies = world.all(&[Command::Emit(twin.clone()), Command::Emit(twin)]);
     let Reply::Emitted(second) = &replies[1] else { panic!("{replies:?}") };
     assert_eq!(second.targets, [Placed::Duplicate]);
@@ -120,12 +120,12 @@ pub(super) fn the_same_event_reaches_a_subscriber_that_came_since<B: Backend>() 
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
     let mut event = world.event(&[lane]);
-    event.dedupe = Nanos::HOUR;
+    event.targets.iter_mut().for_each(|target| target.dedupe = Nanos::HOUR);
     world.try_emit(event.clone()).unwrap();
     let newcomer = world.new_lane(WIDE);
     let mut again = world.event(&[lane, newcomer]);
     again.id = event.id;
-    again.dedupe = Nanos::HOUR;
+    again.targets.iter_mut().for_each(|target| target.dedupe = Nanos::HOUR);
     for expected_new in [true, false] {
         let placed = world.try_emit(again.clone()).unwrap().targets;
         assert_eq!(placed[0], Placed::Duplicate);
@@ -138,13 +138,34 @@ pub(super) fn the_same_event_after_the_window_is_another<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(WIDE);
     let mut event = world.event(&[lane]);
-    event.dedupe = Nanos::HOUR;
+    event.targets.iter_mut().for_each(|target| target.dedupe = Nanos::HOUR);
     world.try_emit(event.clone()).unwrap();
     let first = event.received;
     event.received = later(first, Nanos(Nanos::HOUR.0 - 1));
     assert_eq!(world.try_emit(event.clone()).unwrap().targets, [Placed::Duplicate]);
     event.received = later(first, Nanos::HOUR);
     waiting(&world.try_emit(event).unwrap().targets[0]);
+}
+
+pub(super) fn each_subscriber_has_a_window_of_its_own<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes: Vec<LaneId> = (0..3).map(|_| world.new_lane(WIDE)).collect();
+    let mut event = world.event(&lanes);
+    for (target, dedupe) in event.targets.iter_mut().zip([Nanos::HOUR, Nanos::MINUTE, Nanos::ZERO]) {
+        target.dedupe = dedupe;
+    }
+    let first = event.received;
+    let mut again = |after| {
+        event.received = later(first, after);
+        let placed = world.try_emit(event.clone()).unwrap().targets;
+        placed.iter().map(|placed| *placed == Placed::Duplicate).collect::<Vec<_>>()
+    };
+    assert_eq!(again(Nanos::ZERO), [false, false, false]);
+    assert_eq!(again(Nanos::SECOND), [true, true, false]);
+    // Of what it got again, the second has a window anew; for the first nothing has begun.
+    assert_eq!(again(Nanos::MINUTE), [true, false, false]);
+    assert_eq!(again(Nanos::MINUTE.times(59)), [true, false, false]);
+    assert_eq!(again(Nanos::HOUR), [false, false, false]);
 }
 
 pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {

@@ -4,6 +4,7 @@ mod claiming;
 mod coalescing;
 mod dead_letters;
 mod emitting;
+mod latencies;
 mod leases;
 mod reading;
 mod retention;
@@ -37,6 +38,7 @@ mod sqlite {
             the_same_event_again_is_delivered_once
             the_same_event_reaches_a_subscriber_that_came_since
             the_same_event_after_the_window_is_another
+            each_subscriber_has_a_window_of_its_own
             an_outbox_row_becomes_an_event_exactly_once
             an_outbox_row_that_is_refused_stays
             an_outbox_row_that_cannot_be_an_event_is_set_aside
@@ -89,6 +91,16 @@ mod sqlite {
             the_same_attempt_told_twice_counts_once
             a_long_error_is_cut_between_letters
             an_endpoint_that_is_gone_is_disabled_in_the_same_breath
+        }
+        latencies {
+            percentiles_are_told_a_second_later
+            what_was_never_sent_took_nobody_any_time
+            the_last_hour_is_told_of_each_lane
+            attempts_do_not_cost_a_write_each
+            the_figures_of_several_processes_add_up
+            an_orderly_end_loses_no_figure
+            a_day_goes_by_and_the_rest_stays
+            nothing_is_left_of_a_removed_lane
         }
         leases {
             a_lane_has_one_owner

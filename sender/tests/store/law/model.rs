@@ -253,7 +253,7 @@ impl Model {
         for target in &emit.targets {
             routes.push(if !self.lanes[&target.lane].state.accepts() {
                 Err(Placed::Absent)
-            } else if !named.insert(target.lane) || self.served(emit, target.lane) {
+            } else if !named.insert(target.lane) || self.served(emit, target) {
                 Err(Placed::Duplicate)
             } else {
                 Ok(self.older(hands, target))
@@ -283,8 +283,8 @@ impl Model {
         Ok(emitted)
     }
 
-    fn served(&self, emit: &Emit, lane: LaneId) -> bool {
-        let since = emit.received.0 - emit.dedupe.0;
+    fn served(&self, emit: &Emit, target: &Target) -> bool {
+        let (lane, since) = (target.lane, emit.received.0 - target.dedupe.0);
         let mut kept = self.deliveries.values().filter(|delivery| delivery.place != Where::Forgotten);
         kept.any(|delivery| delivery.lane == lane && delivery.event == emit.id && delivery.received.0 > since)
     }

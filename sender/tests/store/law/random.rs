@@ -203,7 +203,6 @@ fn emit(
         kind: "k".into(),
         key: None,
         received: model.now,
-        dedupe: Nanos::from_secs(10),
         bodies: vec![body(&vec![b'x'; bytes]), body(b"else")],
         targets: lanes
             .iter()
@@ -213,6 +212,8 @@ fn emit(
                 body: place % 2,
                 due,
                 expires,
+                // Each lane has a window of its own, and one has none.
+                dedupe: Nanos::from_secs(5 * (lane % 4)),
                 coalesce: alike
                     .map(|key| Coalesce { key: key.to_string().into(), window: Nanos::from_secs(7) }),
                 signature: None,

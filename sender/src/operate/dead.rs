@@ -1,7 +1,10 @@
 //! What dead letters have in common, and what to do about it. Pure: groups in, findings out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
+
+use super::shown::{moment, reason};
 use crate::engine::{LaneId, Nanos, WallTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
@@ -12,12 +15,16 @@ const CLUSTER_ROWS: u64 = 50;
 const STATUS_ROWS: u64 = 5;
 /// A few a day, on so many days, are an endpoint that mostly works.
 const ACCUMULATION_DAYS: usize = 3;
+/// Failures over so many hours are no one outage.
+const TRICKLE_HOURS: usize = 6;
+/// Groups by the hour that an analysis looks at.
+pub(crate) const GROUPS_MAX: u32 = 10_000;
 /// More than that on one day is no slow accumulation.
 const ACCUMULATION_ROWS_A_DAY: u64 = 10;
 
 /// A pattern among the dead letters of one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Pattern {
+pub(crate) enum Pattern {
     Cluster,
     RotatedCredentials,
     OverTheLimit,
@@ -27,7 +34,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
             Self::RotatedCredentials => "rotated-credentials",
@@ -38,7 +45,7 @@ impl Pattern {
         }
     }
 
-    pub(super) const fn meaning(self) -> &'static str {
+    pub(crate) const fn meaning(self) -> &'static str {
         match self {
             Self::Cluster => "many in one hour: the endpoint was down for longer than its retries last",
             Self::RotatedCredentials => {
@@ -55,7 +62,7 @@ impl Pattern {
         }
     }
 
-    pub(super) const fn advice(self) -> &'static str {
+    pub(crate) const fn advice(self) -> &'static str {
         match self {
             Self::Cluster => {
                 "redrive them once the endpoint is back; more attempts or a longer retry.cap outlast more"
@@ -77,27 +84,43 @@ impl Pattern {
 
 /// One pattern, found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) pattern: Pattern,
-    pub(super) rows: u64,
-    pub(super) first: WallTime,
-    pub(super) last: WallTime,
+pub(crate) struct Finding {
+    pub(crate) pattern: Pattern,
+    pub(crate) rows: u64,
+    pub(crate) first: WallTime,
+    pub(crate) last: WallTime,
+}
+
+/// What some dead letters of one subscriber died of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) reason: Reason,
+    pub(crate) status: Option<u16>,
+    pub(crate) error: Option<Box<str>>,
+    pub(crate) rows: u64,
+    pub(crate) attempts: u64,
+    /// In how many hours.
+    pub(crate) hours: usize,
+    pub(crate) first: WallTime,
+    pub(crate) last: WallTime,
 }
 
 /// All that is to be said about one subscriber's dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Findings {
-    pub(super) rows: u64,
-    pub(super) attempts: u64,
-    pub(super) first: WallTime,
-    pub(super) last: WallTime,
-    pub(super) main_status: Option<u16>,
-    pub(super) main_error: Option<Box<str>>,
-    pub(super) findings: Vec<Finding>,
+pub(crate) struct Findings {
+    pub(crate) rows: u64,
+    pub(crate) attempts: u64,
+    pub(crate) first: WallTime,
+    pub(crate) last: WallTime,
+    pub(crate) main_status: Option<u16>,
+    pub(crate) main_error: Option<Box<str>>,
+    pub(crate) findings: Vec<Finding>,
+    /// The commonest first.
+    pub(crate) causes: Vec<Cause>,
 }
 
 /// Looks at each subscriber apart; those with the most dead letters first.
-pub(super) fn analyse(groups: &[DeadGroup]) -> Vec<(LaneId, Findings)> {
+pub(crate) fn analyse(groups: &[DeadGroup]) -> Vec<(LaneId, Findings)> {
     let mut lanes: BTreeMap<LaneId, Vec<&DeadGroup>> = BTreeMap::new();
     for group in groups {
         lanes.entry(group.lane).or_default().push(group);
@@ -132,7 +155,107 @@ fn findings(groups: &[&DeadGroup]) -> Option<Findings> {
         main_status: most(groups, |group| group.status),
         main_error: most(groups, |group| group.error.clone()),
         findings,
+        causes: causes(groups),
     })
+}
+
+/// The reason, the status that came, and the error that was met: what makes two dead rows alike.
+type Likeness<'a> = (Reason, Option<u16>, Option<&'a str>);
+
+/// What they died of, each once.
+fn causes(groups: &[&DeadGroup]) -> Vec<Cause> {
+    let mut alike: BTreeMap<Likeness<'_>, Vec<&DeadGroup>> = BTreeMap::new();
+    for group in groups {
+        alike.entry((group.reason, group.status, group.error.as_deref())).or_default().push(group);
+    }
+    let mut causes: Vec<_> = alike
+        .into_iter()
+        .filter_map(|((reason, status, error), groups)| {
+            let all = sum(groups.iter().copied())?;
+            Some(Cause {
+                reason,
+                status,
+                error: error.map(Box::from),
+                rows: all.rows,
+                attempts: groups.iter().map(|group| group.attempts).sum(),
+                hours: groups.iter().map(|group| group.hour).collect::<BTreeSet<_>>().len(),
+                first: all.first,
+                last: all.last,
+            })
+        })
+        .collect();
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.rows));
+    causes
+}
+
+impl Cause {
+    /// What an operator should look at first.
+    pub(crate) const fn points_to(&self) -> &'static str {
+        match (self.reason, self.status) {
+            (Reason::Gone, _) => "removed, or the endpoint answered 410",
+            (Reason::Overflow, _) => "its queue overflowed: raise its rate, or its queue",
+            (_, Some(401 | 403)) => "rotated or wrong credentials",
+            (_, Some(404 | 405)) => "a wrong URL",
+            (_, Some(413)) => "bodies larger than the endpoint takes",
+            (_, Some(429)) => "over the endpoint's own limit: lower the rate",
+            (_, Some(400..=499)) => "the endpoint refuses these events",
+            (_, Some(300..=399)) => "a redirect: set the URL that it leads to",
+            (_, Some(500..=599)) if self.hours >= TRICKLE_HOURS => {
+                "an endpoint that fails now and then, for hours"
+            }
+            (_, Some(500..=599)) => "an outage of the endpoint",
+            (Reason::Expired, None) => "backlog older than its time to live: raise its rate",
+            (Reason::Exhausted | Reason::Expired, _) => "unreachable: DNS, network, TLS or a timeout",
+        }
+    }
+}
+
+impl Findings {
+    /// For machines.
+    pub(crate) fn shown(&self, subscriber: Option<&str>) -> Value {
+        let findings: Vec<_> = self
+            .findings
+            .iter()
+            .map(|finding| {
+                json!({
+                    "pattern": finding.pattern.name(),
+                    "dead": finding.rows,
+                    "from": moment(finding.first),
+                    "until": moment(finding.last),
+                    "meaning": finding.pattern.meaning(),
+                    "advice": finding.pattern.advice(),
+                })
+            })
+            .collect();
+        let causes: Vec<_> = self
+            .causes
+            .iter()
+            .map(|cause| {
+                json!({
+                    "reason": reason(cause.reason),
+                    "status": cause.status,
+                    "error": cause.error.as_deref(),
+                    "dead": cause.rows,
+                    "attempts": cause.attempts,
+                    "hours": cause.hours,
+                    "first": moment(cause.first),
+                    "last": moment(cause.last),
+                    "points_to": cause.points_to(),
+                })
+            })
+            .collect();
+        json!({
+            "subscriber": subscriber,
+            "dead": self.rows,
+            "attempts": self.attempts,
+            "first": moment(self.first),
+            "last": moment(self.last),
+            "main_status": self.main_status,
+            "main_error": self.main_error.as_deref(),
+            "findings": findings,
+            "causes": causes,
+        })
+    }
 }
 
 /// The hours with many that were tried in vain; what was shed or expired says nothing of the endpoint.
@@ -269,6 +392,21 @@ mod tests {
             found.iter().map(|(lane, found)| (lane.0, found.rows, found.main_status)).collect();
         assert_eq!(lanes, [(2, 40, Some(500)), (1, 30, Some(500))]);
         assert!(found.iter().all(|(_, found)| found.findings.is_empty()));
+    }
+
+    #[test]
+    fn hours_of_one_cause_make_one() {
+        let groups = [
+            group(Exhausted, Some(503), 5, 3),
+            group(Expired, None, 5, 6),
+            group(Exhausted, Some(503), 7, 4),
+        ];
+        let found = analyse(&groups).remove(0).1.causes;
+        let figures: Vec<_> = found.iter().map(|it| (it.reason, it.rows, it.attempts, it.hours)).collect();
+        assert_eq!(figures, [(Exhausted, 7, 84, 2), (Expired, 6, 72, 1)]);
+        let span = (WallTime::from_secs(18_001), WallTime::from_secs(28_799));
+        assert_eq!((found[0].first, found[0].last), span);
+        assert_eq!(found[0].points_to(), "an outage of the endpoint");
     }
 
     #[test]

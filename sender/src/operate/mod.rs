@@ -1,0 +1,12 @@
+//! What the HTTP API and the command line both do for operators, once: reading the figures, showing them, and drawing
+//! conclusions from them.
+//!
+//! - [`shown`]: the sender's figures as machines read them, in one form everywhere.
+//! - [`dead`]: what dead letters have in common, and what to do about it.
+//! - [`audit`]: the most that a contract lets begin in a span of time.
+//! - [`trial`]: one test event, and what became of it.
+
+pub(crate) mod audit;
+pub(crate) mod dead;
+pub(crate) mod shown;
+pub(crate) mod trial;

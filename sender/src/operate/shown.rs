@@ -1,0 +1,126 @@
+//! The sender's figures in the words and the JSON that machines read: the same from the API and from the command line.
+
+use serde_json::{Value, json};
+
+use crate::engine::WallTime;
+use crate::event::timestamp::Timestamp;
+use crate::roster::Roster;
+use crate::store::command::Reason;
+use crate::store::lane::{Counts, LaneState};
+use crate::store::latency::Histogram;
+use crate::store::read::{self, Place, Status};
+use crate::subscriber::SettingsText;
+
+/// A state.
+pub(crate) const fn state(state: LaneState) -> &'static str {
+    match state {
+        LaneState::Active => "active",
+        LaneState::Paused => "paused",
+        LaneState::Disabled => "disabled",
+        LaneState::Removed => "removed",
+    }
+}
+
+/// Why a delivery was given up.
+pub(crate) const fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Exhausted => "exhausted",
+        Reason::Expired => "expired",
+        Reason::Overflow => "overflow",
+        Reason::Gone => "gone",
+    }
+}
+
+/// Where a delivery is.
+pub(crate) const fn place(place: Place) -> &'static str {
+    match place {
+        Place::Waiting => "waiting",
+        Place::Delivered => "delivered",
+        Place::Dead => "dead",
+        Place::Coalesced => "coalesced",
+    }
+}
+
+/// A moment, as every body has it too.
+pub(crate) fn moment(at: WallTime) -> String {
+    Timestamp(at).to_string()
+}
+
+/// How many deliveries are where.
+pub(crate) fn counts(counts: &Counts) -> Value {
+    json!({
+        "accepted": counts.accepted,
+        "delivered": counts.delivered,
+        "dead": counts.dead,
+        "coalesced": counts.coalesced,
+        "waiting": counts.waiting,
+        "waiting_bytes": counts.waiting_bytes,
+        "retrying": counts.retrying,
+        "dead_kept": counts.dead_kept,
+        "failed_attempts": counts.failed_attempts,
+    })
+}
+
+/// The figures for the whole store.
+pub(crate) fn totals(status: &Status) -> Value {
+    let [active, paused, disabled] = status.subscribers;
+    json!({
+        "deliveries": counts(&status.counts),
+        "last_hour": {
+            "delivered": status.delivered_last_hour,
+            "failed_attempts": status.failed_last_hour,
+            "dead": status.dead_last_hour,
+            "mean_latency_us": status.latency_last_hour.map(|latency| latency.0 / 1_000),
+        },
+        "oldest_due": status.oldest_due.map(moment),
+        "oldest_received": status.oldest_received.map(moment),
+        "subscribers": { "active": active, "paused": paused, "disabled": disabled },
+        "outbox": { "waiting": status.outbox, "rejected": status.outbox_rejected },
+    })
+}
+
+/// How long the attempts of a day took; null without any.
+pub(crate) fn latency(counted: Option<&Histogram>) -> Value {
+    let found = counted.and_then(Histogram::percentiles);
+    found.map_or(Value::Null, |found| {
+        json!({
+            "samples": found.samples,
+            "p50_us": found.p50.0 / 1_000,
+            "p95_us": found.p95.0 / 1_000,
+            "p99_us": found.p99.0 / 1_000,
+            "slow": found.is_slow(),
+        })
+    })
+}
+
+/// Subscribers that can't be sent to, and why; the first few of them.
+pub(crate) fn broken(roster: &Roster) -> Value {
+    const MAX: usize = 100;
+    let first = roster.broken().take(MAX);
+    let first = first.map(|(known, fault)| {
+        json!({ "subscriber": &**known.id(), "name": &**known.name(), "fault": fault.to_string() })
+    });
+    first.collect()
+}
+
+/// A subscriber: its own fields, and all settings in effect beside them, defaults included. No secret.
+pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
+    let settings = SettingsText::from_json(&subscriber.settings).ok();
+    let settings = settings.and_then(|settings| serde_json::to_value(settings.shown()).ok());
+    let mut whole = settings.unwrap_or_else(|| json!({}));
+    let events: Value = serde_json::from_str(&subscriber.patterns).unwrap_or_default();
+    let own = json!({
+        "id": &*subscriber.id,
+        "name": &*subscriber.name,
+        "url": &*subscriber.url,
+        "events": events,
+        "state": state(subscriber.state),
+        "fault": fault,
+        "version": subscriber.version,
+        "created": moment(subscriber.created),
+    });
+    if let (Value::Object(whole), Value::Object(own)) = (&mut whole, own) {
+        whole.extend(own);
+    }
+    whole
+}

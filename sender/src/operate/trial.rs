@@ -1,0 +1,179 @@
+//! One test event to one subscriber, through its limits and in its turn, as any other.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::shown;
+use crate::engine::{DeliveryId, LaneId};
+use crate::event::{EventType, Kind, Offer, Pattern, PublicId};
+use crate::fanout::fan_out;
+use crate::roster::Ready;
+use crate::runtime::clock::{random, wall};
+use crate::runtime::{Failed, Sender};
+use crate::store::command::{Command, Emit, Target};
+use crate::store::read::{Attempted, Delivery, Place};
+use crate::store::reply::{Emitted, Placed};
+use crate::store::{Refusal, Reply, StoreError};
+
+/// How often to look whether an attempt was made.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How often the event is matched anew because subscribers changed in between.
+const MATCHES_MAX: u32 = 5;
+
+/// The event's data, unless somebody has other.
+pub(crate) const DATA: &str = "{\"test\":true}";
+
+/// What to send.
+pub(crate) struct Trial<'a> {
+    /// To whom.
+    pub(crate) lane: LaneId,
+    /// The event's type; one that the subscriber wants, if left out.
+    pub(crate) event_type: Option<&'a EventType>,
+    /// The event's data, as JSON.
+    pub(crate) data: &'a str,
+    /// How long to wait for the first attempt.
+    pub(crate) within: Duration,
+}
+
+/// What came of it: the first attempt, and where the delivery is after that.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub(crate) attempted: Attempted,
+    pub(crate) delivery: Delivery,
+}
+
+/// Why there is nothing to tell.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrialError {
+    /// The type or the data.
+    #[error(transparent)]
+    Offer(#[from] crate::event::Refusal),
+    /// The subscriber, as it is now.
+    #[error("{0}")]
+    Subscriber(String),
+    /// Nobody made an attempt.
+    #[error(
+        "no attempt within {0:?}; expected a `serve` on this database, a subscriber that is not paused, and room in its \
+         limits; the event goes on waiting"
+    )]
+    NoAttempt(Duration),
+    /// The store would not.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store could not.
+    #[error(transparent)]
+    Failed(#[from] Failed),
+}
+
+impl From<StoreError> for TrialError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Trial<'_> {
+    /// Sends it, and waits for the first attempt.
+    pub(crate) async fn run(&self, sender: &Sender) -> Result<Tried, TrialError> {
+        let delivery = self.record(sender).await?;
+        let seen = timeout(self.within, first_attempt(sender, delivery)).await;
+        seen.unwrap_or(Err(TrialError::NoAttempt(self.within)))
+    }
+
+    /// Records the event for this one subscriber.
+    async fn record(&self, sender: &Sender) -> Result<DeliveryId, TrialError> {
+        let limits = *sender.limits();
+        let id = PublicId::new(Kind::Event, wall(), random());
+        for _ in 0..MATCHES_MAX {
+            let roster = sender.roster();
+            let gone = || TrialError::Subscriber("the subscriber was removed".to_owned());
+            let known = roster.get(self.lane).ok_or_else(gone)?;
+            let name = known.name();
+            let ready = known
+                .ready()
+                .map_err(|fault| TrialError::Subscriber(format!("{name} can't be sent to: {fault}")))?;
+            let kind = self.event_type.map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
+            let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits)?;
+            let emit = fan_out(&roster, &offer, &id, sender.clock().now());
+            let emit = only_for(self.lane, emit).ok_or_else(|| {
+                TrialError::Subscriber(format!(
+                    "{name} does not want {kind}, or takes nothing now; expected a type that its events match, and an \
+                     active subscriber; try `resume`"
+                ))
+            })?;
+            match sender.command(Command::Emit(emit)).await? {
+                Reply::Emitted(Emitted { targets, .. }) => return placed(&targets),
+                Reply::Refused(Refusal::StaleRoster { known, .. }) => {
+                    sender.wait_for_roster_after(known).await;
+                }
+                Reply::Refused(refusal) => return Err(refusal.into()),
+                other => return Err(TrialError::Subscriber(format!("the store answered {other:?}"))),
+            }
+        }
+        let problem = "subscribers keep changing; expected a moment without; try again";
+        Err(TrialError::Subscriber(problem.to_owned()))
+    }
+}
+
+impl Tried {
+    /// Whether the endpoint took the event.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.delivery.place == Place::Delivered
+    }
+
+    /// For machines. `id` is what the delivery is called outside.
+    pub(crate) fn shown(&self, id: &PublicId) -> Value {
+        let attempt = &self.attempted.attempt;
+        json!({
+            "id": id.as_str(),
+            "place": shown::place(self.delivery.place),
+            "status": attempt.status,
+            "error": attempt.error.as_deref(),
+            "latency_us": attempt.latency.0 / 1_000,
+        })
+    }
+}
+
+/// The same event for one subscriber alone, whatever else would take its place.
+fn only_for(lane: LaneId, emit: Emit) -> Option<Emit> {
+    let target = emit.targets.into_iter().find(|target| target.lane == lane)?;
+    let body = emit.bodies.into_iter().nth(target.body)?;
+    Some(Emit { targets: vec![Target { body: 0, coalesce: None, ..target }], bodies: vec![body], ..emit })
+}
+
+/// A type that the subscriber wants.
+fn wanted(ready: &Ready) -> String {
+    match ready.patterns().as_slice().first() {
+        None | Some(Pattern::All) => "hookproof.test".to_owned(),
+        Some(Pattern::Exactly(kind)) => kind.as_str().to_owned(),
+        Some(Pattern::Below(prefix)) => format!("{prefix}test"),
+    }
+}
+
+fn placed(targets: &[Placed]) -> Result<DeliveryId, TrialError> {
+    let problem = match targets.first() {
+        Some(Placed::Waiting { delivery, .. }) => return Ok(*delivery),
+        Some(Placed::Overflowed { .. }) => "the subscriber's queue is full; expected room for one more",
+        Some(Placed::Duplicate | Placed::Absent) | None => {
+            "the subscriber takes nothing now; expected an active one; try `resume`"
+        }
+    };
+    Err(TrialError::Subscriber(problem.to_owned()))
+}
+
+/// Waits for the first attempt, and what became of the delivery.
+async fn first_attempt(sender: &Sender, delivery: DeliveryId) -> Result<Tried, TrialError> {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let found = sender.read(move |reader| {
+            let attempt = reader.attempts_of(delivery)?.into_iter().next();
+            Ok::<_, StoreError>(attempt.zip(reader.delivery(delivery)?))
+        });
+        if let Some((attempted, delivery)) = found.await?? {
+            return Ok(Tried { attempted, delivery });
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! How long an endpoint takes, and how often it fails: a histogram whose counts are exact, whose values are at most a thirty-second too high,
+//! and which takes a few bytes for each length of time that occurred at all. Pure.
+
+use std::collections::BTreeMap;
+
+use super::command::Outcome;
+use crate::engine::{LaneId, Nanos, WallTime};
+
+/// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
+const STEP_BITS: u32 = 5;
+const STEPS: u64 = 1 << STEP_BITS;
+/// More than an hour. No attempt may take longer; one that claims to have counts as this.
+const LONGEST_US: u64 = (1 << 32) - 1;
+
+/// Over 2 s in the 95th percentile, an endpoint is called slow.
+pub const SLOW: Nanos = Nanos::from_secs(2);
+/// With fewer attempts than this, nothing is called slow.
+pub const SLOW_SAMPLES_MIN: u64 = 20;
+
+/// Lengths of time, counted. Two of them add up to what one would have counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    counts: BTreeMap<u16, u64>,
+    sum_us: u64,
+    delivered: u64,
+    failed: u64,
+}
+
+/// What a histogram comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percentiles {
+    /// How many attempts this is about.
+    pub samples: u64,
+    /// Half of them took no longer.
+    pub p50: Nanos,
+    /// 95 of a hundred took no longer.
+    pub p95: Nanos,
+    /// 99 of a hundred took no longer.
+    pub p99: Nanos,
+}
+
+/// What became of a lane's attempts in the last hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastHour {
+    /// The lane.
+    pub lane: LaneId,
+    /// Attempts that succeeded.
+    pub delivered: u64,
+    /// Attempts that did not.
+    pub failed: u64,
+}
+
+/// Over which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// 24 hours of the clock, the present one included.
+    Day {
+        /// Now.
+        until: WallTime,
+    },
+    /// As long as the lane exists.
+    Ever,
+}
+
+impl Percentiles {
+    /// Whether the endpoint is slow, as far as so few attempts can tell.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.samples >= SLOW_SAMPLES_MIN && self.p95 > SLOW
+    }
+}
+
+impl Histogram {
+    /// Counts one length.
+    fn count(&mut self, length: Nanos) {
+        let us = length.0 / 1_000;
+        let count = self.counts.entry(step(us)).or_default();
+        *count = count.saturating_add(1);
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// Counts an attempt: how it went, and how long it took, if anything was sent.
+    pub fn attempt(&mut self, outcome: Outcome, length: Nanos) {
+        // Where nothing was sent, nobody took any time.
+        if outcome != Outcome::Unsent {
+            self.count(length);
+        }
+        let count = if outcome == Outcome::Delivered { &mut self.delivered } else { &mut self.failed };
+        *count = count.saturating_add(1);
+    }
+
+    /// How many attempts succeeded.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// How many did not, those included of which nothing was sent.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Counts all that another has counted.
+    pub fn add(&mut self, other: &Self) {
+        for (step, more) in &other.counts {
+            let count = self.counts.entry(*step).or_default();
+            *count = count.saturating_add(*more);
+        }
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+        self.delivered = self.delivered.saturating_add(other.delivered);
+        self.failed = self.failed.saturating_add(other.failed);
+    }
+
+    /// How many were counted.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.counts.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// All of them together, in microseconds, exactly.
+    #[must_use]
+    pub const fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// How many surely took no longer than that.
+    #[must_use]
+    pub fn at_most(&self, length: Nanos) -> u64 {
+        let within = self.counts.iter().take_while(|(step, _)| longest_us(**step) <= length.0 / 1_000);
+        within.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// What it comes to; nothing of nothing.
+    #[must_use]
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        let samples = self.samples();
+        let at = |percent| self.percentile(samples, percent);
+        Some(Percentiles { samples, p50: at(50)?, p95: at(95)?, p99: at(99)? })
+    }
+
+    fn percentile(&self, samples: u64, percent: u64) -> Option<Nanos> {
+        let rank = u128::from(samples) * u128::from(percent);
+        let mut seen = 0;
+        let step = self.counts.iter().find(|(_, count)| {
+            seen += u128::from(**count) * 100;
+            seen >= rank
+        });
+        step.map(|(step, _)| Nanos::from_micros(longest_us(*step)))
+    }
+
+    /// A few bytes for each step: its distance from the one before, and its count, in sevens of bits.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(8 + self.counts.len() * 3);
+        [self.sum_us, self.delivered, self.failed].into_iter().for_each(|number| push(&mut bytes, number));
+        let mut before = 0;
+        for (step, count) in &self.counts {
+            push(&mut bytes, u64::from(*step - before));
+            push(&mut bytes, *count);
+            before = *step;
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote. Nothing, if the bytes are something else.
+    #[must_use]
+    pub fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
+        let (sum_us, delivered, failed) = (pull(&mut bytes)?, pull(&mut bytes)?, pull(&mut bytes)?);
+        let (mut counts, mut step) = (BTreeMap::new(), 0_u16);
+        while !bytes.is_empty() {
+            step = step.checked_add(u16::try_from(pull(&mut bytes)?).ok()?)?;
+            if step > self::step(LONGEST_US) || counts.insert(step, pull(&mut bytes)?).is_some() {
+                return None;
+            }
+        }
+        Some(Self { counts, sum_us, delivered, failed })
+    }
+}
+
+fn step(us: u64) -> u16 {
+    let us = us.min(LONGEST_US);
+    let doublings = (u64::BITS - us.leading_zeros()).saturating_sub(STEP_BITS + 1);
+    u16::try_from(u64::from(doublings) * STEPS + (us >> doublings)).unwrap_or(u16::MAX)
+}
+
+/// The longest that falls into a step.
+fn longest_us(step: u16) -> u64 {
+    let step = u64::from(step);
+    let doublings = (step / STEPS).saturating_sub(1);
+    ((step - doublings * STEPS + 1) << doublings) - 1
+}
+
+fn push(bytes: &mut Vec<u8>, mut number: u64) {
+    loop {
+        let seven = u8::try_from(number & 0x7f).unwrap_or(0x7f);
+        number >>= 7;
+        bytes.push(if number == 0 { seven } else { seven | 0x80 });
+        if number == 0 {
+            return;
+        }
+    }
+}
+
+fn pull(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for place in 0..10 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f).checked_shl(7 * place)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(lengths_us: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        lengths_us.iter().for_each(|us| histogram.attempt(Outcome::Delivered, Nanos::from_micros(*us)));
+        histogram
+    }
+
+    /// From the definition: the least length that so many of a hundred do not exceed.
+    fn percentile(lengths_us: &[u64], percent: usize) -> u64 {
+        let mut sorted = lengths_us.to_vec();
+        sorted.sort_unstable();
+        sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
+    }
+
+    #[test]
+    fn twenty_attempts_with_a_95th_percentile_over_two_seconds_are_slow() {
+        let verdict = |count: usize, us| of(&vec![us; count]).percentiles().unwrap().is_slow();
+        assert!(verdict(20, 2_100_000));
+        assert!(!verdict(19, 2_100_000));
+        assert!(!verdict(20, 1_900_000));
+        assert_eq!(of(&[]).percentiles(), None);
+    }
+
+    #[test]
+    fn what_is_stored_stays_small() {
+        let lengths: Vec<u64> = (0..100_000).map(|number| 20_000 + number % 10_000).collect();
+        assert!(of(&lengths).to_bytes().len() < 100);
+        let every: Vec<u64> = (0..=step(LONGEST_US)).map(longest_us).collect();
+        assert!(of(&every).to_bytes().len() < 2_000);
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_are_right_to_a_thirty_second(lengths in prop::collection::vec(0..LONGEST_US, 1..300)) {
+            let found = of(&lengths).percentiles().unwrap();
+            prop_assert_eq!(found.samples, u64::try_from(lengths.len()).unwrap());
+            for (percent, found) in [(50, found.p50), (95, found.p95), (99, found.p99)] {
+                let (exact, found) = (percentile(&lengths, percent), found.0 / 1_000);
+                prop_assert!(exact <= found && found <= exact + exact / 32, "p{percent}: {exact} {found}");
+            }
+        }
+
+        #[test]
+        fn two_add_up_to_one(one in prop::collection::vec(0..LONGEST_US, 0..50), other in prop::collection::vec(0..LONGEST_US, 0..50)) {
+            let mut sum = of(&one);
+            sum.add(&of(&other));
+            prop_assert_eq!(sum, of(&[one, other].concat()));
+        }
+
+        #[test]
+        fn what_is_written_is_read(lengths in prop::collection::vec(any::<u64>().prop_map(|it| it / 1_000), 0..100)) {
+            let histogram = of(&lengths);
+            prop_assert_eq!(Histogram::from_bytes(&histogram.to_bytes()), Some(histogram));
+        }
+
+        #[test]
+        fn no_bytes_are_too_strange(bytes: Vec<u8>) {
+            if let Some(read) = Histogram::from_bytes(&bytes) {
+                prop_assert!(read.percentiles().is_none_or(|found| found.p50 <= found.p95 && found.p95 <= found.p99));
+                let _ = read.at_most(SLOW);
+            }
+        }
+
+        #[test]
+        fn at_most_never_counts_what_took_longer(lengths in prop::collection::vec(0..LONGEST_US, 0..100), us in 0..LONGEST_US) {
+            let within = u64::try_from(lengths.iter().filter(|length| **length <= us).count()).unwrap();
+            prop_assert!(of(&lengths).at_most(Nanos::from_micros(us)) <= within);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Latencies on their way to the file: a row for each lane and hour, and one for ever, in place of a write for each
+//! attempt.
+//!
+//! What a commit settles is counted in memory and written with a later commit, about once a second for each lane that
+//! is busy. A process that is killed takes its last second of figures with it, and nothing else. Several processes
+//! write into the same rows: each adds what it has counted.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use super::values::int;
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::store::command::{Attempt, Outcome};
+use crate::store::latency::Histogram;
+use crate::store::read::{LastHour, Over};
+
+/// How long figures may wait in memory.
+const WAIT_MAX: Nanos = Nanos::SECOND;
+/// Lanes and hours that wait in memory; beyond that they are written sooner.
+const SLICES_MAX: usize = 10_000;
+/// Lanes and hours written with one commit.
+const WRITTEN_MAX: usize = 500;
+/// The row that holds all hours.
+const EVER: u64 = 0;
+/// The present hour and those before it that make a day.
+const HOURS: u64 = 24;
+
+type Slice = (LaneId, u64);
+
+/// What was counted and is not written.
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    slices: BTreeMap<Slice, Histogram>,
+    /// When the oldest of it was counted.
+    since: Option<WallTime>,
+    /// Counted by the commit under way.
+    staged: Vec<(Slice, Outcome, Nanos)>,
+    /// Written by the commit under way.
+    written: Vec<Slice>,
+}
+
+impl Latencies {
+    /// Counts one attempt, if the present commit succeeds.
+    pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt) {
+        self.staged.push(((lane, hour(attempt.at)), attempt.outcome, attempt.latency));
+    }
+
+    /// Writes what has waited long enough, as far as one commit may.
+    pub(super) fn flush(&mut self, sql: &Connection, now: WallTime) -> Result<()> {
+        let is_due = self.since.is_some_and(|since| now.since(since) >= WAIT_MAX);
+        if is_due || self.slices.len() > SLICES_MAX {
+            self.write(sql, WRITTEN_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all there is.
+    pub(super) fn flush_all(&mut self, sql: &Connection) -> Result<()> {
+        self.write(sql, usize::MAX)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    fn write(&mut self, sql: &Connection, max: usize) -> Result<()> {
+        for (slice, histogram) in self.slices.iter().take(max) {
+            let (lane, hour) = *slice;
+            add(sql, lane, hour, histogram)?;
+            add(sql, lane, EVER, histogram)?;
+            self.written.push(*slice);
+        }
+        Ok(())
+    }
+
+    /// The commit succeeded.
+    pub(super) fn keep(&mut self, now: WallTime) {
+        for slice in self.written.drain(..) {
+            self.slices.remove(&slice);
+        }
+        if self.slices.is_empty() {
+            self.since = None;
+        }
+        if !self.staged.is_empty() {
+            self.since.get_or_insert(now);
+        }
+        for (slice, outcome, latency) in self.staged.drain(..) {
+            self.slices.entry(slice).or_default().attempt(outcome, latency);
+        }
+    }
+
+    /// It did not.
+    pub(super) fn undo(&mut self) {
+        self.staged.clear();
+        self.written.clear();
+    }
+}
+
+fn hour(at: WallTime) -> u64 {
+    at.0 / Nanos::HOUR.0
+}
+
+fn add(sql: &Connection, lane: LaneId, hour: u64, more: &Histogram) -> Result<()> {
+    let mut sum = sql
+        .prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour = ?2")?
+        .query_row(params![lane, int(hour)], |row| row.get::<_, Vec<u8>>(0))
+        .optional()?
+        .map_or_else(Histogram::default, |bytes| {
+            // Figures that are damaged must not keep deliveries from being settled: they begin anew.
+            Histogram::from_bytes(&bytes).unwrap_or_default()
+        });
+    sum.add(more);
+    // Of a lane that was deleted meanwhile nothing may stay behind.
+    sql.prepare_cached(
+        "INSERT INTO latencies SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM lanes WHERE lane = ?1)
+         ON CONFLICT DO UPDATE SET counted = excluded.counted",
+    )?
+    .execute(params![lane, int(hour), sum.to_bytes()])?;
+    Ok(())
+}
+
+/// What was counted of each of these lanes; the ones without any are left out.
+pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>> {
+    let (first, last) = match over {
+        Over::Day { until } => ((hour(until) + 1).saturating_sub(HOURS).max(EVER + 1), u64::MAX),
+        Over::Ever => (EVER, EVER),
+    };
+    let mut query =
+        sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour BETWEEN ?2 AND ?3")?;
+    let mut found = Vec::new();
+    for lane in lanes {
+        let mut sum: Option<Histogram> = None;
+        let mut rows = query.query(params![lane, int(first), int(last)])?;
+        while let Some(row) = rows.next()? {
+            sum.get_or_insert_default().add(&row.get(0)?);
+        }
+        found.extend(sum.map(|sum| (*lane, sum)));
+    }
+    Ok(found)
+}
+
+/// What became of each lane's attempts in the last sixty minutes: exact for the present hour of the clock; of the one
+/// before, the part that still counts, as if its attempts had come evenly.
+pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>> {
+    let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
+    let part = |count: u64| {
+        let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
+        u64::try_from(exact).unwrap_or(u64::MAX)
+    };
+    let mut query = sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour = ?2")?;
+    let mut of = |lane: LaneId, hour: u64| {
+        let found = query.query_row(params![lane, int(hour)], |row| row.get::<_, Histogram>(0)).optional()?;
+        Ok::<_, rusqlite::Error>(found.map_or((0, 0), |found| (found.delivered(), found.failed())))
+    };
+    let mut found = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let (delivered, failed) = of(*lane, hour(now))?;
+        let before = of(*lane, hour(now).saturating_sub(1).max(EVER + 1))?;
+        let (delivered, failed) = (delivered + part(before.0), failed + part(before.1));
+        found.push(LastHour { lane: *lane, delivered, failed });
+    }
+    Ok(found)
+}
+
+/// Forgets hours that no figure is about any more.
+pub(super) fn forget_old(sql: &Connection, now: WallTime, max: u32) -> Result<()> {
+    let before = hour(now).saturating_sub(HOURS);
+    sql.prepare_cached(
+        "DELETE FROM latencies WHERE (lane, hour) IN
+         (SELECT lane, hour FROM latencies INDEXED BY latencies_hour WHERE hour > ?1 AND hour < ?2 LIMIT ?3)",
+    )?
+    .execute(params![int(EVER), int(before), max])?;
+    Ok(())
+}
+
+/// Forgets a lane.
+pub(super) fn forget_lane(sql: &Connection, lane: LaneId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM latencies WHERE lane = ?1")?.execute([lane])?;
+    Ok(())
+}
+
+impl FromSql for Histogram {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::from_bytes(value.as_blob()?).ok_or(FromSqlError::InvalidType)
+    }
+}
