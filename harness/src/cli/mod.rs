@@ -1,11 +1,19 @@
 //! The command line: every command in a file of its own, and the exit codes that scripts rely on.
 
+mod explain;
+mod list;
+mod receiver;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What is to be judged could not be reached or started.
+const EXIT_UNREACHABLE: u8 = 4;
+/// A bad command line.
+const EXIT_USAGE: u8 = 64;
 /// The harness itself failed, or can't do what was asked of it.
 const EXIT_HARNESS: u8 = 70;
 
@@ -25,6 +33,12 @@ enum Command {
         #[arg(required = true)]
         scenarios: Vec<PathBuf>,
     },
+    /// Send a receiver every awkward request, and judge what it answers
+    Receiver(Box<receiver::Asked>),
+    /// Every check and case, with what must hold
+    List(list::Asked),
+    /// What a check or case asserts, why, and how to mend what breaks it
+    Explain(explain::Asked),
     /// The sender's own command line: `hookproof sender --help`
     #[command(disable_help_flag = true)]
     Sender {
@@ -36,8 +50,19 @@ enum Command {
 
 /// Does what the command line asks, and says how it went.
 pub fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            // Help and version are answers; there is nobody left to tell if they can't be printed.
+            let _closed = problem.print();
+            return if problem.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match arguments.command {
         Command::Run { scenarios } => run(&scenarios),
+        Command::Receiver(asked) => receiver::main(&asked),
+        Command::List(asked) => list::main(&asked),
+        Command::Explain(asked) => explain::main(&asked),
         Command::Sender { arguments } => {
             hookproof_sender::cli::main(std::iter::once("hookproof sender".into()).chain(arguments))
         }

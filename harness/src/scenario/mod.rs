@@ -1,1 +1,182 @@
-//! The scenario file.
+//! The scenario file: what a run plays, and what must hold.
+//!
+//! ```text
+//!  TOML ──► document (a tree that knows its lines) ──► --set ──► reader, by the forms of sections ──► Scenario
+//! ```
+//!
+//! A [`Scenario`] is valid by construction: every unit is read, every count expanded, every key known. What is wrong
+//! with a file is said all at once, each [`Problem`] with its line. Nothing here touches a disk, a clock or a network.
+//!
+//! - [`quantity`]: durations, rates, sizes and ranges.
+//! - [`traffic`], [`subscriber`], [`contract`], [`retry`], [`behaviour`], [`sender`], [`expect`]: the sections.
+//! - `form`, `reader`, `document`: how any section is read.
+//! - [`schema`]: the same forms as JSON Schema, for editors.
+
+pub mod behaviour;
+pub mod contract;
+mod document;
+pub mod expect;
+mod form;
+pub mod problem;
+pub mod quantity;
+mod reader;
+pub mod retry;
+pub mod schema;
+pub mod sender;
+pub mod subscriber;
+pub mod traffic;
+
+pub use behaviour::{Answer, Behaviour, Reply, RetryAfter};
+pub use contract::{Bucket, Limit, Queue, WhenFull};
+pub use expect::{Duplicates, Expect, Known, Percentiles};
+pub use problem::Problem;
+pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
+pub use retry::{Backoff, Breaker, Retry};
+pub use sender::{Durability, FaultAction, FaultPlan, Setup};
+pub use subscriber::{Coalesce, Handling, Pattern, Profile, Subscriber};
+pub use traffic::{Events, Phase, Shape};
+
+use form::{Form, Section, may, must};
+use reader::{Problems, Reader};
+
+const ROOT: Section = Section {
+    about: "A scenario: what a run plays, and what must hold.",
+    fields: &[
+        must("name", Form::Text, "its name, as reports and folders bear it"),
+        may("about", Form::Text, "what it is for"),
+        may("seed", Form::Count, "what everything random is drawn from; 1 without it"),
+        may(
+            "drain",
+            Form::Duration,
+            "after the last event, at most this long until all is settled; 60s without it",
+        ),
+        may("sender", Form::Table(&sender::SENDER), "how the sender under test is set up"),
+        must("traffic", Form::Tables(&traffic::PHASE), "phases of traffic, in order"),
+        may("events", Form::Table(&traffic::EVENTS), "the events that the traffic consists of"),
+        must("subscriber", Form::Tables(&subscriber::SUBSCRIBER), "the endpoints and their contracts"),
+        may("fault", Form::Tables(&sender::FAULT), "what is done to the sender under test"),
+        may("expect", Form::Table(&expect::EXPECT), "what must hold"),
+    ],
+};
+
+/// What a run plays, and what must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    /// What everything random is drawn from.
+    pub seed: u64,
+    /// After the last event, at most this long until all is settled.
+    pub drain: Duration,
+    /// How the sender under test is set up.
+    pub sender: Setup,
+    /// Phases of traffic, in order; at least one.
+    pub traffic: Vec<Phase>,
+    /// The events that the traffic consists of.
+    pub events: Events,
+    /// The endpoints and their contracts, `count` expanded; at least one.
+    pub subscribers: Vec<Subscriber>,
+    /// What is done to the sender under test, in the order of time.
+    pub faults: Vec<FaultPlan>,
+    /// What must hold.
+    pub expect: Expect,
+    /// The file's text; after `--set`, the whole written again.
+    pub text: String,
+}
+
+impl Scenario {
+    /// Reads a scenario; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_text(text: &str, file: &str) -> Result<Self, Vec<Problem>> {
+        Self::from_text_with(text, file, &[])
+    }
+
+    /// Reads a scenario after changing some of its values, each given as `key=value`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, or with what is to be changed.
+    pub fn from_text_with(text: &str, file: &str, changes: &[String]) -> Result<Self, Vec<Problem>> {
+        let mut document = document::parse(text, file).map_err(|problem| vec![problem])?;
+        for change in changes {
+            document::set(&mut document, change).map_err(|what| {
+                vec![Problem { file: file.to_owned(), line: None, key: String::new(), what }]
+            })?;
+        }
+        let problems = Problems::new(file);
+        let scenario =
+            Reader::new(&ROOT, &document, String::new(), &problems).and_then(|root| Self::read(&root));
+        let text = if changes.is_empty() { text.to_owned() } else { document.to_toml() };
+        match (scenario, problems.into_inner()) {
+            (Some(scenario), problems) if problems.is_empty() => Ok(Self { text, ..scenario }),
+            (_, problems) => Err(problems),
+        }
+    }
+
+    /// The subscriber of that name.
+    #[must_use]
+    pub fn subscriber(&self, name: &str) -> Option<&Subscriber> {
+        self.subscribers.iter().find(|subscriber| subscriber.name == name)
+    }
+
+    fn read(root: &Reader<'_>) -> Option<Self> {
+        let mut faults: Vec<_> = root.tables("fault").iter().flat_map(FaultPlan::read).collect();
+        faults.sort_by_key(|fault| fault.at);
+        let scenario = Self {
+            name: root.get("name").unwrap_or_default(),
+            about: root.or("about", String::new()),
+            seed: root.or("seed", 1),
+            drain: root.or("drain", Duration::from_secs(60)),
+            sender: root.table("sender").map_or_else(Setup::default, |setup| Setup::read(&setup)),
+            traffic: root.tables("traffic").iter().filter_map(Phase::read).collect(),
+            events: root.table("events").map_or_else(Events::default, |events| Events::read(&events)),
+            subscribers: root.tables("subscriber").iter().flat_map(Subscriber::read).collect(),
+            faults,
+            expect: root.table("expect").map_or_else(Expect::default, |expect| Expect::read(&expect)),
+            text: String::new(),
+        };
+        scenario.fits_together(root);
+        (!scenario.traffic.is_empty() && !scenario.subscribers.is_empty()).then_some(scenario)
+    }
+
+    /// What no section can see alone.
+    fn fits_together(&self, root: &Reader<'_>) {
+        let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if root.has("name") && (self.name.is_empty() || !self.name.chars().all(fine)) {
+            root.wrong(
+                "name",
+                "expected letters, digits, dots, dashes and underscores: folders are called after it",
+            );
+        }
+        let mut names: Vec<&str> =
+            self.subscribers.iter().map(|subscriber| subscriber.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            root.wrong("subscriber", format!("two subscribers are called {:?}", twice[0]));
+        }
+        let groups = || self.subscribers.iter().map(|subscriber| subscriber.group.as_str());
+        let knows = |name: &str| groups().any(|group| group == name) || self.subscriber(name).is_some();
+        let concerned =
+            self.faults.iter().filter_map(|fault| fault.action.subscriber()).map(|name| ("fault", name));
+        let timed = self.expect.latency.keys().map(|name| ("expect", name.as_str()));
+        for (key, name) in concerned.chain(timed).filter(|(_, name)| !knows(name)) {
+            let hint = problem::nearest(name, groups())
+                .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+            root.wrong(key, format!("there is no subscriber {name:?}{hint}"));
+        }
+        if let Some(worker) =
+            self.faults.iter().filter_map(|fault| fault.worker).find(|at| *at >= self.sender.workers)
+        {
+            root.wrong(
+                "fault",
+                format!("there is no worker {worker}; they count from 0 to {}", self.sender.workers - 1),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! What a subscriber may be sent, and how much may wait for it.
+
+use super::form::{Form, Section, may};
+use super::quantity::{Duration, Rate, Size, Window};
+use super::reader::Reader;
+
+pub(super) const LIMIT: Section = Section {
+    about: "What a subscriber may be sent. Every limit that is given holds at once; what isn't given isn't limited.",
+    fields: &[
+        may("rate", Form::Rate, "the rate in the long run"),
+        may("burst", Form::Count, "how many at once after a rest; 1 without it"),
+        may("windows", Form::List(&Form::Window), "caps on sliding windows"),
+        may("in_flight", Form::Count, "how many requests may be open at once"),
+        may(
+            "quarantine",
+            Form::Duration,
+            "for how long a request without an answer may still arrive; 5s without it",
+        ),
+    ],
+};
+
+/// What a subscriber may be sent: in every window of every length w at most `burst + rate·w`, and every cap at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Rate and burst; none for no such limit.
+    pub bucket: Option<Bucket>,
+    /// Caps on sliding windows.
+    pub windows: Vec<Window>,
+    /// How many requests may be open at once; none for no limit.
+    pub in_flight: Option<u32>,
+    /// For how long a request without an answer may still arrive.
+    pub quarantine: Duration,
+}
+
+/// ρ and σ of a token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// ρ
+    pub rate: Rate,
+    /// σ, at least 1.
+    pub burst: u32,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self { bucket: None, windows: Vec::new(), in_flight: None, quarantine: Duration::from_secs(5) }
+    }
+}
+
+impl Limit {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_boundless(&self) -> bool {
+        self.bucket.is_none() && self.windows.is_empty() && self.in_flight.is_none()
+    }
+
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let default = Self::default();
+        let rate: Option<Rate> = reader.get("rate");
+        let burst = reader.or("burst", 1_u32);
+        if rate.is_some_and(|rate| rate.count == 0) {
+            reader
+                .wrong("rate", "expected more than 0; `pause` is a behaviour of traffic, not of a contract");
+        }
+        if burst == 0 {
+            reader.wrong("burst", "expected at least 1");
+        }
+        if rate.is_none() && reader.has("burst") {
+            reader.wrong("burst", "a burst needs the rate at which it comes back; add rate");
+        }
+        let in_flight = reader.get("in_flight");
+        if in_flight == Some(0) {
+            reader.wrong("in_flight", "expected at least 1");
+        }
+        Self {
+            bucket: rate.map(|rate| Bucket { rate, burst }),
+            windows: reader.or("windows", Vec::new()),
+            in_flight,
+            quarantine: reader.or("quarantine", default.quarantine),
+        }
+    }
+}
+
+pub(super) const QUEUE: Section = Section {
+    about: "How much may wait for a subscriber.",
+    fields: &[
+        may("rows", Form::Count, "how many deliveries"),
+        may("bytes", Form::Size, "how many bytes of bodies"),
+        may(
+            "when_full",
+            Form::Word(&["shed-oldest", "refuse"]),
+            "what a full queue does; shed-oldest without it",
+        ),
+    ],
+};
+
+/// How much may wait for a subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// How many deliveries; none where the scenario doesn't bound them.
+    pub rows: Option<u64>,
+    /// How many bytes of bodies.
+    pub bytes: Option<Size>,
+    /// What happens to one more.
+    pub when_full: WhenFull,
+}
+
+/// What a full queue does with one delivery more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The oldest becomes a dead letter.
+    ShedOldest,
+    /// The emitter is told to come back later.
+    Refuse,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { rows: None, bytes: None, when_full: WhenFull::ShedOldest }
+    }
+}
+
+impl Queue {
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let words = [("shed-oldest", WhenFull::ShedOldest), ("refuse", WhenFull::Refuse)];
+        let rows = reader.get("rows");
+        if rows == Some(0) {
+            reader.wrong("rows", "expected at least 1");
+        }
+        Self {
+            rows,
+            bytes: reader.get("bytes"),
+            when_full: reader.word("when_full", &words).unwrap_or(WhenFull::ShedOldest),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What must hold: the figures that checks go by, and the failures that are known.
+
+use std::collections::BTreeMap;
+
+use super::form::{Form, Section, may, must};
+use super::quantity::{Day, Duration, Millionths, Size};
+use super::reader::{Reader, WordOrCount};
+
+pub(super) const EXPECT: Section = Section {
+    about: "What must hold. Every check is on by default; this sets their figures.",
+    fields: &[
+        may("lost", Form::Count, "how many deliveries may be lost; 0 without it"),
+        may(
+            "duplicates",
+            Form::Either(&Form::Count, &Form::Word(&["in-flight-at-kill"])),
+            "how many duplicates there may be; in-flight-at-kill, which it is without it, allows those that were open, or \
+             just answered, when a process was killed",
+        ),
+        may("queue_rows_max", Form::Count, "how many deliveries may wait in all"),
+        may(
+            "retry_after_late",
+            Form::Duration,
+            "how much later than asked for, and allowed by the contract; 250ms without it",
+        ),
+        may(
+            "utilisation_min",
+            Form::Decimal,
+            "the share of its rate that a backlog must use; 0.98 without it",
+        ),
+        may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
+        may("rss_growth_max", Form::Size, "how much resident memory may grow"),
+        may("latency", Form::Map(&Form::Table(&PERCENTILES)), "by subscriber: from emit to first arrival"),
+        may(
+            "schedule_late",
+            Form::Duration,
+            "how late the generator may be at its 99th percentile; 50ms without it",
+        ),
+        may(
+            "slower_beside_slow",
+            Form::Duration,
+            "how much later healthy subscribers may be served beside slow ones; 500ms without it",
+        ),
+        may(
+            "gap_max",
+            Form::Duration,
+            "the longest pause that a healthy subscriber with deliveries due may see; 2s without it",
+        ),
+        may(
+            "no_storm",
+            Form::Duration,
+            "how long after its recovery an endpoint is watched for a storm; 10s without it",
+        ),
+        may("known", Form::Map(&Form::Table(&KNOWN)), "failures that are expected, by the check's id"),
+    ],
+};
+
+const PERCENTILES: Section = Section {
+    about: "The most that each percentile may be.",
+    fields: &[
+        may("p50", Form::Duration, "the median"),
+        may("p95", Form::Duration, "the 95th percentile"),
+        may("p99", Form::Duration, "the 99th percentile"),
+        may("max", Form::Duration, "the longest"),
+    ],
+};
+
+const KNOWN: Section = Section {
+    about: "A failure that is expected. One that no longer happens fails the run.",
+    fields: &[
+        must("why", Form::Text, "the reason"),
+        may("until", Form::Day, "the day from which it counts again"),
+    ],
+};
+
+/// What must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// How many deliveries may be lost.
+    pub lost: u64,
+    /// How many duplicates there may be.
+    pub duplicates: Duplicates,
+    /// How many deliveries may wait in all.
+    pub queue_rows_max: Option<u64>,
+    /// How much later than asked for, and allowed by the contract.
+    pub retry_after_late: Duration,
+    /// The share of its rate that a backlog must use.
+    pub utilisation_min: Millionths,
+    /// The sender's rate over the machine's ceiling.
+    pub efficiency_min: Option<Millionths>,
+    /// How much resident memory may grow.
+    pub rss_growth_max: Option<Size>,
+    /// By subscriber or group: from emit to first arrival.
+    pub latency: BTreeMap<String, Percentiles>,
+    /// How late the generator may be at its 99th percentile.
+    pub schedule_late: Duration,
+    /// How much later healthy subscribers may be served beside slow ones.
+    pub slower_beside_slow: Duration,
+    /// The longest pause that a healthy subscriber with deliveries due may see.
+    pub gap_max: Duration,
+    /// How long after its recovery an endpoint is watched for a storm.
+    pub no_storm: Duration,
+    /// Failures that are expected, by the check's id.
+    pub known: BTreeMap<String, Known>,
+}
+
+/// How many duplicates there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Those that were open, or just answered, when a process was killed.
+    InFlightAtKill,
+    /// So many, wherever.
+    AtMost(u64),
+}
+
+/// The most that each percentile may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: Option<Duration>,
+    /// The 95th.
+    pub p95: Option<Duration>,
+    /// The 99th.
+    pub p99: Option<Duration>,
+    /// The longest.
+    pub max: Option<Duration>,
+}
+
+/// A failure that is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The reason.
+    pub why: String,
+    /// The day from which it counts again.
+    pub until: Option<Day>,
+}
+
+impl Default for Expect {
+    fn default() -> Self {
+        Self {
+            lost: 0,
+            duplicates: Duplicates::InFlightAtKill,
+            queue_rows_max: None,
+            retry_after_late: Duration::from_millis(250),
+            utilisation_min: Millionths(980_000),
+            efficiency_min: None,
+            rss_growth_max: None,
+            latency: BTreeMap::new(),
+            schedule_late: Duration::from_millis(50),
+            slower_beside_slow: Duration::from_millis(500),
+            gap_max: Duration::from_secs(2),
+            no_storm: Duration::from_secs(10),
+            known: BTreeMap::new(),
+        }
+    }
+}
+
+impl Expect {
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let default = Self::default();
+        let utilisation_min = reader.or("utilisation_min", default.utilisation_min);
+        if utilisation_min > Millionths::ONE {
+            reader.wrong("utilisation_min", "expected a share from 0 to 1");
+        }
+        Self {
+            lost: reader.or("lost", default.lost),
+            duplicates: duplicates(reader),
+            queue_rows_max: reader.get("queue_rows_max"),
+            retry_after_late: reader.or("retry_after_late", default.retry_after_late),
+            utilisation_min,
+            efficiency_min: reader.get("efficiency_min"),
+            rss_growth_max: reader.get("rss_growth_max"),
+            latency: reader.map("latency").into_iter().map(|(name, one)| (name, percentiles(&one))).collect(),
+            schedule_late: reader.or("schedule_late", default.schedule_late),
+            slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
+            gap_max: reader.or("gap_max", default.gap_max),
+            no_storm: reader.or("no_storm", default.no_storm),
+            known: reader.map("known").into_iter().filter_map(|(id, one)| Some((id, known(&one)?))).collect(),
+        }
+    }
+}
+
+fn duplicates(reader: &Reader<'_>) -> Duplicates {
+    match reader.get("duplicates") {
+        Some(WordOrCount::Count(count)) => Duplicates::AtMost(count),
+        Some(WordOrCount::Word(_)) => {
+            let words = [("in-flight-at-kill", Duplicates::InFlightAtKill)];
+            reader.word("duplicates", &words).unwrap_or(Duplicates::InFlightAtKill)
+        }
+        None => Duplicates::InFlightAtKill,
+    }
+}
+
+fn percentiles(reader: &Reader<'_>) -> Percentiles {
+    let [p50, p95, p99, max] = ["p50", "p95", "p99", "max"].map(|key| reader.get(key));
+    Percentiles { p50, p95, p99, max }
+}
+
+fn known(reader: &Reader<'_>) -> Option<Known> {
+    let why: String = reader.get("why")?;
+    if why.trim().is_empty() {
+        reader.wrong("why", "an expected failure needs its reason");
+    }
+    Some(Known { why, until: reader.get("until") })
+}

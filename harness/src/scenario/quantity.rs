@@ -1,0 +1,391 @@
+//! Durations, rates, window caps, sizes and ranges as scenarios write them: text with units, read into integers.
+//!
+//! The judge has its own reader for these, as it shares no code with the sender. Nothing here is rounded: a fraction is
+//! kept in millionths, a length of time in nanoseconds, a rate as so many per so long.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A second, in nanoseconds.
+pub const SECOND: u64 = 1_000_000_000;
+
+const LENGTHS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", SECOND),
+    ("min", 60 * SECOND),
+    ("h", 3_600 * SECOND),
+    ("d", 86_400 * SECOND),
+];
+
+const SIZES: [(&str, u64); 7] = [
+    ("B", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+
+/// A length of time in nanoseconds: `250ms`, `5s`, `24h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(pub u64);
+
+impl Duration {
+    /// So many seconds.
+    #[must_use]
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds * SECOND)
+    }
+
+    /// So many milliseconds.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// In nanoseconds.
+    #[must_use]
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Duration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        measure(text, &LENGTHS).map(Self)
+    }
+}
+
+impl fmt::Display for Duration {
+    /// In the largest unit that needs no fraction.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, self.0, &LENGTHS, "s")
+    }
+}
+
+/// So many in each stretch of time: `20/s`, `14000/min`, `100/10s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// How many.
+    pub count: u64,
+    /// In each stretch of this length, which is never nothing.
+    pub per: Duration,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (count, per) = text.split_once('/').ok_or_else(|| no_unit(text, "\"20/s\""))?;
+        let count = whole(count)?;
+        let per = if per.starts_with(|first: char| first.is_ascii_digit()) {
+            measure(per, &LENGTHS)?
+        } else {
+            scale(per, &LENGTHS)?
+        };
+        if per == 0 {
+            return Err("a rate over no time at all".to_owned());
+        }
+        Ok(Self { count, per: Duration(per) })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match LENGTHS.iter().find(|(_, length)| *length == self.per.0) {
+            Some((unit, _)) => write!(f, "{}/{unit}", self.count),
+            None => write!(f, "{}/{}", self.count, self.per),
+        }
+    }
+}
+
+/// At most so many in any window of that length, wherever it begins: `60 per 1s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// How many it may hold; never 0.
+    pub count: u64,
+    /// Its length; never nothing.
+    pub length: Duration,
+}
+
+impl FromStr for Window {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (count, length) = text.split_once(" per ").ok_or_else(|| no_unit(text, "\"60 per 1s\""))?;
+        let (count, length) = (whole(count)?, measure(length, &LENGTHS)?);
+        if count == 0 || length == 0 {
+            return Err("neither the number nor the window may be nothing".to_owned());
+        }
+        Ok(Self { count, length: Duration(length) })
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {}", self.count, self.length)
+    }
+}
+
+/// A size in bytes: `2KB` is 2,000 of them, `64MiB` is 67,108,864.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        measure(text, &SIZES).map(Self)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, self.0, &SIZES, "B")
+    }
+}
+
+/// From the least to the most, both included: `20ms..80ms`. One value alone is both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range<T> {
+    /// The least.
+    pub least: T,
+    /// The most; never below the least.
+    pub most: T,
+}
+
+impl<T: Copy> Range<T> {
+    /// Nothing but this.
+    #[must_use]
+    pub const fn just(value: T) -> Self {
+        Self { least: value, most: value }
+    }
+}
+
+impl<T: FromStr<Err = String> + Ord + Copy> FromStr for Range<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((least, most)) = text.split_once("..") else { return text.parse().map(Self::just) };
+        let (least, most) = (least.parse()?, most.parse()?);
+        if most < least {
+            Err("its end is before its beginning".to_owned())
+        } else {
+            Ok(Self { least, most })
+        }
+    }
+}
+
+impl<T: fmt::Display + PartialEq> fmt::Display for Range<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.least == self.most {
+            write!(f, "{}", self.least)
+        } else {
+            write!(f, "{}..{}", self.least, self.most)
+        }
+    }
+}
+
+/// A plain whole number, for ranges of numbers that have no unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Whole(pub u64);
+
+impl FromStr for Whole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        whole(text).map(Self)
+    }
+}
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A number with up to six decimals, kept in millionths, so that a share of 0.98 is exactly that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millionths(pub u64);
+
+impl Millionths {
+    /// The whole of something.
+    pub const ONE: Self = Self(1_000_000);
+
+    /// For arithmetic that is not exact anyway, such as a distribution's exponent.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "six decimals of a number that a person wrote fit into an f64"
+    )]
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
+impl FromStr for Millionths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, decimals) = text.split_once('.').unwrap_or((text, ""));
+        if decimals.len() > 6 {
+            return Err("more than six decimals".to_owned());
+        }
+        let number = whole(number)?.checked_mul(1_000_000);
+        let decimals = if decimals.is_empty() { 0 } else { whole(&format!("{decimals:0<6}"))? };
+        let sum = number.and_then(|number| number.checked_add(decimals));
+        sum.map(Self).ok_or_else(|| "too large".to_owned())
+    }
+}
+
+impl fmt::Display for Millionths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = format!("{:06}", self.0 % 1_000_000);
+        match decimals.trim_end_matches('0') {
+            "" => write!(f, "{}", self.0 / 1_000_000),
+            decimals => write!(f, "{}.{decimals}", self.0 / 1_000_000),
+        }
+    }
+}
+
+/// A day of the calendar, as days since 1970-01-01: `2027-01-01`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub u64);
+
+impl FromStr for Day {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected a day such as \"2027-01-01\"".to_owned();
+        let parts: Vec<u64> = text.split('-').map(whole).collect::<Result<_, _>>().map_err(|_| wrong())?;
+        let [year, month, day] = parts[..] else { return Err(wrong()) };
+        if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
+            return Err(wrong());
+        }
+        if !(1..=days_in(year, month)).contains(&day) {
+            return Err(wrong());
+        }
+        let years = (1970..year).map(|year| if leaps(year) { 366 } else { 365 }).sum::<u64>();
+        let months = (1..month).map(|month| days_in(year, month)).sum::<u64>();
+        Ok(Self(years + months + day - 1))
+    }
+}
+
+const fn leaps(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+const fn days_in(year: u64, month: u64) -> u64 {
+    match month {
+        2 if leaps(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn measure(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    if unit.starts_with('.') {
+        return Err("whole numbers only; take a smaller unit".to_owned());
+    }
+    let number = whole(number)?;
+    number.checked_mul(scale(unit, units)?).ok_or_else(|| "too large".to_owned())
+}
+
+fn scale(unit: &str, units: &[(&str, u64)]) -> Result<u64, String> {
+    let known = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    match units.iter().find(|(name, _)| *name == unit) {
+        Some((_, scale)) => Ok(*scale),
+        None if unit.is_empty() => Err(format!("no unit; expected one of {}", known())),
+        None => Err(format!("unknown unit {unit:?}; expected one of {}", known())),
+    }
+}
+
+fn whole(text: &str) -> Result<u64, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{text:?} is not a whole number"));
+    }
+    text.parse().map_err(|_| "too large".to_owned())
+}
+
+fn no_unit(text: &str, example: &str) -> String {
+    format!("{text:?} has no unit; expected the form of {example}")
+}
+
+fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)], zero: &str) -> fmt::Result {
+    let fits = units.iter().filter(|(_, scale)| value != 0 && value.is_multiple_of(*scale));
+    match fits.max_by_key(|(_, scale)| *scale) {
+        Some((unit, scale)) => write!(f, "{}{unit}", value / scale),
+        None => write!(f, "0{zero}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check<T: FromStr<Err = String> + fmt::Display + PartialEq + fmt::Debug>(
+        text: &str,
+        expected: Option<T>,
+    ) {
+        let read = text.parse::<T>();
+        assert_eq!(read.as_ref().ok(), expected.as_ref(), "{text:?}: {read:?}");
+        if let Some(value) = expected {
+            assert_eq!(value.to_string().parse::<T>(), Ok(value), "what is printed reads back");
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_need_their_unit() {
+        check("250ms", Some(Duration::from_millis(250)));
+        check("24h", Some(Duration::from_secs(86_400)));
+        check("0s", Some(Duration(0)));
+        for wrong in ["", "5", "5 s", "-5s", "1.5s", "5S", "s", "99999999999999h"] {
+            check::<Duration>(wrong, None);
+        }
+    }
+
+    #[test]
+    fn rates_windows_and_sizes_are_read_as_written() {
+        check("20/s", Some(Rate { count: 20, per: Duration(SECOND) }));
+        check("100/10s", Some(Rate { count: 100, per: Duration(10 * SECOND) }));
+        check("60 per 1s", Some(Window { count: 60, length: Duration(SECOND) }));
+        check("64MiB", Some(Size(64 << 20)));
+        for wrong in ["20", "20/", "/s", "20/0s", "20 /s"] {
+            check::<Rate>(wrong, None);
+        }
+        check::<Window>("0 per 1s", None);
+        check::<Size>("64", None);
+    }
+
+    #[test]
+    fn ranges_hold_both_ends() {
+        check(
+            "20ms..80ms",
+            Some(Range { least: Duration::from_millis(20), most: Duration::from_millis(80) }),
+        );
+        check("20ms", Some(Range::just(Duration::from_millis(20))));
+        check("200..2000", Some(Range { least: Whole(200), most: Whole(2000) }));
+        check::<Range<Duration>>("80ms..20ms", None);
+    }
+
+    #[test]
+    fn decimals_are_exact_and_days_are_days() {
+        check("0.98", Some(Millionths(980_000)));
+        check("1", Some(Millionths::ONE));
+        check::<Millionths>("0.1234567", None);
+        check::<Millionths>("-1", None);
+        assert_eq!("1970-01-01".parse(), Ok(Day(0)));
+        assert_eq!("2000-03-01".parse(), Ok(Day(11_017)));
+        assert_eq!("2027-01-01".parse(), Ok(Day(20_819)));
+        assert!("2027-02-29".parse::<Day>().is_err() && "2027-1".parse::<Day>().is_err());
+    }
+}

@@ -1,0 +1,286 @@
+//! Reads the tree of a document by the forms of its sections, and collects every problem rather than the first.
+
+use std::cell::RefCell;
+use std::str::FromStr;
+
+use super::document::{Entry, Node, Value};
+use super::form::{Form, Need, Section};
+use super::problem::{Problem, nearest};
+use super::quantity::{Day, Duration, Millionths, Range, Rate, Size, Whole, Window};
+
+/// The problems of a document, in the order in which they were met.
+pub(super) struct Problems {
+    file: String,
+    found: RefCell<Vec<Problem>>,
+}
+
+impl Problems {
+    pub(super) fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), found: RefCell::new(Vec::new()) }
+    }
+
+    fn add(&self, line: Option<usize>, key: &str, what: String) {
+        let (file, key) = (self.file.clone(), key.to_owned());
+        self.found.borrow_mut().push(Problem { file, line, key, what });
+    }
+
+    pub(super) fn into_inner(self) -> Vec<Problem> {
+        self.found.into_inner()
+    }
+}
+
+/// One table of the document, read by its section.
+#[derive(Clone)]
+pub(super) struct Reader<'a> {
+    section: &'static Section,
+    node: &'a Node,
+    path: String,
+    problems: &'a Problems,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a table. Unknown keys and missing ones are problems at once.
+    pub(super) fn new(
+        section: &'static Section,
+        node: &'a Node,
+        path: String,
+        problems: &'a Problems,
+    ) -> Option<Self> {
+        let reader = Self { section, node, path, problems };
+        let Value::Table(entries) = &node.value else {
+            problems.add(node.line, &reader.path, format!("expected a table, got {}", node.value.kind()));
+            return None;
+        };
+        for entry in entries {
+            reader.know(entry);
+        }
+        for field in section.fields.iter().filter(|field| field.need == Need::Must) {
+            if !entries.iter().any(|entry| entry.key == field.key) {
+                let what = format!("missing; expected {} ({})", field.form.expected(), field.about);
+                problems.add(node.line, &reader.key(field.key), what);
+            }
+        }
+        Some(reader)
+    }
+
+    fn know(&self, entry: &Entry) {
+        let known = || self.section.fields.iter().map(|field| field.key);
+        if known().any(|key| key == entry.key) {
+            return;
+        }
+        let hint = match nearest(&entry.key, known()) {
+            Some(meant) => format!("did you mean {meant:?}?"),
+            None => format!("known keys are {}", known().collect::<Vec<_>>().join(", ")),
+        };
+        self.problems.add(entry.line, &self.key(&entry.key), format!("unknown key; {hint}"));
+    }
+
+    fn key(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn entry(&self, key: &str) -> Option<&'a Entry> {
+        debug_assert!(self.section.fields.iter().any(|field| field.key == key), "{key} is in no section");
+        let Value::Table(entries) = &self.node.value else { return None };
+        entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// Whether the key is there at all.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Says that something is wrong with a key, or with the table if the key isn't there.
+    pub(super) fn wrong(&self, key: &str, what: impl Into<String>) {
+        let line = self.entry(key).map_or(self.node.line, |entry| entry.line);
+        self.problems.add(line, &self.key(key), what.into());
+    }
+
+    /// The value of a key, if it is there and right.
+    pub(super) fn get<T: Readable>(&self, key: &str) -> Option<T> {
+        let entry = self.entry(key)?;
+        let read = T::read(&entry.node.value);
+        read.map_err(|what| self.problems.add(entry.line, &self.key(key), what)).ok()
+    }
+
+    /// The value of a key, or what holds without it.
+    pub(super) fn or<T: Readable>(&self, key: &str, default: T) -> T {
+        self.get(key).unwrap_or(default)
+    }
+
+    /// A word of a fixed set.
+    pub(super) fn word<T: Copy>(&self, key: &str, words: &[(&'static str, T)]) -> Option<T> {
+        let given: String = self.get(key)?;
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == given) {
+            return Some(*meaning);
+        }
+        let names = || words.iter().map(|(word, _)| *word);
+        let hint =
+            nearest(&given, names()).map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+        let all = names().collect::<Vec<_>>().join(", ");
+        self.wrong(key, format!("expected one of {all}, got {given:?}{hint}"));
+        None
+    }
+
+    /// The table under a key.
+    pub(super) fn table(&self, key: &str) -> Option<Self> {
+        let entry = self.entry(key)?;
+        Self::new(self.section_of(key)?, &entry.node, self.key(key), self.problems)
+    }
+
+    /// The tables under a key.
+    pub(super) fn tables(&self, key: &str) -> Vec<Self> {
+        let (Some(entry), Some(section)) = (self.entry(key), self.section_of(key)) else { return Vec::new() };
+        let Value::List(items) = &entry.node.value else {
+            let what = format!("expected [[{}]], got {}", self.key(key), entry.node.value.kind());
+            self.problems.add(entry.line, &self.key(key), what);
+            return Vec::new();
+        };
+        let at = |(at, node)| Self::new(section, node, format!("{}[{at}]", self.key(key)), self.problems);
+        items.iter().enumerate().filter_map(at).collect()
+    }
+
+    /// The keys that the user chose, each with its table.
+    pub(super) fn map(&self, key: &str) -> Vec<(String, Self)> {
+        let (Some(entry), Some(section)) = (self.entry(key), self.section_of(key)) else { return Vec::new() };
+        let Value::Table(entries) = &entry.node.value else {
+            let what = format!("expected a table, got {}", entry.node.value.kind());
+            self.problems.add(entry.line, &self.key(key), what);
+            return Vec::new();
+        };
+        let inner = |inner: &'a Entry| {
+            let path = format!("{}.{}", self.key(key), inner.key);
+            Self::new(section, &inner.node, path, self.problems).map(|reader| (inner.key.clone(), reader))
+        };
+        entries.iter().filter_map(inner).collect()
+    }
+
+    fn section_of(&self, key: &str) -> Option<&'static Section> {
+        let field = self.section.fields.iter().find(|field| field.key == key)?;
+        match &field.form {
+            Form::Table(section) | Form::Tables(section) | Form::Map(Form::Table(section)) => Some(section),
+            _ => None,
+        }
+    }
+}
+
+/// What a value can be read as.
+pub(super) trait Readable: Sized {
+    fn read(value: &Value) -> Result<Self, String>;
+}
+
+fn expected<T>(form: &Form, value: &Value) -> Result<T, String> {
+    let hint = match (value, form) {
+        (
+            Value::Integer(_) | Value::Decimal(_),
+            Form::Duration | Form::Durations | Form::Rate | Form::Size,
+        ) => "; a number without its unit means nothing",
+        _ => "",
+    };
+    Err(format!("expected {}, got {}{hint}", form.expected(), value.kind()))
+}
+
+/// Text with units.
+macro_rules! quantity {
+    ($($type:ty => $form:expr;)*) => {$(
+        impl Readable for $type {
+            fn read(value: &Value) -> Result<Self, String> {
+                let form = $form;
+                let Value::Text(text) = value else { return expected(&form, value) };
+                Self::from_str(text).map_err(|what| format!("expected {}: {what}", form.expected()))
+            }
+        }
+    )*};
+}
+
+quantity! {
+    Duration => Form::Duration;
+    Rate => Form::Rate;
+    Size => Form::Size;
+    Window => Form::Window;
+    Range<Duration> => Form::Durations;
+    Day => Form::Day;
+}
+
+impl Readable for Range<Whole> {
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) => {
+                text.parse().map_err(|what| format!("expected {}: {what}", Form::Counts.expected()))
+            }
+            Value::Integer(_) => u64::read(value).map(|number| Self::just(Whole(number))),
+            _ => expected(&Form::Counts, value),
+        }
+    }
+}
+
+impl Readable for String {
+    fn read(value: &Value) -> Result<Self, String> {
+        let Value::Text(text) = value else { return expected(&Form::Text, value) };
+        Ok(text.clone())
+    }
+}
+
+impl Readable for bool {
+    fn read(value: &Value) -> Result<Self, String> {
+        let Value::Flag(flag) = value else { return expected(&Form::Flag, value) };
+        Ok(*flag)
+    }
+}
+
+impl Readable for u64 {
+    fn read(value: &Value) -> Result<Self, String> {
+        let Value::Integer(number) = value else { return expected(&Form::Count, value) };
+        Self::try_from(*number).map_err(|_| format!("expected a whole number, got {number}"))
+    }
+}
+
+impl Readable for u32 {
+    fn read(value: &Value) -> Result<Self, String> {
+        let number = u64::read(value)?;
+        Self::try_from(number).map_err(|_| format!("expected at most {}, got {number}", Self::MAX))
+    }
+}
+
+impl Readable for Millionths {
+    fn read(value: &Value) -> Result<Self, String> {
+        let wrong = |what| format!("expected {}: {what}", Form::Decimal.expected());
+        match value {
+            Value::Integer(number) => number.to_string().parse().map_err(wrong),
+            Value::Decimal(text) => text.parse().map_err(wrong),
+            _ => expected(&Form::Decimal, value),
+        }
+    }
+}
+
+impl<T: Readable> Readable for Vec<T> {
+    fn read(value: &Value) -> Result<Self, String> {
+        let Value::List(items) = value else { return Err(format!("expected a list, got {}", value.kind())) };
+        items.iter().map(|item| T::read(&item.value)).collect()
+    }
+}
+
+impl<T: Readable> Readable for Vec<(String, T)> {
+    fn read(value: &Value) -> Result<Self, String> {
+        let Value::Table(entries) = value else {
+            return Err(format!("expected a table, got {}", value.kind()));
+        };
+        entries.iter().map(|entry| Ok((entry.key.clone(), T::read(&entry.node.value)?))).collect()
+    }
+}
+
+/// A word or a number, for what may be either.
+pub(super) enum WordOrCount {
+    Word(String),
+    Count(u64),
+}
+
+impl Readable for WordOrCount {
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) => Ok(Self::Word(text.clone())),
+            Value::Integer(_) => u64::read(value).map(Self::Count),
+            _ => Err(format!("expected a word or a whole number, got {}", value.kind())),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What follows a failed attempt: the declared backoff, and the declared breaker.
+
+use super::form::{Form, Section, may};
+use super::quantity::Duration;
+use super::reader::Reader;
+
+const BACKOFFS: [(&str, Backoff); 4] = [
+    ("full-jitter", Backoff::FullJitter),
+    ("equal-jitter", Backoff::EqualJitter),
+    ("additive", Backoff::Additive),
+    ("fixed", Backoff::Fixed),
+];
+
+pub(super) const RETRY: Section = Section {
+    about: "Which failed attempts have a successor, and when.",
+    fields: &[
+        may(
+            "backoff",
+            Form::Word(&["full-jitter", "equal-jitter", "additive", "fixed"]),
+            "how the delays are drawn; full-jitter without it",
+        ),
+        may("base", Form::Duration, "what delays grow from, doubling; 1s without it"),
+        may("cap", Form::Duration, "what they grow to; 1h without it"),
+        may(
+            "jitter",
+            Form::Duration,
+            "additive: what is added at most; 30s, or the cap if that is less, without it",
+        ),
+        may("schedule", Form::List(&Form::Duration), "fixed: the delays, the last of which repeats"),
+        may("attempts", Form::Count, "attempts in all; 12 without it"),
+        may("ttl", Form::Duration, "how old a delivery may grow; 24h without it"),
+        may("retry_after_cap", Form::Duration, "the most that a Retry-After counts for; 24h without it"),
+    ],
+};
+
+/// Which failed attempts have a successor, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// How delays are drawn.
+    pub backoff: Backoff,
+    /// What they grow from.
+    pub base: Duration,
+    /// What they grow to.
+    pub cap: Duration,
+    /// What [`Backoff::Additive`] adds at most.
+    pub jitter: Duration,
+    /// The delays of [`Backoff::Fixed`].
+    pub schedule: Vec<Duration>,
+    /// Attempts in all.
+    pub attempts: u32,
+    /// How old a delivery may grow.
+    pub ttl: Duration,
+    /// The most that a `Retry-After` counts for.
+    pub retry_after_cap: Duration,
+}
+
+/// How delays are drawn. `step(n)` is the smaller of the cap and `base·2^(n−1)` after the nth failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// From 0 to `step(n)`.
+    FullJitter,
+    /// From `step(n)/2` to `step(n)`.
+    EqualJitter,
+    /// `step(n)` and from 0 to `jitter`, no more than the cap.
+    Additive,
+    /// The nth of a schedule.
+    Fixed,
+}
+
+impl Backoff {
+    /// Its name in scenarios.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        BACKOFFS.iter().find(|(_, backoff)| *backoff == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff::FullJitter,
+            base: Duration::from_secs(1),
+            cap: Duration::from_secs(3_600),
+            jitter: Duration::from_secs(30),
+            schedule: Vec::new(),
+            attempts: 12,
+            ttl: Duration::from_secs(86_400),
+            retry_after_cap: Duration::from_secs(86_400),
+        }
+    }
+}
+
+impl Retry {
+    /// The least and the most that the delay after the nth failure can be, in nanoseconds; `n` counts from 1.
+    #[must_use]
+    pub fn bounds(&self, n: u32) -> (u64, u64) {
+        let doubled = 1_u64.checked_shl(n.saturating_sub(1)).and_then(|times| self.base.0.checked_mul(times));
+        let step = doubled.unwrap_or(u64::MAX).min(self.cap.0);
+        match self.backoff {
+            Backoff::FullJitter => (0, step),
+            Backoff::EqualJitter => (step / 2, step),
+            Backoff::Additive => (step, step.saturating_add(self.jitter.0).min(self.cap.0)),
+            Backoff::Fixed => {
+                let at = usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+                let delay = self.schedule.get(at).or(self.schedule.last()).map_or(0, |delay| delay.0);
+                (delay, delay)
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let default = Self::default();
+        let cap = reader.or("cap", default.cap);
+        let retry = Self {
+            backoff: reader.word("backoff", &BACKOFFS).unwrap_or(default.backoff),
+            base: reader.or("base", default.base.min(cap)),
+            cap,
+            jitter: reader.or("jitter", default.jitter.min(cap)),
+            schedule: reader.or("schedule", default.schedule),
+            attempts: reader.or("attempts", default.attempts),
+            ttl: reader.or("ttl", default.ttl),
+            retry_after_cap: reader.or("retry_after_cap", default.retry_after_cap),
+        };
+        if retry.base > retry.cap || retry.base == Duration(0) {
+            reader.wrong("base", "expected more than nothing, and no more than the cap");
+        }
+        if retry.attempts == 0 {
+            reader.wrong("attempts", "expected at least 1");
+        }
+        if (retry.backoff == Backoff::Fixed) == retry.schedule.is_empty() {
+            reader.wrong("schedule", "a fixed backoff has a schedule, and no other has one");
+        }
+        if reader.has("jitter") && retry.backoff != Backoff::Additive {
+            reader.wrong("jitter", "only the additive backoff goes by it");
+        }
+        retry
+    }
+}
+
+pub(super) const BREAKER: Section = Section {
+    about: "When an endpoint that fails is left alone, and for how long.",
+    fields: &[
+        may("failures", Form::Count, "after so many failures in a row; 10 without it"),
+        may("cooldown", Form::Duration, "for how long at first, doubling; 5min without it"),
+        may("cooldown_max", Form::Duration, "the longest; 1h without it"),
+    ],
+};
+
+/// When an endpoint that fails is left alone, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// After so many failures in a row.
+    pub failures: u32,
+    /// For how long at first.
+    pub cooldown: Duration,
+    /// The longest.
+    pub cooldown_max: Duration,
+}
+
+impl Breaker {
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let cooldown_max = reader.or("cooldown_max", Duration::from_secs(3_600));
+        let breaker = Self {
+            failures: reader.or("failures", 10),
+            cooldown: reader.or("cooldown", Duration::from_secs(300).min(cooldown_max)),
+            cooldown_max,
+        };
+        if breaker.failures == 0 {
+            reader.wrong("failures", "expected at least 1");
+        }
+        if breaker.cooldown > breaker.cooldown_max || breaker.cooldown == Duration(0) {
+            reader.wrong("cooldown", "expected more than nothing, and no more than cooldown_max");
+        }
+        breaker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_their_cap() {
+        let retry = Retry { cap: Duration::from_secs(5), jitter: Duration::from_secs(1), ..Retry::default() };
+        let second = 1_000_000_000;
+        let rows = [
+            (Backoff::FullJitter, 1, (0, second)),
+            (Backoff::FullJitter, 3, (0, 4 * second)),
+            (Backoff::FullJitter, 200, (0, 5 * second)),
+            (Backoff::EqualJitter, 2, (second, 2 * second)),
+            (Backoff::Additive, 3, (4 * second, 5 * second)),
+        ];
+        for (backoff, n, expected) in rows {
+            assert_eq!(Retry { backoff, ..retry.clone() }.bounds(n), expected, "{backoff:?} {n}");
+        }
+        let schedule = vec![Duration(7), Duration(9)];
+        let fixed = Retry { backoff: Backoff::Fixed, schedule, ..retry };
+        assert_eq!([1, 2, 3].map(|n| fixed.bounds(n).0), [7, 9, 9]);
+    }
+}

@@ -1,0 +1,311 @@
+//! How the sender under test is set up, and what is done to it while it works.
+
+use super::contract::{LIMIT, Limit};
+use super::form::{Form, Section, may, must};
+use super::quantity::Duration;
+use super::reader::Reader;
+
+pub(super) const SENDER: Section = Section {
+    about: "How the sender under test is set up.",
+    fields: &[
+        may("workers", Form::Count, "how many of its processes share one store; 1 without it"),
+        may(
+            "durability",
+            Form::Word(&["power-loss", "process"]),
+            "what an acknowledgement survives; power-loss without it",
+        ),
+        may("arguments", Form::List(&Form::Text), "more arguments for its command line"),
+        may(
+            "takeover_within",
+            Form::Duration,
+            "a killed process's work goes on after this at the latest; 60s without it",
+        ),
+        may(
+            "stop_within",
+            Form::Duration,
+            "a process that is asked to stop is gone after this; 30s without it",
+        ),
+    ],
+};
+
+/// How the sender under test is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How many of its processes share one store.
+    pub workers: u32,
+    /// What an acknowledgement survives.
+    pub durability: Durability,
+    /// More arguments for its command line.
+    pub arguments: Vec<String>,
+    /// Its lease, and what it needs beyond that: a killed process's work goes on after this at the latest.
+    pub takeover_within: Duration,
+    /// A process that is asked to stop is gone after this.
+    pub stop_within: Duration,
+}
+
+/// What an acknowledgement survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut.
+    PowerLoss,
+    /// The end of the process.
+    Process,
+}
+
+impl Durability {
+    /// Its name in scenarios.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PowerLoss => "power-loss",
+            Self::Process => "process",
+        }
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            durability: Durability::PowerLoss,
+            arguments: Vec::new(),
+            takeover_within: Duration::from_secs(60),
+            stop_within: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Setup {
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let default = Self::default();
+        let words = [("power-loss", Durability::PowerLoss), ("process", Durability::Process)];
+        let workers = reader.or("workers", default.workers);
+        if !(1..=64).contains(&workers) {
+            reader.wrong("workers", "expected 1 to 64");
+        }
+        Self {
+            workers,
+            durability: reader.word("durability", &words).unwrap_or(default.durability),
+            arguments: reader.or("arguments", default.arguments),
+            takeover_within: reader.or("takeover_within", default.takeover_within),
+            stop_within: reader.or("stop_within", default.stop_within),
+        }
+    }
+}
+
+pub(super) const FAULT: Section = Section {
+    about: "Something that is done to the sender under test while it works.",
+    fields: &[
+        must("at", Form::Duration, "when, since the run began"),
+        must(
+            "do",
+            Form::Word(&[
+                "kill",
+                "stop",
+                "restart",
+                "clock-step",
+                "disk-full",
+                "lock-database",
+                "limit",
+                "rotate",
+                "redrive",
+            ]),
+            "what",
+        ),
+        may(
+            "lasts",
+            Form::Duration,
+            "for how long: until it is started again, continued, or has room again; 0s without it",
+        ),
+        may("times", Form::Count, "how many times; 1 without it"),
+        may("every", Form::Duration, "from one time to the next"),
+        may("worker", Form::Count, "which of several processes, from 0; all without it"),
+        may("by", Form::Text, "clock-step: how far, such as \"1h\" or \"-1h\""),
+        may(
+            "subscriber",
+            Form::Text,
+            "limit, rotate, redrive: whose, by the name in the file; all that have it",
+        ),
+        may("limit", Form::Table(&LIMIT), "limit: what it may be sent from then on"),
+        may("within", Form::Duration, "limit: the delay after which it must hold; 1s without it"),
+    ],
+};
+
+/// Something that is done to the sender under test while it works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// When, since the run began.
+    pub at: Duration,
+    /// For how long.
+    pub lasts: Duration,
+    /// To which of several processes; none for all.
+    pub worker: Option<u32>,
+    /// What.
+    pub action: FaultAction,
+}
+
+/// What is done to the sender under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultAction {
+    /// SIGKILL; started again after `lasts`.
+    Kill,
+    /// SIGSTOP; SIGCONT after `lasts`.
+    Stop,
+    /// SIGTERM; started again once it is gone, and `lasts` later.
+    Restart,
+    /// Its wall clock jumps, for `lasts` if that is given.
+    ClockStep {
+        /// How far.
+        by: Duration,
+        /// Whether backwards.
+        back: bool,
+    },
+    /// It can't write for `lasts`.
+    DiskFull,
+    /// Somebody else holds its database for `lasts`.
+    LockDatabase,
+    /// Its operator changes a contract.
+    Limit {
+        /// Whose: a group's name.
+        subscriber: Option<String>,
+        /// To what.
+        limit: Limit,
+        /// The delay after which it must hold.
+        within: Duration,
+    },
+    /// Its operator adds a secret, and retires the older one `lasts` later.
+    Rotate {
+        /// Whose: a group's name.
+        subscriber: Option<String>,
+    },
+    /// Its operator sends the dead letters again.
+    Redrive {
+        /// Whose: a group's name.
+        subscriber: Option<String>,
+    },
+}
+
+impl FaultAction {
+    /// The scenario's word for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::ClockStep { .. } => "clock-step",
+            Self::DiskFull => "disk-full",
+            Self::LockDatabase => "lock-database",
+            Self::Limit { .. } => "limit",
+            Self::Rotate { .. } => "rotate",
+            Self::Redrive { .. } => "redrive",
+        }
+    }
+
+    /// Whether it is something an operator does through the sender's API, rather than something that befalls it.
+    #[must_use]
+    pub const fn is_operation(&self) -> bool {
+        matches!(self, Self::Limit { .. } | Self::Rotate { .. } | Self::Redrive { .. })
+    }
+
+    /// Whose contract or secrets it concerns, by the name in the file; none for all, or for what concerns none.
+    #[must_use]
+    pub fn subscriber(&self) -> Option<&str> {
+        match self {
+            Self::Limit { subscriber, .. } | Self::Rotate { subscriber } | Self::Redrive { subscriber } => {
+                subscriber.as_deref()
+            }
+            _ => None,
+        }
+    }
+}
+
+const WORDS: [(&str, ()); 9] = [
+    ("kill", ()),
+    ("stop", ()),
+    ("restart", ()),
+    ("clock-step", ()),
+    ("disk-full", ()),
+    ("lock-database", ()),
+    ("limit", ()),
+    ("rotate", ()),
+    ("redrive", ()),
+];
+
+impl FaultPlan {
+    /// The most times that one fault may be done.
+    const TIMES_MAX: u64 = 10_000;
+
+    /// One `[[fault]]`, as often as it is done.
+    pub(super) fn read(reader: &Reader<'_>) -> Vec<Self> {
+        let (Some(at), Some(action)) = (reader.get::<Duration>("at"), action(reader)) else {
+            return Vec::new();
+        };
+        let times = reader.or("times", 1_u64);
+        if !(1..=Self::TIMES_MAX).contains(&times) {
+            reader.wrong("times", format!("expected 1 to {}", Self::TIMES_MAX));
+            return Vec::new();
+        }
+        if times > 1 && !reader.has("every") {
+            reader.wrong("every", "missing; what is done several times needs the time between");
+        }
+        let every = reader.or("every", Duration::default());
+        let (lasts, worker) = (reader.or("lasts", Duration::default()), reader.get("worker"));
+        if matches!(action, FaultAction::Stop | FaultAction::DiskFull | FaultAction::LockDatabase)
+            && lasts.0 == 0
+        {
+            reader.wrong("lasts", "missing; this needs its end");
+        }
+        let later = |n: u64| Duration(at.0.saturating_add(every.0.saturating_mul(n)));
+        (0..times).map(|n| Self { at: later(n), lasts, worker, action: action.clone() }).collect()
+    }
+}
+
+fn action(reader: &Reader<'_>) -> Option<FaultAction> {
+    let subscriber = || reader.get("subscriber");
+    let word: String = reader.get("do")?;
+    let action = match word.as_str() {
+        "kill" => FaultAction::Kill,
+        "stop" => FaultAction::Stop,
+        "restart" => FaultAction::Restart,
+        "clock-step" => clock_step(reader)?,
+        "disk-full" => FaultAction::DiskFull,
+        "lock-database" => FaultAction::LockDatabase,
+        "limit" => {
+            if !reader.has("limit") {
+                reader.wrong("limit", "missing; a changed limit needs what it is changed to");
+            }
+            let limit = Limit::read(&reader.table("limit")?);
+            let within = reader.or("within", Duration::from_secs(1));
+            FaultAction::Limit { subscriber: subscriber(), limit, within }
+        }
+        "rotate" => FaultAction::Rotate { subscriber: subscriber() },
+        "redrive" => FaultAction::Redrive { subscriber: subscriber() },
+        _ => {
+            reader.word("do", &WORDS)?;
+            return None;
+        }
+    };
+    let used: &[&str] = match action {
+        FaultAction::ClockStep { .. } => &["by"],
+        FaultAction::Limit { .. } => &["subscriber", "limit", "within"],
+        FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
+        _ => &["worker"],
+    };
+    for key in ["by", "subscriber", "limit", "within", "worker"] {
+        if reader.has(key) && !used.contains(&key) {
+            reader.wrong(key, "what is done does not go by it");
+        }
+    }
+    Some(action)
+}
+
+fn clock_step(reader: &Reader<'_>) -> Option<FaultAction> {
+    let Some(text) = reader.get::<String>("by") else {
+        reader.wrong("by", "missing; a step of the clock needs how far, such as \"1h\" or \"-1h\"");
+        return None;
+    };
+    let (back, far) = text.strip_prefix('-').map_or((false, text.as_str()), |far| (true, far));
+    let far = far.parse().map_err(|what| reader.wrong("by", format!("expected \"1h\" or \"-1h\": {what}")));
+    Some(FaultAction::ClockStep { by: far.ok()?, back })
+}

@@ -1,0 +1,286 @@
+//! A partner's endpoint: what it may be sent, how it is retried and signed, and how it behaves.
+
+use super::behaviour::{BEHAVIOUR, Behaviour};
+use super::contract::{LIMIT, Limit, QUEUE, Queue};
+use super::form::{Form, Section, may, must};
+use super::quantity::{Duration, Range};
+use super::reader::Reader;
+use super::retry::{BREAKER, Breaker, RETRY, Retry};
+
+const PROFILES: [(&str, Profile); 5] = [
+    ("standard-webhooks", Profile::StandardWebhooks),
+    ("vvv-timestamped", Profile::VvvTimestamped),
+    ("vvv-frozen", Profile::VvvFrozen),
+    ("stripe", Profile::Stripe),
+    ("github", Profile::Github),
+];
+
+pub(super) const SUBSCRIBER: Section = Section {
+    about: "An endpoint and its contract, or several of the same kind.",
+    fields: &[
+        must("name", Form::Text, "its name; several are called name-1, name-2, …"),
+        may("count", Form::Count, "how many of them; 1 without it"),
+        may(
+            "events",
+            Form::List(&Form::Text),
+            "the events that it is owed: *, video.trending, video.*; all without it",
+        ),
+        may("limit", Form::Table(&LIMIT), "what it may be sent"),
+        may("queue", Form::Table(&QUEUE), "how much may wait for it"),
+        may(
+            "sign",
+            Form::Word(&["standard-webhooks", "vvv-timestamped", "vvv-frozen", "stripe", "github"]),
+            "how its deliveries are signed; standard-webhooks without it",
+        ),
+        may("timeout", Form::Duration, "how long an attempt may take in all; 8s without it"),
+        may("retry", Form::Table(&RETRY), "which failed attempts have a successor, and when"),
+        may(
+            "breaker",
+            Form::Table(&BREAKER),
+            "when an endpoint that fails is left alone; the sender's own way without it",
+        ),
+        may("coalesce", Form::Tables(&COALESCE), "of which events it gets the newest alone"),
+        may(
+            "dedupe",
+            Form::Duration,
+            "the same event id inside this while is the same event; 10min without it",
+        ),
+        may(
+            "ordered",
+            Form::Flag,
+            "whether the first attempts of one key must arrive in order; no without it",
+        ),
+        may("answers", Form::Durations, "how long the endpoint takes when it behaves; 5ms without it"),
+        may(
+            "behaviour",
+            Form::Tables(&BEHAVIOUR),
+            "what it does instead of answering 204; the first that matches wins",
+        ),
+    ],
+};
+
+const COALESCE: Section = Section {
+    about: "Of several events of a type with one key inside a window, the newest alone is delivered.",
+    fields: &[
+        must("type", Form::Text, "the event type"),
+        must("window", Form::Duration, "how long the first of them waits for newer ones"),
+    ],
+};
+
+/// One endpoint and its contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscriber {
+    /// Its name, unique in the scenario: `ingest`, or `ingest-3` where it is one of several.
+    pub name: String,
+    /// The name that the file gives it: `ingest`.
+    pub group: String,
+    /// The events that it is owed.
+    pub events: Vec<Pattern>,
+    /// What it may be sent.
+    pub limit: Limit,
+    /// How much may wait for it.
+    pub queue: Queue,
+    /// How its deliveries are signed.
+    pub sign: Profile,
+    /// How long an attempt may take in all.
+    pub timeout: Duration,
+    /// Which failed attempts have a successor, and when.
+    pub retry: Retry,
+    /// When an endpoint that fails is left alone; none where the scenario doesn't say.
+    pub breaker: Option<Breaker>,
+    /// What else the sender is asked to do with its events.
+    pub handling: Handling,
+    /// How long the endpoint takes when it behaves.
+    pub answers: Range<Duration>,
+    /// What it does instead of answering 204; the first that matches wins.
+    pub behaviours: Vec<Behaviour>,
+}
+
+/// What the sender is asked to do with a subscriber's events before they go out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handling {
+    /// Of which events it gets the newest alone.
+    pub coalesce: Vec<Coalesce>,
+    /// The same event id inside this while is the same event.
+    pub dedupe: Duration,
+    /// Whether the first attempts of one key must arrive in order.
+    pub ordered: bool,
+}
+
+/// Of several events of a type with one key inside a window, the newest alone is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coalesce {
+    /// The event type.
+    pub kind: String,
+    /// How long the first of them waits for newer ones.
+    pub window: Duration,
+}
+
+/// A way to sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// Standard Webhooks 1.0.
+    StandardWebhooks,
+    /// Hex over `timestamp.body`.
+    VvvTimestamped,
+    /// Hex over the body, made once.
+    VvvFrozen,
+    /// As Stripe.
+    Stripe,
+    /// As GitHub.
+    Github,
+}
+
+impl Profile {
+    /// Its name in scenarios and drivers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        PROFILES.iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether each attempt carries a timestamp of its own.
+    #[must_use]
+    pub const fn is_fresh(self) -> bool {
+        matches!(self, Self::StandardWebhooks | Self::VvvTimestamped | Self::Stripe)
+    }
+
+    /// Whether several keys sign at once during a rotation.
+    #[must_use]
+    pub const fn signs_with_every_key(self) -> bool {
+        matches!(self, Self::StandardWebhooks | Self::Stripe)
+    }
+}
+
+/// Which event types are meant: `*`, `video.trending`, `video.*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a type is meant. `video.*` means all below `video`, however deep, and not `video` itself.
+    #[must_use]
+    pub fn matches(&self, kind: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(prefix) => kind.starts_with(prefix),
+            None => self.0 == kind,
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let fixed = self.0.strip_suffix('*').unwrap_or(&self.0);
+        let whole = self.0 == "*" || (self.0.ends_with('*') && fixed.ends_with('.')) || !self.0.contains('*');
+        whole && !self.0.is_empty() && !fixed.contains('*')
+    }
+}
+
+impl Subscriber {
+    /// Whether it is owed an event of that type.
+    #[must_use]
+    pub fn is_owed(&self, kind: &str) -> bool {
+        self.events.iter().any(|pattern| pattern.matches(kind))
+    }
+
+    /// The most that a declared scenario may have, all groups together.
+    pub const COUNT_MAX: u64 = 100_000;
+
+    /// The subscribers of one `[[subscriber]]`.
+    pub(super) fn read(reader: &Reader<'_>) -> Vec<Self> {
+        let Some(one) = Self::read_one(reader) else { return Vec::new() };
+        match reader.or("count", 1_u64) {
+            1 => vec![one],
+            0 => {
+                reader.wrong("count", "expected at least 1");
+                Vec::new()
+            }
+            count if count > Self::COUNT_MAX => {
+                reader.wrong("count", format!("expected at most {}", Self::COUNT_MAX));
+                Vec::new()
+            }
+            count => {
+                let numbered = |at| Self { name: format!("{}-{at}", one.group), ..one.clone() };
+                (1..=count).map(numbered).collect()
+            }
+        }
+    }
+
+    fn read_one(reader: &Reader<'_>) -> Option<Self> {
+        let name: String = reader.get("name")?;
+        let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fine) {
+            reader.wrong("name", "expected 1 to 64 letters, digits, dots, dashes or underscores");
+        }
+        let timeout = reader.or("timeout", Duration::from_secs(8));
+        if timeout == Duration(0) {
+            reader.wrong("timeout", "expected more than nothing");
+        }
+        Some(Self {
+            group: name.clone(),
+            name,
+            events: patterns(reader),
+            limit: reader.table("limit").map_or_else(Limit::default, |limit| Limit::read(&limit)),
+            queue: reader.table("queue").map_or_else(Queue::default, |queue| Queue::read(&queue)),
+            sign: reader.word("sign", &PROFILES).unwrap_or(Profile::StandardWebhooks),
+            timeout,
+            retry: reader.table("retry").map_or_else(Retry::default, |retry| Retry::read(&retry)),
+            breaker: reader.table("breaker").map(|breaker| Breaker::read(&breaker)),
+            handling: Handling {
+                coalesce: reader.tables("coalesce").iter().filter_map(coalesce).collect(),
+                dedupe: reader.or("dedupe", Duration::from_secs(600)),
+                ordered: reader.or("ordered", false),
+            },
+            answers: reader.or("answers", Range::just(Duration::from_millis(5))),
+            behaviours: reader.tables("behaviour").iter().filter_map(Behaviour::read).collect(),
+        })
+    }
+}
+
+fn patterns(reader: &Reader<'_>) -> Vec<Pattern> {
+    let texts: Vec<String> = reader.or("events", vec!["*".to_owned()]);
+    let patterns: Vec<Pattern> = texts.into_iter().map(Pattern).collect();
+    if patterns.is_empty() {
+        reader.wrong("events", "expected at least one pattern");
+    }
+    for pattern in patterns.iter().filter(|pattern| !pattern.is_sound()) {
+        let what = format!("{:?} is no pattern; expected *, video.trending or video.*", pattern.as_str());
+        reader.wrong("events", what);
+    }
+    patterns
+}
+
+fn coalesce(reader: &Reader<'_>) -> Option<Coalesce> {
+    Some(Coalesce { kind: reader.get("type")?, window: reader.get("window")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_means_its_types_and_no_others() {
+        let rows = [
+            ("*", "video.trending", true),
+            ("video.trending", "video.trending", true),
+            ("video.trending", "video.trending.now", false),
+            ("video.*", "video.rank.updated", true),
+            ("video.*", "video", false),
+            ("video.*", "videos.new", false),
+        ];
+        for (pattern, kind, expected) in rows {
+            assert_eq!(Pattern(pattern.to_owned()).matches(kind), expected, "{pattern} {kind}");
+        }
+    }
+
+    #[test]
+    fn only_a_last_part_may_be_a_star() {
+        for (pattern, sound) in
+            [("*", true), ("a.*", true), ("a", true), ("a*", false), ("*.a", false), ("", false)]
+        {
+            assert_eq!(Pattern(pattern.to_owned()).is_sound(), sound, "{pattern}");
+        }
+    }
+}

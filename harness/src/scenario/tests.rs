@@ -1,0 +1,114 @@
+//! Whole scenarios: what is read, and what is said of mistakes.
+
+use super::*;
+
+const SMALL: &str = r#"
+name = "small"
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "5s"
+[[subscriber]]
+name = "a"
+"#;
+
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let problems = Scenario::from_text(text, "s.toml").expect_err("a mistake");
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|one| one.contains(expected)), "expected {expected:?} in {said:#?}");
+}
+
+fn with(line: &str) -> String {
+    format!("{SMALL}{line}\n")
+}
+
+#[test]
+fn a_small_scenario_has_every_default() {
+    let scenario = Scenario::from_text(SMALL, "s.toml").expect("valid");
+    assert_eq!(scenario.seed, 1);
+    assert_eq!(scenario.drain, Duration::from_secs(60));
+    assert!(scenario.subscribers[0].limit.is_boundless());
+    assert_eq!(scenario.subscribers[0].retry, Retry::default());
+    assert_eq!(scenario.text, SMALL);
+}
+
+#[test]
+fn every_key_that_the_interface_names_is_read() {
+    let text = include_str!("tests/everything.toml");
+    let scenario =
+        Scenario::from_text(text, "everything.toml").unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let ingest = &scenario.subscribers[0];
+    assert_eq!(ingest.limit.bucket.map(|bucket| bucket.burst), Some(20));
+    assert_eq!(ingest.limit.windows, [Window { count: 60, length: Duration::from_secs(1) }]);
+    assert_eq!(ingest.behaviours.len(), 13);
+    assert_eq!(scenario.faults.iter().filter(|fault| fault.action == FaultAction::Kill).count(), 3);
+    assert!(scenario.faults.is_sorted_by_key(|fault| fault.at));
+    assert_eq!(scenario.expect.latency["ingest"].p95, Some(Duration::from_millis(500)));
+    assert_eq!(scenario.expect.known["retry.after-503"].why, "vendor ticket 4711");
+}
+
+#[test]
+fn several_of_a_kind_are_numbered_from_one() {
+    let scenario = Scenario::from_text(&with("count = 3"), "s.toml").expect("valid");
+    let names: Vec<_> = scenario.subscribers.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["a-1", "a-2", "a-3"]);
+    assert!(scenario.subscribers.iter().all(|one| one.group == "a"));
+}
+
+#[test]
+fn mistakes_are_told_with_key_line_and_what_was_meant() {
+    refused(
+        &with("limt = { rate = \"5/s\" }"),
+        "s.toml:9: subscriber[0].limt: unknown key; did you mean \"limit\"?",
+    );
+    refused(&with("timeout = 8"), "s.toml:9: subscriber[0].timeout: expected a duration with its unit");
+    refused(&with("limit = { rate = \"5\" }"), "s.toml:9: subscriber[0].limit.rate");
+    refused(&with("limit = { burst = 5 }"), "a burst needs the rate");
+    refused(&with("sign = \"standard-webhook\""), "did you mean \"standard-webhooks\"?");
+    refused(&with("events = [\"video*\"]"), "is no pattern");
+    refused(&SMALL.replace("rate  = \"20/s\"", ""), "traffic[0].rate: missing; this shape needs it");
+    refused(&SMALL.replace("steady", "steddy"), "did you mean \"steady\"?");
+    refused("name = \"x\"", "traffic: missing");
+    refused("name = ", "s.toml:1: not TOML");
+}
+
+#[test]
+fn a_key_that_its_answer_does_not_go_by_is_refused() {
+    refused(&with("[[subscriber.behaviour]]\nanswer = \"reset\"\nretry_after = \"3s\""), "does not go by it");
+    refused(&with("[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"1500ms\""), "whole seconds");
+    refused(&with("[[subscriber.behaviour]]\nanswer = 99"), "expected a status");
+    refused(&with("[[subscriber.behaviour]]\nanswer = \"stall\""), "needs its end");
+    refused(&with("[[subscriber.behaviour]]\nanswer = \"blakhole\""), "did you mean \"blackhole\"?");
+    let twice = "[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"3s\"\nretry_after_text = \"inf\"";
+    refused(&with(twice), "one Retry-After");
+}
+
+#[test]
+fn names_must_exist_and_be_unique() {
+    refused(&with("[[subscriber]]\nname = \"a\""), "two subscribers are called \"a\"");
+    refused(
+        &with("[[fault]]\nat = \"1s\"\ndo = \"rotate\"\nsubscriber = \"b\""),
+        "there is no subscriber \"b\"",
+    );
+    refused(&with("[[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = 1"), "there is no worker 1");
+    refused(&with("[expect]\nlatency.b = { p95 = \"1s\" }"), "there is no subscriber \"b\"");
+}
+
+#[test]
+fn every_mistake_is_told_at_once() {
+    let problems =
+        Scenario::from_text(&with("timeout = 8\nsign = 5\nbanana = 1"), "s.toml").expect_err("three");
+    assert_eq!(problems.len(), 3, "{problems:#?}");
+}
+
+#[test]
+fn a_value_can_be_set_from_outside_and_the_whole_is_written_again() {
+    let changes = ["drain=10s".to_owned(), "subscriber.a.limit.rate=9/s".to_owned()];
+    let scenario = Scenario::from_text_with(SMALL, "s.toml", &changes).expect("valid");
+    assert_eq!(scenario.drain, Duration::from_secs(10));
+    let again = Scenario::from_text(&scenario.text, "again.toml").expect("what is written reads back");
+    assert_eq!(again, scenario);
+    let problems = Scenario::from_text_with(SMALL, "s.toml", &["drian=10s".to_owned()]).expect_err("a slip");
+    assert!(problems[0].to_string().contains("did you mean \"drain\"?"), "{problems:?}");
+}

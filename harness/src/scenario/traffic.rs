@@ -1,0 +1,220 @@
+//! What is offered to the sender, and when: the phases of traffic, and the events that fill them.
+
+use super::form::{Form, Section, may, must};
+use super::quantity::{Duration, Millionths, Range, Rate, Whole};
+use super::reader::Reader;
+
+pub(super) const PHASE: Section = Section {
+    about: "A phase of traffic. Phases play in order.",
+    fields: &[
+        must(
+            "shape",
+            Form::Word(&["steady", "ramp", "spike", "poisson", "recorded", "burst", "pause"]),
+            "how the rate goes",
+        ),
+        may("rate", Form::Rate, "the rate: of steady and poisson throughout, of ramp and spike at first"),
+        may("to", Form::Rate, "what ramp rises to, and what spike rises to before it falls back"),
+        may("lasts", Form::Duration, "how long the phase is; for recorded, at most this long"),
+        may("events", Form::Count, "burst: how many events are due at its first instant"),
+        may("file", Form::Text, "recorded: CSV or JSON Lines with time,type,key,bytes, beside the scenario"),
+        may("speed", Form::Decimal, "recorded: how many times faster it is played; 1 without it"),
+        may("times", Form::Count, "recorded: how many of each recorded event are offered; 1 without it"),
+    ],
+};
+
+/// A phase of traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// How the rate goes.
+    pub shape: Shape,
+    /// How long it is; none for a recording that is played to its end.
+    pub lasts: Option<Duration>,
+}
+
+/// How the rate of a phase goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Evenly spaced.
+    Steady {
+        /// At this rate.
+        rate: Rate,
+    },
+    /// From one rate to another, in a straight line.
+    Ramp {
+        /// At first.
+        rate: Rate,
+        /// At the end.
+        to: Rate,
+    },
+    /// Rises in a straight line until half its time, and falls back.
+    Spike {
+        /// At both ends.
+        rate: Rate,
+        /// At its height.
+        to: Rate,
+    },
+    /// Independent arrivals, exponentially spaced.
+    Poisson {
+        /// On average.
+        rate: Rate,
+    },
+    /// Real traffic, played again.
+    Recorded {
+        /// CSV or JSON Lines, relative to the scenario's file.
+        file: String,
+        /// How much faster.
+        speed: Millionths,
+        /// How many of each event.
+        times: u32,
+    },
+    /// All at once, at its first instant.
+    Burst {
+        /// How many.
+        events: u64,
+    },
+    /// Nothing.
+    Pause,
+}
+
+impl Phase {
+    pub(super) fn read(reader: &Reader<'_>) -> Option<Self> {
+        let lasts: Option<Duration> = reader.get("lasts");
+        let shape = match reader.get::<String>("shape")?.as_str() {
+            "steady" => Shape::Steady { rate: needed(reader, "rate")? },
+            "ramp" => Shape::Ramp { rate: needed(reader, "rate")?, to: needed(reader, "to")? },
+            "spike" => Shape::Spike { rate: needed(reader, "rate")?, to: needed(reader, "to")? },
+            "poisson" => Shape::Poisson { rate: needed(reader, "rate")? },
+            "recorded" => Shape::Recorded {
+                file: needed(reader, "file")?,
+                speed: positive(reader, "speed")?,
+                times: reader.or("times", 1),
+            },
+            "burst" => Shape::Burst { events: needed(reader, "events")? },
+            "pause" => Shape::Pause,
+            _ => {
+                reader.word::<()>("shape", &SHAPES);
+                return None;
+            }
+        };
+        idle_keys(reader, &shape);
+        let lasts = match shape {
+            Shape::Recorded { .. } => lasts,
+            Shape::Burst { .. } => Some(lasts.unwrap_or_default()),
+            _ => Some(lasts.or_else(|| needed(reader, "lasts"))?),
+        };
+        Some(Self { shape, lasts })
+    }
+}
+
+const SHAPES: [(&str, ()); 7] = [
+    ("steady", ()),
+    ("ramp", ()),
+    ("spike", ()),
+    ("poisson", ()),
+    ("recorded", ()),
+    ("burst", ()),
+    ("pause", ()),
+];
+
+fn needed<T: super::reader::Readable>(reader: &Reader<'_>, key: &str) -> Option<T> {
+    if !reader.has(key) {
+        reader.wrong(key, "missing; this shape needs it");
+    }
+    reader.get(key)
+}
+
+fn positive(reader: &Reader<'_>, key: &str) -> Option<Millionths> {
+    let value = reader.or(key, Millionths::ONE);
+    if value.0 == 0 {
+        reader.wrong(key, "expected more than 0");
+        return None;
+    }
+    Some(value)
+}
+
+/// A key that a shape does not go by would be a silent mistake.
+fn idle_keys(reader: &Reader<'_>, shape: &Shape) {
+    let used: &[&str] = match shape {
+        Shape::Steady { .. } | Shape::Poisson { .. } => &["rate"],
+        Shape::Ramp { .. } | Shape::Spike { .. } => &["rate", "to"],
+        Shape::Recorded { .. } => &["file", "speed", "times"],
+        Shape::Burst { .. } => &["events"],
+        Shape::Pause => &[],
+    };
+    for key in ["rate", "to", "events", "file", "speed", "times"] {
+        if reader.has(key) && !used.contains(&key) {
+            reader.wrong(key, "this shape does not go by it");
+        }
+    }
+}
+
+pub(super) const EVENTS: Section = Section {
+    about: "The events that the traffic consists of.",
+    fields: &[
+        may("types", Form::Map(&Form::Count), "event types and their weights"),
+        may("keys", Form::Count, "how many keys there are; 1 without it"),
+        may("key_skew", Form::Decimal, "Zipf's exponent of the keys; 0, which is even, without it"),
+        may("data_bytes", Form::Counts, "how large the data is, in bytes"),
+        may(
+            "repeated",
+            Form::Decimal,
+            "the share of events that is offered a second time with the same id; 0 without it",
+        ),
+    ],
+};
+
+/// The events that the traffic consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Events {
+    /// Types and their weights, in the order of the file; never empty.
+    pub types: Vec<(String, u32)>,
+    /// How many keys there are.
+    pub keys: u32,
+    /// Zipf's exponent; 0 is even.
+    pub key_skew: Millionths,
+    /// How large the data is, in bytes.
+    pub data_bytes: Range<Whole>,
+    /// The share of events that is offered a second time with the same id.
+    pub repeated: Millionths,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            types: vec![("video.trending".to_owned(), 1)],
+            keys: 1,
+            key_skew: Millionths(0),
+            data_bytes: Range { least: Whole(200), most: Whole(2_000) },
+            repeated: Millionths(0),
+        }
+    }
+}
+
+impl Events {
+    pub(super) fn read(reader: &Reader<'_>) -> Self {
+        let default = Self::default();
+        let events = Self {
+            types: reader.or("types", default.types),
+            keys: reader.or("keys", default.keys),
+            key_skew: reader.or("key_skew", default.key_skew),
+            data_bytes: reader.or("data_bytes", default.data_bytes),
+            repeated: reader.or("repeated", default.repeated),
+        };
+        if events.types.is_empty() || events.types.iter().any(|(_, weight)| *weight == 0) {
+            reader.wrong("types", "expected at least one type, each with a weight of at least 1");
+        }
+        if events.keys == 0 {
+            reader.wrong("keys", "expected at least 1");
+        }
+        if events.key_skew > Millionths(10_000_000) {
+            reader.wrong("key_skew", "expected at most 10");
+        }
+        if events.data_bytes.most.0 > 16 << 20 {
+            reader.wrong("data_bytes", "expected at most 16777216");
+        }
+        if events.repeated > Millionths::ONE {
+            reader.wrong("repeated", "expected a share from 0 to 1");
+        }
+        events
+    }
+}

@@ -1,0 +1,282 @@
+//! Reads a trace, and trusts none of it: what is no trace is refused, what ends too early is called cut short.
+//!
+//! Refused are: a file without a header, a format of another version, a line that is no record, times that run back by
+//! more than [`DISORDER`] (threads hand their lines over one after another; no thread waits that long), an answer
+//! without its arrival, an outcome without its offer, counts that are not the trailer's, and anything after it.
+//! Cut short is a trace without a trailer: a run that died. No check may pass on one.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::record::{
+    Accepted, Answer, Arrival, Cut, Dead, Depth, Fault, Header, Offer, Process, Record, Refused, Trailer,
+};
+use crate::scenario::SECOND;
+
+/// The format that this version writes and reads.
+pub const FORMAT: u32 = 1;
+/// How far times may run back from one line to a later one.
+pub const DISORDER: u64 = 2 * SECOND;
+/// The longest line that is read.
+const LINE_MAX: u64 = 16 << 20;
+
+/// A whole trace in memory, by kind, each kind in the order of its lines; arrivals by their number.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// The first line.
+    pub header: Header,
+    /// Events released towards the sender.
+    pub offers: Vec<Offer>,
+    /// Events that it took.
+    pub accepted: Vec<Accepted>,
+    /// Events that it didn't.
+    pub refused: Vec<Refused>,
+    /// Requests, by number: `arrivals[n].n == n`.
+    pub arrivals: Vec<Arrival>,
+    /// Answers.
+    pub answers: Vec<Answer>,
+    /// Exchanges without an answer.
+    pub cuts: Vec<Cut>,
+    /// What was done to the sender.
+    pub faults: Vec<Fault>,
+    /// What happened to its processes.
+    pub processes: Vec<Process>,
+    /// What it said of its queue.
+    pub depths: Vec<Depth>,
+    /// What it listed as given up.
+    pub dead: Vec<Dead>,
+    /// The last line; none if the trace was cut short.
+    pub trailer: Option<Trailer>,
+}
+
+/// Why a trace is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// It can't be read.
+    #[error("reading the trace failed: {0}")]
+    Io(#[from] std::io::Error),
+    /// There is nothing in it.
+    #[error("the trace is empty; expected a header in its first line")]
+    Empty,
+    /// It doesn't begin with a header.
+    #[error("the trace has no header; expected one in its first line")]
+    NoHeader,
+    /// Another version wrote it.
+    #[error("the trace has format {0}; expected {FORMAT}: judge it with the version that wrote it")]
+    Format(u32),
+    /// A line is no record.
+    #[error("line {line} of the trace is no record: {why}")]
+    Line {
+        /// From 1.
+        line: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What it says doesn't fit together.
+    #[error("the trace contradicts itself: {0}")]
+    Contradiction(String),
+}
+
+impl Trace {
+    /// Reads the trace in a file; one whose name ends in `.zst` is decompressed.
+    ///
+    /// # Errors
+    /// When it can't be read, or is refused.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let file = File::open(path)?;
+        if path.extension().is_some_and(|extension| extension == "zst") {
+            Self::read(BufReader::with_capacity(1 << 16, zstd::Decoder::new(file)?))
+        } else {
+            Self::read(BufReader::with_capacity(1 << 16, file))
+        }
+    }
+
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// When it can't be read, or is refused.
+    pub fn read(mut source: impl BufRead) -> Result<Self, TraceError> {
+        let mut line = Vec::new();
+        let mut trace = Self::begin(&mut source, &mut line)?;
+        let (mut lines, mut latest) = (1, 0);
+        loop {
+            let whole = match next(&mut source, &mut line, lines + 1) {
+                Ok(Some(whole)) => whole,
+                Ok(None) => break,
+                // A compressed file whose writer died ends in the middle of a block.
+                Err(TraceError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(error),
+            };
+            let record: Record = match serde_json::from_slice(&line) {
+                Ok(record) => record,
+                // The last line of a run that died may be half a line.
+                Err(_) if !whole => break,
+                Err(error) => return Err(TraceError::Line { line: lines + 1, why: error.to_string() }),
+            };
+            if trace.trailer.is_some() {
+                return Err(TraceError::Line {
+                    line: lines + 1,
+                    why: "it comes after the trailer".to_owned(),
+                });
+            }
+            in_order(&record, &mut latest, lines + 1)?;
+            trace.add(record, lines)?;
+            lines += 1;
+        }
+        trace.settle()?;
+        Ok(trace)
+    }
+
+    fn begin(source: &mut impl BufRead, line: &mut Vec<u8>) -> Result<Self, TraceError> {
+        next(source, line, 1)?.ok_or(TraceError::Empty)?;
+        // The version is read first: another format may have other fields.
+        #[derive(serde::Deserialize)]
+        struct Version {
+            k: String,
+            format: u32,
+        }
+        let version: Version = serde_json::from_slice(line).map_err(|_| TraceError::NoHeader)?;
+        if version.k != "header" {
+            return Err(TraceError::NoHeader);
+        }
+        if version.format != FORMAT {
+            return Err(TraceError::Format(version.format));
+        }
+        match serde_json::from_slice(line) {
+            Ok(Record::Header(header)) => Ok(Self::of(*header)),
+            Ok(_) => Err(TraceError::NoHeader),
+            Err(error) => Err(TraceError::Line { line: 1, why: error.to_string() }),
+        }
+    }
+
+    /// A trace of which only the header is known so far.
+    #[must_use]
+    pub fn of(header: Header) -> Self {
+        Self {
+            header,
+            offers: Vec::new(),
+            accepted: Vec::new(),
+            refused: Vec::new(),
+            arrivals: Vec::new(),
+            answers: Vec::new(),
+            cuts: Vec::new(),
+            faults: Vec::new(),
+            processes: Vec::new(),
+            depths: Vec::new(),
+            dead: Vec::new(),
+            trailer: None,
+        }
+    }
+
+    fn add(&mut self, record: Record, lines: u64) -> Result<(), TraceError> {
+        match record {
+            Record::Header(_) => {
+                return Err(TraceError::Line { line: lines + 1, why: "it is a second header".to_owned() });
+            }
+            Record::Offer(one) => self.offers.push(one),
+            Record::Accepted(one) => self.accepted.push(one),
+            Record::Refused(one) => self.refused.push(one),
+            Record::Arrival(one) => self.arrivals.push(one),
+            Record::Answer(one) => self.answers.push(one),
+            Record::Cut(one) => self.cuts.push(one),
+            Record::Fault(one) => self.faults.push(one),
+            Record::Process(one) => self.processes.push(one),
+            Record::Depth(one) => self.depths.push(one),
+            Record::Dead(one) => self.dead.push(one),
+            Record::Trailer(one) => {
+                count("lines", one.lines, lines)?;
+                count("offers", one.offers, self.offers.len() as u64)?;
+                count("arrivals", one.arrivals, self.arrivals.len() as u64)?;
+                self.trailer = Some(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// What can be seen only once all is read.
+    ///
+    /// # Errors
+    /// When records refer to what isn't there, or causes come after their effects.
+    pub fn settle(&mut self) -> Result<(), TraceError> {
+        self.arrivals.sort_by_key(|arrival| arrival.n);
+        for (at, arrival) in self.arrivals.iter().enumerate() {
+            if arrival.n != at as u64 {
+                return contradiction(format!("arrival {at} is missing or there twice"));
+            }
+            if arrival.read < arrival.t {
+                return contradiction(format!("arrival {at} was read before it came"));
+            }
+        }
+        let came =
+            |n: u64| usize::try_from(n).ok().and_then(|n| self.arrivals.get(n)).map(|arrival| arrival.t);
+        for answer in &self.answers {
+            match came(answer.n) {
+                Some(t) if t <= answer.t && answer.t <= answer.end => {}
+                Some(_) => return contradiction(format!("arrival {} was answered before it came", answer.n)),
+                None => return contradiction(format!("an answer to arrival {}, which never came", answer.n)),
+            }
+        }
+        if let Some(n) = self.cuts.iter().filter_map(|cut| cut.n).find(|n| came(*n).is_none()) {
+            return contradiction(format!("a cut of arrival {n}, which never came"));
+        }
+        let mut offered: Vec<u64> = self.offers.iter().map(|offer| offer.token).collect();
+        offered.sort_unstable();
+        let outcomes =
+            self.accepted.iter().map(|one| one.token).chain(self.refused.iter().map(|one| one.token));
+        for token in outcomes {
+            if offered.binary_search(&token).is_err() {
+                return contradiction(format!("an outcome for event {token}, which was never offered"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn contradiction(what: String) -> Result<(), TraceError> {
+    Err(TraceError::Contradiction(what))
+}
+
+fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
+    if said == found {
+        return Ok(());
+    }
+    contradiction(format!("the trailer counts {said} {what}, and there are {found}"))
+}
+
+/// Refuses a line whose time is far before that of an earlier one. What is known only later (a fault's end, the answer to
+/// a question about the queue) is not held to it.
+fn in_order(record: &Record, latest: &mut u64, line: u64) -> Result<(), TraceError> {
+    let t = match record {
+        Record::Offer(one) => one.t,
+        Record::Accepted(one) => one.t,
+        Record::Refused(one) => one.t,
+        Record::Arrival(one) => one.read,
+        Record::Answer(one) => one.end,
+        Record::Cut(one) => one.t,
+        _ => return Ok(()),
+    };
+    if t.saturating_add(DISORDER) < *latest {
+        let why = format!("its time is {t} ns, after a line of {latest} ns: the trace was reordered");
+        return Err(TraceError::Line { line, why });
+    }
+    *latest = t.max(*latest);
+    Ok(())
+}
+
+/// The next line without its end, and whether it had one.
+fn next(source: &mut impl BufRead, line: &mut Vec<u8>, at: u64) -> Result<Option<bool>, TraceError> {
+    line.clear();
+    let read = source.by_ref().take(LINE_MAX).read_until(b'\n', line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if read as u64 == LINE_MAX {
+        return Err(TraceError::Line { line: at, why: format!("it is longer than {LINE_MAX} bytes") });
+    }
+    let whole = line.last() == Some(&b'\n');
+    if whole {
+        line.pop();
+    }
+    Ok(Some(whole))
+}

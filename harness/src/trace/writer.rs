@@ -1,0 +1,137 @@
+//! Writes a trace: a header, the records in the order in which they are handed over, a trailer with their counts.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::record::{Ended, Header, Record, Trailer};
+
+/// How well small files are worth it: fast rather than small.
+const ZSTD_LEVEL: i32 = 3;
+
+/// Writes a trace to anything that takes bytes. It counts what it writes, so that the trailer can't be wrong.
+pub struct Writer<W: Write> {
+    sink: W,
+    line: Vec<u8>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    lines: u64,
+    offers: u64,
+    arrivals: u64,
+}
+
+/// What only the run knows of its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// When the run ended.
+    pub t: u64,
+    /// How.
+    pub ended: Ended,
+    /// Whether the sender lists its dead letters by name.
+    pub dead_listed: bool,
+    /// Events that the generator released later than its budget allows.
+    pub late: u64,
+    /// Records that could not be kept.
+    pub dropped: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// When the sink doesn't take it.
+    pub fn new(sink: W, header: Header) -> io::Result<Self> {
+        let mut writer = Self { sink, line: Vec::with_capacity(512), counts: Counts::default() };
+        writer.write(&Record::Header(Box::new(header)))?;
+        Ok(writer)
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// When the sink doesn't take it.
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, record)?;
+        self.line.push(b'\n');
+        self.sink.write_all(&self.line)?;
+        self.counts.lines += 1;
+        self.counts.offers += u64::from(matches!(record, Record::Offer(_)));
+        self.counts.arrivals += u64::from(matches!(record, Record::Arrival(_)));
+        Ok(())
+    }
+
+    /// Ends the trace. Without this it counts as cut short.
+    ///
+    /// # Errors
+    /// When the sink doesn't take it.
+    pub fn finish(mut self, end: End) -> io::Result<W> {
+        let Counts { lines, offers, arrivals } = self.counts;
+        let End { t, ended, dead_listed, late, dropped } = end;
+        self.write(&Record::Trailer(Trailer {
+            t,
+            ended,
+            lines,
+            offers,
+            arrivals,
+            dead_listed,
+            late,
+            dropped,
+        }))?;
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+}
+
+/// A file that compresses what it is given if its name ends in `.zst`.
+pub enum TraceFile {
+    /// As it is.
+    Plain(BufWriter<File>),
+    /// Compressed.
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+}
+
+impl TraceFile {
+    /// Makes the file, or empties it.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        if path.extension().is_some_and(|extension| extension == "zst") {
+            zstd::Encoder::new(file, ZSTD_LEVEL).map(Self::Zstd)
+        } else {
+            Ok(Self::Plain(file))
+        }
+    }
+
+    /// Writes what is still held back. A compressed file that misses this can't be read to its end.
+    ///
+    /// # Errors
+    /// When the disk doesn't take it.
+    pub fn close(self) -> io::Result<()> {
+        match self {
+            Self::Plain(mut file) => file.flush(),
+            Self::Zstd(encoder) => encoder.finish()?.flush(),
+        }
+    }
+}
+
+impl Write for TraceFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
