@@ -18,8 +18,9 @@ use crate::check::verdict::{Finding, Tally, show};
 const GIVING_WAY: u64 = 64;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if evidence.scenario.subscribers.iter().all(|subscriber| subscriber.behaviours.is_empty()) {
-        return Finding::unasked("every endpoint behaves");
+    let behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
+    if !behaviours.into_iter().any(|behaviour| leaves_to_backoff(&behaviour.answer)) {
+        return Finding::unasked("no endpoint fails without saying when to come back");
     }
     let mut tally = Tally::default();
     let mut unbounded = 0_u64;
@@ -62,6 +63,19 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally
         .finding("retries by backoff", "inside their bounds", "outside their bounds")
         .with("not judged for lateness", unbounded)
+}
+
+/// Whether an endpoint sees the failure and the attempt after it, and leaves the time between to the backoff.
+fn leaves_to_backoff(answer: &crate::scenario::Answer) -> bool {
+    use crate::scenario::{Answer, RetryAfter};
+    match answer {
+        Answer::Status(reply) => {
+            let told = matches!(reply.retry_after, Some(RetryAfter::Seconds(1..) | RetryAfter::Date(_)));
+            !told && !matches!(reply.status, 200..=299 | 410)
+        }
+        Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer => true,
+        _ => false,
+    }
 }
 
 /// Whether some attempts can't be seen at the endpoint.
