@@ -18,8 +18,8 @@ use crate::check::verdict::{Finding, Tally, show};
 const GIVING_WAY: u64 = 64;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    let behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
-    if !behaviours.into_iter().any(|behaviour| leaves_to_backoff(&behaviour.answer)) {
+    let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
+    if !behaviours.any(|behaviour| leaves_to_backoff(&behaviour.answer)) {
         return Finding::unasked("no endpoint fails without saying when to come back");
     }
     let mut tally = Tally::default();
