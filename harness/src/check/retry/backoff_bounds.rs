@@ -30,7 +30,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let told = evidence.asked(before).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
         let repeated =
             evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.is_redriven();
-        if failed.is_delivered() || told || repeated || evidence.was_killed(failed.t, next.t) {
+        if failed.is_delivered() || told || repeated || lost_in_a_kill(evidence, failed) {
             continue;
         }
         tally.see();
@@ -76,6 +76,11 @@ fn leaves_to_backoff(answer: &crate::scenario::Answer) -> bool {
         Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer => true,
         _ => false,
     }
+}
+
+/// Whether a process died before it could note that this failed: it is then as if it had not been tried.
+fn lost_in_a_kill(evidence: &Evidence<'_>, failed: &Exchange) -> bool {
+    evidence.was_killed(failed.t, failed.end.saturating_add(crate::scenario::SECOND))
 }
 
 /// Whether some attempts can't be seen at the endpoint.
