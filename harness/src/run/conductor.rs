@@ -165,7 +165,8 @@ impl Conductor<'_> {
     }
 
     async fn begin(&mut self, fault: &FaultPlan) {
-        let (began, lasts) = (self.clock.now(), fault.lasts.0);
+        // Before it is done: what follows may have it as its cause.
+        let (t, lasts) = (self.clock.now(), fault.lasts.0);
         let done = match &fault.action {
             FaultAction::Kill => self.each(fault, |crew, worker| crew.kill(worker, lasts)).map_err(text),
             FaultAction::Restart => self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text),
@@ -179,8 +180,6 @@ impl Conductor<'_> {
                 self.operate(fault).await
             }
         };
-        // An operation holds from its answer on; what befalls a sender, from before it befell.
-        let t = if fault.action.is_operation() { self.clock.now() } else { began };
         if let Err(why) = done {
             // What was not done is no fault in the trace: its check then saw nothing, and says so.
             return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));

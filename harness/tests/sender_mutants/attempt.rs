@@ -72,13 +72,15 @@ fn date(text: &str) -> Option<u64> {
 /// Makes an attempt.
 pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     let Some((url, request, timeout)) = request(sender, at, n) else { return Outcome::Cut };
-    let patience = if sender.bug.is("has-no-deadline") { Duration::from_secs(3_600) } else { timeout };
-    let answer = tokio::time::timeout(patience, exchange(sender, &url, &request)).await;
+    // One deadline for all of it, however it is spread.
+    let by_read = sender.bug.is("begins-its-deadline-anew-with-every-byte");
+    let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
+    let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
     let outcome = answer.unwrap_or(Outcome::Late);
     if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome {
         if sender.bug.is("follows-redirects") {
             let again = request.replacen("POST / ", &format!("POST {location} "), 1);
-            return exchange(sender, &url, &again).await;
+            return exchange(sender, &url, &again, each).await;
         }
     }
     outcome
@@ -121,7 +123,7 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     Some((host, request, Duration::from_nanos(lane.timeout)))
 }
 
-async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
+async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) -> Outcome {
     let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Cut };
     if stream.write_all(request.as_bytes()).await.is_err() {
         return Outcome::Cut;
@@ -144,9 +146,10 @@ async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
                 };
             }
         }
-        match stream.read_buf(&mut answer).await {
-            Ok(0) | Err(_) => return Outcome::Cut,
-            Ok(_) => {}
+        match tokio::time::timeout(each, stream.read_buf(&mut answer)).await {
+            Err(_) => return Outcome::Late,
+            Ok(Ok(0) | Err(_)) => return Outcome::Cut,
+            Ok(Ok(_)) => {}
         }
     }
 }

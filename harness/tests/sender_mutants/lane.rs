@@ -25,9 +25,13 @@ pub(crate) struct Delivery {
 /// What a lane may do.
 #[derive(Debug)]
 pub(crate) enum Next {
+    /// Start an attempt.
     Start(u64),
+    /// Give one up.
     Expired(u64),
+    /// Nothing before then.
     Until(u64),
+    /// Nothing until something changes.
     Wait,
 }
 
@@ -56,6 +60,8 @@ struct Retry {
     cap: u64,
     attempts: u32,
     ttl: u64,
+    /// Whether only half of a delay is drawn.
+    half: bool,
 }
 
 struct Limiter {
@@ -113,6 +119,7 @@ impl Lane {
                 cap: length(&retry["cap"]),
                 attempts: u32::try_from(count(&retry["attempts"])).unwrap(),
                 ttl: length(&retry["ttl"]),
+                half: retry["backoff"] == "equal-jitter",
             },
             rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
             paused_until: 0,
@@ -228,7 +235,7 @@ impl Lane {
         let step = self.retry.base.saturating_mul(1 << (one.attempts - 1).min(30)).min(self.retry.cap);
         let share = match () {
             () if bug.is("has-no-jitter") => 1.0,
-            () if bug.is("backs-off-too-long") => 3.0,
+            () if self.retry.half => f64::midpoint(1.0, luck),
             () => luck,
         };
         #[expect(
@@ -274,7 +281,8 @@ impl Limiter {
             let inside = self.ends.iter().filter(|end| **end >= begins).count() + self.open;
             if inside as u64 >= window.count {
                 let oldest = self.ends.iter().find(|end| **end >= begins).copied();
-                let until = if bug.is("counts-by-the-calendar") { begins + length } else { oldest? + length };
+                let Some(oldest) = oldest else { return Some(Next::Wait) };
+                let until = if bug.is("counts-by-the-calendar") { begins + length } else { oldest + length };
                 return Some(Next::Until(until.max(now) + 100_000));
             }
         }
