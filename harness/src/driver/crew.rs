@@ -65,12 +65,14 @@ pub enum CrewError {
         error: io::Error,
     },
     /// A process ended before it was ready.
-    #[error("the sender's process {worker} ended before it was ready ({status}); its last words are in {log}", log = log.display())]
+    #[error("the sender's process {worker} ended before it was ready ({status}): {last}\nits log is {log}", log = log.display())]
     Ended {
         /// Which one.
         worker: usize,
         /// How.
         status: String,
+        /// What it said last.
+        last: String,
         /// Where it wrote.
         log: PathBuf,
     },
@@ -132,7 +134,10 @@ impl Crew {
                 let log = self.workers[worker].launch.log.clone();
                 let process = self.workers[worker].process.as_mut();
                 if let Some(Ok(Some(status))) = process.map(Process::ended) {
-                    return Err(CrewError::Ended { worker, status: status_text(status), log });
+                    // What it printed is copied by another task, which gets its turn here.
+                    self.clock.pass(10 * READY_PAUSE_NS).await;
+                    let (status, last) = (status_text(status), last_line(&log));
+                    return Err(CrewError::Ended { worker, status, last, log });
                 }
                 if waited > within {
                     return Err(CrewError::Late { worker, within: Duration::from_nanos(within), log });
@@ -305,6 +310,12 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.workers.iter().filter_map(|worker| worker.waiting.as_ref()).for_each(JoinHandle::abort);
     }
+}
+
+/// The last line of a log, which mostly says why.
+fn last_line(log: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }
 
 fn note(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status: Option<String>) {

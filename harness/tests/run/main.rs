@@ -36,7 +36,7 @@ fn start(name: &'static str, scenario: &str, more: &[&str]) -> Run {
         .arg("--out")
         .arg(folder.path())
         .args(more)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -66,7 +66,7 @@ impl Run {
     fn end(self) -> (Option<i32>, String, Option<Trace>, bool) {
         let (out, folder) = (self.out(), self.folder);
         let output = self.child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         let trace = Trace::open(&out.join("trace.jsonl")).ok();
         let reported = out.join("report.html").exists() && out.join("report.json").exists();
         assert!(!lives(folder.path()), "a process of the sender is left");
