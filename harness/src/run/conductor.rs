@@ -132,7 +132,10 @@ impl Conductor<'_> {
         let queue = Arc::clone(queue);
         let has_depth = api.file().depth.is_some();
         tokio::spawn(async move {
-            while has_depth {
+            if !has_depth {
+                return;
+            }
+            loop {
                 let asked = clock.now();
                 // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
                 if let Ok(samples) = api.depth().await {

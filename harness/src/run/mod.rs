@@ -134,7 +134,9 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     raise_files();
     let trace = options.out.join("trace.jsonl");
     let clock = Clock::default();
-    let tokens = Tokens::new(u32::try_from(clock.unix_ns(0) / 1_000_000 & 0xffff_ffff).unwrap_or_default());
+    // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
+    let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
+    let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
     let sink = TraceFile::create(&trace).map_err(|error| cannot_write(&trace, error))?;
     let (recorder, writer) = Recorder::writing(sink).map_err(|error| cannot_write(&trace, error))?;
     let stage = Stage { clock, recorder, tokens, seed };
