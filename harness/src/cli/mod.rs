@@ -9,10 +9,10 @@ mod init;
 mod list;
 mod query;
 mod receiver;
+mod run;
 mod schema;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,11 +34,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Replay scenarios against a sender and judge it (not in this version yet)
-    Run {
-        /// Scenario files
-        #[arg(required = true)]
-        scenarios: Vec<PathBuf>,
+    /// Replay scenarios against a sender and judge it
+    Run(run::Run),
+    /// Become another program that dies with the one that asked (what `run` starts senders through)
+    #[command(hide = true)]
+    Hold {
+        /// The process to die with
+        parent: u32,
+        /// The program and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
     },
     /// Judge recorded runs again, offline
     Check(check::Arguments),
@@ -76,7 +81,11 @@ pub fn main() -> ExitCode {
         }
     };
     match arguments.command {
-        Command::Run { scenarios } => run(&scenarios),
+        Command::Run(run) => run.run(),
+        Command::Hold { parent, command } => {
+            eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
+            ExitCode::from(EXIT_HARNESS)
+        }
         Command::Check(arguments) => check::main(&arguments),
         Command::Query(arguments) => query::main(&arguments),
         Command::Compare(arguments) => compare::main(&arguments),
@@ -89,11 +98,4 @@ pub fn main() -> ExitCode {
             hookproof_sender::cli::main(std::iter::once("hookproof sender".into()).chain(arguments))
         }
     }
-}
-
-fn run(scenarios: &[PathBuf]) -> ExitCode {
-    let asked: Vec<_> = scenarios.iter().map(|path| path.display().to_string()).collect();
-    eprintln!("hookproof run: can't judge {}: the harness is not in this version yet", asked.join(", "));
-    eprintln!("hint: README.md, section \"State\", says what is; `cargo test --workspace` proves it");
-    ExitCode::from(EXIT_HARNESS)
 }

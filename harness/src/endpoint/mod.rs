@@ -1,1 +1,160 @@
-//! Mock receivers.
+//! Endpoints: mock receivers that behave as a scenario says, and stamp what arrives.
+//!
+//! ```text
+//!   port ──► listener ──► connection ──► choice ──► answer
+//!            closed while    reads,        which       or none
+//!            it refuses      stamps,       behaviour
+//!                            records
+//! ```
+//!
+//! Every endpoint has a port of its own. An arrival is stamped when its first byte is read, and recorded before any of
+//! its answer is written. An answer's times are taken just *before* the write that they are of: the sender cannot have
+//! seen a byte earlier, so no check that counts from them can accuse it wrongly.
+//!
+//! Bounds: the head and body of a request (see `request`), the deliveries whose attempts are counted (see `choice`), and
+//! what waits for the trace (see [`crate::run::Recorder`]). Connections are bounded by the files that a process may open.
+
+mod answer;
+mod choice;
+mod connection;
+mod date;
+mod listener;
+mod request;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+
+pub(crate) use date::civil;
+pub use date::http_date;
+
+use crate::run::{Clock, Recorder};
+use crate::scenario::{Behaviour, Duration, Range};
+use crate::traffic::Tokens;
+use crate::wire::{Profile, Secret};
+use choice::Choices;
+
+/// What an endpoint is to be.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The subscriber's name.
+    pub name: String,
+    /// How it misbehaves.
+    pub behaviours: Vec<Behaviour>,
+    /// How long it takes when it behaves.
+    pub answers: Range<Duration>,
+    /// How what it gets is signed.
+    pub profile: Profile,
+}
+
+/// What all endpoints of a run share.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The run's clock.
+    pub clock: Clock,
+    /// Where to say what was seen.
+    pub recorder: Recorder,
+    /// How the run's tokens look.
+    pub tokens: Tokens,
+    /// What makes the choices.
+    pub seed: u64,
+}
+
+/// The endpoints of a run, open.
+#[derive(Debug)]
+pub struct Endpoints {
+    all: Vec<Arc<Endpoint>>,
+    closing: watch::Sender<bool>,
+    /// Ends when the last task of any endpoint has.
+    ended: mpsc::Receiver<()>,
+}
+
+/// One endpoint.
+#[derive(Debug)]
+struct Endpoint {
+    name: String,
+    address: SocketAddr,
+    profile: Profile,
+    secrets: RwLock<Vec<Secret>>,
+    choices: Choices,
+    stage: Stage,
+    connections: Arc<AtomicU64>,
+}
+
+/// What keeps a task of an endpoint, and tells it when to end.
+#[derive(Clone, Debug)]
+struct Tether {
+    closing: watch::Receiver<bool>,
+    /// Held until the task is over.
+    _alive: mpsc::Sender<()>,
+}
+
+impl Endpoints {
+    /// Opens them all, on loopback.
+    pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
+        let (closing, tether) = watch::channel(false);
+        let (alive, ended) = mpsc::channel(1);
+        let tether = Tether { closing: tether, _alive: alive };
+        let connections = Arc::new(AtomicU64::new(0));
+        let mut all = Vec::new();
+        for (number, spec) in (0_u64..).zip(specs) {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let endpoint = Arc::new(Endpoint {
+                choices: Choices::new(spec.behaviours, spec.answers, stage.seed, number),
+                name: spec.name,
+                address: listener.local_addr()?,
+                profile: spec.profile,
+                secrets: RwLock::default(),
+                stage: stage.clone(),
+                connections: Arc::clone(&connections),
+            });
+            tokio::spawn(listener::listen(Arc::clone(&endpoint), listener, tether.clone()));
+            all.push(endpoint);
+        }
+        Ok(Self { all, closing, ended })
+    }
+
+    /// The URL of the endpoint in this place.
+    #[must_use]
+    pub fn url(&self, at: usize) -> Option<String> {
+        self.all.get(at).map(|endpoint| format!("http://{}/", endpoint.address))
+    }
+
+    /// Where they all listen, in order.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.all.iter().map(|endpoint| endpoint.address).collect()
+    }
+
+    /// Tells an endpoint with which secrets its requests may be signed, the oldest first.
+    pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
+        if let Some(endpoint) = self.all.get(at) {
+            *endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        }
+    }
+
+    /// Ends every exchange that is still open, and waits until all is recorded.
+    pub async fn close(mut self) {
+        // Without a task there is nobody to tell.
+        let _ = self.closing.send(true);
+        while self.ended.recv().await.is_some() {}
+    }
+}
+
+impl Endpoint {
+    fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Tether {
+    /// Waits until the endpoints close.
+    async fn closed(&mut self) {
+        // An error says that nobody is left to close them, which is the same.
+        let _ = self.closing.wait_for(|closing| *closing).await;
+    }
+}

@@ -1,1 +1,13 @@
-//! What is done to the sender under test.
+//! What is done to the sender under test while it works: as steps in time, and the means that need no privilege.
+//!
+//! - `timeline`: the scenario's faults as steps, each at its moment.
+//! - `disk`: a disk that takes no more, by a limit on what a process may write.
+//! - `lock`: somebody else who holds the database.
+
+mod disk;
+mod lock;
+mod timeline;
+
+pub use disk::{Room, limit_files};
+pub use lock::hold_database;
+pub use timeline::{Step, timeline};

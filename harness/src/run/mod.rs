@@ -1,1 +1,337 @@
-//! One run, from the scenario to the trace.
+//! One run, from the scenario to the trace: endpoints open, sender up, everybody subscribed, the schedule played, faults
+//! done, the queue watched, all of it written down as it happens; then the dead letters listed, the sender stopped, and the
+//! trace ended.
+//!
+//! Whatever way a run ends (done, interrupted, its sender dead), its trace has a trailer that says so.
+
+mod ceiling;
+mod clock;
+mod conductor;
+mod emitter;
+mod recorder;
+mod view;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub use ceiling::{CONNECTIONS, bare_client, ceiling};
+pub use clock::{Clock, nanos};
+pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
+use tokio::sync::watch;
+
+use crate::driver::{Api, ApiError, Crew, CrewError, DriverFile, FileError, Quarters, Variables};
+use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::scenario::Scenario;
+use crate::trace::{Ceiling, ClockKind, Dead, End, Ended, FORMAT, Header, Record, TraceFile};
+use crate::traffic::{Chance, Lag, Schedule, ScheduleError, Tokens};
+use crate::wire::digest::{base64, sha256_hex};
+use crate::wire::{Profile, Secret};
+use conductor::{Conductor, profile};
+use emitter::Emission;
+use view::View;
+
+/// Turns true when somebody wants the run to end.
+pub type Interrupt = watch::Receiver<bool>;
+
+/// What a run goes by, beside its scenario.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// In the place of the scenario's.
+    pub seed: Option<u64>,
+    /// Another sender than ours.
+    pub driver: Option<PathBuf>,
+    /// Where the trace, the sender's files and its logs go.
+    pub out: PathBuf,
+    /// The `hookproof` program, of which the sender and the holders of processes are started.
+    pub program: PathBuf,
+    /// Where the scenario's recordings are.
+    pub folder: PathBuf,
+    /// Whether to show the run on a terminal.
+    pub show: bool,
+}
+
+/// What a run left behind.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The trace.
+    pub trace: PathBuf,
+    /// How it ended.
+    pub ended: Ended,
+    /// How well the generator kept its schedule.
+    pub lag: Lag,
+    /// Records that the trace lacks.
+    pub dropped: u64,
+}
+
+/// A run that left no trace, or not a whole one.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The driver file cannot be used.
+    #[error(transparent)]
+    Driver(#[from] FileError),
+    /// The traffic cannot be scheduled.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The sender cannot be started.
+    #[error(transparent)]
+    Start(#[from] CrewError),
+    /// The sender did not do as the driver asked before the run began.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The scenario's signing profile is not the harness's.
+    #[error("the harness cannot verify: {0}")]
+    Profile(String),
+    /// The sender's secret is of no use.
+    #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
+    Secret {
+        /// Whose.
+        name: String,
+        /// Why not.
+        error: crate::wire::SecretError,
+    },
+    /// The harness's files cannot be written.
+    #[error("{path} cannot be written: {error}", path = path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The endpoints cannot be opened.
+    #[error(
+        "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
+    )]
+    Endpoints(std::io::Error),
+    /// The processes of the sender can't be looked after.
+    #[error("the sender's processes cannot be looked after: {0}")]
+    Process(std::io::Error),
+    /// The generator's thread is gone.
+    #[error("the generator could not be started, or broke down")]
+    Generator,
+}
+
+impl RunError {
+    /// Whether it is the sender under test that could not be started or reached.
+    #[must_use]
+    pub const fn is_senders(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::Api(_))
+    }
+
+    /// Whether it is what was asked for that cannot be done.
+    #[must_use]
+    pub const fn is_askers(&self) -> bool {
+        matches!(self, Self::Driver(_) | Self::Schedule(_))
+    }
+}
+
+/// Plays a scenario against a sender.
+pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) -> Result<Played, RunError> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
+    let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
+    let home = options.out.join("sender");
+    fresh(&home)?;
+    raise_files();
+    let trace = options.out.join("trace.jsonl");
+    let clock = Clock::default();
+    // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
+    let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
+    let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
+    let sink = TraceFile::create(&trace).map_err(|error| cannot_write(&trace, error))?;
+    let (recorder, writer) = Recorder::writing(sink).map_err(|error| cannot_write(&trace, error))?;
+    let stage = Stage { clock, recorder, tokens, seed };
+    let staged = Staged { scenario, options, file, schedule: Arc::new(schedule), stage: stage.clone(), home };
+    let played = staged.play(interrupt).await;
+    // A run that could not begin has nothing to tell; one that did is told whole, whatever became of it.
+    let (ended, lag, dead_listed) = played?;
+    let dropped = stage.recorder.dropped();
+    let end = End { t: stage.clock.now(), ended, dead_listed, late: lag.late, dropped };
+    let recorder = stage.recorder.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        recorder.end(end);
+        writer.join()
+    });
+    let sink = written.await.ok().and_then(Result::ok).ok_or(RunError::Generator)?;
+    let sink = sink.map_err(|error| cannot_write(&trace, error))?;
+    sink.close().map_err(|error| cannot_write(&trace, error))?;
+    Ok(Played { trace, ended, lag, dropped })
+}
+
+/// Everything that a run needs before it begins.
+struct Staged<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options,
+    file: DriverFile,
+    schedule: Arc<Schedule>,
+    stage: Stage,
+    home: PathBuf,
+}
+
+impl Staged<'_> {
+    async fn play(self, interrupt: Interrupt) -> Result<(Ended, Lag, bool), RunError> {
+        let (clock, recorder) = (self.stage.clock.clone(), self.stage.recorder.clone());
+        if self.scenario.expect.efficiency_min.is_some() {
+            self.measure_ceiling().await?;
+        }
+        let endpoints = Endpoints::open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
+        let api = self.api()?;
+        let quarters = Quarters {
+            program: self.options.program.clone(),
+            logs: self.options.out.clone(),
+            arguments: self.scenario.sender.arguments.clone(),
+        };
+        let mut crew = Crew::new(&api, self.scenario.sender.workers, &quarters, &clock, &recorder)?;
+        crew.start().await?;
+        api.set_up().await?;
+        let secrets = self.subscribe(&api, &endpoints).await?;
+        let tokens = self.stage.tokens;
+        let schedule = Arc::clone(&self.schedule);
+        let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
+        let lasts = emission.schedule.lasts();
+        clock.begin();
+        emission.recorder.begin(self.header());
+        let stop = Arc::new(AtomicBool::new(false));
+        let emitting =
+            emission.start(self.scenario, clock.now(), Arc::clone(&stop)).map_err(|_| RunError::Generator)?;
+        let mut conductor = Conductor {
+            scenario: self.scenario,
+            api: &api,
+            crew: &mut crew,
+            endpoints: &endpoints,
+            secrets,
+            clock: clock.clone(),
+            recorder: emission.recorder.clone(),
+            traffic_end: lasts,
+            view: View::new(&self.scenario.name, lasts, self.options.show),
+        };
+        let (ended, lag) = conductor.conduct(emitting, &stop, interrupt).await?;
+        drop(conductor);
+        let dead_listed = list_dead(&api, &emission).await;
+        crew.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process)?;
+        endpoints.close().await;
+        Ok((ended, lag, dead_listed))
+    }
+
+    fn specs(&self) -> Result<Vec<Spec>, RunError> {
+        let spec = |subscriber: &crate::scenario::Subscriber| {
+            Ok(Spec {
+                name: subscriber.name.clone(),
+                behaviours: subscriber.behaviours.clone(),
+                answers: subscriber.answers,
+                profile: profile(&self.file, subscriber.sign)?,
+            })
+        };
+        self.scenario.subscribers.iter().map(spec).collect()
+    }
+
+    fn header(&self) -> Header {
+        header(self.scenario, &self.schedule, self.stage.seed, &self.file, &self.stage.clock)
+    }
+
+    /// Measures what the machine can do, with the body of the first event, and keeps it.
+    async fn measure_ceiling(&self) -> Result<(), RunError> {
+        let first = self.schedule.due().first();
+        let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
+        let mut specs = self.specs()?;
+        // The machine's ceiling, not that of endpoints on a bad day.
+        specs.iter_mut().for_each(|spec| spec.behaviours.clear());
+        let per_second = ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
+        self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
+        Ok(())
+    }
+
+    fn api(&self) -> Result<Api, RunError> {
+        let count = if self.file.start.is_some() { self.scenario.sender.workers } else { 1 };
+        let ports = (0..count).map(|_| crate::driver::free_port()).collect::<Result<Vec<_>, _>>();
+        let ports = ports.map_err(RunError::Endpoints)?;
+        let variables = [
+            ("hookproof", self.options.program.display().to_string()),
+            ("dir", self.home.display().to_string()),
+            ("durability", self.scenario.sender.durability.name().to_owned()),
+            ("run", self.stage.tokens.text(0).split('-').nth(1).unwrap_or_default().to_owned()),
+        ];
+        let variables: Variables =
+            variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Ok(Api::new(self.file.clone(), &ports, variables)?)
+    }
+
+    /// Subscribes every endpoint; answers the secrets by the subscribers' names.
+    async fn subscribe(
+        &self,
+        api: &Api,
+        endpoints: &Endpoints,
+    ) -> Result<BTreeMap<String, (Profile, Vec<Secret>)>, RunError> {
+        /// What the seed's stream of secrets is for.
+        const SECRETS: u64 = 3;
+        let mut chance = Chance::new(self.stage.seed, SECRETS);
+        let mut all = BTreeMap::new();
+        for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
+            let url = endpoints.url(at).unwrap_or_default();
+            let bytes: Vec<u8> = (0..4).flat_map(|_| chance.bits().to_le_bytes()).collect();
+            let secret = api.subscribe(subscriber, &url, &format!("whsec_{}", base64(&bytes))).await?;
+            let profile = profile(&self.file, subscriber.sign)?;
+            let secret = Secret::parse(profile, &secret)
+                .map_err(|error| RunError::Secret { name: subscriber.name.clone(), error })?;
+            endpoints.learn(at, vec![secret.clone()]);
+            all.insert(subscriber.name.clone(), (profile, vec![secret]));
+        }
+        Ok(all)
+    }
+}
+
+/// Lists the dead letters, if the sender can be asked; says whether it could.
+async fn list_dead(api: &Api, emission: &Emission) -> bool {
+    let Ok(listed) = api.dead().await else { return false };
+    let t = emission.clock.now();
+    for letter in listed {
+        let token = emission.tokens.find(letter.text.as_bytes());
+        emission.recorder.keep(Record::Dead(Dead {
+            t,
+            subscriber: letter.subscriber,
+            token,
+            id: letter.id,
+            reason: letter.reason,
+            attempts: letter.attempts,
+        }));
+    }
+    true
+}
+
+fn header(scenario: &Scenario, schedule: &Schedule, seed: u64, file: &DriverFile, clock: &Clock) -> Header {
+    Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario: scenario.name.clone(),
+        scenario_sha256: sha256_hex(scenario.text.as_bytes()),
+        schedule_sha256: schedule.sha256(),
+        seed,
+        driver: file.name.clone(),
+        clock: ClockKind::Real,
+        clock_resolution_ns: clock.resolution_ns(),
+        began_unix_ns: clock.unix_ns(0),
+        scenario_toml: scenario.text.clone(),
+    }
+}
+
+/// An empty folder for the sender's files. What an earlier run left there would be another sender's past.
+fn fresh(home: &Path) -> Result<(), RunError> {
+    if home.exists() {
+        std::fs::remove_dir_all(home).map_err(|error| cannot_write(home, error))?;
+    }
+    std::fs::create_dir_all(home).map_err(|error| cannot_write(home, error))
+}
+
+fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
+    RunError::File { path: path.to_owned(), error }
+}
+
+/// Raises the limit on open files as far as it goes without privilege. The sender inherits it.
+fn raise_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Should that fail, whoever needs more files says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}

@@ -1,0 +1,224 @@
+//! What a sender's answers say, read by the driver file's pointers.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::client::Reply;
+use super::file::{Dead, Depth, Each, Emit};
+use super::template::Variables;
+
+/// What became of an emitted event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The sender took responsibility.
+    Accepted {
+        /// The answer's status.
+        status: u16,
+        /// How many subscribers it matched, where the sender says so.
+        matched: Option<u32>,
+    },
+    /// The sender said no.
+    Refused {
+        /// The status, of the line where it has its own.
+        status: u16,
+        /// `Retry-After`, word for word.
+        retry_after: Option<String>,
+        /// The answer's beginning.
+        why: String,
+    },
+    /// There was no answer.
+    Silent {
+        /// Whether the event may have been taken all the same.
+        unknown: bool,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// What a sender said of its queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Whose; none for the whole.
+    pub subscriber: Option<String>,
+    /// Deliveries that wait.
+    pub waiting: Option<u64>,
+    /// Their bytes.
+    pub bytes: Option<u64>,
+    /// Dead letters so far.
+    pub dead: Option<u64>,
+    /// Deliveries done so far.
+    pub delivered: Option<u64>,
+    /// Deliveries replaced by newer ones so far.
+    pub coalesced: Option<u64>,
+}
+
+/// A dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Whose.
+    pub subscriber: String,
+    /// The delivery's id.
+    pub id: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// Attempts made.
+    pub attempts: Option<u32>,
+    /// All that the sender says of it, for the token in it.
+    pub text: String,
+}
+
+impl Taken {
+    pub(super) const fn failed(why: String) -> Self {
+        Self::Silent { unknown: false, why }
+    }
+}
+
+/// Whether a status is a right one.
+pub(super) fn is_right(status: u16, accept: &[u16]) -> bool {
+    if accept.is_empty() { (200..300).contains(&status) } else { accept.contains(&status) }
+}
+
+/// What a pointer points to, as text.
+pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
+    match value.pointer(pointer)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
+    value.pointer(pointer?)?.as_u64()
+}
+
+/// What an emission's answer says of each event.
+pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<Taken> {
+    let matched =
+        |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
+    if !is_right(reply.status, &emit.accept) {
+        let shown = &reply.body[..reply.body.len().min(200)];
+        let why = String::from_utf8_lossy(shown).into_owned();
+        let refused = Taken::Refused { status: reply.status, retry_after: reply.retry_after.clone(), why };
+        return vec![refused; events];
+    }
+    let lines = if emit.batch { json_lines(&reply.body) } else { Vec::new() };
+    if emit.batch && emit.status.is_some() && lines.len() != events {
+        // Whom an answer concerns that has another number of lines, nobody can know.
+        let why = format!("the answer has {} lines for {events} events", lines.len());
+        return vec![Taken::Silent { unknown: true, why }; events];
+    }
+    if lines.len() != events {
+        let answer = serde_json::from_slice(&reply.body).unwrap_or_default();
+        return vec![Taken::Accepted { status: reply.status, matched: matched(&answer) }; events];
+    }
+    let line = |line: &Value| {
+        let own = number(line, emit.status.as_ref()).and_then(|status| u16::try_from(status).ok());
+        match own {
+            Some(status) if !(200..300).contains(&status) => Taken::Refused {
+                status,
+                retry_after: reply.retry_after.clone(),
+                why: line.to_string().chars().take(200).collect(),
+            },
+            _ => Taken::Accepted { status: reply.status, matched: matched(line) },
+        }
+    };
+    lines.iter().map(line).collect()
+}
+
+fn json_lines(body: &[u8]) -> Vec<Value> {
+    let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap_or_default()).collect()
+}
+
+/// What an answer says of the queue, the whole first.
+pub(super) fn samples(depth: &Depth, answer: &Value) -> Vec<Sample> {
+    let whole = Sample {
+        subscriber: None,
+        waiting: number(answer, Some(&depth.pointer)),
+        bytes: number(answer, depth.bytes.as_ref()),
+        dead: number(answer, depth.dead.as_ref()),
+        delivered: number(answer, depth.delivered.as_ref()),
+        coalesced: number(answer, depth.coalesced.as_ref()),
+    };
+    let items = depth.each.iter().flat_map(|each| {
+        let items = answer.pointer(&each.list).and_then(Value::as_array);
+        items.into_iter().flatten().map(move |item| of_one(each, item))
+    });
+    std::iter::once(whole).chain(items).collect()
+}
+
+fn of_one(each: &Each, item: &Value) -> Sample {
+    Sample {
+        subscriber: text(item, &each.name),
+        waiting: number(item, Some(&each.pointer)),
+        bytes: number(item, each.bytes.as_ref()),
+        dead: number(item, each.dead.as_ref()),
+        delivered: number(item, each.delivered.as_ref()),
+        coalesced: number(item, each.coalesced.as_ref()),
+    }
+}
+
+/// The dead letters of one page.
+pub(super) fn listed(dead: &Dead, answer: &Value, subscribers: &BTreeMap<String, Variables>) -> Vec<Listed> {
+    let items = answer.pointer(&dead.list).and_then(Value::as_array);
+    let one = |item: &Value| {
+        let whom = text(item, &dead.subscriber).unwrap_or_default();
+        let named = subscribers.iter().find(|(_, saved)| saved.get("id") == Some(&whom));
+        Listed {
+            subscriber: named.map_or(whom, |(name, _)| name.clone()),
+            id: dead.id.as_ref().and_then(|pointer| text(item, pointer)),
+            reason: dead.reason.as_ref().and_then(|pointer| text(item, pointer)).unwrap_or_default(),
+            attempts: number(item, dead.attempts.as_ref()).and_then(|count| u32::try_from(count).ok()),
+            text: item.to_string(),
+        }
+    };
+    items.into_iter().flatten().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::DriverFile;
+
+    fn reply(status: u16, body: &str) -> Reply {
+        Reply { status, retry_after: Some("2".to_owned()), body: body.to_owned().into() }
+    }
+
+    #[test]
+    fn every_line_of_a_batch_has_its_own_fate() {
+        let emit = DriverFile::hookproof().unwrap().emit;
+        let answer = "{\"deliveries\":3}\n{\"status\":429,\"error\":{}}\n";
+        let taken = taken(&emit, &reply(207, answer), 2);
+        assert_eq!(taken[0], Taken::Accepted { status: 207, matched: Some(3) });
+        assert!(
+            matches!(&taken[1], Taken::Refused { status: 429, retry_after: Some(after), .. } if after == "2")
+        );
+    }
+
+    #[test]
+    fn a_refusal_of_all_refuses_each_and_a_garbled_answer_leaves_all_unknown() {
+        let emit = DriverFile::hookproof().unwrap().emit;
+        assert!(matches!(
+            taken(&emit, &reply(503, "no"), 2)[..],
+            [Taken::Refused { .. }, Taken::Refused { .. }]
+        ));
+        let garbled = taken(&emit, &reply(202, "{}\n"), 2);
+        assert!(
+            garbled.iter().all(|taken| matches!(taken, Taken::Silent { unknown: true, .. })),
+            "{garbled:?}"
+        );
+    }
+
+    #[test]
+    fn the_queue_is_read_whole_and_for_each_subscriber() {
+        let depth = DriverFile::hookproof().unwrap().depth.unwrap();
+        let answer = serde_json::json!({
+            "deliveries": { "waiting": 7, "waiting_bytes": 70, "dead": 1, "delivered": 5, "coalesced": 0 },
+            "lanes": { "items": [{ "name": "a", "deliveries": { "waiting": 7 } }] },
+        });
+        let samples = samples(&depth, &answer);
+        assert_eq!((samples[0].waiting, samples[0].dead, samples[0].bytes), (Some(7), Some(1), Some(70)));
+        assert_eq!((samples[1].subscriber.as_deref(), samples[1].waiting), (Some("a"), Some(7)));
+    }
+}

@@ -1,0 +1,112 @@
+//! The harness's HTTP client for the sender under test: one call, one answer, and what is known when there is none.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Keeps connections and uses them again. Copies share them.
+#[derive(Clone, Debug)]
+pub struct Client(legacy::Client<HttpConnector, Full<Bytes>>);
+
+/// A request, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its method.
+    pub method: http::Method,
+    /// Its URL.
+    pub url: String,
+    /// Its header fields.
+    pub headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: Bytes,
+    /// How long the whole call may take.
+    pub within: Duration,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// `Retry-After`, word for word.
+    pub retry_after: Option<String>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// A call without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{method} {url} got no answer: {why}")]
+pub struct CallError {
+    /// Its method.
+    pub method: String,
+    /// Its URL.
+    pub url: String,
+    /// What happened.
+    pub why: String,
+    /// Whether the request may have been read all the same.
+    pub unknown: bool,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(Duration::from_secs(5)));
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        // A request that may have arrived is never sent again behind the harness's back.
+        builder.retry_canceled_requests(false).pool_max_idle_per_host(16);
+        Self(builder.build(connector))
+    }
+}
+
+impl Client {
+    /// Makes one call.
+    pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
+        let Call { method, url, headers, body, within } = call;
+        let failed = |why: String, unknown: bool| CallError {
+            method: method.to_string(),
+            url: url.clone(),
+            why,
+            unknown,
+        };
+        let mut request = http::Request::builder().method(&method).uri(&url);
+        for (name, value) in &headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(body)).map_err(|error| failed(error.to_string(), false))?;
+        let exchange = async {
+            let response = self.0.request(request).await.map_err(|error| {
+                let unknown = !error.is_connect();
+                failed(causes(&error), unknown)
+            })?;
+            let status = response.status().as_u16();
+            let retry_after = response.headers().get(http::header::RETRY_AFTER);
+            let retry_after = retry_after.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| failed(format!("the answer broke off: {error}"), true))?;
+            Ok(Reply { status, retry_after, body: body.to_bytes() })
+        };
+        let late = |_| failed(format!("nothing within {within:?}"), true);
+        tokio::time::timeout(within, exchange).await.map_err(late)?
+    }
+}
+
+/// An error with everything that led to it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

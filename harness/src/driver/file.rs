@@ -1,0 +1,303 @@
+//! The driver file: how any sender is started, spoken to and stopped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer};
+
+use super::template::Template;
+use crate::scenario::Duration;
+use crate::wire::Profile;
+
+/// Our own sender's driver file. It goes the way of every other.
+const HOOKPROOF: &str = include_str!("../../../scenarios/drivers/hookproof.toml");
+
+/// A driver file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverFile {
+    /// The sender's name.
+    pub name: String,
+    /// How it is started; without it, it is running already.
+    pub start: Option<Start>,
+    /// What `{{ base }}` stands for, if it isn't the loopback address with the port.
+    pub base: Option<Template>,
+    /// Calls before anybody subscribes.
+    #[serde(default)]
+    pub setup: Vec<Request>,
+    /// Once for each subscriber.
+    pub subscribe: Request,
+    /// Once for each event, or each batch of them.
+    pub emit: Emit,
+    /// How its queue is looked into.
+    pub depth: Option<Depth>,
+    /// How its dead letters are listed.
+    pub dead: Option<Dead>,
+    /// How a subscriber's limit is changed.
+    pub change: Option<Request>,
+    /// How a subscriber gets another secret.
+    pub rotate: Option<Request>,
+    /// How a subscriber's dead letters are sent again.
+    pub redrive: Option<Request>,
+    /// How it signs, if not as each subscriber of the scenario wants it.
+    pub sign: Option<Sign>,
+    /// How it is stopped.
+    #[serde(default)]
+    pub stop: Stop,
+}
+
+/// How a sender is started.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// The program and its arguments.
+    pub command: Vec<Template>,
+    /// Environment variables.
+    #[serde(default)]
+    pub env: BTreeMap<String, Template>,
+    /// What answers 2xx when it is ready.
+    pub ready: Template,
+    /// How long that may take.
+    #[serde(default = "half_a_minute", deserialize_with = "length")]
+    pub within: Duration,
+    /// Its SQLite file, for `lock-database`.
+    pub database: Option<Template>,
+}
+
+/// A call.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields; `content-type: application/json` beside a body, if none is given.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The body.
+    pub body: Option<Template>,
+    /// Which statuses are right; 2xx without it.
+    #[serde(default)]
+    pub accept: Vec<u16>,
+    /// What is taken out of its answer: a variable's name, and a JSON pointer.
+    #[serde(default)]
+    pub save: BTreeMap<String, String>,
+}
+
+/// How events are emitted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Emit {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The body of one event; in a batch, its line.
+    pub body: Template,
+    /// Which statuses say that all of it was taken; 2xx without it.
+    #[serde(default)]
+    pub accept: Vec<u16>,
+    /// Whether one call takes many events, one on each line.
+    #[serde(default)]
+    pub batch: bool,
+    /// The most events of a batch.
+    #[serde(default = "five_hundred")]
+    pub batch_max: usize,
+    /// Calls that may be under way at once.
+    #[serde(default = "four")]
+    pub calls: usize,
+    /// Where the answer, or each of its lines, says how many subscribers an event matched.
+    pub matched: Option<String>,
+    /// Where a line of the answer says its own status; a line without it was taken.
+    pub status: Option<String>,
+}
+
+/// How the queue is looked into.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Depth {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// How many deliveries wait.
+    pub pointer: String,
+    /// Their bytes.
+    pub bytes: Option<String>,
+    /// Dead letters so far.
+    pub dead: Option<String>,
+    /// Deliveries done so far.
+    pub delivered: Option<String>,
+    /// Deliveries replaced by newer ones so far.
+    pub coalesced: Option<String>,
+    /// The same of each subscriber.
+    pub each: Option<Each>,
+}
+
+/// Where each subscriber's queue stands in the same answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Each {
+    /// The list.
+    pub list: String,
+    /// The subscriber's name in each of its items.
+    pub name: String,
+    /// How many deliveries wait.
+    pub pointer: String,
+    /// Their bytes.
+    pub bytes: Option<String>,
+    /// Dead letters so far.
+    pub dead: Option<String>,
+    /// Deliveries done so far.
+    pub delivered: Option<String>,
+    /// Deliveries replaced by newer ones so far.
+    pub coalesced: Option<String>,
+}
+
+/// How dead letters are listed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dead {
+    /// Method and URL of the first page.
+    pub request: Template,
+    /// Method and URL of a further page, which may name `{{ next }}`.
+    pub page: Option<Template>,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list.
+    pub list: String,
+    /// What the next page is asked for with; nothing there on the last page.
+    pub next: Option<String>,
+    /// The subscriber in each item: its name, or what was saved as `id`.
+    pub subscriber: String,
+    /// The delivery's id.
+    pub id: Option<String>,
+    /// The reason.
+    pub reason: Option<String>,
+    /// The number of attempts.
+    pub attempts: Option<String>,
+}
+
+/// How a sender signs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sign {
+    /// The profile, in the scenario's word.
+    #[serde(deserialize_with = "profile")]
+    pub profile: Profile,
+}
+
+/// How a sender is stopped.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// The signal.
+    pub signal: StopSignal,
+}
+
+/// A signal that asks a process to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum StopSignal {
+    /// `SIGTERM`
+    #[default]
+    Term,
+    /// `SIGINT`
+    Int,
+    /// `SIGQUIT`
+    Quit,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: StopSignal::Term }
+    }
+}
+
+/// A driver file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("the driver file {path} cannot be read: {error}", path = path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It says something that isn't understood.
+    #[error("the driver file {name} is not understood: {error}")]
+    Parse {
+        /// Which file.
+        name: String,
+        /// What is wrong, and where.
+        error: Box<toml::de::Error>,
+    },
+}
+
+impl DriverFile {
+    /// Our own sender's.
+    pub fn hookproof() -> Result<Self, FileError> {
+        Self::parse(HOOKPROOF, "hookproof")
+    }
+
+    /// Reads a file.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| FileError::Read { path: path.to_owned(), error })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads a file's text.
+    pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
+        toml::from_str(text)
+            .map_err(|error| FileError::Parse { name: name.to_owned(), error: Box::new(error) })
+    }
+}
+
+fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}
+
+fn profile<'de, D: Deserializer<'de>>(source: D) -> Result<Profile, D::Error> {
+    String::deserialize(source)?.parse().map_err(serde::de::Error::custom)
+}
+
+const fn half_a_minute() -> Duration {
+    Duration::from_secs(30)
+}
+
+const fn five_hundred() -> usize {
+    500
+}
+
+const fn four() -> usize {
+    4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_driver_file_is_understood() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let names: Vec<_> = files.map(|path| DriverFile::open(&path).unwrap().name).collect();
+        assert!(names.len() >= 5, "{names:?}");
+        assert_eq!(DriverFile::hookproof().unwrap().name, "hookproof");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named_with_its_place() {
+        let error = DriverFile::parse("name = \"x\"\nstrat = 1\n", "x.toml").unwrap_err().to_string();
+        assert!(error.contains("strat") && error.contains("line 2"), "{error}");
+        let text =
+            "name = \"x\"\nsubscribe = { request = \"POST {{ a\" }\nemit = { request = \"\", body = \"\" }\n";
+        let error = DriverFile::parse(text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("without"), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Processes of the sender under test: started in a group of their own, told what a process can be told, and never left
+//! behind. Whatever way the harness ends, they end with it: in order, on a panic, or by `SIGKILL` to the harness itself
+//! (see [`hold`]).
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// What is kept of what one process prints.
+const LOG_BYTES_MAX: u64 = 32 << 20;
+
+/// How to start a process.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The `hookproof` program, which holds the process: `None` starts it bare.
+    pub holder: Option<PathBuf>,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Environment variables beside the inherited ones.
+    pub env: Vec<(String, String)>,
+    /// Where to put what it prints.
+    pub log: PathBuf,
+}
+
+/// A process that runs. Dropped, it and all its children are killed.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    pid: Pid,
+    gone: bool,
+}
+
+impl Process {
+    /// Starts it, in a process group of its own.
+    pub fn start(launch: &Launch) -> io::Result<Self> {
+        let mut command = assemble(launch)?;
+        let command = command
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("the process was gone before it had an id"))?;
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&launch.log)?;
+        if let Some(stdout) = child.stdout.take() {
+            tokio::spawn(keep(stdout, log.try_clone()?));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(keep(stderr, log));
+        }
+        Ok(Self { child, pid, gone: false })
+    }
+
+    /// Its id, which is its group's too.
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Sends a signal to it and its children. What is gone already doesn't mind.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        if self.gone {
+            return Ok(());
+        }
+        match kill_process_group(self.pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await?;
+        self.gone = true;
+        Ok(status)
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        self.gone |= status.is_some();
+        Ok(status)
+    }
+
+    /// Resident memory of it and its group, in bytes. Nothing where the machine does not tell.
+    #[must_use]
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let path = format!("/proc/{}/statm", self.pid.as_raw_nonzero());
+        let pages: u64 = std::fs::read_to_string(path).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        let page_bytes = u64::try_from(rustix::param::page_size()).ok()?;
+        pages.checked_mul(page_bytes)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Also after its end: a child of it may live on in its group. An empty group is no error here.
+        let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+}
+
+/// In the trace's words: `exit 0`, `signal 9`.
+#[must_use]
+pub fn status_text(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn assemble(launch: &Launch) -> io::Result<Command> {
+    let (program, arguments) = launch
+        .command
+        .split_first()
+        .ok_or_else(|| io::Error::other("the driver's command is empty; expected a program"))?;
+    let mut command = match &launch.holder {
+        None => Command::new(program),
+        Some(holder) => {
+            let mut command = Command::new(holder);
+            command.arg("hold").arg(std::process::id().to_string()).arg(program);
+            command
+        }
+    };
+    command.args(arguments);
+    Ok(command)
+}
+
+/// Copies what a process prints into its log, as far as there is room; the rest is read and forgotten, so that the
+/// process is never held up.
+async fn keep(mut from: impl AsyncRead + Unpin, log: std::fs::File) {
+    let mut log = tokio::fs::File::from_std(log);
+    let (mut buffer, mut kept) = (vec![0; 16 << 10], 0_u64);
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        if kept < LOG_BYTES_MAX && log.write_all(&buffer[..read]).await.is_ok() {
+            kept = kept.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            // Small, and what explains a death must be in the file when somebody looks.
+            let _ = log.flush().await;
+        }
+    }
+}
+
+/// Becomes a program that dies with its parent, and to which writing past a limit on file sizes is an error rather than
+/// its death (that is what `disk-full` uses). Returns only if it could not.
+pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
+    use std::os::unix::process::CommandExt;
+
+    let Some((program, arguments)) = command.split_first() else {
+        return io::Error::other("no program to hold; expected hold PARENT PROGRAM ARGUMENT…");
+    };
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+        return error.into();
+    }
+    // The parent may have died before it was asked for.
+    let alive = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if alive != Some(parent) {
+        return io::Error::other("the harness is gone already");
+    }
+    // A signal that is ignored stays so in what is executed; only a shell can be told to without unsafe code.
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program).args(arguments).exec()
+}
+
+/// A port on loopback that nobody uses at the moment.
+pub fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Where a worker's prints go.
+#[must_use]
+pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
+    dir.join(format!("sender-{worker}.log"))
+}

@@ -1,0 +1,83 @@
+//! The bytes of an answer.
+
+use super::date::http_date;
+use crate::scenario::{Reply, RetryAfter, SECOND};
+
+/// An answer, ready to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rendered {
+    pub(super) status: u16,
+    /// `Retry-After`, word for word.
+    pub(super) retry_after: Option<String>,
+    pub(super) head: Vec<u8>,
+    /// How long the body is. It consists of one letter, so that nobody needs to keep it.
+    pub(super) body_bytes: u64,
+}
+
+/// Renders an answer given at a moment of the wall clock.
+pub(super) fn render(reply: &Reply, unix_ns: u64) -> Rendered {
+    let seconds = unix_ns / SECOND;
+    let retry_after = reply.retry_after.as_ref().map(|retry_after| match retry_after {
+        RetryAfter::Seconds(seconds) => seconds.to_string(),
+        RetryAfter::Date(ahead) => http_date(unix_ns.saturating_add(ahead.0) / SECOND),
+        RetryAfter::Text(text) => text.clone(),
+    });
+    let mut head =
+        format!("HTTP/1.1 {} {}\r\ndate: {}\r\n", reply.status, reason(reply.status), http_date(seconds));
+    let mut field = |name: &str, value: &str| {
+        // A line's end inside a value would be another field.
+        let value = value.replace(['\r', '\n'], " ");
+        head.push_str(&format!("{name}: {value}\r\n"));
+    };
+    if let Some(retry_after) = &retry_after {
+        field("retry-after", retry_after);
+    }
+    if let Some(location) = &reply.location {
+        field("location", location);
+    }
+    let bodiless = matches!(reply.status, 204 | 304);
+    let body_bytes = if bodiless { 0 } else { reply.body.0 };
+    if !bodiless {
+        field("content-length", &body_bytes.to_string());
+    }
+    head.push_str("\r\n");
+    Rendered { status: reply.status, retry_after, head: head.into_bytes(), body_bytes }
+}
+
+fn reason(status: u16) -> &'static str {
+    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Unknown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Duration, Size};
+
+    #[track_caller]
+    fn check(reply: Reply, expected: &str) {
+        let rendered = render(&reply, 784_111_777_900_000_000);
+        assert_eq!(String::from_utf8(rendered.head).unwrap().replace("\r\n", "|"), expected);
+    }
+
+    fn reply(status: u16, retry_after: Option<RetryAfter>) -> Reply {
+        Reply { status, retry_after, body: Size(0), location: None }
+    }
+
+    #[test]
+    fn answers_say_what_the_scenario_asks_for_and_when() {
+        check(reply(204, None), "HTTP/1.1 204 No Content|date: Sun, 06 Nov 1994 08:49:37 GMT||");
+        check(
+            reply(429, Some(RetryAfter::Seconds(3))),
+            "HTTP/1.1 429 Too Many Requests|date: Sun, 06 Nov 1994 08:49:37 GMT|retry-after: 3|content-length: 0||",
+        );
+        check(
+            reply(503, Some(RetryAfter::Date(Duration(200_000_000)))),
+            "HTTP/1.1 503 Service Unavailable|date: Sun, 06 Nov 1994 08:49:37 GMT|\
+             retry-after: Sun, 06 Nov 1994 08:49:38 GMT|content-length: 0||",
+        );
+        check(
+            reply(299, Some(RetryAfter::Text("1\r\nx: y".to_owned()))),
+            "HTTP/1.1 299 Unknown|date: Sun, 06 Nov 1994 08:49:37 GMT|retry-after: 1  x: y|content-length: 0||",
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Which of its behaviours an endpoint shows to a request: the first that matches by time, by share and by attempt.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::scenario::{Answer, Behaviour, Duration, Millionths, Range, Rate};
+use crate::traffic::{Chance, mix};
+
+/// Deliveries whose attempts an endpoint counts. The attempts of those beyond count as first ones.
+const COUNTED_MAX: usize = 1_000_000;
+
+/// An endpoint's behaviours, and what it must remember for them.
+#[derive(Debug)]
+pub(super) struct Choices {
+    behaviours: Vec<Behaviour>,
+    answers: Range<Duration>,
+    seed: u64,
+    /// Requests so far, each of which draws its own luck.
+    requests: AtomicU64,
+    /// Attempts of each delivery so far, if a behaviour asks for them.
+    attempts: Option<Mutex<BTreeMap<u64, u64>>>,
+    /// For each behaviour that enforces a limit, when its bucket will be empty.
+    levels: Vec<AtomicU64>,
+}
+
+/// What a request drew, by which every behaviour of a share decides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Luck(u64);
+
+/// What to do before a request is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Read it.
+    Read,
+    /// Reset the connection.
+    Reset,
+    /// Read nothing until then.
+    Wait(u64),
+}
+
+/// What an endpoint that holds a limit of its own says to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Enforced {
+    /// It is inside the limit.
+    Inside,
+    /// It is not, and may come again in so many seconds.
+    Past { retry_after_s: u64 },
+}
+
+impl Choices {
+    pub(super) fn new(
+        behaviours: Vec<Behaviour>,
+        answers: Range<Duration>,
+        seed: u64,
+        endpoint: u64,
+    ) -> Self {
+        let counts = behaviours.iter().any(|behaviour| behaviour.attempts.is_some());
+        Self {
+            levels: behaviours.iter().map(|_| AtomicU64::new(0)).collect(),
+            behaviours,
+            answers,
+            seed: mix(seed ^ mix(endpoint.wrapping_add(1))),
+            requests: AtomicU64::new(0),
+            attempts: counts.then(Mutex::default),
+        }
+    }
+
+    /// The luck of the next request.
+    pub(super) fn draw(&self) -> Luck {
+        Luck(mix(self.seed ^ mix(self.requests.fetch_add(1, Ordering::Relaxed))))
+    }
+
+    /// What to do with a request of which nothing is known yet.
+    pub(super) fn before(&self, now: u64, luck: Luck) -> Before {
+        let Some((place, behaviour)) = self.matching(now, luck).next() else { return Before::Read };
+        match behaviour.answer {
+            // Only who has read the request knows which attempt it is.
+            _ if behaviour.attempts.is_some() => Before::Read,
+            // Where only a share is refused, the port is open, and the nearest to a refusal is a reset.
+            Answer::Reset | Answer::Refuse => Before::Reset,
+            Answer::Stall => Before::Wait(self.behaviours[place].until().unwrap_or(u64::MAX)),
+            _ => Before::Read,
+        }
+    }
+
+    /// The behaviour that a request meets, which has been read; none if the endpoint behaves.
+    pub(super) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
+        let attempt = self.count(delivery);
+        self.matching(now, luck).find(|(_, behaviour)| {
+            let counts =
+                |range: Range<_>| (range.least..=range.most).contains(&crate::scenario::Whole(attempt));
+            behaviour.attempts.is_none_or(counts)
+        })
+    }
+
+    fn matching(&self, now: u64, luck: Luck) -> impl Iterator<Item = (usize, &Behaviour)> {
+        let all = self.behaviours.iter().enumerate();
+        all.filter(move |(place, behaviour)| behaviour.covers(now) && luck.hits(*place, behaviour.share))
+    }
+
+    /// Which attempt this is of a delivery, from 1.
+    fn count(&self, delivery: Option<u64>) -> u64 {
+        let (Some(attempts), Some(delivery)) = (&self.attempts, delivery) else { return 1 };
+        let mut attempts = attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        if attempts.len() >= COUNTED_MAX && !attempts.contains_key(&delivery) {
+            return 1;
+        }
+        let count = attempts.entry(delivery).or_default();
+        *count += 1;
+        *count
+    }
+
+    /// How long an answer takes, in nanoseconds.
+    pub(super) fn latency(&self, behaviour: Option<&Behaviour>, luck: Luck) -> u64 {
+        let range = behaviour.and_then(|behaviour| behaviour.latency).unwrap_or(self.answers);
+        Chance::new(luck.0, LATENCY).between(range.least.0, range.most.0)
+    }
+
+    /// Charges the limit of the behaviour in this place: a bucket that leaks at the rate and holds `burst`.
+    pub(super) fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
+        let drop_ns = (limit.per.0 / limit.count.max(1)).max(1);
+        let room_ns = drop_ns.saturating_mul(u64::from(burst.max(1)));
+        let charge = |empty: u64| {
+            let level = empty.max(now).saturating_add(drop_ns);
+            (level - now <= room_ns).then_some(level)
+        };
+        match self.levels[place].fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge) {
+            Ok(_) => Enforced::Inside,
+            Err(empty) => {
+                let over_ns =
+                    empty.max(now).saturating_add(drop_ns).saturating_sub(now.saturating_add(room_ns));
+                Enforced::Past { retry_after_s: over_ns.div_ceil(1_000_000_000).max(1) }
+            }
+        }
+    }
+
+    /// When the port is to be closed, and opened again (none: never), in order.
+    pub(super) fn refusals(&self) -> Vec<(u64, Option<u64>)> {
+        let refuses = |behaviour: &&Behaviour| {
+            matches!(behaviour.answer, Answer::Refuse) && behaviour.share == Millionths::ONE
+        };
+        let refusals = self.behaviours.iter().filter(refuses);
+        let mut refusals: Vec<_> = refusals.map(|behaviour| (behaviour.at.0, behaviour.until())).collect();
+        refusals.sort_unstable();
+        refusals
+    }
+}
+
+/// What the streams of a request's luck are for.
+const LATENCY: u64 = 1 << 32;
+
+impl Luck {
+    fn hits(self, place: usize, share: Millionths) -> bool {
+        let place = u64::try_from(place).unwrap_or_default();
+        Chance::new(self.0, place).below(Millionths::ONE.0) < share.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{SECOND, Whole};
+
+    fn behaviour(answer: Answer) -> Behaviour {
+        Behaviour {
+            at: Duration(0),
+            lasts: None,
+            answer,
+            share: Millionths::ONE,
+            attempts: None,
+            latency: None,
+        }
+    }
+
+    fn choices(behaviours: &[Behaviour]) -> Choices {
+        Choices::new(behaviours.to_vec(), Range::just(Duration(0)), 7, 0)
+    }
+
+    /// The behaviours that requests meet at a moment, one for each delivery.
+    fn met(choices: &Choices, now: u64, deliveries: &[u64]) -> Vec<Option<usize>> {
+        let meet =
+            |delivery: &u64| choices.choose(now, choices.draw(), Some(*delivery)).map(|(place, _)| place);
+        deliveries.iter().map(meet).collect()
+    }
+
+    #[test]
+    fn the_first_that_matches_by_time_wins() {
+        let late = Behaviour { at: Duration(10), lasts: Some(Duration(5)), ..behaviour(Answer::Close) };
+        let choices = choices(&[late, behaviour(Answer::Blackhole)]);
+        let at = |now| met(&choices, now, &[0])[0];
+        assert_eq!([9, 10, 14, 15].map(at), [Some(1), Some(0), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn attempts_are_counted_for_each_delivery() {
+        let first_two = Range { least: Whole(1), most: Whole(2) };
+        let choices = choices(&[Behaviour { attempts: Some(first_two), ..behaviour(Answer::Close) }]);
+        let expected = [Some(0), Some(0), Some(0), None, None];
+        assert_eq!(met(&choices, 0, &[1, 2, 1, 1, 1]), expected);
+    }
+
+    #[test]
+    fn a_share_is_met_by_so_many_and_by_the_same_ones_each_time() {
+        let some = [Behaviour { share: Millionths(250_000), ..behaviour(Answer::Close) }];
+        let all: Vec<u64> = (0..10_000).collect();
+        let seen = met(&choices(&some), 0, &all);
+        assert_eq!(seen, met(&choices(&some), 0, &all));
+        let hits = seen.iter().flatten().count();
+        assert!(hits.abs_diff(2_500) < 220, "{hits} of 10000");
+    }
+
+    #[test]
+    fn a_limit_of_its_own_holds_and_says_when_to_come_back() {
+        let choices = choices(&[behaviour(Answer::Blackhole)]);
+        let limit = Rate { count: 1, per: Duration(2 * SECOND) };
+        let ask = |now| choices.enforce(0, limit, 2, now);
+        assert_eq!([0, 0].map(ask), [Enforced::Inside; 2]);
+        assert_eq!(ask(0), Enforced::Past { retry_after_s: 2 });
+        assert_eq!(ask(SECOND + 1), Enforced::Past { retry_after_s: 1 });
+        assert_eq!(ask(2 * SECOND), Enforced::Inside);
+        assert_eq!(ask(2 * SECOND), Enforced::Past { retry_after_s: 2 });
+    }
+
+    #[test]
+    fn what_happens_before_a_request_is_read_waits_for_no_attempt() {
+        let luck = |choices: &Choices| choices.before(0, choices.draw());
+        assert_eq!(luck(&choices(&[behaviour(Answer::Reset)])), Before::Reset);
+        assert_eq!(luck(&choices(&[behaviour(Answer::Close)])), Before::Read);
+        let stall = Behaviour { lasts: Some(Duration(9)), ..behaviour(Answer::Stall) };
+        assert_eq!(luck(&choices(&[stall])), Before::Wait(9));
+        let first = Behaviour { attempts: Some(Range::just(Whole(1))), ..behaviour(Answer::Reset) };
+        assert_eq!(luck(&choices(&[first])), Before::Read);
+    }
+}

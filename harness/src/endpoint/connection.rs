@@ -1,0 +1,273 @@
+//! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::answer::{Rendered, render};
+use super::choice::{Before, Enforced, Luck};
+use super::request::{ReadError, Request, Wire};
+use super::{Endpoint, Tether};
+use crate::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
+use crate::trace::{Answer, Arrival, Cut, CutKind, Record, Signed, Verified};
+use crate::wire::digest::sha256_hex;
+use crate::wire::verify;
+
+/// What is written of a large body at once.
+const PIECE_BYTES: usize = 64 << 10;
+static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
+
+/// Whether the connection may carry another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Again,
+    End,
+}
+
+/// Serves a connection until it ends, the endpoint refuses, or the run is over.
+pub(super) async fn serve(
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    number: u64,
+    mut open: watch::Receiver<bool>,
+    mut tether: Tether,
+) {
+    // Small answers must not wait for each other's acknowledgements; if that can't be had, they are merely late.
+    let _ = stream.set_nodelay(true);
+    let mut wire = Wire::new(stream);
+    loop {
+        tokio::select! {
+            () = tether.closed() => return,
+            // While the port is closed nobody is there to hold idle connections either.
+            _ = open.wait_for(|open| !*open) => return reset(wire.stream),
+            ready = wire.readable() => if ready.is_err() { return },
+        }
+        let luck = endpoint.choices.draw();
+        let clock = &endpoint.stage.clock;
+        match endpoint.choices.before(clock.now(), luck) {
+            Before::Read => {}
+            Before::Reset => {
+                endpoint.cut(None, CutKind::Reset);
+                return reset(wire.stream);
+            }
+            Before::Wait(until) => tokio::select! {
+                () = tether.closed() => return,
+                () = clock.until(until) => {}
+            },
+        }
+        let then = exchange(&endpoint, &mut wire, number, luck, &mut tether).await;
+        match then {
+            Ok(Then::Again) => {}
+            // A connection that broke has nothing more to say; what was seen of it is recorded.
+            Ok(Then::End) | Err(_) => return,
+        }
+    }
+}
+
+/// One request and what follows it.
+async fn exchange(
+    endpoint: &Arc<Endpoint>,
+    wire: &mut Wire,
+    connection: u64,
+    luck: Luck,
+    tether: &mut Tether,
+) -> io::Result<Then> {
+    let clock = &endpoint.stage.clock;
+    if !wire.begin().await? {
+        return Ok(Then::End);
+    }
+    let first_byte = clock.now();
+    let request = tokio::select! {
+        () = tether.closed() => return Ok(Then::End),
+        request = wire.request() => match request {
+            Ok(request) => request,
+            Err(ReadError::Io(error)) => return Err(error),
+            Err(ReadError::Closed { .. } | ReadError::Malformed(_)) => {
+                endpoint.cut(None, CutKind::PeerGone);
+                return Ok(Then::End);
+            }
+        },
+    };
+    let arrival = endpoint.arrival(&request, first_byte, clock.now(), connection);
+    let delivery = arrival.token;
+    let n = endpoint.stage.recorder.arrival(arrival);
+    let chosen = endpoint.choices.choose(first_byte, luck, delivery);
+    let act = Act { endpoint, n, luck };
+    let keep_alive = if request.keep_alive { Then::Again } else { Then::End };
+    tokio::select! {
+        () = tether.closed() => {
+            endpoint.cut(Some(n), CutKind::RunEnded);
+            Ok(Then::End)
+        }
+        then = act.perform(wire, chosen) => Ok(if then? == Then::End { Then::End } else { keep_alive }),
+    }
+}
+
+/// What is done for one arrival.
+struct Act<'a> {
+    endpoint: &'a Endpoint,
+    n: u64,
+    luck: Luck,
+}
+
+impl Act<'_> {
+    async fn perform(&self, wire: &mut Wire, chosen: Option<(usize, &Behaviour)>) -> io::Result<Then> {
+        let answers_nothing =
+            chosen.is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole));
+        if answers_nothing {
+            gone(&wire.stream).await;
+            return self.cut(CutKind::Blackhole);
+        }
+        let latency = self.endpoint.choices.latency(chosen.map(|(_, behaviour)| behaviour), self.luck);
+        if latency > 0 {
+            tokio::select! {
+                () = gone(&wire.stream) => return self.cut(CutKind::PeerGone),
+                () = self.endpoint.stage.clock.pass(latency) => {}
+            }
+        }
+        let Some((place, behaviour)) = chosen else { return self.answer(wire, &no_content()).await };
+        match &behaviour.answer {
+            Script::Status(reply) => self.answer(wire, reply).await,
+            Script::Enforce { limit, burst } => {
+                let now = self.endpoint.stage.clock.now();
+                match self.endpoint.choices.enforce(place, *limit, *burst, now) {
+                    Enforced::Inside => self.answer(wire, &no_content()).await,
+                    Enforced::Past { retry_after_s } => self.answer(wire, &too_many(retry_after_s)).await,
+                }
+            }
+            Script::HugeAnswer { body } => self.answer(wire, &Reply { body: *body, ..ok() }).await,
+            Script::Drip { pace } => self.drip(wire, *pace).await,
+            Script::HalfAnswer => {
+                let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
+                wire.stream.write_all(half).await?;
+                self.cut(CutKind::HalfAnswer)
+            }
+            Script::Close => self.cut(CutKind::Close),
+            // What should have happened before the request was read, and could not.
+            Script::Reset | Script::Refuse | Script::ResetAfterRead => {
+                // Without it the close is an orderly one; the sender gets no answer either way.
+                let _ = wire.stream.set_zero_linger();
+                self.cut(CutKind::ResetAfterRead)
+            }
+            Script::Stall | Script::Blackhole => self.answer(wire, &no_content()).await,
+        }
+    }
+
+    fn cut(&self, how: CutKind) -> io::Result<Then> {
+        self.endpoint.cut(Some(self.n), how);
+        Ok(Then::End)
+    }
+
+    /// Writes a whole answer. Its end is the moment before its last bytes are handed over.
+    async fn answer(&self, wire: &mut Wire, reply: &Reply) -> io::Result<Then> {
+        let clock = &self.endpoint.stage.clock;
+        let rendered = render(reply, clock.unix_ns(clock.now()));
+        let first = clock.now();
+        let (mut last, mut left) = (first, rendered.body_bytes);
+        let mut written = wire.stream.write_all(&rendered.head).await;
+        while written.is_ok() && left > 0 {
+            let piece = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            last = clock.now();
+            written = wire.stream.write_all(&FILLING[..piece]).await;
+            left -= u64::try_from(piece).unwrap_or(left);
+        }
+        Ok(self.answered(rendered, first, last, written.is_ok()))
+    }
+
+    /// Writes an answer one byte at a time, for as long as somebody listens.
+    async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
+        let clock = &self.endpoint.stage.clock;
+        let rendered = render(&ok(), clock.unix_ns(clock.now()));
+        let (first, mut last) = (clock.now(), clock.now());
+        for byte in &rendered.head {
+            last = clock.now();
+            if wire.stream.write_all(std::slice::from_ref(byte)).await.is_err() {
+                return Ok(self.answered(rendered, first, last, false));
+            }
+            tokio::select! {
+                () = gone(&wire.stream) => return Ok(self.answered(rendered, first, clock.now(), false)),
+                () = clock.pass(pace.0) => {}
+            }
+        }
+        Ok(self.answered(rendered, first, last, true))
+    }
+
+    fn answered(&self, rendered: Rendered, t: u64, end: u64, whole: bool) -> Then {
+        let Rendered { status, retry_after, .. } = rendered;
+        self.endpoint.stage.recorder.keep(Record::Answer(Answer {
+            t,
+            end,
+            n: self.n,
+            status,
+            retry_after,
+            whole,
+        }));
+        if whole { Then::Again } else { Then::End }
+    }
+}
+
+impl Endpoint {
+    fn cut(&self, n: Option<u64>, how: CutKind) {
+        let t = self.stage.clock.now();
+        self.stage.recorder.keep(Record::Cut(Cut { t, endpoint: self.name.clone(), n, how }));
+    }
+
+    /// The record of a request, but for its number.
+    fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
+        let fields: Vec<_> =
+            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        let seen = verify(self.profile, &secrets, &fields, &request.body);
+        let verified = match seen.verdict {
+            _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".to_owned()),
+            Ok(keys) => Verified::Keys(keys),
+            Err(wrong) => Verified::No(wrong.to_string()),
+        };
+        Arrival {
+            t,
+            read,
+            n: 0,
+            endpoint: self.name.clone(),
+            connection,
+            token: self.stage.tokens.find(&request.body),
+            id: seen.id,
+            attempt: seen.attempt,
+            method: request.method.clone(),
+            path: request.path.clone(),
+            content_type: request.field("content-type").map(str::to_owned),
+            bytes: u64::try_from(request.body.len()).unwrap_or(u64::MAX),
+            sha256: sha256_hex(&request.body),
+            signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
+        }
+    }
+}
+
+/// Waits until the peer has closed the connection, or broken it.
+async fn gone(stream: &TcpStream) {
+    let mut byte = [0];
+    match stream.peek(&mut byte).await {
+        Ok(0) | Err(_) => {}
+        // It says more before it was answered: whether it goes cannot be seen behind that.
+        Ok(_) => std::future::pending().await,
+    }
+}
+
+fn reset(stream: TcpStream) {
+    // Without it the close is an orderly one; the sender gets no answer either way.
+    let _ = stream.set_zero_linger();
+}
+
+const fn no_content() -> Reply {
+    Reply { status: 204, retry_after: None, body: Size(0), location: None }
+}
+
+const fn ok() -> Reply {
+    Reply { status: 200, retry_after: None, body: Size(0), location: None }
+}
+
+fn too_many(retry_after_s: u64) -> Reply {
+    Reply { status: 429, retry_after: Some(RetryAfter::Seconds(retry_after_s)), ..no_content() }
+}

@@ -1,0 +1,264 @@
+//! One HTTP/1.1 request out of a connection: what was read, and no more opinion on it than framing needs.
+//!
+//! The endpoints read HTTP themselves, since they must do what no server library allows: stop before the first byte,
+//! stamp it, answer half, answer one byte at a time, reset.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The longest head of a request.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// The most header fields.
+const FIELDS_MAX: usize = 100;
+/// The longest body. Senders cap events far below.
+const BODY_BYTES_MAX: usize = 32 << 20;
+/// What is kept of a connection's buffer between requests.
+const IDLE_BYTES_MAX: usize = 64 << 10;
+const READ_BYTES: usize = 16 << 10;
+
+/// A whole request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Its method.
+    pub(super) method: String,
+    /// Its path, with the query.
+    pub(super) path: String,
+    /// Its header fields, in their order and spelling.
+    pub(super) fields: Vec<(String, Vec<u8>)>,
+    /// Its body, without the framing of chunks.
+    pub(super) body: Vec<u8>,
+    /// Whether the connection may carry another one.
+    pub(super) keep_alive: bool,
+}
+
+impl Request {
+    /// The first field of a name, as text.
+    #[must_use]
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
+    }
+}
+
+/// How reading a request ended without one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    /// The peer closed the connection: between requests, as it may, or in the middle of one.
+    #[error("the peer closed the connection after {read} bytes of a request")]
+    Closed {
+        /// What it had sent.
+        read: usize,
+    },
+    /// It isn't HTTP as this endpoint reads it.
+    #[error("what was sent is not a request: {0}")]
+    Malformed(&'static str),
+    /// The connection broke.
+    #[error("reading a request failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A connection, and what was read beyond the last request.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: Vec::with_capacity(READ_BYTES) }
+    }
+
+    /// Waits until there is a byte to read, or the peer has gone. Reads nothing from the socket.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
+    }
+
+    /// Reads the first bytes of a request; `false` if the peer has closed instead.
+    pub(super) async fn begin(&mut self) -> io::Result<bool> {
+        Ok(!self.buffer.is_empty() || self.more().await? > 0)
+    }
+
+    /// Reads the rest of a request that has begun.
+    pub(super) async fn request(&mut self) -> Result<Request, ReadError> {
+        let (mut request, head) = loop {
+            if let Some((request, head)) = parse(&self.buffer)? {
+                break (request, head);
+            }
+            if self.buffer.len() > HEAD_BYTES_MAX {
+                return Err(ReadError::Malformed("its head is too long"));
+            }
+            self.more_or_closed().await?;
+        };
+        if request.field("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
+            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        match framing(&request)? {
+            Framing::Length(length) => {
+                while self.buffer.len() < head + length {
+                    self.more_or_closed().await?;
+                }
+                request.body = self.buffer[head..head + length].to_vec();
+                self.buffer.drain(..head + length);
+            }
+            Framing::Chunked => {
+                self.buffer.drain(..head);
+                request.body = self.chunks().await?;
+            }
+        }
+        self.buffer.shrink_to(IDLE_BYTES_MAX);
+        Ok(request)
+    }
+
+    async fn chunks(&mut self) -> Result<Vec<u8>, ReadError> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line().await?;
+            let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+            let length =
+                std::str::from_utf8(digits).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+            let length = length.ok_or(ReadError::Malformed("a chunk's length is not a number"))?;
+            if length == 0 {
+                // Trailers end with an empty line.
+                while !self.line().await?.is_empty() {}
+                return Ok(body);
+            }
+            if body.len().saturating_add(length) > BODY_BYTES_MAX {
+                return Err(ReadError::Malformed("its body is too long"));
+            }
+            while self.buffer.len() < length + 2 {
+                self.more_or_closed().await?;
+            }
+            body.extend_from_slice(&self.buffer[..length]);
+            self.buffer.drain(..length + 2);
+        }
+    }
+
+    /// The next line, without its end.
+    async fn line(&mut self) -> Result<Vec<u8>, ReadError> {
+        const LINE_BYTES_MAX: usize = 8 << 10;
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
+                line.truncate(line.trim_ascii_end().len());
+                return Ok(line);
+            }
+            if self.buffer.len() > LINE_BYTES_MAX {
+                return Err(ReadError::Malformed("a line between chunks is too long"));
+            }
+            self.more_or_closed().await?;
+        }
+    }
+
+    async fn more_or_closed(&mut self) -> Result<(), ReadError> {
+        if self.more().await? == 0 { Err(ReadError::Closed { read: self.buffer.len() }) } else { Ok(()) }
+    }
+
+    async fn more(&mut self) -> io::Result<usize> {
+        self.buffer.reserve(READ_BYTES);
+        self.stream.read_buf(&mut self.buffer).await
+    }
+}
+
+enum Framing {
+    Length(usize),
+    Chunked,
+}
+
+fn framing(request: &Request) -> Result<Framing, ReadError> {
+    if let Some(coding) = request.field("transfer-encoding") {
+        let chunked = coding.trim().eq_ignore_ascii_case("chunked");
+        return if chunked {
+            Ok(Framing::Chunked)
+        } else {
+            Err(ReadError::Malformed("its transfer-encoding is not chunked"))
+        };
+    }
+    let Some(length) = request.field("content-length") else { return Ok(Framing::Length(0)) };
+    match length.trim().parse() {
+        Ok(length) if length <= BODY_BYTES_MAX => Ok(Framing::Length(length)),
+        Ok(_) => Err(ReadError::Malformed("its body is too long")),
+        Err(_) => Err(ReadError::Malformed("its content-length is not a number")),
+    }
+}
+
+/// The head of a request and its length, if it is all there.
+fn parse(buffer: &[u8]) -> Result<Option<(Request, usize)>, ReadError> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut parsed = httparse::Request::new(&mut fields);
+    let status = parsed.parse(buffer).map_err(|_| ReadError::Malformed("its head cannot be parsed"))?;
+    let httparse::Status::Complete(head) = status else { return Ok(None) };
+    let mut request = Request {
+        method: parsed.method.unwrap_or_default().to_owned(),
+        path: parsed.path.unwrap_or_default().to_owned(),
+        fields: parsed.headers.iter().map(|field| (field.name.to_owned(), field.value.to_vec())).collect(),
+        ..Request::default()
+    };
+    let connection = request.field("connection").unwrap_or_default().to_ascii_lowercase();
+    request.keep_alive = if parsed.version == Some(1) {
+        !connection.contains("close")
+    } else {
+        connection.contains("keep-alive")
+    };
+    Ok(Some((request, head)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// What is read of a connection on which the peer writes `pieces` and closes.
+    async fn read(pieces: &[&[u8]]) -> Vec<Result<Request, ReadError>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut wire = Wire::new(listener.accept().await.unwrap().0);
+        for piece in pieces {
+            peer.write_all(piece).await.unwrap();
+        }
+        peer.shutdown().await.unwrap();
+        let mut read = Vec::new();
+        while wire.begin().await.unwrap() {
+            read.push(wire.request().await);
+            if read.last().is_some_and(Result::is_err) {
+                break;
+            }
+        }
+        read
+    }
+
+    #[track_caller]
+    fn bodies(read: Vec<Result<Request, ReadError>>) -> Vec<String> {
+        read.into_iter().map(|request| String::from_utf8(request.unwrap().body).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn requests_on_one_connection_are_told_apart_however_they_are_framed() {
+        let read = read(&[
+            b"POST /a?b HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloPOST / HTTP/1.1\r\n",
+            b"transfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: 1\r\n\r\n",
+            b"GET / HTTP/1.0\r\n\r\n",
+        ])
+        .await;
+        assert!(read[0].as_ref().is_ok_and(|request| request.keep_alive && request.path == "/a?b"));
+        assert!(read[2].as_ref().is_ok_and(|request| !request.keep_alive));
+        assert_eq!(bodies(read), ["hello", "abcde", ""]);
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_short_or_no_request_is_an_error() {
+        for bytes in [
+            &b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhell"[..],
+            b"POST / HT",
+            b"\x16\x03\x01\x02\x00",
+            b"POST / HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        ] {
+            let read = read(&[bytes]).await;
+            assert!(matches!(read.as_slice(), [Err(_)]), "{read:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The scenario's faults as steps: each has one moment, and those that last have a second one at which they end.
+
+use crate::scenario::{FaultAction, FaultPlan};
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A fault begins.
+    Begin(&'a FaultPlan),
+    /// A fault that lasts is over.
+    End(&'a FaultPlan),
+}
+
+/// All steps in the order of their moments. Of one moment, what ends comes before what begins.
+#[must_use]
+pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
+    let mut steps: Vec<_> = faults.iter().map(|fault| (fault.at.0, Step::Begin(fault))).collect();
+    let lasting = faults.iter().filter(|fault| ends(&fault.action));
+    steps.extend(lasting.map(|fault| (fault.at.0.saturating_add(fault.lasts.0), Step::End(fault))));
+    steps.sort_by_key(|(at, step)| (*at, matches!(step, Step::Begin(_))));
+    steps
+}
+
+/// Whether the harness has something to do at the end of it. A process that was killed or asked to stop is started again
+/// so long after it is gone, which is no moment that is known beforehand; a database is let go by whoever holds it.
+const fn ends(action: &FaultAction) -> bool {
+    matches!(action, FaultAction::Stop | FaultAction::DiskFull)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Duration;
+
+    #[test]
+    fn what_lasts_has_two_steps_and_ends_before_the_next_begins() {
+        let fault =
+            |at, lasts, action| FaultPlan { at: Duration(at), lasts: Duration(lasts), worker: None, action };
+        let faults = [
+            fault(1, 4, FaultAction::Stop),
+            fault(2, 9, FaultAction::Kill),
+            fault(5, 1, FaultAction::DiskFull),
+        ];
+        let steps = timeline(&faults);
+        let expected = [
+            (1, Step::Begin(&faults[0])),
+            (2, Step::Begin(&faults[1])),
+            (5, Step::End(&faults[0])),
+            (5, Step::Begin(&faults[2])),
+            (6, Step::End(&faults[2])),
+        ];
+        assert_eq!(steps, expected);
+    }
+}

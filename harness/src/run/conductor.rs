@@ -1,0 +1,283 @@
+//! The run while it goes on: faults at their moments, samples of the queue, and the question whether it is over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::emitter::Emitting;
+use super::view::View;
+use super::{Clock, Interrupt, Recorder, RunError};
+use crate::driver::{Api, Crew, DriverFile, Sample};
+use crate::endpoint::Endpoints;
+use crate::fault::{Room, Step, hold_database, limit_files};
+use crate::scenario::{FaultAction, FaultPlan, Scenario};
+use crate::trace::{Depth, Ended, Fault, Record};
+use crate::traffic::Lag;
+use crate::wire::{Profile, Secret};
+
+/// How often everything is looked after.
+const TICK_NS: u64 = 10_000_000;
+/// How often the queue is looked into.
+const SAMPLE_NS: u64 = 250_000_000;
+/// Without a queue to look into: nothing may have come for so long before a run is over early.
+const QUIET_NS: u64 = 2_000_000_000;
+/// No sample yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Conducts one run.
+pub(super) struct Conductor<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) api: &'a Api,
+    pub(super) crew: &'a mut Crew,
+    pub(super) endpoints: &'a Endpoints,
+    pub(super) secrets: BTreeMap<String, (Profile, Vec<Secret>)>,
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    /// When the traffic is over.
+    pub(super) traffic_end: u64,
+    pub(super) view: View,
+}
+
+/// What is known of the queue, shared with whoever asks the sender.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: AtomicU64,
+    /// When that was asked.
+    asked: AtomicU64,
+    /// Resident memory of the sender's processes; 0 where it isn't known.
+    resident_bytes: AtomicU64,
+}
+
+impl Conductor<'_> {
+    /// Conducts until the end, and says how it ended and how well the generator kept its schedule.
+    pub(super) async fn conduct(
+        &mut self,
+        mut emitting: Emitting,
+        stop: &AtomicBool,
+        mut interrupt: Interrupt,
+    ) -> Result<(Ended, Lag), RunError> {
+        let queue = Arc::new(Queue { waiting: AtomicU64::new(UNKNOWN), ..Queue::default() });
+        let sampling = self.sample(&queue);
+        let ended = self.until_the_end(&mut emitting, &queue, &mut interrupt).await;
+        stop.store(true, Ordering::Relaxed);
+        sampling.abort();
+        // The callers go first: a generator that waits for one must see that nobody is left.
+        if !matches!(ended, Ok(Ended::Done)) {
+            emitting.callers.shutdown().await;
+        }
+        let generator = tokio::task::spawn_blocking(move || emitting.generator.join());
+        let lag = generator.await.ok().and_then(Result::ok).ok_or(RunError::Generator)?;
+        Ok((ended?, lag))
+    }
+
+    async fn until_the_end(
+        &mut self,
+        emitting: &mut Emitting,
+        queue: &Queue,
+        interrupt: &mut Interrupt,
+    ) -> Result<Ended, RunError> {
+        let steps = crate::fault::timeline(&self.scenario.faults);
+        let mut steps = steps.into_iter().peekable();
+        let mut idle_since = None;
+        loop {
+            while let Some((_, step)) = steps.next_if(|(at, _)| *at <= self.clock.now()) {
+                self.step(step).await;
+            }
+            self.crew.look().map_err(RunError::Process)?;
+            queue.resident_bytes.store(self.crew.resident_bytes().unwrap_or(0), Ordering::Relaxed);
+            let now = self.clock.now();
+            let waiting = queue.waiting.load(Ordering::Relaxed);
+            self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
+            if *interrupt.borrow() {
+                return Ok(Ended::Interrupted);
+            }
+            if self.crew.is_gone() && steps.peek().is_none() {
+                return Ok(Ended::SenderGone);
+            }
+            while emitting.callers.try_join_next().is_some() {}
+            let emitted = emitting.generator.is_finished() && emitting.callers.is_empty();
+            if emitted && steps.peek().is_none() && now >= self.traffic_end {
+                let since = *idle_since.get_or_insert(now);
+                let drained = now >= self.traffic_end.max(since).saturating_add(self.scenario.drain.0);
+                if drained || self.is_settled(queue, since, now) {
+                    return Ok(Ended::Done);
+                }
+            }
+            tokio::select! {
+                () = self.clock.pass(TICK_NS) => {}
+                _ = interrupt.changed() => {}
+            }
+        }
+    }
+
+    /// Whether nothing waits any more: by the sender's word, asked after everything was emitted; or, from one that says
+    /// nothing, since as many were delivered as were accepted and nothing more comes.
+    fn is_settled(&self, queue: &Queue, since: u64, now: u64) -> bool {
+        if self.api.file().depth.is_some() {
+            let asked = queue.asked.load(Ordering::Relaxed);
+            return self.crew.is_whole() && asked > since && queue.waiting.load(Ordering::Relaxed) == 0;
+        }
+        let tally = self.recorder.tally();
+        let (accepted, delivered) =
+            (tally.accepted.load(Ordering::Relaxed), tally.delivered.load(Ordering::Relaxed));
+        delivered >= accepted && now > since.saturating_add(QUIET_NS) && self.crew.is_whole()
+    }
+
+    /// Looks into the queue again and again.
+    fn sample(&self, queue: &Arc<Queue>) -> JoinHandle<()> {
+        let (api, clock, recorder) = (self.api.clone(), self.clock.clone(), self.recorder.clone());
+        let queue = Arc::clone(queue);
+        let has_depth = api.file().depth.is_some();
+        tokio::spawn(async move {
+            if !has_depth {
+                return;
+            }
+            loop {
+                let asked = clock.now();
+                // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
+                if let Ok(samples) = api.depth().await {
+                    if let Some(waiting) = samples.first().and_then(|whole| whole.waiting) {
+                        queue.waiting.store(waiting, Ordering::Relaxed);
+                        queue.asked.store(asked, Ordering::Relaxed);
+                    }
+                    let resident =
+                        Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+                    samples.into_iter().for_each(|sample| recorder.keep(depth(asked, sample, resident)));
+                }
+                clock.until(asked.saturating_add(SAMPLE_NS)).await;
+            }
+        })
+    }
+
+    async fn step(&mut self, step: Step<'_>) {
+        match step {
+            Step::Begin(fault) => self.begin(fault).await,
+            Step::End(fault) => {
+                let result = match fault.action {
+                    FaultAction::Stop => self.each(fault, Crew::thaw),
+                    FaultAction::DiskFull => self.limit_files(Room::Free),
+                    _ => Ok(()),
+                };
+                if let Err(error) = result {
+                    self.view.say(&format!("{} could not be ended: {error}", fault.action.name()));
+                }
+            }
+        }
+    }
+
+    async fn begin(&mut self, fault: &FaultPlan) {
+        // Before it is done: what follows may have it as its cause.
+        let (t, lasts) = (self.clock.now(), fault.lasts.0);
+        let done = match &fault.action {
+            FaultAction::Kill => self.each(fault, |crew, worker| crew.kill(worker, lasts)).map_err(text),
+            FaultAction::Restart => {
+                self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text)
+            }
+            FaultAction::Stop => self.each(fault, Crew::freeze).map_err(text),
+            FaultAction::DiskFull => self.limit_files(Room::Full).map_err(text),
+            FaultAction::LockDatabase => self.lock(lasts).await,
+            FaultAction::ClockStep { .. } => {
+                Err("the clock of one process can't be set without privilege".to_owned())
+            }
+            FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
+                self.operate(fault).await
+            }
+        };
+        if let Err(why) = done {
+            // What was not done is no fault in the trace: its check then saw nothing, and says so.
+            return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
+        }
+        let worker = fault.worker.map(|worker| format!("worker {worker}"));
+        let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
+        let until = (lasts > 0).then(|| t.saturating_add(lasts));
+        let action = fault.action.name().to_owned();
+        self.recorder.keep(Record::Fault(Fault { t, action, until, detail }));
+    }
+
+    /// Does something to the processes that a fault concerns.
+    fn each(
+        &mut self,
+        fault: &FaultPlan,
+        mut strike: impl FnMut(&mut Crew, usize) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        if self.crew.is_empty() {
+            return Err(std::io::Error::other(
+                "the driver doesn't start the sender, so it has no process of ours",
+            ));
+        }
+        let concerned = fault.worker.and_then(|worker| usize::try_from(worker).ok());
+        let concerned = concerned.map_or(0..self.crew.len(), |worker| worker..worker + 1);
+        concerned.into_iter().try_for_each(|worker| strike(self.crew, worker))
+    }
+
+    fn limit_files(&self, room: Room) -> std::io::Result<()> {
+        let pids = self.crew.pids();
+        if pids.is_empty() {
+            return Err(std::io::Error::other("no process of the sender is there"));
+        }
+        pids.into_iter().try_for_each(|pid| limit_files(pid, room))
+    }
+
+    /// Holds the database for a while, which a task of its own ends.
+    async fn lock(&self, lasts: u64) -> Result<(), String> {
+        let path = self.api.file().start.as_ref().and_then(|start| start.database.as_ref());
+        let path = path.ok_or("the driver's [start] names no database")?;
+        let path = path.fill(&self.api.variables(0)).map_err(text)?;
+        let (held, let_go): (oneshot::Receiver<_>, oneshot::Sender<()>) = hold_database(path.into());
+        held.await.map_err(text)?.map_err(text)?;
+        let clock = self.clock.clone();
+        tokio::spawn(async move {
+            clock.pass(lasts).await;
+            drop(let_go);
+        });
+        Ok(())
+    }
+
+    /// Does what an operator does, for each subscriber that it concerns.
+    async fn operate(&mut self, fault: &FaultPlan) -> Result<(), String> {
+        let whom = fault.action.subscriber();
+        let concerned = |group: &str, name: &str| whom.is_none_or(|whom| whom == group || whom == name);
+        let subscribers = &self.scenario.subscribers;
+        for (at, subscriber) in subscribers.iter().enumerate() {
+            if !concerned(&subscriber.group, &subscriber.name) {
+                continue;
+            }
+            match &fault.action {
+                FaultAction::Limit { limit, .. } => {
+                    self.api.change(&subscriber.name, limit).await.map_err(text)?;
+                }
+                FaultAction::Redrive { .. } => self.api.redrive(&subscriber.name).await.map_err(text)?,
+                _ => {
+                    let secret = self.api.rotate(&subscriber.name, fault.lasts).await.map_err(text)?;
+                    let Some((profile, secrets)) = self.secrets.get_mut(&subscriber.name) else { continue };
+                    let secret = secret.ok_or("the sender does not say the new secret")?;
+                    secrets.push(Secret::parse(*profile, &secret).map_err(text)?);
+                    self.endpoints.learn(at, secrets.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The record of a sample. Memory is the whole sender's.
+fn depth(t: u64, sample: Sample, resident: Option<u64>) -> Record {
+    let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
+    let resident_bytes = resident.filter(|_| subscriber.is_none());
+    Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes })
+}
+
+/// The profile by which a subscriber's deliveries are verified.
+pub(super) fn profile(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Profile, RunError> {
+    match &file.sign {
+        Some(sign) => Ok(sign.profile),
+        None => wanted.name().parse().map_err(|error| RunError::Profile(text(error))),
+    }
+}

@@ -1,0 +1,294 @@
+//! The schedule: every event of a run with its moment, type, key and size, from the scenario and the seed alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ring::digest;
+
+use super::chance::Chance;
+use super::curve::{poisson, ramp, steady};
+use super::recording::{RecordingError, read};
+use super::token::Tokens;
+use crate::scenario::{Events, Millionths, Phase, Shape};
+use crate::wire::digest::hex;
+
+/// The most events of one run: what fits into memory beside everything else.
+const EVENTS_MAX: usize = 20_000_000;
+/// A repeated event follows the first one within this while, in nanoseconds.
+const REPEATED_WITHIN: (u64, u64) = (50_000_000, 500_000_000);
+
+/// What the seed's streams are for.
+const PURPOSE_EVENTS: u64 = 1;
+const PURPOSE_GAPS: u64 = 2;
+
+/// An event that is to be offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// When, in nanoseconds since the traffic began.
+    pub at: u64,
+    /// The harness's name for it.
+    pub token: u64,
+    /// The place of its type among [`Schedule::types`].
+    pub kind: u32,
+    /// The place of its key among [`Schedule::keys`].
+    pub key: u32,
+    /// How large its data is.
+    pub bytes: u32,
+}
+
+/// Everything that a run offers, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    due: Vec<Due>,
+    types: Names,
+    keys: Names,
+    /// How long the traffic goes on, pauses at its end included.
+    lasts: u64,
+}
+
+/// A scenario's traffic that cannot be scheduled.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// A recording cannot be played.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// There are too many events.
+    #[error(
+        "the traffic has more than {EVENTS_MAX} events; expected fewer, by lower rates or shorter phases"
+    )]
+    TooMany,
+}
+
+impl Schedule {
+    /// Computes the schedule. Recordings are looked for beside the scenario's file, in `folder`.
+    pub fn compute(
+        phases: &[Phase],
+        events: &Events,
+        seed: u64,
+        folder: &Path,
+    ) -> Result<Self, ScheduleError> {
+        let mut filler = Filler::new(events, seed);
+        let mut schedule = Self::default();
+        for (number, phase) in (0_u64..).zip(phases) {
+            let gaps = Chance::new(seed, PURPOSE_GAPS.wrapping_add(number << 8));
+            schedule.append(phase, &mut filler, gaps, folder)?;
+        }
+        // Stable: events of one moment stay in the order in which they were made.
+        schedule.due.sort_by_key(|due| due.at);
+        Ok(schedule)
+    }
+
+    fn append(
+        &mut self,
+        phase: &Phase,
+        filler: &mut Filler<'_>,
+        gaps: Chance,
+        folder: &Path,
+    ) -> Result<(), ScheduleError> {
+        let length = phase.lasts.map_or(u64::MAX, |lasts| lasts.0);
+        let even = |count: u64| std::iter::repeat_n(0, usize::try_from(count).unwrap_or(usize::MAX));
+        let moments: Box<dyn Iterator<Item = u64>> = match &phase.shape {
+            Shape::Steady { rate } => Box::new(steady(*rate, length)),
+            Shape::Ramp { rate, to } => Box::new(ramp(*rate, *to, length)),
+            Shape::Spike { rate, to } => {
+                let half = length / 2;
+                let falling = ramp(*to, *rate, length - half).map(move |at| half.saturating_add(at));
+                Box::new(ramp(*rate, *to, half).chain(falling))
+            }
+            Shape::Poisson { rate } => Box::new(poisson(*rate, length, gaps)),
+            Shape::Burst { events } => Box::new(even(*events)),
+            Shape::Pause => Box::new(std::iter::empty()),
+            Shape::Recorded { file, speed, times } => {
+                let end = self.replay(&folder.join(file), *speed, *times, length, filler)?;
+                self.lasts = self.lasts.saturating_add(phase.lasts.map_or(end, |lasts| lasts.0));
+                return Ok(());
+            }
+        };
+        let begin = self.lasts;
+        for at in moments {
+            filler.event(self, begin.saturating_add(at))?;
+        }
+        self.lasts = begin.saturating_add(length);
+        Ok(())
+    }
+
+    /// Plays a recording; answers how long it goes on.
+    fn replay(
+        &mut self,
+        file: &Path,
+        speed: Millionths,
+        times: u32,
+        length: u64,
+        filler: &mut Filler<'_>,
+    ) -> Result<u64, ScheduleError> {
+        let (begin, mut end) = (self.lasts, 0);
+        for event in read(file)? {
+            let at = u128::from(event.at) * u128::from(Millionths::ONE.0) / u128::from(speed.0.max(1));
+            let Some(at) = u64::try_from(at).ok().filter(|at| *at < length) else { break };
+            end = at;
+            for _ in 0..times {
+                let (kind, key) = (self.types.number(&event.kind), self.keys.number(&event.key));
+                let bytes = event.bytes.unwrap_or_else(|| filler.bytes());
+                filler.put(self, begin.saturating_add(at), kind, key, bytes)?;
+            }
+        }
+        Ok(end)
+    }
+
+    /// All events, in the order of their moments.
+    #[must_use]
+    pub fn due(&self) -> &[Due] {
+        &self.due
+    }
+
+    /// How long the traffic goes on, in nanoseconds.
+    #[must_use]
+    pub const fn lasts(&self) -> u64 {
+        self.lasts
+    }
+
+    /// The type of an event.
+    #[must_use]
+    pub fn kind(&self, due: &Due) -> &str {
+        self.types.name(due.kind)
+    }
+
+    /// The key of an event.
+    #[must_use]
+    pub fn key(&self, due: &Due) -> &str {
+        self.keys.name(due.key)
+    }
+
+    /// The types that occur, in the order of [`Due::kind`].
+    pub fn types(&self) -> impl Iterator<Item = &str> {
+        self.types.all.iter().map(String::as_str)
+    }
+
+    /// SHA-256 of everything that is offered and when, in hexadecimal: two runs of one schedule have the same.
+    #[must_use]
+    pub fn sha256(&self) -> String {
+        let mut context = digest::Context::new(&digest::SHA256);
+        for name in self.types.all.iter().chain(&self.keys.all) {
+            context.update(name.as_bytes());
+            context.update(b"\n");
+        }
+        for Due { at, token, kind, key, bytes } in &self.due {
+            context.update(&at.to_le_bytes());
+            context.update(&token.to_le_bytes());
+            [kind, key, bytes].iter().for_each(|field| context.update(&field.to_le_bytes()));
+        }
+        hex(context.finish().as_ref())
+    }
+
+    /// An event's data: a JSON object of its size, with its token in it, and nothing else that ever changes.
+    #[must_use]
+    pub fn data(&self, due: &Due, tokens: Tokens) -> String {
+        let mut data = format!(
+            "{{\"token\":\"{}\",\"key\":{},\"views\":{},\"filler\":\"",
+            tokens.text(due.token),
+            serde_json::Value::from(self.key(due)),
+            due.token
+        );
+        let size = usize::try_from(due.bytes).unwrap_or(usize::MAX);
+        let missing = size.saturating_sub(data.len() + 2);
+        data.extend(
+            std::iter::repeat_n("0123456789abcdef", missing / 16 + 1).flat_map(str::chars).take(missing),
+        );
+        data.push_str("\"}");
+        data
+    }
+}
+
+/// Makes the events that the moments are filled with.
+struct Filler<'a> {
+    events: &'a Events,
+    chance: Chance,
+    /// Sums of the types' weights, and of the keys'.
+    types: Vec<u64>,
+    keys: Vec<f64>,
+    next_token: u64,
+}
+
+impl<'a> Filler<'a> {
+    fn new(events: &'a Events, seed: u64) -> Self {
+        let sum = |total: &mut u64, (_, weight): &(String, u32)| {
+            *total += u64::from(*weight);
+            Some(*total)
+        };
+        let skew = events.key_skew.as_f64();
+        let weigh = |total: &mut f64, rank: u32| {
+            *total += f64::from(rank).powf(-skew);
+            Some(*total)
+        };
+        Self {
+            events,
+            chance: Chance::new(seed, PURPOSE_EVENTS),
+            types: events.types.iter().scan(0, sum).collect(),
+            keys: (1..=events.keys).scan(0.0, weigh).collect(),
+            next_token: 0,
+        }
+    }
+
+    /// Puts one event of the scenario's own making.
+    fn event(&mut self, schedule: &mut Schedule, at: u64) -> Result<(), ScheduleError> {
+        let drawn = self.chance.below(self.types.last().copied().unwrap_or(1));
+        let place = self.types.partition_point(|sum| *sum <= drawn);
+        let kind = self.events.types.get(place).map_or("", |(name, _)| name);
+        let kind = schedule.types.number(kind);
+        let drawn = self.chance.unit() * self.keys.last().copied().unwrap_or(1.0);
+        let rank = self.keys.partition_point(|sum| *sum <= drawn).min(self.keys.len().saturating_sub(1));
+        let key = schedule.keys.number(&format!("key-{}", rank + 1));
+        let bytes = self.bytes();
+        self.put(schedule, at, kind, key, bytes)
+    }
+
+    fn bytes(&mut self) -> u32 {
+        let size = self.events.data_bytes;
+        u32::try_from(self.chance.between(size.least.0, size.most.0)).unwrap_or(u32::MAX)
+    }
+
+    fn put(
+        &mut self,
+        schedule: &mut Schedule,
+        at: u64,
+        kind: u32,
+        key: u32,
+        bytes: u32,
+    ) -> Result<(), ScheduleError> {
+        if schedule.due.len() >= EVENTS_MAX {
+            return Err(ScheduleError::TooMany);
+        }
+        let due = Due { at, token: self.next_token, kind, key, bytes };
+        self.next_token += 1;
+        schedule.due.push(due);
+        let repeated = self.events.repeated.0;
+        if repeated > 0 && self.chance.below(Millionths::ONE.0) < repeated {
+            let later = self.chance.between(REPEATED_WITHIN.0, REPEATED_WITHIN.1);
+            schedule.due.push(Due { at: at.saturating_add(later), ..due });
+        }
+        Ok(())
+    }
+}
+
+/// Names, each once, in the order in which they came up.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    all: Vec<String>,
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    fn name(&self, number: u32) -> &str {
+        usize::try_from(number).ok().and_then(|at| self.all.get(at)).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,106 @@
+//! The harness's own name for an event, written so that it is found in any body, however a sender wraps it.
+
+/// What every token begins with. Letters, digits and hyphens only: no form of escaping changes them.
+const MARK: &[u8] = b"hptoken-";
+/// Digits of the run, and of the event.
+const RUN_DIGITS: usize = 8;
+const EVENT_DIGITS: usize = 16;
+
+/// The tokens of one run. Those of another, which a sender may have kept, are strangers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tokens {
+    run: u32,
+}
+
+impl Tokens {
+    /// The tokens of the run with this number.
+    #[must_use]
+    pub const fn new(run: u32) -> Self {
+        Self { run }
+    }
+
+    /// An event's token as text: `hptoken-0000002a-0000000000000007`.
+    #[must_use]
+    pub fn text(self, event: u64) -> String {
+        format!("hptoken-{:08x}-{event:016x}", self.run)
+    }
+
+    /// The first token of this run in a body.
+    #[must_use]
+    pub fn find(self, body: &[u8]) -> Option<u64> {
+        let mut rest = body;
+        while let Some(at) = find(rest, MARK) {
+            rest = &rest[at + MARK.len()..];
+            if let Some(event) = self.read(rest) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    fn read(self, text: &[u8]) -> Option<u64> {
+        let (run, text) = text.split_at_checked(RUN_DIGITS)?;
+        let (hyphen, text) = text.split_at_checked(1)?;
+        let event = text.get(..EVENT_DIGITS)?;
+        (hyphen == b"-" && number(run)? == u64::from(self.run)).then(|| number(event))?
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    // `from_str_radix` would take a sign as well.
+    if !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// Where `needle` is first found. Looks for its first byte, which the standard library does quickly enough.
+fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    let first = *needle.first()?;
+    let mut from = 0;
+    while let Some(at) = hay[from..].iter().position(|byte| *byte == first) {
+        let at = from + at;
+        if hay[at..].starts_with(needle) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENS: Tokens = Tokens::new(0x2a);
+
+    #[track_caller]
+    fn check(body: &str, expected: Option<u64>) {
+        assert_eq!(TOKENS.find(body.as_bytes()), expected, "in {body}");
+    }
+
+    #[test]
+    fn a_token_is_found_however_it_is_wrapped() {
+        let text = TOKENS.text(7);
+        check(&text, Some(7));
+        check(&format!("{{\"data\":{{\"t\":\"{text}\"}}}}"), Some(7));
+        check(&format!("{{\"data\":\"{{\\\"t\\\":\\\"{text}\\\"}}\"}}"), Some(7));
+        check(&format!("payload=%7B%22{text}%22%7D"), Some(7));
+        check(&format!("hhptoken-hptoken-{text}"), Some(7));
+    }
+
+    #[test]
+    fn what_is_no_token_of_this_run_is_none() {
+        check("", None);
+        check("hptoken-", None);
+        check("hptoken-0000002a-00000000000000", None);
+        check("hptoken-0000002a-+000000000000007", None);
+        check(&Tokens::new(0x2b).text(7), None);
+    }
+
+    #[test]
+    fn of_two_tokens_the_first_of_this_run_counts() {
+        check(&[Tokens::new(1).text(5), TOKENS.text(6), TOKENS.text(7)].concat(), Some(6));
+    }
+}

@@ -1,0 +1,126 @@
+//! Endpoints over real sockets: every answer and every network fault, as a sender meets it and as the trace tells it.
+
+mod stage;
+
+use hookproof::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};
+use hookproof::trace::{CutKind, Record, Verified};
+use stage::{BODY, Exchange, behaviour, during, play};
+
+fn reply(status: u16) -> Reply {
+    Reply { status, retry_after: None, body: Size(0), location: None }
+}
+
+fn cuts(records: &[Record]) -> Vec<(CutKind, bool)> {
+    let cut = |record: &Record| match record {
+        Record::Cut(cut) => Some((cut.how, cut.n.is_some())),
+        _ => None,
+    };
+    records.iter().filter_map(cut).collect()
+}
+
+/// What a request meets at an endpoint that shows one behaviour throughout, and how the trace calls it.
+async fn check(answer: Answer, expected: Exchange, cut: Option<(CutKind, bool)>) {
+    let (met, records) = play(&[behaviour(answer.clone())], 1).await;
+    assert_eq!(met, [expected], "{answer:?}");
+    assert_eq!(cuts(&records), cut.into_iter().collect::<Vec<_>>(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_behaves_answers_204_and_records_the_arrival_before_the_answer() {
+    let (met, records) = play(&[], 2).await;
+    assert_eq!(met, [Exchange::Answered(204, String::new()), Exchange::Answered(204, String::new())]);
+    let [Record::Arrival(one), Record::Answer(answer), Record::Arrival(two), Record::Answer(_)] =
+        &records[..]
+    else {
+        panic!("{records:?}")
+    };
+    assert_eq!((one.n, two.n, one.connection == two.connection), (0, 1, true));
+    assert!(one.t <= one.read && one.read <= answer.t && answer.t <= answer.end && answer.whole);
+    assert_eq!(one.bytes, u64::try_from(BODY.len()).unwrap());
+    assert_eq!(one.token, Some(7));
+    assert!(matches!(one.signed.verified, Verified::Unchecked(_)), "{:?}", one.signed);
+}
+
+#[tokio::test]
+async fn statuses_come_with_what_the_scenario_gives_them() {
+    let reply = Reply { retry_after: Some(RetryAfter::Seconds(3)), body: Size(70_000), ..reply(503) };
+    let (met, records) = play(&[behaviour(Answer::Status(reply))], 1).await;
+    let [Exchange::Answered(503, rest)] = &met[..] else { panic!("{met:?}") };
+    assert!(rest.contains("retry-after: 3") && rest.ends_with(&"x".repeat(70_000)), "{} bytes", rest.len());
+    assert!(matches!(&records[1], Record::Answer(one) if one.retry_after.as_deref() == Some("3")));
+}
+
+#[tokio::test]
+async fn a_connection_ends_in_each_of_its_ways() {
+    check(Answer::Reset, Exchange::Reset, Some((CutKind::Reset, false))).await;
+    check(Answer::ResetAfterRead, Exchange::Reset, Some((CutKind::ResetAfterRead, true))).await;
+    check(Answer::Close, Exchange::Closed(String::new()), Some((CutKind::Close, true))).await;
+    let half = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom".to_owned();
+    check(Answer::HalfAnswer, Exchange::Closed(half), Some((CutKind::HalfAnswer, true))).await;
+    check(Answer::Blackhole, Exchange::Silence, Some((CutKind::Blackhole, true))).await;
+}
+
+#[tokio::test]
+async fn a_closed_port_refuses_and_opens_again() {
+    let refuses = during(Answer::Refuse, 0, 300);
+    let (met, records) = play(&[refuses], 1).await;
+    assert_eq!(met, [Exchange::Refused]);
+    assert_eq!(records, []);
+    let (met, _) = stage::play_at(&[during(Answer::Refuse, 0, 100)], 1, 400).await;
+    assert_eq!(met, [Exchange::Answered(204, String::new())]);
+}
+
+#[tokio::test]
+async fn a_stalled_endpoint_reads_nothing_and_then_everything() {
+    let (met, records) = play(&[during(Answer::Stall, 0, 200)], 1).await;
+    assert_eq!(met, [Exchange::Answered(204, String::new())]);
+    assert!(matches!(&records[0], Record::Arrival(one) if one.t >= 200_000_000), "{records:?}");
+}
+
+#[tokio::test]
+async fn an_answer_drips_and_a_huge_one_is_huge() {
+    let (met, _) = play(&[behaviour(Answer::Drip { pace: Duration(1) })], 1).await;
+    assert!(matches!(&met[..], [Exchange::Answered(200, _)]), "{met:?}");
+    let body = Size(3 << 20);
+    let (met, records) = play(&[behaviour(Answer::HugeAnswer { body })], 1).await;
+    let [Exchange::Answered(200, rest)] = &met[..] else { panic!("a huge answer") };
+    assert!(rest.len() > 3 << 20);
+    assert!(matches!(&records[1], Record::Answer(one) if one.whole));
+}
+
+#[tokio::test]
+async fn a_limit_of_its_own_is_enforced() {
+    let limit = "2/h".parse().unwrap();
+    let (met, _) = play(&[behaviour(Answer::Enforce { limit, burst: 2 })], 3).await;
+    let statuses: Vec<_> = met.iter().map(Exchange::status).collect();
+    assert_eq!(statuses, [Some(204), Some(204), Some(429)]);
+    assert!(matches!(&met[2], Exchange::Answered(_, rest) if rest.contains("retry-after: 1800")), "{met:?}");
+}
+
+#[tokio::test]
+async fn only_the_named_attempts_of_a_delivery_fail() {
+    let twice =
+        Behaviour { attempts: Some("1..2".parse().unwrap()), ..behaviour(Answer::Status(reply(500))) };
+    let (met, _) = play(&[twice], 4).await;
+    let statuses: Vec<_> = met.iter().map(Exchange::status).collect();
+    assert_eq!(statuses, [Some(500), Some(500), Some(204), Some(204)]);
+}
+
+#[tokio::test]
+async fn what_is_open_when_the_run_ends_is_recorded_as_that() {
+    let records = stage::abandon(&[behaviour(Answer::Blackhole)]).await;
+    assert_eq!(cuts(&records), [(CutKind::RunEnded, true)]);
+}
+
+#[tokio::test]
+async fn a_peer_that_gives_up_before_the_answer_is_recorded_as_gone() {
+    let slow = Behaviour { latency: Some("1h".parse().unwrap()), ..behaviour(Answer::Status(reply(200))) };
+    let (met, records) = play(&[slow], 1).await;
+    assert_eq!(met, [Exchange::Silence]);
+    assert_eq!(cuts(&records), [(CutKind::PeerGone, true)]);
+}
+
+#[tokio::test]
+async fn a_thousand_endpoints_answer_each_for_itself() {
+    assert_eq!(stage::many(1_000).await, 1_000);
+}

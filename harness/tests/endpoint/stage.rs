@@ -1,0 +1,177 @@
+//! An endpoint, a client that does nothing by itself, and what both saw.
+
+use std::io::ErrorKind;
+use std::time::Duration as Length;
+
+use hookproof::endpoint::{Endpoints, Spec, Stage};
+use hookproof::run::{Clock, Message, Recorder};
+use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
+use hookproof::trace::Record;
+use hookproof::traffic::Tokens;
+use hookproof::wire::Profile;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What every request carries; the token is the seventh of run 0.
+pub(crate) const BODY: &str = "{\"token\":\"hptoken-00000000-0000000000000007\"}";
+
+/// How long the client waits for an answer that does not come.
+const PATIENCE: Length = Length::from_millis(600);
+
+/// What became of a request, as its sender sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    /// A status, and all that followed it.
+    Answered(u16, String),
+    /// Nobody listened.
+    Refused,
+    /// The connection was reset.
+    Reset,
+    /// The connection was closed, after this.
+    Closed(String),
+    /// Nothing came.
+    Silence,
+}
+
+impl Exchange {
+    pub(crate) fn status(&self) -> Option<u16> {
+        if let Self::Answered(status, _) = self { Some(*status) } else { None }
+    }
+}
+
+pub(crate) fn behaviour(answer: Answer) -> Behaviour {
+    Behaviour { at: Duration(0), lasts: None, answer, share: Millionths::ONE, attempts: None, latency: None }
+}
+
+/// A behaviour from a moment on, for a while, both in milliseconds.
+pub(crate) fn during(answer: Answer, from: u64, lasts: u64) -> Behaviour {
+    let (at, lasts) = (Duration::from_millis(from), Some(Duration::from_millis(lasts)));
+    Behaviour { at, lasts, ..behaviour(answer) }
+}
+
+struct Set {
+    endpoints: Endpoints,
+    clock: Clock,
+    messages: std::sync::mpsc::Receiver<Message>,
+}
+
+async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
+    let clock = Clock::begun();
+    let (recorder, messages) = Recorder::new(10_000);
+    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+    let spec = Spec {
+        name: "a".to_owned(),
+        behaviours: behaviours.to_vec(),
+        answers: Range::just(Duration(0)),
+        profile: Profile::StandardWebhooks,
+    };
+    let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
+    Set { endpoints, clock, messages }
+}
+
+impl Set {
+    async fn end(self) -> Vec<Record> {
+        self.endpoints.close().await;
+        let record = |message| if let Message::Record(record) = message { Some(*record) } else { None };
+        self.messages.try_iter().filter_map(record).collect()
+    }
+}
+
+/// Sends so many requests one after another to an endpoint with these behaviours.
+pub(crate) async fn play(behaviours: &[Behaviour], requests: usize) -> (Vec<Exchange>, Vec<Record>) {
+    // The listener of an endpoint that refuses from its first moment on needs a moment to be gone.
+    let at_ms = if behaviours.iter().any(|one| one.answer == Answer::Refuse) { 50 } else { 0 };
+    play_at(behaviours, requests, at_ms).await
+}
+
+/// The same, beginning at a moment in milliseconds.
+pub(crate) async fn play_at(
+    behaviours: &[Behaviour],
+    requests: usize,
+    at_ms: u64,
+) -> (Vec<Exchange>, Vec<Record>) {
+    let set = set(1, behaviours).await;
+    set.clock.until(at_ms * 1_000_000).await;
+    let (mut stream, mut met) = (None, Vec::new());
+    for _ in 0..requests {
+        let exchange = exchange(&mut stream, set.endpoints.addresses()[0]).await;
+        if !matches!(exchange, Exchange::Answered(..)) {
+            stream = None;
+        }
+        met.push(exchange);
+    }
+    drop(stream);
+    if met.contains(&Exchange::Silence) {
+        // That the peer has gone is seen a moment later.
+        set.clock.pass(50_000_000).await;
+    }
+    (met, set.end().await)
+}
+
+/// Leaves a request open while the run ends.
+pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
+    let set = set(1, behaviours).await;
+    let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
+    stream.write_all(request().as_bytes()).await.unwrap();
+    while !matches!(set.messages.try_recv(), Ok(Message::Record(_))) {
+        set.clock.pass(1_000_000).await;
+    }
+    set.end().await
+}
+
+/// Sends one request to each of many endpoints; answers how many were answered.
+pub(crate) async fn many(count: usize) -> usize {
+    let set = set(count, &[]).await;
+    let mut answered = 0;
+    for address in set.endpoints.addresses() {
+        answered += usize::from(exchange(&mut None, address).await.status() == Some(204));
+    }
+    assert_eq!(set.end().await.len(), 2 * count);
+    answered
+}
+
+fn request() -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{BODY}", BODY.len())
+}
+
+async fn exchange(stream: &mut Option<TcpStream>, address: std::net::SocketAddr) -> Exchange {
+    if stream.is_none() {
+        match TcpStream::connect(address).await {
+            Ok(connected) => *stream = Some(connected),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Exchange::Refused,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let Some(stream) = stream else { return Exchange::Refused };
+    if stream.write_all(request().as_bytes()).await.is_err() {
+        return Exchange::Reset;
+    }
+    tokio::time::timeout(PATIENCE, answer(stream)).await.unwrap_or(Exchange::Silence)
+}
+
+async fn answer(stream: &mut TcpStream) -> Exchange {
+    let mut text = Vec::new();
+    loop {
+        if let Some(exchange) = whole(&text) {
+            return exchange;
+        }
+        match stream.read_buf(&mut text).await {
+            Ok(0) => return Exchange::Closed(String::from_utf8(text).unwrap()),
+            Ok(_) => {}
+            Err(_) => return Exchange::Reset,
+        }
+    }
+}
+
+/// The answer, if all of it is there.
+fn whole(bytes: &[u8]) -> Option<Exchange> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status: u16 = head.get(9..12)?.parse().ok()?;
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.map_or(0, |length| length.parse().unwrap());
+    if status == 204 {
+        return Some(Exchange::Answered(status, String::new()));
+    }
+    (body.len() >= length).then(|| Exchange::Answered(status, format!("{head}\n{body}")))
+}

@@ -1,0 +1,159 @@
+//! One HTTP request for a delivery, on a connection of its own.
+
+use std::time::Duration;
+
+use hookproof::wire::{Profile, Signing, sign};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::sender::{Bug, Sender};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With a whole answer.
+    Answered {
+        status: u16,
+        retry_after: Option<String>,
+        location: Option<String>,
+        /// By the wall clock.
+        unix_ns: u64,
+    },
+    /// The connection ended before the answer did, or never came about.
+    Cut,
+    /// Nothing came in time.
+    Late,
+}
+
+impl Outcome {
+    /// How long the endpoint asked to be left alone.
+    pub(crate) fn pause(&self, luck: f64, bug: &Bug) -> Option<u64> {
+        let Self::Answered { status, retry_after: Some(text), unix_ns, .. } = self else { return None };
+        if !matches!(status, 429 | 503)
+            || (*status == 429 && bug.is("ignores-retry-after"))
+            || (*status == 503 && bug.is("honours-retry-after-on-429-only"))
+        {
+            return None;
+        }
+        let pause = match text.parse::<u64>() {
+            Ok(seconds) => seconds * SECOND,
+            Err(_) if bug.is("reads-retry-after-in-seconds-only") => return None,
+            Err(_) => (date(text)? * SECOND).saturating_sub(*unix_ns),
+        };
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "small figures of a test"
+        )]
+        let early = (pause as f64 * (0.5 + luck / 2.0)) as u64;
+        match () {
+            () if bug.is("jitters-retry-after-early") => Some(early),
+            () if bug.is("clamps-retry-after") => Some(pause.min(SECOND / 2)),
+            () => Some(pause),
+        }
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` in seconds since 1970.
+fn date(text: &str) -> Option<u64> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let parts: Vec<&str> = text.split([' ', ':']).collect();
+    let [_, day, month, year, hour, minute, second, "GMT"] = parts[..] else { return None };
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (year, month) = (number(year)?, u64::try_from(MONTHS.find(month)? / 3).ok()? + 1);
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + number(day)? - 1 - 719_468;
+    Some(days * 86_400 + number(hour)? * 3_600 + number(minute)? * 60 + number(second)?)
+}
+
+/// Makes an attempt.
+pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
+    let Some((url, request, timeout)) = request(sender, at, n) else { return Outcome::Cut };
+    // One deadline for all of it, however it is spread.
+    let by_read = sender.bug.is("begins-its-deadline-anew-with-every-byte");
+    let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
+    let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
+    let outcome = answer.unwrap_or(Outcome::Late);
+    if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome {
+        if sender.bug.is("follows-redirects") {
+            let again = request.replacen("POST / ", &format!("POST {location} "), 1);
+            return exchange(sender, &url, &again, each).await;
+        }
+    }
+    outcome
+}
+
+/// Where to, what, and how long it may take.
+fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Duration)> {
+    let lanes = sender.lanes.borrow();
+    let lane = &lanes[at];
+    let delivery = lane.delivery(n)?;
+    let bug = &sender.bug;
+    let mut id = format!("msg_{at}_{n}");
+    if bug.is("makes-a-new-id-for-a-retry") {
+        id.push_str(&format!("_{}", delivery.attempts));
+    }
+    let mut body = delivery.body.clone();
+    if bug.is("rebuilds-the-body-for-a-retry") {
+        body = body.replacen('{', &format!("{{\"attempt\":{},", delivery.attempts), 1);
+    }
+    let seconds = sender.clock.unix_ns(sender.clock.now()) / SECOND;
+    let seconds = if bug.is("stamps-in-milliseconds") { seconds * 1_000 } else { seconds };
+    let timestamp = seconds.to_string();
+    let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: body.as_bytes() };
+    let secret = if bug.is("signs-all-with-one-secret") { &lanes[0].secret } else { &lane.secret };
+    let mut headers = sign(Profile::StandardWebhooks, &[secret], &signing);
+    if bug.is("signs-the-body-alone") {
+        let alone = Signing { id: "", timestamp: "", ..signing };
+        headers = sign(Profile::StandardWebhooks, &[secret], &alone);
+        headers
+            .iter_mut()
+            .filter(|(name, _)| name == "webhook-id")
+            .for_each(|(_, value)| value.clone_from(&id));
+        let stamped = headers.iter_mut().filter(|(name, _)| name == "webhook-timestamp");
+        stamped.for_each(|(_, value)| value.clone_from(&timestamp));
+    }
+    let host = lane.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let mut head = format!("POST / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    if !bug.is("names-no-content-type") {
+        head.push_str("content-type: application/json\r\n");
+    }
+    headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    Some((host, request, Duration::from_nanos(lane.timeout)))
+}
+
+async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) -> Outcome {
+    let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Cut };
+    if stream.write_all(request.as_bytes()).await.is_err() {
+        return Outcome::Cut;
+    }
+    let mut answer = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let field = |name: &str| {
+                let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(name))?;
+                line.split_once(':').map(|(_, value)| value.trim().to_owned())
+            };
+            let length = field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+            if body.len() >= length {
+                return Outcome::Answered {
+                    status: head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0),
+                    retry_after: field("retry-after"),
+                    location: field("location"),
+                    unix_ns: sender.clock.unix_ns(sender.clock.now()),
+                };
+            }
+        }
+        match tokio::time::timeout(each, stream.read_buf(&mut answer)).await {
+            Err(_) => return Outcome::Late,
+            Ok(Ok(0) | Err(_)) => return Outcome::Cut,
+            Ok(Ok(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The judge judged: a small sender passes every check, and with one realistic bug it is caught by the check that names it.
+//!
+//! The sender is this test program itself, started again as a process of its own; the harness treats it as any other. The
+//! matrix is kept as `reports/kill-matrix-senders.md`: `HOOKPROOF_BLESS=1 cargo test -p hookproof --test sender_mutants`
+//! writes it anew, and a file that says anything else fails.
+
+mod attempt;
+mod journal;
+mod lane;
+mod matrix;
+mod scenarios;
+mod sender;
+mod serve;
+
+/// The sender, when the harness starts it. As a test of its own it has nothing to do.
+#[test]
+fn the_sender_itself() {
+    let Ok(port) = std::env::var("SENDER_PORT") else { return };
+    let [bug, dir] = ["SENDER_BUG", "SENDER_DIR"].map(|name| std::env::var(name).unwrap_or_default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, serve::serve(sender::Bug(bug), port.parse().unwrap(), dir));
+}
+
+#[test]
+fn every_bug_is_caught_by_the_check_that_names_it_and_the_right_sender_passes_all() {
+    if std::env::var_os("SENDER_PORT").is_some() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let matrix = runtime.block_on(matrix::play_all());
+    println!("{}", matrix.markdown());
+    matrix.keep();
+    assert!(matrix.complaints().is_empty(), "{}", matrix.complaints().join("\n"));
+}

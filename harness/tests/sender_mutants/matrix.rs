@@ -1,0 +1,208 @@
+//! All senders against their scenarios, and what became of them as a table.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hookproof::check::{Status, Strictness, judge};
+use hookproof::run::{Options, play};
+use hookproof::scenario::Scenario;
+use hookproof::trace::Trace;
+use tokio::sync::{Semaphore, watch};
+
+use crate::scenarios::{BUGS, Bug, SCENARIOS};
+
+/// Runs at once: each of them mostly waits.
+const AT_ONCE: usize = 3;
+
+/// A scenario by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+}
+
+/// What one sender was found to do wrong.
+struct Row {
+    bug: &'static str,
+    about: &'static str,
+    scenario: &'static str,
+    expected: Option<&'static str>,
+    /// The checks that broke, in the catalogue's order.
+    broken: Vec<String>,
+    /// Why there is no judgement, or what else is to be known when it isn't what it should be.
+    notes: String,
+}
+
+/// All rows.
+pub(crate) struct Matrix(Vec<Row>);
+
+/// Plays the right sender in every scenario, and each wrong one in its own.
+pub(crate) async fn play_all() -> Matrix {
+    let only = std::env::var("HOOKPROOF_BUG").ok();
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    let right =
+        SCENARIOS.iter().map(|stage| Bug { name: "", about: "none", check: "", scenario: stage.name });
+    let rows = right.chain(BUGS).filter(|bug| only.as_ref().is_none_or(|only| only == bug.name)).map(|bug| {
+        let permits = Arc::clone(&permits);
+        tokio::spawn(async move {
+            let _permit = permits.acquire().await.unwrap();
+            row(bug).await
+        })
+    });
+    let mut all = Vec::new();
+    for row in rows.collect::<Vec<_>>() {
+        all.push(row.await.unwrap());
+    }
+    Matrix(all)
+}
+
+async fn row(bug: Bug) -> Row {
+    let stage = SCENARIOS.iter().find(|stage| stage.name == bug.scenario).unwrap();
+    let scenario = Scenario::from_text(stage.text, stage.name).unwrap_or_else(|problems| {
+        panic!("{}: {}", stage.name, problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let driver = folder.path().join("driver.toml");
+    std::fs::write(&driver, driver_file(bug.name)).unwrap();
+    let options = Options {
+        seed: None,
+        driver: Some(driver),
+        out: folder.path().to_owned(),
+        program: PathBuf::from(env!("CARGO_BIN_EXE_hookproof")),
+        folder: PathBuf::new(),
+        show: false,
+    };
+    let (_tell, told) = watch::channel(false);
+    let mut row = Row {
+        bug: bug.name,
+        about: bug.about,
+        scenario: bug.scenario,
+        expected: (!bug.check.is_empty()).then_some(bug.check),
+        broken: Vec::new(),
+        notes: String::new(),
+    };
+    let trace = match play(&scenario, &options, told).await {
+        Ok(played) => Trace::open(&played.trace),
+        Err(error) => {
+            let log = std::fs::read_to_string(folder.path().join("sender-0.log")).unwrap_or_default();
+            row.notes = format!("{error}\n{log}");
+            return row;
+        }
+    };
+    match trace {
+        Ok(trace) => {
+            let judgement = judge(&scenario, &trace, Strictness::Strict);
+            for verdict in judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail) {
+                row.broken.push(verdict.id.clone());
+                let witness =
+                    verdict.witness.first().map(|witness| format!("{witness:?}")).unwrap_or_default();
+                let _ = writeln!(row.notes, "{}: {} {witness}", verdict.id, verdict.sentence);
+            }
+            let wanted = judgement.verdicts.iter().find(|verdict| verdict.id == bug.check);
+            if let Some(wanted) = wanted.filter(|wanted| wanted.status != Status::Fail) {
+                let _ = writeln!(row.notes, "{} is {:?}: {}", wanted.id, wanted.status, wanted.sentence);
+            }
+        }
+        Err(error) => row.notes = error.to_string(),
+    }
+    if let Ok(keep) = std::env::var("HOOKPROOF_KEEP") {
+        let _ = std::fs::copy(
+            options.out.join("trace.jsonl"),
+            format!("{keep}/{}-{}.jsonl", bug.name, bug.scenario),
+        );
+    }
+    row
+}
+
+fn driver_file(bug: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    format!(
+        r#"
+name = "mutant"
+[start]
+command = [{program:?}, "--exact", "the_sender_itself", "--nocapture"]
+env = {{ SENDER_PORT = "{{{{ port }}}}", SENDER_DIR = "{{{{ dir }}}}", SENDER_BUG = "{bug}" }}
+ready = "{{{{ base }}}}/ready"
+[subscribe]
+request = "POST {{{{ base }}}}/subscribe"
+body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
+[emit]
+request = "POST {{{{ base }}}}/emit"
+body = '{{"id": {{{{ token | tojson }}}}, "type": {{{{ type | tojson }}}}, "data": {{{{ data }}}}}}'
+batch = true
+matched = "/deliveries"
+status = "/status"
+[depth]
+request = "GET {{{{ base }}}}/stats"
+pointer = "/waiting"
+delivered = "/delivered"
+dead = "/dead"
+coalesced = "/coalesced"
+[dead]
+request = "GET {{{{ base }}}}/dead"
+list = "/items"
+subscriber = "/subscriber"
+reason = "/reason"
+attempts = "/attempts"
+"#
+    )
+}
+
+impl Matrix {
+    /// The table, which is the same each time: what else a bug breaks depends on chance, and is left out.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = String::from(
+            "# Senders that the harness catches\n\n\
+             Each is a small, right sender (`harness/tests/sender_mutants/`) with one bug, played for a few seconds over real\n\
+             sockets. It must fail the check that names its bug; the right one must fail none, in any of the scenarios.\n\
+             Kept true by `cargo test -p hookproof --test sender_mutants`.\n\n\
+             | bug | what it does wrong | scenario | check | caught |\n|---|---|---|---|---|\n",
+        );
+        for row in &self.0 {
+            let (name, check) =
+                (if row.bug.is_empty() { "(none)" } else { row.bug }, row.expected.unwrap_or("all"));
+            let verdict = match (row.expected, row.is_as_expected()) {
+                (Some(_), true) => "yes",
+                (Some(_), false) => "**no**",
+                (None, true) => "passes",
+                (None, false) => "**fails**",
+            };
+            let _ = writeln!(text, "| `{name}` | {} | {} | `{check}` | {verdict} |", row.about, row.scenario);
+        }
+        let bugs = self.0.iter().filter(|row| row.expected.is_some());
+        let caught = bugs.clone().filter(|row| row.is_as_expected()).count();
+        let _ = writeln!(text, "\n{caught} of {} bugs are caught.", bugs.count());
+        text
+    }
+
+    /// Holds the kept file against the table, or writes it if asked to.
+    pub(crate) fn keep(&self) {
+        if std::env::var_os("HOOKPROOF_BUG").is_some() {
+            return;
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/kill-matrix-senders.md");
+        if std::env::var_os("HOOKPROOF_BLESS").is_some() {
+            std::fs::write(&path, self.markdown()).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(kept, self.markdown(), "the kept matrix is stale; {}", self.complaints().join("\n"));
+    }
+
+    /// What is not as it should be.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let wrong = self.0.iter().filter(|row| !row.is_as_expected());
+        wrong
+            .map(|row| format!("{:?} in {}: {:?}\n{}", row.bug, row.scenario, row.broken, row.notes))
+            .collect()
+    }
+}
+
+impl Row {
+    fn is_as_expected(&self) -> bool {
+        match self.expected {
+            Some(check) => self.broken.iter().any(|id| id == check),
+            None => self.broken.is_empty() && self.notes.is_empty(),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! A small sender: everything that the checks ask for, in memory with a journal beside it, and a switch for each bug.
+//!
+//! It is not how a sender should be built; it is the least that does it right, so that each bug is one line away.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use hookproof::run::Clock;
+use hookproof::traffic::Chance;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::attempt::{Outcome, attempt};
+use crate::journal::Journal;
+use crate::lane::{Delivery, Lane, Next};
+
+/// What makes this sender a wrong one; empty for the right one.
+#[derive(Clone, Debug)]
+pub(crate) struct Bug(pub(crate) String);
+
+impl Bug {
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.0 == name
+    }
+}
+
+/// The whole sender.
+pub(crate) struct Sender {
+    pub(crate) bug: Bug,
+    pub(crate) clock: Clock,
+    pub(crate) lanes: RefCell<Vec<Lane>>,
+    journal: RefCell<Journal>,
+    known: RefCell<BTreeSet<String>>,
+    chance: RefCell<Chance>,
+    next_delivery: RefCell<u64>,
+    /// Something changed that a lane may wait for.
+    changed: Notify,
+    stopping: RefCell<bool>,
+    committed: Cell<u64>,
+    /// Attempts under way over all lanes, which only a shared pool bounds.
+    pool: RefCell<usize>,
+}
+
+/// What a pool that all lanes share would hold.
+const POOL: usize = 6;
+
+impl Sender {
+    pub(crate) fn open(bug: Bug, dir: &str) -> Rc<Self> {
+        let (journal, past) = Journal::open(dir);
+        let sender = Rc::new(Self {
+            bug,
+            clock: Clock::begun(),
+            lanes: RefCell::default(),
+            journal: RefCell::new(journal),
+            known: RefCell::default(),
+            chance: RefCell::new(Chance::new(u64::from(std::process::id()), 1)),
+            next_delivery: RefCell::new(0),
+            changed: Notify::new(),
+            stopping: RefCell::new(false),
+            committed: Cell::new(0),
+            pool: RefCell::new(0),
+        });
+        past.iter().for_each(|line| sender.replay(line));
+        let restarted = !past.is_empty();
+        for lane in sender.lanes.borrow_mut().iter_mut() {
+            if restarted && !sender.bug.is("forgets-the-limiter-at-restart") {
+                lane.fill(sender.clock.now());
+            }
+        }
+        let count = sender.lanes.borrow().len();
+        (0..count).for_each(|at| sender.drive(at));
+        sender
+    }
+
+    fn replay(&self, line: &Value) {
+        let number = |key: &str| line[key].as_u64().unwrap_or_default();
+        let lane = usize::try_from(number("lane")).unwrap_or_default();
+        match line["k"].as_str().unwrap_or_default() {
+            "subscribe" => self.lanes.borrow_mut().push(Lane::new(&line["as"], self.clock.now())),
+            "event" => {
+                self.known.borrow_mut().insert(line["id"].as_str().unwrap_or_default().to_owned());
+            }
+            "delivery" => {
+                let delivery = Delivery::new(number("n"), line["body"].as_str().unwrap_or_default(), 0);
+                *self.next_delivery.borrow_mut() = number("n") + 1;
+                self.lanes.borrow_mut()[lane].put(delivery);
+            }
+            "attempt" => self.lanes.borrow_mut()[lane].change(number("n"), |one| one.attempts += 1),
+            "done" => self.lanes.borrow_mut()[lane].delivered(number("n")),
+            "gone" => self.lanes.borrow_mut()[lane].gone = true,
+            "dead" => {
+                self.lanes.borrow_mut()[lane].bury(number("n"), line["why"].as_str().unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&self, line: Value) {
+        self.journal.borrow_mut().keep(&line);
+    }
+
+    pub(crate) fn subscribe(self: &Rc<Self>, settings: &Value) {
+        self.note(json!({ "k": "subscribe", "as": settings }));
+        self.commit();
+        self.lanes.borrow_mut().push(Lane::new(settings, self.clock.now()));
+        self.drive(self.lanes.borrow().len() - 1);
+    }
+
+    pub(crate) fn commit(&self) {
+        if !self.bug.is("acknowledges-before-it-commits") {
+            self.journal.borrow_mut().commit();
+        }
+    }
+
+    /// Commits what a sender that acknowledges too soon had left for later.
+    pub(crate) fn commit_late(&self) {
+        const LATE_NS: u64 = 800_000_000;
+        let now = self.clock.now();
+        let soon = now < self.committed.get() + LATE_NS && !*self.stopping.borrow();
+        if soon && self.bug.is("acknowledges-before-it-commits") {
+            return;
+        }
+        self.committed.set(now);
+        self.journal.borrow_mut().commit();
+    }
+
+    /// Takes an event; answers its line.
+    pub(crate) fn emit(&self, event: &Value) -> Value {
+        let [id, kind] = ["id", "type"].map(|key| event[key].as_str().unwrap_or_default());
+        let is_new = self.known.borrow_mut().insert(id.to_owned());
+        if !is_new {
+            return json!({ "deliveries": 0 });
+        }
+        let now = self.clock.now();
+        self.note(json!({ "k": "event", "id": id }));
+        let mut deliveries = 0;
+        for (at, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
+            if !lane.wants(kind) && !self.bug.is("sends-to-whom-it-does-not-concern") {
+                continue;
+            }
+            let n = self.next_delivery.replace_with(|n| *n + 1);
+            let body = json!({ "id": id, "type": kind, "data": event["data"] }).to_string();
+            self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
+            if lane.gone && !self.bug.is("ignores-410") {
+                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
+                lane.put(Delivery::new(n, &body, now));
+                lane.bury(n, "gone");
+                continue;
+            }
+            lane.put(Delivery::new(n, &body, now));
+            deliveries += 1;
+            while let Some(oldest) = lane.surplus().filter(|_| !self.bug.is("has-no-bound")) {
+                if self.bug.is("sheds-in-silence") {
+                    lane.forget(oldest);
+                } else {
+                    lane.bury(oldest, "overflow");
+                }
+                self.note(json!({ "k": "dead", "lane": at, "n": oldest, "why": "overflow" }));
+            }
+        }
+        self.changed.notify_waiters();
+        json!({ "deliveries": deliveries })
+    }
+
+    fn drive(self: &Rc<Self>, at: usize) {
+        let sender = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            while !*sender.stopping.borrow() {
+                let changed = sender.changed.notified();
+                let now = sender.clock.now();
+                let full = sender.bug.is("has-one-pool-for-all") && *sender.pool.borrow() >= POOL;
+                let next =
+                    if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
+                match next {
+                    Next::Start(n) => sender.start(at, n),
+                    Next::Expired(n) => sender.bury(at, n, "expired"),
+                    Next::Until(then) => tokio::select! {
+                        () = changed => {}
+                        () = sender.clock.until(then) => {}
+                    },
+                    Next::Wait => changed.await,
+                }
+            }
+        });
+    }
+
+    fn bury(&self, at: usize, n: u64, why: &str) {
+        self.note(json!({ "k": "dead", "lane": at, "n": n, "why": why }));
+        self.commit_late();
+        self.lanes.borrow_mut()[at].bury(n, why);
+    }
+
+    fn start(self: &Rc<Self>, at: usize, n: u64) {
+        let sender = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            *sender.pool.borrow_mut() += 1;
+            let mut outcome = attempt(&sender, at, n).await;
+            if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
+                outcome = attempt(&sender, at, n).await;
+            }
+            *sender.pool.borrow_mut() -= 1;
+            sender.ended(at, n, &outcome);
+            sender.changed.notify_waiters();
+        });
+    }
+
+    fn ended(&self, at: usize, n: u64, outcome: &Outcome) {
+        let now = self.clock.now();
+        let mut lanes = self.lanes.borrow_mut();
+        let lane = &mut lanes[at];
+        lane.finished(now, &self.bug);
+        let status = if let Outcome::Answered { status, .. } = outcome { *status } else { 0 };
+        let taken = match status {
+            204 if self.bug.is("takes-204-for-a-failure") => false,
+            0 if *outcome == Outcome::Cut && self.bug.is("takes-a-reset-for-success") => true,
+            status => (200..300).contains(&status),
+        };
+        if taken {
+            if !self.bug.is("forgets-what-it-delivered") {
+                self.note(json!({ "k": "done", "lane": at, "n": n }));
+            }
+            lane.delivered(n);
+        } else if status == 410 && !self.bug.is("ignores-410") {
+            self.note(json!({ "k": "gone", "lane": at }));
+            lane.gone = true;
+            for n in lane.waiting() {
+                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
+                lane.bury(n, "gone");
+            }
+        } else {
+            self.note(json!({ "k": "attempt", "lane": at, "n": n }));
+            let luck = self.chance.borrow_mut().unit();
+            if lane.failed(n, now, outcome, luck, &self.bug) {
+                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "exhausted" }));
+                lane.bury(n, "exhausted");
+            }
+        }
+        drop(lanes);
+        self.commit_late();
+    }
+
+    /// Starts nothing more, and waits for what is under way.
+    pub(crate) async fn stop(&self) {
+        *self.stopping.borrow_mut() = true;
+        self.changed.notify_waiters();
+        while *self.pool.borrow() > 0 {
+            self.changed.notified().await;
+        }
+        self.commit_late();
+    }
+
+    pub(crate) fn stats(&self) -> Value {
+        let lanes = self.lanes.borrow();
+        let sum = |of: fn(&Lane) -> usize| lanes.iter().map(of).sum::<usize>();
+        json!({
+            "waiting": sum(Lane::held),
+            "delivered": sum(|lane| lane.done),
+            "dead": sum(|lane| lane.dead.len()),
+            "coalesced": 0,
+        })
+    }
+
+    pub(crate) fn dead(&self) -> Value {
+        let lanes = self.lanes.borrow();
+        let letters = lanes.iter().flat_map(|lane| {
+            let one = |(body, why, attempts): &(String, String, u32)| {
+                json!({ "subscriber": lane.name, "event": body, "reason": why, "attempts": attempts })
+            };
+            lane.dead.iter().map(one).collect::<Vec<_>>()
+        });
+        json!({ "items": letters.collect::<Vec<_>>() })
+    }
+}

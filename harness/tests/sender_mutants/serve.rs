@@ -1,0 +1,114 @@
+//! The small sender as a process of its own: its HTTP API, its signals, and a second worker beside it.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::sender::{Bug, Sender};
+
+/// Serves until it is asked to stop.
+pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    let leads = leads(&dir, port);
+    let home = if leads { dir.clone() } else { format!("{dir}/second") };
+    std::fs::create_dir_all(&home).unwrap();
+    if !leads {
+        std::fs::write(format!("{dir}/peer"), port.to_string()).unwrap();
+    }
+    let sender = Sender::open(bug, &home);
+    let mut terminate = signal(SignalKind::terminate()).unwrap();
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                let (sender, dir) = (Rc::clone(&sender), dir.clone());
+                tokio::task::spawn_local(async move {
+                    let service = service_fn(move |request| answer(Rc::clone(&sender), dir.clone(), leads, request));
+                    // A peer that breaks off has no answer to get.
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        }
+    }
+    sender.stop().await;
+}
+
+/// The first process to come is the one that works; its port is written down, so that it is the same after a crash.
+fn leads(dir: &str, port: u16) -> bool {
+    let path = format!("{dir}/leader");
+    match std::fs::read_to_string(&path) {
+        Ok(leader) => leader == port.to_string(),
+        Err(_) => {
+            std::fs::write(path, port.to_string()).unwrap();
+            true
+        }
+    }
+}
+
+async fn answer(
+    sender: Rc<Sender>,
+    dir: String,
+    leads: bool,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await?.to_bytes();
+    let shares = leads && sender.bug.is("has-a-limiter-for-each-worker");
+    if shares && path == "/subscribe" {
+        share(&dir, &path, body.clone()).await;
+    }
+    let text = match path.as_str() {
+        "/subscribe" => {
+            sender.subscribe(&serde_json::from_slice(&body).unwrap_or_default());
+            json!({}).to_string()
+        }
+        "/emit" => {
+            let events = String::from_utf8_lossy(&body).into_owned();
+            let (mut lines, mut others) = (String::new(), String::new());
+            for event in events.lines() {
+                if shares && event.len().is_multiple_of(2) {
+                    others.push_str(&format!("{event}\n"));
+                    lines.push_str("{\"deliveries\":1}\n");
+                    continue;
+                }
+                let event: Value = serde_json::from_str(event).unwrap_or_default();
+                lines.push_str(&format!("{}\n", sender.emit(&event)));
+            }
+            if !others.is_empty() {
+                share(&dir, &path, Bytes::from(others)).await;
+            }
+            sender.commit();
+            lines
+        }
+        "/stats" => sender.stats().to_string(),
+        "/dead" => sender.dead().to_string(),
+        _ => String::new(),
+    };
+    Ok(Response::new(Full::new(Bytes::from(text))))
+}
+
+/// Hands something to the other worker, which has a limiter of its own.
+async fn share(dir: &str, path: &str, body: Bytes) {
+    use hookproof::driver::{Call, Client};
+
+    let Ok(port) = std::fs::read_to_string(format!("{dir}/peer")) else { return };
+    let call = Call {
+        method: hyper::Method::POST,
+        url: format!("http://127.0.0.1:{port}{path}"),
+        headers: Vec::new(),
+        body,
+        within: std::time::Duration::from_secs(5),
+    };
+    Client::default().call(call).await.unwrap();
+}
