@@ -71,8 +71,11 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     let today = trace.header.began_unix_ns / DAY;
     let weigh = |check: &Check| {
         let mut finding = (check.find)(&evidence);
-        if trace.trailer.is_none() && finding.found == Found::Held {
-            finding.found = Found::Unseen;
+        if trace.trailer.is_none() && (finding.found == Found::Held || !stands_alone(check.id)) {
+            finding.found = match finding.found {
+                Found::Unasked => Found::Unasked,
+                _ => Found::Unseen,
+            };
             finding.sentence = format!("the trace was cut short; up to there, {}", finding.sentence);
         }
         let known = scenario.expect.known.get(check.id);
@@ -85,6 +88,12 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     verdicts.extend(stray.map(|id| unknown(id)));
     let (status, sentence) = conclude(&verdicts, trace);
     Judgement { status, sentence, verdicts }
+}
+
+/// Whether what breaks a check is all in what was seen, so that nothing that came later could mend it.
+fn stands_alone(id: &str) -> bool {
+    let sections = ["format.", "identity.", "rate."];
+    sections.iter().any(|section| id.starts_with(section)) && id != "rate.utilisation"
 }
 
 fn weigh(check: &Check, finding: Finding, known: Option<&Known>, strictness: Strictness) -> Verdict {

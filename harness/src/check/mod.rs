@@ -9,14 +9,15 @@
 //! scenario doesn't arrange is `not applicable`.
 //!
 //! - `evidence`: the trace, laid out for judging. - `settled`: what became of what is owed.
-//! - [`rate`](mod@rate): the contract. - `retry`: what follows a failure. - `recovery`, `breaker`, `network`, `isolation`,
+//! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`: as the catalogue's sections.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
-//! - [`verdict`]: what a check says. - [`judge()`]: all of them on one trace.
+//! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
 mod breaker;
 mod crash;
 mod duplicate;
+mod epochs;
 pub(crate) mod evidence;
 mod fault;
 pub(crate) mod figures;

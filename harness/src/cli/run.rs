@@ -42,6 +42,9 @@ pub(super) struct Run {
     /// Change a value of the scenario: drain=10s, subscriber.ingest.limit.rate=50/s; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// A report of before: what got worse since is a regression
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     #[command(flatten)]
     forms: Forms,
 }
@@ -144,7 +147,16 @@ impl Run {
             played.trace.display(),
             page.display()
         );
-        Ok(code)
+        Ok(self.regressed(&report)?.map_or(code, |regression| exit::worse(code, regression)))
+    }
+
+    /// The exit code for what got worse since the baseline, if anything did.
+    fn regressed(&self, report: &Report) -> std::io::Result<Option<u8>> {
+        let Some(path) = &self.baseline else { return Ok(None) };
+        let before: Report = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+        let difference = report::compare::compare(&before, report);
+        difference.regressions.iter().for_each(|line| eprintln!("worse than before: {line}"));
+        Ok((!difference.regressions.is_empty()).then_some(exit::REGRESSION))
     }
 
     /// The command that repeats a run.

@@ -65,12 +65,14 @@ pub enum CrewError {
         error: io::Error,
     },
     /// A process ended before it was ready.
-    #[error("the sender's process {worker} ended before it was ready ({status}); its last words are in {log}", log = log.display())]
+    #[error("the sender's process {worker} ended before it was ready ({status}): {last}\nits log is {log}", log = log.display())]
     Ended {
         /// Which one.
         worker: usize,
         /// How.
         status: String,
+        /// What it said last.
+        last: String,
         /// Where it wrote.
         log: PathBuf,
     },
@@ -110,7 +112,13 @@ impl Crew {
                     env: env.collect::<Result<_, ApiError>>()?,
                     log: log_path(&quarters.logs, number),
                 };
-                workers.push(Worker { launch, process: None, waiting: None, again_after: None, again_at: None });
+                workers.push(Worker {
+                    launch,
+                    process: None,
+                    waiting: None,
+                    again_after: None,
+                    again_at: None,
+                });
             }
         } else {
             api.set_open(0, true);
@@ -132,7 +140,10 @@ impl Crew {
                 let log = self.workers[worker].launch.log.clone();
                 let process = self.workers[worker].process.as_mut();
                 if let Some(Ok(Some(status))) = process.map(Process::ended) {
-                    return Err(CrewError::Ended { worker, status: status_text(status), log });
+                    // What it printed is copied by another task, which gets its turn here.
+                    self.clock.pass(10 * READY_PAUSE_NS).await;
+                    let (status, last) = (status_text(status), last_line(&log));
+                    return Err(CrewError::Ended { worker, status, last, log });
                 }
                 if waited > within {
                     return Err(CrewError::Late { worker, within: Duration::from_nanos(within), log });
@@ -199,7 +210,8 @@ impl Crew {
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
         worker.process = None;
-        worker.again_at = worker.again_after.take().map(|after| now.saturating_add(after)).or(worker.again_at);
+        worker.again_at =
+            worker.again_after.take().map(|after| now.saturating_add(after)).or(worker.again_at);
         if let Some(waiting) = worker.waiting.take() {
             waiting.abort();
         }
@@ -268,7 +280,10 @@ impl Crew {
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
         let alive = self.workers.iter().filter_map(|worker| worker.process.as_ref());
-        alive.map(Process::resident_bytes).try_fold(0_u64, |sum, bytes| Some(sum + bytes?)).filter(|sum| *sum > 0)
+        alive
+            .map(Process::resident_bytes)
+            .try_fold(0_u64, |sum, bytes| Some(sum + bytes?))
+            .filter(|sum| *sum > 0)
     }
 
     /// Asks all to stop, and waits for their ends. Who is not gone in time is killed.
@@ -305,6 +320,12 @@ impl Drop for Crew {
     fn drop(&mut self) {
         self.workers.iter().filter_map(|worker| worker.waiting.as_ref()).for_each(JoinHandle::abort);
     }
+}
+
+/// The last line of a log, which mostly says why.
+fn last_line(log: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }
 
 fn note(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status: Option<String>) {

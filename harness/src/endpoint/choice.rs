@@ -73,19 +73,15 @@ impl Choices {
 
     /// What to do with a request of which nothing is known yet.
     pub(super) fn before(&self, now: u64, luck: Luck) -> Before {
-        for (place, behaviour) in self.matching(now, luck) {
-            if behaviour.attempts.is_some() {
-                // Only who has read the request knows.
-                return Before::Read;
-            }
-            return match behaviour.answer {
-                // Where only a share is refused, the port is open, and the nearest to a refusal is a reset.
-                Answer::Reset | Answer::Refuse => Before::Reset,
-                Answer::Stall => Before::Wait(self.behaviours[place].until().unwrap_or(u64::MAX)),
-                _ => Before::Read,
-            };
+        let Some((place, behaviour)) = self.matching(now, luck).next() else { return Before::Read };
+        match behaviour.answer {
+            // Only who has read the request knows which attempt it is.
+            _ if behaviour.attempts.is_some() => Before::Read,
+            // Where only a share is refused, the port is open, and the nearest to a refusal is a reset.
+            Answer::Reset | Answer::Refuse => Before::Reset,
+            Answer::Stall => Before::Wait(self.behaviours[place].until().unwrap_or(u64::MAX)),
+            _ => Before::Read,
         }
-        Before::Read
     }
 
     /// The behaviour that a request meets, which has been read; none if the endpoint behaves.

@@ -33,6 +33,7 @@ svg text{font:11px ui-monospace,monospace;fill:var(--soft)}
 .bound{stroke:var(--ink);stroke-dasharray:5 4}.witness{fill:var(--fail);fill-opacity:.25;stroke:var(--fail)}
 .key span{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em}
 .key .taken{background:var(--pass)}.key .held{background:var(--held)}.key .failed{background:var(--fail)}
+td:first-child,td:nth-child(2) code{white-space:nowrap}td[colspan],td:only-of-type code{white-space:normal}
 ul{margin:.2rem 0;padding-left:1.2rem}";
 
 /// Text inside HTML, in an element or an attribute.

@@ -1,8 +1,8 @@
-//! The verdict, in every form: a [`Report`] holds what was judged and what the charts need; each form is a function of it.
+//! The verdict, in every form: a `Report` holds what was judged and what the charts need; each form is a function of it.
 //!
 //! - `model`: the report itself, which is also its JSON. - `terminal`, `markdown`, `junit`: for people and for CI.
 //! - `html`, `chart`: one page that needs no network and no script.
-//! - [`compare`]: a report against an older one.
+//! - `compare`: a report against an older one.
 
 mod chart;
 pub mod compare;

@@ -132,7 +132,10 @@ impl Conductor<'_> {
         let queue = Arc::clone(queue);
         let has_depth = api.file().depth.is_some();
         tokio::spawn(async move {
-            while has_depth {
+            if !has_depth {
+                return;
+            }
+            loop {
                 let asked = clock.now();
                 // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
                 if let Ok(samples) = api.depth().await {
@@ -140,7 +143,8 @@ impl Conductor<'_> {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
                     }
-                    let resident = Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+                    let resident =
+                        Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
                     samples.into_iter().for_each(|sample| recorder.keep(depth(asked, sample, resident)));
                 }
                 clock.until(asked.saturating_add(SAMPLE_NS)).await;
@@ -165,10 +169,13 @@ impl Conductor<'_> {
     }
 
     async fn begin(&mut self, fault: &FaultPlan) {
-        let (began, lasts) = (self.clock.now(), fault.lasts.0);
+        // Before it is done: what follows may have it as its cause.
+        let (t, lasts) = (self.clock.now(), fault.lasts.0);
         let done = match &fault.action {
             FaultAction::Kill => self.each(fault, |crew, worker| crew.kill(worker, lasts)).map_err(text),
-            FaultAction::Restart => self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text),
+            FaultAction::Restart => {
+                self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text)
+            }
             FaultAction::Stop => self.each(fault, Crew::freeze).map_err(text),
             FaultAction::DiskFull => self.limit_files(Room::Full).map_err(text),
             FaultAction::LockDatabase => self.lock(lasts).await,
@@ -179,8 +186,6 @@ impl Conductor<'_> {
                 self.operate(fault).await
             }
         };
-        // An operation holds from its answer on; what befalls a sender, from before it befell.
-        let t = if fault.action.is_operation() { self.clock.now() } else { began };
         if let Err(why) = done {
             // What was not done is no fault in the trace: its check then saw nothing, and says so.
             return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
@@ -199,7 +204,9 @@ impl Conductor<'_> {
         mut strike: impl FnMut(&mut Crew, usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         if self.crew.is_empty() {
-            return Err(std::io::Error::other("the driver doesn't start the sender, so it has no process of ours"));
+            return Err(std::io::Error::other(
+                "the driver doesn't start the sender, so it has no process of ours",
+            ));
         }
         let concerned = fault.worker.and_then(|worker| usize::try_from(worker).ok());
         let concerned = concerned.map_or(0..self.crew.len(), |worker| worker..worker + 1);

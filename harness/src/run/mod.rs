@@ -100,7 +100,9 @@ pub enum RunError {
         error: std::io::Error,
     },
     /// The endpoints cannot be opened.
-    #[error("the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it")]
+    #[error(
+        "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
+    )]
     Endpoints(std::io::Error),
     /// The processes of the sender can't be looked after.
     #[error("the sender's processes cannot be looked after: {0}")]
@@ -134,7 +136,9 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     raise_files();
     let trace = options.out.join("trace.jsonl");
     let clock = Clock::default();
-    let tokens = Tokens::new(u32::try_from(clock.unix_ns(0) / 1_000_000 & 0xffff_ffff).unwrap_or_default());
+    // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
+    let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
+    let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
     let sink = TraceFile::create(&trace).map_err(|error| cannot_write(&trace, error))?;
     let (recorder, writer) = Recorder::writing(sink).map_err(|error| cannot_write(&trace, error))?;
     let stage = Stage { clock, recorder, tokens, seed };
@@ -189,9 +193,8 @@ impl Staged<'_> {
         clock.begin();
         emission.recorder.begin(self.header());
         let stop = Arc::new(AtomicBool::new(false));
-        let emitting = emission
-            .start(self.scenario, clock.now(), Arc::clone(&stop))
-            .map_err(|_| RunError::Generator)?;
+        let emitting =
+            emission.start(self.scenario, clock.now(), Arc::clone(&stop)).map_err(|_| RunError::Generator)?;
         let mut conductor = Conductor {
             scenario: self.scenario,
             api: &api,
@@ -234,8 +237,7 @@ impl Staged<'_> {
         let mut specs = self.specs()?;
         // The machine's ceiling, not that of endpoints on a bad day.
         specs.iter_mut().for_each(|spec| spec.behaviours.clear());
-        let per_second =
-            ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
+        let per_second = ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
         self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
     }

@@ -4,13 +4,13 @@
 //!  TOML ──► document (a tree that knows its lines) ──► --set ──► reader, by the forms of sections ──► Scenario
 //! ```
 //!
-//! A [`Scenario`] is valid by construction: every unit is read, every count expanded, every key known. What is wrong
-//! with a file is said all at once, each [`Problem`] with its line. Nothing here touches a disk, a clock or a network.
+//! A `Scenario` is valid by construction: every unit is read, every count expanded, every key known. What is wrong
+//! with a file is said all at once, each `Problem` with its line. Nothing here touches a disk, a clock or a network.
 //!
-//! - [`quantity`]: durations, rates, sizes and ranges.
-//! - [`traffic`], [`subscriber`], [`contract`], [`retry`], [`behaviour`], [`sender`], [`expect`]: the sections.
+//! - `quantity`: durations, rates, sizes and ranges.
+//! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `expect`: the sections.
 //! - `form`, `reader`, `document`: how any section is read.
-//! - [`schema`]: the same forms as JSON Schema, for editors.
+//! - `schema`: the same forms as JSON Schema, for editors.
 
 pub mod behaviour;
 pub mod contract;

@@ -65,20 +65,23 @@ fn date(text: &str) -> Option<u64> {
     let number = |text: &str| text.parse::<u64>().ok();
     let (year, month) = (number(year)?, u64::try_from(MONTHS.find(month)? / 3).ok()? + 1);
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + number(day)? - 1 - 719_468;
+    let days =
+        year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + number(day)? - 1 - 719_468;
     Some(days * 86_400 + number(hour)? * 3_600 + number(minute)? * 60 + number(second)?)
 }
 
 /// Makes an attempt.
 pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     let Some((url, request, timeout)) = request(sender, at, n) else { return Outcome::Cut };
-    let patience = if sender.bug.is("has-no-deadline") { Duration::from_secs(3_600) } else { timeout };
-    let answer = tokio::time::timeout(patience, exchange(sender, &url, &request)).await;
+    // One deadline for all of it, however it is spread.
+    let by_read = sender.bug.is("begins-its-deadline-anew-with-every-byte");
+    let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
+    let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
     let outcome = answer.unwrap_or(Outcome::Late);
     if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome {
         if sender.bug.is("follows-redirects") {
             let again = request.replacen("POST / ", &format!("POST {location} "), 1);
-            return exchange(sender, &url, &again).await;
+            return exchange(sender, &url, &again, each).await;
         }
     }
     outcome
@@ -107,7 +110,10 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     if bug.is("signs-the-body-alone") {
         let alone = Signing { id: "", timestamp: "", ..signing };
         headers = sign(Profile::StandardWebhooks, &[secret], &alone);
-        headers.iter_mut().filter(|(name, _)| name == "webhook-id").for_each(|(_, value)| value.clone_from(&id));
+        headers
+            .iter_mut()
+            .filter(|(name, _)| name == "webhook-id")
+            .for_each(|(_, value)| value.clone_from(&id));
         let stamped = headers.iter_mut().filter(|(name, _)| name == "webhook-timestamp");
         stamped.for_each(|(_, value)| value.clone_from(&timestamp));
     }
@@ -121,7 +127,7 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     Some((host, request, Duration::from_nanos(lane.timeout)))
 }
 
-async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
+async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) -> Outcome {
     let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Cut };
     if stream.write_all(request.as_bytes()).await.is_err() {
         return Outcome::Cut;
@@ -144,9 +150,10 @@ async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
                 };
             }
         }
-        match stream.read_buf(&mut answer).await {
-            Ok(0) | Err(_) => return Outcome::Cut,
-            Ok(_) => {}
+        match tokio::time::timeout(each, stream.read_buf(&mut answer)).await {
+            Err(_) => return Outcome::Late,
+            Ok(Ok(0) | Err(_)) => return Outcome::Cut,
+            Ok(Ok(_)) => {}
         }
     }
 }

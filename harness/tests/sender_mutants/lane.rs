@@ -25,9 +25,13 @@ pub(crate) struct Delivery {
 /// What a lane may do.
 #[derive(Debug)]
 pub(crate) enum Next {
+    /// Start an attempt.
     Start(u64),
+    /// Give one up.
     Expired(u64),
+    /// Nothing before then.
     Until(u64),
+    /// Nothing until something changes.
     Wait,
 }
 
@@ -56,6 +60,8 @@ struct Retry {
     cap: u64,
     attempts: u32,
     ttl: u64,
+    /// Whether only half of a delay is drawn.
+    half: bool,
 }
 
 struct Limiter {
@@ -113,6 +119,7 @@ impl Lane {
                 cap: length(&retry["cap"]),
                 attempts: u32::try_from(count(&retry["attempts"])).unwrap(),
                 ttl: length(&retry["ttl"]),
+                half: retry["backoff"] == "equal-jitter",
             },
             rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
             paused_until: 0,
@@ -196,7 +203,8 @@ impl Lane {
             self.storms |= self.paused_until > now;
             return Next::Until(from);
         }
-        let free = (bug.is("storms-on-recovery") && self.storms) || (bug.is("does-not-charge-retries") && attempts > 0);
+        let free = (bug.is("storms-on-recovery") && self.storms)
+            || (bug.is("does-not-charge-retries") && attempts > 0);
         if !free {
             if let Some(next) = self.limiter.wait(now, bug) {
                 return next;
@@ -228,7 +236,7 @@ impl Lane {
         let step = self.retry.base.saturating_mul(1 << (one.attempts - 1).min(30)).min(self.retry.cap);
         let share = match () {
             () if bug.is("has-no-jitter") => 1.0,
-            () if bug.is("backs-off-too-long") => 3.0,
+            () if self.retry.half => f64::midpoint(1.0, luck),
             () => luck,
         };
         #[expect(
@@ -238,7 +246,8 @@ impl Lane {
             reason = "small figures of a test"
         )]
         let delay = (step as f64 * share) as u64;
-        one.due = if bug.is("retries-at-once") && !matches!(outcome, Outcome::Cut) { now } else { now + delay };
+        one.due =
+            if bug.is("retries-at-once") && !matches!(outcome, Outcome::Cut) { now } else { now + delay };
         false
     }
 }
@@ -270,11 +279,16 @@ impl Limiter {
         }
         for window in &self.windows {
             let length = window.length.0;
-            let begins = if bug.is("counts-by-the-calendar") { now - now % length } else { now.saturating_sub(length) };
+            let begins = if bug.is("counts-by-the-calendar") {
+                now - now % length
+            } else {
+                now.saturating_sub(length)
+            };
             let inside = self.ends.iter().filter(|end| **end >= begins).count() + self.open;
             if inside as u64 >= window.count {
                 let oldest = self.ends.iter().find(|end| **end >= begins).copied();
-                let until = if bug.is("counts-by-the-calendar") { begins + length } else { oldest? + length };
+                let Some(oldest) = oldest else { return Some(Next::Wait) };
+                let until = if bug.is("counts-by-the-calendar") { begins + length } else { oldest + length };
                 return Some(Next::Until(until.max(now) + 100_000));
             }
         }

@@ -16,48 +16,138 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
 }
 
 pub(crate) const BUGS: [Bug; 36] = [
-    bug("charges-on-send", "charges its bucket when it sends, not when it is over", "rate.envelope", "limits"),
-    bug("does-not-clamp-its-bucket", "saves up what it did not send during a rest", "rate.after-idle", "limits"),
-    bug("counts-by-the-calendar", "caps each calendar second instead of each window", "rate.window", "limits"),
-    bug("has-no-cap-on-requests-in-flight", "a rate without a cap on what is open (S3)", "rate.in-flight", "limits"),
+    bug(
+        "charges-on-send",
+        "charges its bucket when it sends, not when it is over",
+        "rate.envelope",
+        "limits",
+    ),
+    bug(
+        "does-not-clamp-its-bucket",
+        "saves up what it did not send during a rest",
+        "rate.after-idle",
+        "limits",
+    ),
+    bug(
+        "counts-by-the-calendar",
+        "caps each calendar second instead of each window",
+        "rate.window",
+        "limits",
+    ),
+    bug(
+        "has-no-cap-on-requests-in-flight",
+        "a rate without a cap on what is open (S3)",
+        "rate.in-flight",
+        "limits",
+    ),
     bug("does-not-charge-retries", "retries pass by the limiter", "rate.retries-count", "answers"),
     bug("forgets-the-limiter-at-restart", "a full bucket after every start", "rate.across-restart", "crash"),
-    bug("has-a-limiter-for-each-worker", "N workers send N times the limit (S3)", "rate.across-workers", "workers"),
+    bug(
+        "has-a-limiter-for-each-worker",
+        "N workers send N times the limit (S3)",
+        "rate.across-workers",
+        "workers",
+    ),
     bug("ignores-retry-after", "429 into blind retry (S3)", "retry.after-429", "answers"),
-    bug("honours-retry-after-on-429-only", "503 with Retry-After is retried too soon", "retry.after-503", "answers"),
+    bug(
+        "honours-retry-after-on-429-only",
+        "503 with Retry-After is retried too soon",
+        "retry.after-503",
+        "answers",
+    ),
     bug("reads-retry-after-in-seconds-only", "the date form is ignored", "retry.after-date", "answers"),
     bug("jitters-retry-after-early", "jitter takes off instead of adding", "retry.after-429", "answers"),
     bug("clamps-retry-after", "half a second is all it waits", "retry.after-429", "answers"),
-    bug("pauses-one-delivery-only", "the endpoint's pause holds one delivery back", "retry.after-endpoint", "answers"),
-    bug("has-no-jitter", "every retry at the same distance", "retry.backoff-jitter", "answers"),
-    bug("backs-off-too-long", "three times the declared delay", "retry.backoff-bounds", "answers"),
+    bug(
+        "pauses-one-delivery-only",
+        "the endpoint's pause holds one delivery back",
+        "retry.after-endpoint",
+        "answers",
+    ),
+    bug("has-no-jitter", "every retry at the same distance", "retry.backoff-jitter", "backoff"),
+    bug("retries-at-once", "no backoff at all", "retry.backoff-bounds", "backoff"),
     bug("makes-one-attempt-too-many", "counts retries, not attempts", "retry.attempts", "answers"),
     bug("takes-204-for-a-failure", "only 200 is success", "retry.status", "answers"),
     bug("follows-redirects", "sends the body wherever it is told to", "retry.status", "answers"),
     bug("ignores-410", "goes on after the endpoint said that it is gone", "retry.gone", "answers"),
-    bug("sends-a-hidden-second-request", "its client repeats a request that broke off", "retry.hidden", "answers"),
-    bug("has-no-deadline", "waits for a silent endpoint for ever", "network.timeout", "answers"),
-    bug("takes-a-reset-for-success", "a request that was cut counts as delivered", "network.reset", "answers"),
-    bug("rebuilds-the-body-for-a-retry", "a retry says which attempt it is, in the body", "identity.body", "answers"),
-    bug("makes-a-new-id-for-a-retry", "an endpoint cannot tell a retry from an event", "format.id", "answers"),
-    bug("signs-all-with-one-secret", "the first subscriber's secret signs for all", "identity.secret", "answers"),
-    bug("signs-the-body-alone", "leaves id and timestamp out of the signature", "format.signature", "answers"),
+    bug(
+        "sends-a-hidden-second-request",
+        "its client repeats a request that broke off",
+        "retry.hidden",
+        "answers",
+    ),
+    bug(
+        "begins-its-deadline-anew-with-every-byte",
+        "a dripping answer holds a worker for as long as it drips",
+        "network.timeout",
+        "answers",
+    ),
+    bug(
+        "takes-a-reset-for-success",
+        "a request that was cut counts as delivered",
+        "network.reset",
+        "answers",
+    ),
+    bug(
+        "rebuilds-the-body-for-a-retry",
+        "a retry says which attempt it is, in the body",
+        "identity.body",
+        "answers",
+    ),
+    bug(
+        "makes-a-new-id-for-a-retry",
+        "an endpoint cannot tell a retry from an event",
+        "format.id",
+        "answers",
+    ),
+    bug(
+        "signs-all-with-one-secret",
+        "the first subscriber's secret signs for all",
+        "identity.secret",
+        "answers",
+    ),
+    bug(
+        "signs-the-body-alone",
+        "leaves id and timestamp out of the signature",
+        "format.signature",
+        "answers",
+    ),
     bug("stamps-in-milliseconds", "timestamps a thousand times too large", "format.timestamp", "answers"),
     bug("names-no-content-type", "no content type", "format.post-json", "answers"),
-    bug("storms-on-recovery", "lets the whole backlog go when a pause is over (S3)", "recovery.no-storm", "recovery"),
+    bug(
+        "storms-on-recovery",
+        "lets the whole backlog go when a pause is over (S3)",
+        "recovery.no-storm",
+        "recovery",
+    ),
     bug("has-one-pool-for-all", "hung endpoints take all workers", "isolation.gap", "isolation"),
     bug("has-no-bound", "a queue without a bound (S3)", "queue.bounded", "queue"),
-    bug("sheds-in-silence", "what does not fit is gone without a trace", "queue.visible", "queue"),
+    bug("sheds-in-silence", "what does not fit is gone without a trace", "loss.none", "queue"),
     bug("never-expires", "sends what is older than agreed", "queue.expires", "queue"),
-    bug("acknowledges-before-it-commits", "an acknowledgement that a crash takes back", "crash.ack-then-kill", "crash"),
-    bug("forgets-what-it-delivered", "delivers everything again after a restart", "duplicate.bounded", "crash"),
-    bug("sends-to-whom-it-does-not-concern", "ignores the subscribers' patterns", "loss.unexpected", "answers"),
+    bug(
+        "acknowledges-before-it-commits",
+        "an acknowledgement that a crash takes back",
+        "crash.ack-then-kill",
+        "crash",
+    ),
+    bug(
+        "forgets-what-it-delivered",
+        "delivers everything again after a restart",
+        "duplicate.bounded",
+        "crash",
+    ),
+    bug(
+        "sends-to-whom-it-does-not-concern",
+        "ignores the subscribers' patterns",
+        "loss.unexpected",
+        "answers",
+    ),
 ];
 
-
-pub(crate) const SCENARIOS: [Stage; 7] = [
+pub(crate) const SCENARIOS: [Stage; 8] = [
     Stage { name: "limits", text: LIMITS },
     Stage { name: "answers", text: ANSWERS },
+    Stage { name: "backoff", text: BACKOFF },
     Stage { name: "recovery", text: RECOVERY },
     Stage { name: "queue", text: QUEUE },
     Stage { name: "isolation", text: ISOLATION },
@@ -201,6 +291,16 @@ attempts = "1"
 share    = 0.5
 answer   = "reset-after-read"
 [[subscriber]]
+name    = "dripping"
+limit   = { rate = "1000/s", burst = 400, in_flight = 300 }
+timeout = "1s"
+retry   = { base = "50ms", cap = "100ms", attempts = 4 }
+[[subscriber.behaviour]]
+attempts = "1"
+share    = 0.1
+answer   = "drip"
+pace     = "50ms"
+[[subscriber]]
 name    = "silent"
 limit   = { rate = "1000/s", burst = 400, in_flight = 300 }
 timeout = "1s"
@@ -209,6 +309,35 @@ retry   = { base = "50ms", cap = "100ms", attempts = 4 }
 attempts = "1"
 share    = 0.2
 answer   = "blackhole"
+"#;
+
+const BACKOFF: &str = r#"
+name  = "backoff"
+drain = "20s"
+[[traffic]]
+shape = "steady"
+rate  = "50/s"
+lasts = "3s"
+[events]
+types = { "video.trending" = 19, "other.thing" = 1 }
+data_bytes = "150..300"
+[[subscriber]]
+name    = "flaky"
+limit   = { rate = "2000/s", burst = 1000, in_flight = 100 }
+timeout = "2s"
+retry   = { base = "1s", cap = "2s", attempts = 4 }
+[[subscriber.behaviour]]
+attempts = "1..2"
+answer   = 500
+[[subscriber]]
+name    = "lonely"
+events  = ["other.*"]
+limit   = { rate = "100/s", burst = 100, in_flight = 10 }
+timeout = "2s"
+retry   = { backoff = "equal-jitter", base = "400ms", cap = "800ms", attempts = 6 }
+[[subscriber.behaviour]]
+attempts = "1..4"
+answer   = 500
 "#;
 
 const RECOVERY: &str = r#"
@@ -243,6 +372,8 @@ shape = "pause"
 lasts = "3s"
 [events]
 data_bytes = "150..300"
+[expect]
+queue_rows_max = 150
 [[subscriber]]
 name    = "full"
 limit   = { rate = "10/s", burst = 2, in_flight = 2 }

@@ -20,6 +20,9 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
     let leads = leads(&dir, port);
     let home = if leads { dir.clone() } else { format!("{dir}/second") };
     std::fs::create_dir_all(&home).unwrap();
+    if !leads {
+        std::fs::write(format!("{dir}/peer"), port.to_string()).unwrap();
+    }
     let sender = Sender::open(bug, &home);
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     loop {
@@ -61,11 +64,9 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await?.to_bytes();
-    if sender.bug.is("has-a-limiter-for-each-worker") && leads && path != "/stats" {
-        share(&dir, &path, &body).await;
-    }
-    if !leads {
-        std::fs::write(format!("{dir}/peer"), std::env::var("SENDER_PORT").unwrap_or_default()).unwrap();
+    let shares = leads && sender.bug.is("has-a-limiter-for-each-worker");
+    if shares && path == "/subscribe" {
+        share(&dir, &path, body.clone()).await;
     }
     let text = match path.as_str() {
         "/subscribe" => {
@@ -74,10 +75,18 @@ async fn answer(
         }
         "/emit" => {
             let events = String::from_utf8_lossy(&body).into_owned();
-            let mut lines = String::new();
+            let (mut lines, mut others) = (String::new(), String::new());
             for event in events.lines() {
+                if shares && event.len().is_multiple_of(2) {
+                    others.push_str(&format!("{event}\n"));
+                    lines.push_str("{\"deliveries\":1}\n");
+                    continue;
+                }
                 let event: Value = serde_json::from_str(event).unwrap_or_default();
                 lines.push_str(&format!("{}\n", sender.emit(&event)));
+            }
+            if !others.is_empty() {
+                share(&dir, &path, Bytes::from(others)).await;
             }
             sender.commit();
             lines
@@ -89,13 +98,11 @@ async fn answer(
     Ok(Response::new(Full::new(Bytes::from(text))))
 }
 
-/// Hands the same to the other worker, which has a limiter of its own.
-async fn share(dir: &str, path: &str, body: &Bytes) {
+/// Hands something to the other worker, which has a limiter of its own.
+async fn share(dir: &str, path: &str, body: Bytes) {
     use hookproof::driver::{Call, Client};
 
     let Ok(port) = std::fs::read_to_string(format!("{dir}/peer")) else { return };
-    // Each of its deliveries is another event to the endpoint.
-    let body = Bytes::from(String::from_utf8_lossy(body).replace("\"id\":\"", "\"id\":\"second-"));
     let call = Call {
         method: hyper::Method::POST,
         url: format!("http://127.0.0.1:{port}{path}"),

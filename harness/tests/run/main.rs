@@ -1,0 +1,159 @@
+//! `hookproof run` as its user meets it: the real program, our sender as its child, real sockets.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use hookproof::run::Clock;
+use hookproof::trace::{Ended, Trace};
+use rustix::process::{Pid, Signal, kill_process};
+
+const QUIET: &str = r#"
+name = "quiet"
+drain = "10s"
+[[traffic]]
+shape = "steady"
+rate = "50/s"
+lasts = "3s"
+[[subscriber]]
+name = "one"
+limit = { rate = "200/s", burst = 100, in_flight = 20 }
+"#;
+
+/// A run of the program, and where it writes.
+struct Run {
+    folder: tempfile::TempDir,
+    name: &'static str,
+    child: Child,
+}
+
+fn start(name: &'static str, scenario: &str, more: &[&str]) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_hookproof"))
+        .arg("run")
+        .arg(&file)
+        .arg("--out")
+        .arg(folder.path())
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Run { folder, name, child }
+}
+
+impl Run {
+    fn out(&self) -> PathBuf {
+        self.folder.path().join(self.name)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until arrivals are in the trace, so that the run is in its midst.
+    async fn in_its_midst(&self) {
+        let clock = Clock::begun();
+        let trace = self.out().join("trace.jsonl");
+        while !std::fs::read_to_string(&trace).unwrap_or_default().contains("\"k\":\"arrival\"") {
+            clock.pass(5_000_000).await;
+        }
+    }
+
+    /// The exit code, what it said, and its trace.
+    fn end(self) -> (Option<i32>, String, Option<Trace>, bool) {
+        let (out, folder) = (self.out(), self.folder);
+        let output = self.child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let trace = Trace::open(&out.join("trace.jsonl")).ok();
+        let reported = out.join("report.html").exists() && out.join("report.json").exists();
+        assert!(!lives(folder.path()), "a process of the sender is left");
+        (output.status.code(), said, trace, reported)
+    }
+}
+
+/// Whether any process's command line names that folder.
+fn lives(folder: &Path) -> bool {
+    let name = folder.display().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| String::from_utf8_lossy(&line).contains(&name))
+}
+
+#[test]
+fn a_run_that_goes_well_exits_with_0_and_leaves_a_trace_and_a_report() {
+    let (code, said, trace, reported) = start("quiet", QUIET, &[]).end();
+    assert_eq!(code, Some(0), "{said}");
+    let trailer = trace.unwrap().trailer.unwrap();
+    assert_eq!((trailer.ended, trailer.dropped, trailer.dead_listed), (Ended::Done, 0, true));
+    assert!(trailer.offers == 150 && trailer.arrivals >= 150 && reported, "{trailer:?}");
+}
+
+#[tokio::test]
+async fn an_interrupted_run_says_so_and_still_reports() {
+    let run = start("quiet", QUIET, &[]);
+    run.in_its_midst().await;
+    run.signal(Signal::INT);
+    let (code, said, trace, reported) = run.end();
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(trace.unwrap().trailer.unwrap().ended, Ended::Interrupted);
+    assert!(reported);
+}
+
+#[tokio::test]
+async fn a_harness_that_is_killed_takes_its_sender_with_it() {
+    let mut run = start("quiet", QUIET, &[]);
+    run.in_its_midst().await;
+    assert!(lives(run.folder.path()), "the sender is there, so that its absence later says something");
+    run.signal(Signal::KILL);
+    run.child.wait().unwrap();
+    let clock = Clock::begun();
+    while lives(run.folder.path()) {
+        assert!(clock.now() < 10_000_000_000, "the sender has outlived the harness");
+        clock.pass(5_000_000).await;
+    }
+}
+
+#[tokio::test]
+async fn a_starved_generator_makes_the_run_inconclusive() {
+    let run = start("quiet", QUIET, &[]);
+    run.in_its_midst().await;
+    // Frozen for longer than any budget, whatever the machine.
+    run.signal(Signal::STOP);
+    Clock::begun().pass(1_500_000_000).await;
+    run.signal(Signal::CONT);
+    let (code, said, trace, _) = run.end();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(trace.unwrap().trailer.unwrap().late > 20);
+}
+
+#[test]
+fn a_sender_that_dies_for_good_still_gets_its_report() {
+    let driver = tempfile::NamedTempFile::new().unwrap();
+    let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
+    let dying = ours.replace(
+        "\"{{ hookproof }}\", \"sender\"",
+        "\"timeout\", \"-s\", \"KILL\", \"2\", \"{{ hookproof }}\", \"sender\"",
+    );
+    assert_ne!(ours, dying);
+    std::fs::write(driver.path(), dying).unwrap();
+    let (code, said, trace, reported) =
+        start("quiet", QUIET, &["--driver", driver.path().to_str().unwrap()]).end();
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(trace.unwrap().trailer.unwrap().ended, Ended::SenderGone);
+    assert!(reported);
+}
+
+#[test]
+fn a_sender_that_does_not_start_and_a_scenario_that_is_none_have_their_exit_codes() {
+    let driver = tempfile::NamedTempFile::new().unwrap();
+    let absent = "name = \"x\"\nstart = { command = [\"/no/such/sender\"], ready = \"{{ base }}/\" }\n\
+                  subscribe = { request = \"POST {{ base }}/\" }\nemit = { request = \"POST {{ base }}/\", body = \"\" }\n";
+    std::fs::write(driver.path(), absent).unwrap();
+    let (code, said, ..) = start("quiet", QUIET, &["--driver", driver.path().to_str().unwrap()]).end();
+    assert!(code == Some(4) && said.contains("/no/such/sender"), "{code:?}: {said}");
+    let (code, said, ..) = start("quiet", "name = \"quiet\"\ntrafic = 1\n", &[]).end();
+    assert!(code == Some(64) && said.contains("traffic"), "{code:?}: {said}");
+}
