@@ -136,25 +136,35 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
 fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
     let within = evidence.scenario.sender.takeover_within.0;
     for (at, lane) in (0..).zip(&evidence.lanes) {
-        let by = kill.saturating_add(within).saturating_add(contract_wait(lane));
-        let another = evidence.upsets.iter().any(|t| *t > kill.saturating_add(1_000_000_000) && *t <= by);
-        if !lane.subscriber.behaviours.is_empty() || by >= evidence.end || another {
-            continue;
-        }
-        let due = evidence.deliveries_of(at).iter().find(|delivery| {
-            let accepted = evidence.accepted(delivery).is_some_and(|t| t < kill);
-            let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t);
-            accepted && delivery.dead.is_none() && first.is_some_and(|t| t > kill)
-        });
-        let Some(delivery) = due else { continue };
-        tally.see();
+        let wait = within.saturating_add(contract_wait(lane));
+        // The delivery that fell due first, of those that were not tried before the kill.
+        let due = evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none()).filter_map(
+            |one| {
+                let accepted = evidence.accepted(one)?;
+                let first = evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
+                first.is_none_or(|t| t > kill).then_some((accepted.max(kill), one))
+            },
+        );
+        let Some((since, delivery)) = due.min_by_key(|(since, _)| *since) else { continue };
         let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= kill);
         let came = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t);
-        if came.is_none_or(|t| t > by) {
-            let after = came.map_or("never".to_owned(), |t| show(t - kill));
-            tally.broke(|| {
-                evidence.absent(delivery, format!("due at a kill; the lane was served again after {after}"))
-            });
+        let by = since.saturating_add(wait);
+        if came.is_some_and(|t| t <= by) {
+            tally.see();
+            continue;
         }
+        let ill =
+            lane.subscriber.behaviours.iter().any(|one| {
+                one.at.0 <= by && one.until().is_none_or(|until| until.saturating_add(wait) >= kill)
+            });
+        let another = evidence.upsets.iter().any(|t| *t > kill.saturating_add(1_000_000_000) && *t <= by);
+        if ill || another || by >= evidence.end {
+            continue;
+        }
+        tally.see();
+        let after = came.map_or("never".to_owned(), |t| show(t - kill));
+        tally.broke(|| {
+            evidence.absent(delivery, format!("due at a kill; the lane was served again after {after}"))
+        });
     }
 }

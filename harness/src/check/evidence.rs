@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::epochs::{Epoch, epochs};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
-use crate::scenario::{FaultAction, Limit, Scenario, Subscriber};
+use crate::scenario::{Scenario, Subscriber};
 use crate::trace::{CutKind, ProcessEvent, Trace};
 
 /// Everything that checks go by.
@@ -88,14 +89,6 @@ pub(crate) struct Lane<'a> {
     pub(crate) arrivals: Vec<u32>,
     /// Which contract held when.
     pub(crate) epochs: Vec<Epoch>,
-}
-
-/// A while in which one contract held.
-#[derive(Clone, Debug)]
-pub(crate) struct Epoch {
-    pub(crate) from: u64,
-    pub(crate) until: u64,
-    pub(crate) limit: Limit,
 }
 
 /// An event that was offered.
@@ -305,29 +298,6 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
         lane.arrivals.sort_by_key(|n| (exchanges[*n as usize].t, *n));
     }
     lanes
-}
-
-/// Which contract held when. A change counts as done when the trace says so; while it may still take effect, from then
-/// for its `within`, either contract holds and neither is judged.
-fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
-    let mut epochs = vec![Epoch { from: 0, until: end, limit: subscriber.limit.clone() }];
-    let plans = scenario.faults.iter().filter_map(|fault| match &fault.action {
-        FaultAction::Limit { subscriber, limit, within } => Some((subscriber, limit, within.0)),
-        _ => None,
-    });
-    let mut done: Vec<u64> =
-        trace.faults.iter().filter(|fault| fault.action == "limit").map(|fault| fault.t).collect();
-    done.sort_unstable();
-    for ((whose, limit, within), t) in plans.zip(done) {
-        if whose.as_ref().is_some_and(|name| *name != subscriber.group && *name != subscriber.name) {
-            continue;
-        }
-        if let Some(last) = epochs.last_mut() {
-            last.until = t.min(end);
-        }
-        epochs.push(Epoch { from: t.saturating_add(within), until: end, limit: limit.clone() });
-    }
-    epochs
 }
 
 fn events(trace: &Trace) -> Vec<Event> {

@@ -17,6 +17,7 @@
 mod breaker;
 mod crash;
 mod duplicate;
+mod epochs;
 pub(crate) mod evidence;
 mod fault;
 pub(crate) mod figures;

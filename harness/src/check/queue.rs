@@ -1,7 +1,7 @@
 //! `queue.bounded`: what waits never exceeds its bound, and nothing is unaccounted for: at every sample, what the sender
 //! says is delivered, dead, coalesced and waiting adds up to what it had acknowledged. The sum is at least what was surely
-//! acknowledged before it was asked, and at most what was offered before it was asked again (the samples of one
-//! subject follow one another, so that the answer was given before then).
+//! acknowledged at the sample before (it was asked after that), and at most what was offered before the sample after
+//! (it had answered by then): samples follow one another.
 //!
 //! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters, never in silence.
 //! `queue.memory`: resident memory grows by no more than `rss_growth_max`.
@@ -80,7 +80,8 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         judged += 1;
         let sum = waiting + delivered + dead + coalesced;
         let answered = samples.get(place + 1).map_or(evidence.end, |next| next.t);
-        let (least, most) = (until(&accepted, depth.t), until(&offered, answered));
+        let asked = place.checked_sub(1).map_or(0, |before| samples[before].t);
+        let (least, most) = (until(&accepted, asked), until(&offered, answered));
         if sum < least || sum > most {
             let what = format!(
                 "{waiting} waiting, {delivered} delivered, {dead} dead and {coalesced} coalesced make {sum}; \

@@ -48,14 +48,14 @@ fn one(path: &Path, arguments: &Arguments) -> Result<u8, String> {
     let trace = Trace::open(path).map_err(|error| error.to_string())?;
     let (text, name) = match &arguments.scenario {
         Some(file) => {
-            let text = fs::read_to_string(file).map_err(|error| format!("reading {}: {error}", file.display()))?;
+            let text =
+                fs::read_to_string(file).map_err(|error| format!("reading {}: {error}", file.display()))?;
             (text, file.display().to_string())
         }
         None => (trace.header.scenario_toml.clone(), format!("the scenario in {}", path.display())),
     };
-    let scenario = Scenario::from_text(&text, &name).map_err(|problems| {
-        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    })?;
+    let scenario = Scenario::from_text(&text, &name)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let strictness = if arguments.strict { Strictness::Strict } else { Strictness::Usual };
     let judgement = judge(&scenario, &trace, strictness);
     let code = exit::code(judgement.status);

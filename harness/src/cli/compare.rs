@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
 #[expect(clippy::print_stdout, reason = "the difference is this command's data")]
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let read = |path: &Path| -> Result<Report, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
+        let text =
+            fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{} is no report: {error}", path.display()))
     };
     let reports = read(&arguments.base).and_then(|base| Ok((base, read(&arguments.new)?)));
@@ -31,7 +32,13 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         Err(what) => return refuse("compare", what, USAGE),
     };
     if base.scenario != new.scenario {
-        let what = format!("{} is of {}, {} of {}", arguments.base.display(), base.scenario, arguments.new.display(), new.scenario);
+        let what = format!(
+            "{} is of {}, {} of {}",
+            arguments.base.display(),
+            base.scenario,
+            arguments.new.display(),
+            new.scenario
+        );
         return refuse("compare", what, USAGE);
     }
     let difference = compare::compare(&base, &new);

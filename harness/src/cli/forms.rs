@@ -55,5 +55,6 @@ impl Forms {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", path.display())))
+    fs::write(path, text)
+        .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", path.display())))
 }

@@ -52,7 +52,11 @@ pub(crate) struct Arguments {
 #[expect(clippy::print_stdout, reason = "what to do next is this command's data")]
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let path = &arguments.file;
-    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| file.write_all(FIRST.as_bytes()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(FIRST.as_bytes()));
     if let Err(error) = written {
         return refuse("init", format!("writing {}: {error}", path.display()), USAGE);
     }

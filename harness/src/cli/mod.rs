@@ -1,14 +1,26 @@
 //! The command line: every command in a file of its own, and the exit codes that scripts rely on.
 
+mod check;
+mod compare;
 mod exit;
+mod explain;
 mod forms;
+mod init;
+mod list;
+mod query;
+mod receiver;
 mod run;
+mod schema;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What is to be judged could not be reached or started.
+const EXIT_UNREACHABLE: u8 = 4;
+/// A bad command line.
+const EXIT_USAGE: u8 = 64;
 /// The harness itself failed, or can't do what was asked of it.
 const EXIT_HARNESS: u8 = 70;
 
@@ -33,6 +45,22 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Judge recorded runs again, offline
+    Check(check::Arguments),
+    /// Ask a trace anything, in SQL
+    Query(query::Arguments),
+    /// Compare a report with an older one; exits with 3 where something got worse
+    Compare(compare::Arguments),
+    /// Write a first scenario
+    Init(init::Arguments),
+    /// The forms of the scenario file and of the report, as JSON Schema
+    Schema(schema::Arguments),
+    /// Send a receiver every awkward request, and judge what it answers
+    Receiver(Box<receiver::Asked>),
+    /// Every check and case, with what must hold
+    List(list::Asked),
+    /// What a check or case asserts, why, and how to mend what breaks it
+    Explain(explain::Asked),
     /// The sender's own command line: `hookproof sender --help`
     #[command(disable_help_flag = true)]
     Sender {
@@ -44,12 +72,28 @@ enum Command {
 
 /// Does what the command line asks, and says how it went.
 pub fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Run(run) => run.run(),
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            // Help and version are answers; there is nobody left to tell if they can't be printed.
+            let _closed = problem.print();
+            return if problem.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match arguments.command {
+        Command::Run(asked) => asked.run(),
         Command::Hold { parent, command } => {
             eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
             ExitCode::from(EXIT_HARNESS)
         }
+        Command::Check(arguments) => check::main(&arguments),
+        Command::Query(arguments) => query::main(&arguments),
+        Command::Compare(arguments) => compare::main(&arguments),
+        Command::Init(arguments) => init::main(&arguments),
+        Command::Schema(arguments) => schema::main(&arguments),
+        Command::Receiver(asked) => receiver::main(&asked),
+        Command::List(asked) => list::main(&asked),
+        Command::Explain(asked) => explain::main(&asked),
         Command::Sender { arguments } => {
             hookproof_sender::cli::main(std::iter::once("hookproof sender".into()).chain(arguments))
         }

@@ -119,7 +119,7 @@ fn sql(value: Option<&Value>) -> Sql {
 }
 
 fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut out = io::stdout().lock();
     let mut rows = statement.query([])?;
     if !arguments.json {

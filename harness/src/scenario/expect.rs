@@ -33,7 +33,7 @@ pub(super) const EXPECT: Section = Section {
         may(
             "schedule_late",
             Form::Duration,
-            "how late the generator may be at its 99th percentile; 50ms without it",
+            "how late the generator may be at its 99th percentile; 100ms without it",
         ),
         may(
             "slower_beside_slow",
@@ -145,7 +145,7 @@ impl Default for Expect {
             efficiency_min: None,
             rss_growth_max: None,
             latency: BTreeMap::new(),
-            schedule_late: Duration::from_millis(50),
+            schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
             gap_max: Duration::from_secs(2),
             no_storm: Duration::from_secs(10),

@@ -8,7 +8,8 @@ pub(super) fn moment(unix_seconds: i64) -> String {
 }
 
 /// The date of a day, counted from 1970. The year is taken to begin in March, so that a leap day is its last.
-pub(super) fn date(days: i64) -> String {
+#[must_use]
+pub fn date(days: i64) -> String {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -26,12 +26,12 @@ impl Bench<'_> {
             Ok(_) => Ok(()),
             Err(why) => Err(format!("{}: {why}", target.url)),
         };
-        self.effects.replace(works);
+        *self.effects.borrow_mut() = works;
     }
 
     /// How often a delivery was processed, after everything that was accepted before now had its turn.
     pub(super) async fn effects_of(&self, id: &str) -> Result<usize, String> {
-        self.effects.borrow().clone()?;
+        self.effects.borrow().as_ref().map_err(Clone::clone)?;
         let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
         if self.wait_for(target, id).await? == 0 {
             return Ok(0);

@@ -7,13 +7,15 @@
 //! Whoever writes one hands a line over as soon as it is known, from whichever thread: lines may be out of order by as
 //! much as threads are, and the reader sorts by the times inside them. The trace holds no secret.
 
+mod machine;
 mod reader;
 mod record;
 mod writer;
 
+pub use machine::{Ceiling, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{
-    Accepted, Answer, Arrival, Ceiling, ClockKind, Cut, CutKind, Dead, Depth, Ended, Fault, Header, Machine,
-    Offer, Process, ProcessEvent, Record, Refused, Signed, Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Dead, Depth, Ended, Fault, Header, Offer, Process,
+    ProcessEvent, Record, Refused, Signed, Trailer, Verified,
 };
 pub use writer::{End, TraceFile, Writer};

@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use super::machine::{Ceiling, Machine};
 use super::record::{
-    Accepted, Answer, Arrival, Ceiling, Cut, Dead, Depth, Fault, Header, Machine, Offer, Process, Record,
-    Refused, Trailer,
+    Accepted, Answer, Arrival, Cut, Dead, Depth, Fault, Header, Offer, Process, Record, Refused, Trailer,
 };
 use crate::scenario::SECOND;
 

@@ -4,7 +4,8 @@
 //! Witness: the window with the highest level, which is the one that needs the largest burst.
 
 use super::level::{fits, least_burst, peak};
-use crate::check::evidence::{Epoch, Evidence, Lane};
+use crate::check::epochs::Epoch;
+use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::scenario::Bucket;
 

@@ -8,7 +8,8 @@
 //! `L ÷ (W + a)`. Of these and the rate, the least is what is due. Witness: the least used interval.
 
 use super::envelope::limited;
-use crate::check::evidence::{Epoch, Evidence, Lane};
+use crate::check::epochs::Epoch;
+use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::scenario::{Bucket, SECOND};
 

@@ -6,13 +6,14 @@
 //!
 //! *Not late* is judged at the end of each pause: pauses that overlap are one, as the endpoint is asked again only after
 //! the last of them. The first arrival after it comes within `retry_after_late` and what one more attempt may take by the
-//! contract (one gap of the rate, the longest window). Pauses near a fault, and while the endpoint does something else
-//! than answering, are not judged for lateness.
+//! contract (one gap of the rate, the longest window). A date counts in whole seconds on both sides, and so a return may be
+//! a second later. Pauses near a fault, and while the endpoint does something else than answering, are not judged for
+//! lateness.
 
 use super::asked::{Asked, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
-use crate::scenario::RetryAfter;
+use crate::scenario::{RetryAfter, SECOND};
 
 type Wanted = fn(u16, Asked) -> bool;
 
@@ -115,7 +116,8 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
     if unanswering || evidence.is_disturbed(pause.told, came) {
         return None;
     }
-    let late = came - pause.until;
+    let dated = evidence.asked(pause.n).is_some_and(|text| matches!(Asked::read(text), Asked::Date(_)));
+    let late = (came - pause.until).saturating_sub(if dated { SECOND } else { 0 });
     if late > evidence.scenario.expect.retry_after_late.0.saturating_add(contract_wait(lane)) {
         let what = format!("the endpoint was asked again {} after its pause was over", show(late));
         tally.broke(|| evidence.witness(pause.lane, &[pause.n, lane.arrivals[next]], what));

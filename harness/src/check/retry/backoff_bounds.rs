@@ -18,8 +18,9 @@ use crate::check::verdict::{Finding, Tally, show};
 const GIVING_WAY: u64 = 64;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if evidence.scenario.subscribers.iter().all(|subscriber| subscriber.behaviours.is_empty()) {
-        return Finding::unasked("every endpoint behaves");
+    let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
+    if !behaviours.any(|behaviour| leaves_to_backoff(&behaviour.answer)) {
+        return Finding::unasked("no endpoint fails without saying when to come back");
     }
     let mut tally = Tally::default();
     let mut unbounded = 0_u64;
@@ -29,7 +30,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let told = evidence.asked(before).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
         let repeated =
             evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.is_redriven();
-        if failed.is_delivered() || told || repeated || evidence.was_killed(failed.t, next.t) {
+        if failed.is_delivered() || told || repeated || lost_in_a_kill(evidence, failed) {
             continue;
         }
         tally.see();
@@ -62,6 +63,24 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     tally
         .finding("retries by backoff", "inside their bounds", "outside their bounds")
         .with("not judged for lateness", unbounded)
+}
+
+/// Whether an endpoint sees the failure and the attempt after it, and leaves the time between to the backoff.
+fn leaves_to_backoff(answer: &crate::scenario::Answer) -> bool {
+    use crate::scenario::{Answer, RetryAfter};
+    match answer {
+        Answer::Status(reply) => {
+            let told = matches!(reply.retry_after, Some(RetryAfter::Seconds(1..) | RetryAfter::Date(_)));
+            !told && !matches!(reply.status, 200..=299 | 410)
+        }
+        Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer => true,
+        _ => false,
+    }
+}
+
+/// Whether a process died before it could note that this failed: it is then as if it had not been tried.
+fn lost_in_a_kill(evidence: &Evidence<'_>, failed: &Exchange) -> bool {
+    evidence.was_killed(failed.t, failed.end.saturating_add(crate::scenario::SECOND))
 }
 
 /// Whether some attempts can't be seen at the endpoint.

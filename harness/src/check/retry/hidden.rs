@@ -29,7 +29,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             cut.outcome,
             Outcome::Cut(CutKind::ResetAfterRead | CutKind::Close | CutKind::HalfAnswer | CutKind::Reset)
         );
-        if !by_endpoint || evidence.was_killed(cut.t, next.t) {
+        if !by_endpoint || evidence.was_killed(cut.t, cut.end.saturating_add(crate::scenario::SECOND)) {
             continue;
         }
         tally.see();

@@ -1,0 +1,47 @@
+//! `hookproof explain ID`: what an id asserts, why, from where, and how to mend what breaks it.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::EXIT_USAGE;
+use crate::catalogue::{self, Entry};
+
+/// What `hookproof explain` is asked.
+#[derive(Debug, Args)]
+pub(super) struct Asked {
+    /// An id of `hookproof list`
+    id: String,
+}
+
+/// Does it.
+pub(super) fn main(asked: &Asked) -> ExitCode {
+    let Some(entry) = catalogue::find(&asked.id) else {
+        eprintln!("hookproof explain: there is no {:?}; `hookproof list` shows every id", asked.id);
+        return ExitCode::from(EXIT_USAGE);
+    };
+    // A reader that has seen enough, such as `head`, is no failure.
+    let _closed = std::io::stdout().lock().write_all(text(entry).as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn text(entry: &Entry) -> String {
+    let mut text = format!("{} ({})\n\n", entry.id, entry.severity);
+    let needs = entry.needs.join(", ");
+    let rows = [
+        ("must hold", &entry.requirement),
+        ("why", &entry.why),
+        ("source", &entry.source),
+        ("remedy", &entry.remedy),
+        ("needs", &needs),
+    ];
+    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push_str(&format!("  {name:<10} {value}\n"));
+    }
+    for (framework, lines) in catalogue::example(entry).into_iter().flatten() {
+        text.push_str(&format!("\n  {framework}\n"));
+        text.extend(lines.trim_end().lines().map(|line| format!("    {line}\n")));
+    }
+    text
+}

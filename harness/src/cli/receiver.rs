@@ -1,0 +1,274 @@
+//! `hookproof receiver`: certifies a receiver.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::scenario::quantity;
+use crate::suite::{self, Colours, Hooks, Known, Report, Selection, Settings, Step, Stopped};
+use crate::wire::clock::unix_seconds;
+use crate::wire::target::Target;
+use crate::wire::{Profile, Secret};
+
+/// What `hookproof receiver` is asked.
+#[derive(Debug, Args)]
+pub(super) struct Asked {
+    #[command(flatten)]
+    whom: Whom,
+    #[command(flatten)]
+    probes: Probes,
+    #[command(flatten)]
+    weighing: Weighing,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The receiver, and what it shares with us.
+#[derive(Debug, Args)]
+pub(super) struct Whom {
+    /// Where it takes webhooks
+    pub(super) url: String,
+    /// How it verifies them: standard-webhooks, vvv-timestamped, vvv-frozen, stripe, github
+    #[arg(long, default_value = "standard-webhooks")]
+    pub(super) profile: Profile,
+    /// The environment variable that holds its secret
+    #[arg(long, value_name = "NAME")]
+    pub(super) secret_env: String,
+    /// I may send anything to this endpoint (needed for all but loopback addresses)
+    #[arg(long)]
+    pub(super) i_own_this_endpoint: bool,
+}
+
+#[derive(Debug, Args)]
+struct Probes {
+    /// The environment variable that holds a secret which the receiver no longer accepts
+    #[arg(long, value_name = "NAME")]
+    retired_secret_env: Option<String>,
+    /// Lists the ids of deliveries that were processed: JSON, JSON Lines, or one to a line
+    #[arg(long, value_name = "URL")]
+    effects_url: Option<String>,
+    /// Restarts the receiver
+    #[arg(long, value_name = "COMMAND")]
+    restart_command: Option<String>,
+    /// Makes the receiver fail deliveries, as when its database is down
+    #[arg(long, value_name = "COMMAND", requires = "mend_command")]
+    break_command: Option<String>,
+    /// Undoes --break-command
+    #[arg(long, value_name = "COMMAND", requires = "break_command")]
+    mend_command: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Weighing {
+    /// Cases to send: ids, sections, or patterns such as replay.*
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Cases to leave out, likewise
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// Expected failures with their reasons; one that no longer happens fails the run
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
+    /// What should hold must hold
+    #[arg(long)]
+    strict: bool,
+    /// How far a timestamp may be from now
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = length)]
+    tolerance: Duration,
+    /// The longest wait for an answer, and for an effect
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = length)]
+    timeout: Duration,
+    /// The longest that a connection may live which sends a byte a second
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = length)]
+    slow_timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// A directory for the report as one HTML page (receiver.html)
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// A file for the report as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// A file for the report as JSON; - or nothing for standard output, instead of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+}
+
+/// Why a command can't begin, in one line, with the hint in it.
+pub(super) struct Unusable(pub(super) String);
+
+impl<E: std::error::Error> From<E> for Unusable {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Does it.
+pub(super) fn main(asked: &Asked) -> ExitCode {
+    let settings = match settings(asked) {
+        Ok(settings) => settings,
+        Err(Unusable(why)) => {
+            eprintln!("hookproof receiver: {why}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("hookproof receiver: can't start: {error}");
+            return ExitCode::from(EXIT_HARNESS);
+        }
+    };
+    let report = match runtime.block_on(watched(&settings)) {
+        Ok(report) => report,
+        Err(stopped) => {
+            eprintln!("hookproof receiver: {stopped}");
+            return ExitCode::from(EXIT_UNREACHABLE);
+        }
+    };
+    match hand_over(&report, &asked.output) {
+        Ok(()) => ExitCode::from(report.exit_code()),
+        Err(why) => {
+            eprintln!("hookproof receiver: {why}");
+            ExitCode::from(EXIT_HARNESS)
+        }
+    }
+}
+
+fn settings(asked: &Asked) -> Result<Settings, Unusable> {
+    let Asked { whom, probes, weighing, .. } = asked;
+    let target = whom.target()?;
+    let effects = probes.effects_url.as_deref().map(Target::parse).transpose()?;
+    let retired = probes.retired_secret_env.as_deref().map(|name| secret(whom.profile, name)).transpose()?;
+    let known = weighing.known.as_deref().map(known).transpose()?.unwrap_or_default();
+    Ok(Settings {
+        target,
+        profile: whom.profile,
+        secret: secret(whom.profile, &whom.secret_env)?,
+        retired,
+        tolerance_seconds: i64::try_from(weighing.tolerance.as_secs())?,
+        timeout: weighing.timeout,
+        slow_limit: weighing.slow_timeout,
+        effects,
+        hooks: Hooks {
+            restart: probes.restart_command.clone(),
+            break_it: probes.break_command.clone(),
+            mend: probes.mend_command.clone(),
+        },
+        selection: Selection::new(weighing.only.clone(), weighing.skip.clone())?,
+        known,
+        strict: weighing.strict,
+    })
+}
+
+impl Whom {
+    /// The receiver, if it may be attacked: one of this machine, or one that somebody vouched for.
+    pub(super) fn target(&self) -> Result<Target, Unusable> {
+        let target = Target::parse(&self.url)?;
+        let here = target.host == "localhost"
+            || target.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        if here || self.i_own_this_endpoint {
+            return Ok(target);
+        }
+        Err(Unusable(format!(
+            "{} is not on this machine; expected --i-own-this-endpoint, as this sends attacks",
+            target.url
+        )))
+    }
+}
+
+/// A secret out of the environment, so that it stands in no shell history and no list of processes.
+pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
+    let text = std::env::var(name).map_err(|_| {
+        Unusable(format!("the environment variable {name} is not set; expected the receiver's secret in it"))
+    })?;
+    Secret::parse(profile, &text)
+        .map_err(|error| Unusable(format!("the environment variable {name}: {error}")))
+}
+
+fn known(path: &Path) -> Result<Known, Unusable> {
+    let failed = |error: &dyn std::fmt::Display| Unusable(format!("can't read {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    Known::parse(&text, &suite::date(unix_seconds() / 86_400)).map_err(|error| failed(&error))
+}
+
+/// A length of time with its unit.
+pub(super) fn length(text: &str) -> Result<Duration, String> {
+    text.parse::<quantity::Duration>().map(|length| Duration::from_nanos(length.nanos()))
+}
+
+/// Runs the suite with its progress on a terminal, until it is over or somebody interrupts it.
+async fn watched(settings: &Settings) -> Result<Report, Stopped> {
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let seen = std::cell::RefCell::new(Report::new(settings));
+    let step = |step: Step<'_>| match step {
+        Step::Begins(count) => bar.set_length(count as u64),
+        Step::Sends(id) => bar.set_message(id.to_owned()),
+        Step::Came(row) => {
+            seen.borrow_mut().rows.push(row.clone());
+            bar.inc(1);
+        }
+    };
+    let report = tokio::select! {
+        report = suite::run(settings, step) => report,
+        _ = tokio::signal::ctrl_c() => Ok(Report { interrupted: true, ..seen.replace(Report::new(settings)) }),
+    };
+    bar.finish_and_clear();
+    report
+}
+
+/// Writes the report wherever it was asked for.
+fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
+    let json = || {
+        serde_json::to_string_pretty(&Told { report, counts: report.counts(), exit_code: report.exit_code() })
+    };
+    let file = |path: &Path, text: &str| {
+        std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
+    };
+    if let Some(path) = &output.junit {
+        file(path, &report.junit())?;
+    }
+    if let Some(dir) = &output.out {
+        std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
+        let page = dir.join("receiver.html");
+        file(&page, &report.page())?;
+        eprintln!("report: {}", page.display());
+    }
+    let stdout = std::io::stdout();
+    let colours = if stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        Colours::On
+    } else {
+        Colours::Off
+    };
+    let text = match &output.json {
+        Some(path) if path.as_os_str() == "-" => json().map_err(|error| error.to_string())? + "\n",
+        Some(path) => {
+            file(path, &json().map_err(|error| error.to_string())?)?;
+            report.table(colours)
+        }
+        None => report.table(colours),
+    };
+    // A reader that has seen enough, such as `head`, is no failure.
+    let _closed = stdout.lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// The report, with what it came to.
+#[derive(serde::Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    counts: suite::Counts,
+    exit_code: u8,
+}

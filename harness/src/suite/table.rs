@@ -1,0 +1,122 @@
+//! The report as a table for people: grouped by section, what failed with its remedy, then the sum of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::report::{Report, Row};
+use crate::catalogue::{self, Verdict};
+
+/// The longest id, with room after it.
+const ID_WIDTH: usize = 26;
+
+/// How words are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colours {
+    /// For terminals.
+    On,
+    /// For pipes, files and whoever asks for none.
+    Off,
+}
+
+impl Colours {
+    fn paint(self, verdict: Verdict, text: &str) -> String {
+        let code = match verdict {
+            Verdict::Pass => "32",
+            Verdict::Fail | Verdict::HarnessError => "1;31",
+            Verdict::Warn => "33",
+            Verdict::Inconclusive => "35",
+            Verdict::NotApplicable => "2",
+        };
+        if self == Self::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+impl Report {
+    /// The table.
+    #[must_use]
+    pub fn table(&self, colours: Colours) -> String {
+        let mut text =
+            format!("{} · {}{}\n", self.target, self.profile, if self.strict { " · strict" } else { "" });
+        let mut section = "";
+        for row in &self.rows {
+            if row.section != section {
+                section = &row.section;
+                let _infallible = writeln!(text, "\n{section}");
+            }
+            text.push_str(&lines(row, colours));
+        }
+        text.push('\n');
+        text.push_str(&self.summary());
+        text
+    }
+
+    /// What it all came to, and what to do where nothing could be seen.
+    fn summary(&self) -> String {
+        let counts = self.counts();
+        let named = [
+            (counts.pass, "pass"),
+            (counts.fail, "fail"),
+            (counts.warn, "warn"),
+            (counts.known, "failed as expected"),
+            (counts.inconclusive, "inconclusive"),
+            (counts.not_applicable, "not applicable"),
+            (counts.harness_error, "harness error"),
+        ];
+        let parts =
+            named.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}"));
+        let mut text = format!("{}\n", parts.collect::<Vec<_>>().join(" · "));
+        if self.rows.is_empty() {
+            text = "no case was selected, so nothing was judged\n".to_owned();
+        }
+        for id in &self.stale {
+            text.push_str(&format!(
+                "{id} was expected to fail and did not: take it out of the expected failures\n"
+            ));
+        }
+        for (needs, ids) in self.wanting() {
+            let skips: Vec<_> = ids.iter().map(|id| format!("--skip {id}")).collect();
+            text.push_str(&format!(
+                "inconclusive without {needs}: give it, or leave out {}\n",
+                skips.join(" ")
+            ));
+        }
+        if self.interrupted {
+            text.push_str("interrupted: the cases that are not shown were not sent\n");
+        }
+        text
+    }
+
+    /// The inconclusive cases, by what they need to see anything.
+    fn wanting(&self) -> BTreeMap<String, Vec<&str>> {
+        let mut wanting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        let unclear =
+            self.rows.iter().filter(|row| row.verdict == Verdict::Inconclusive && !row.is_excused());
+        for row in unclear.filter(|row| row.came.contains("needs --")) {
+            let needs = catalogue::find(&row.id).map(|entry| entry.needs.join(" and ")).unwrap_or_default();
+            wanting.entry(needs).or_default().push(&row.id);
+        }
+        wanting
+    }
+}
+
+fn lines(row: &Row, colours: Colours) -> String {
+    let verdict = colours.paint(row.verdict, &format!("{:<14}", row.verdict));
+    let (id, width) = (&row.id, ID_WIDTH);
+    let indent = " ".repeat(2 + 14 + 1 + width);
+    match row.verdict {
+        Verdict::Pass | Verdict::NotApplicable => {
+            format!("  {verdict} {id:<width$}{} → {}\n", row.expected, row.came)
+        }
+        _ => {
+            let mut text = format!("  {verdict} {id:<width$}expected: {}\n", row.expected);
+            text.push_str(&format!("{indent}came:     {}\n", row.came));
+            if let Some(why) = &row.known {
+                text.push_str(&format!("{indent}expected to fail: {why}\n"));
+            } else if matches!(row.verdict, Verdict::Fail | Verdict::Warn) {
+                let remedy = catalogue::find(id).map(|entry| entry.remedy.as_str()).unwrap_or_default();
+                text.push_str(&format!("{indent}remedy:   {remedy} (hookproof explain {id})\n"));
+            }
+            text
+        }
+    }
+}

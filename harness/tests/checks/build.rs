@@ -1,0 +1,78 @@
+//! Small traces in memory.
+
+use hookproof::scenario::Scenario;
+use hookproof::trace::{
+    Accepted, Answer, Arrival, ClockKind, Ended, Header, Offer, Signed, Trace, Trailer, Verified,
+};
+
+/// A header for a scenario.
+pub(crate) fn header(scenario_toml: &str) -> Header {
+    Header {
+        format: hookproof::trace::FORMAT,
+        version: "0".to_owned(),
+        scenario: "built".to_owned(),
+        scenario_sha256: String::new(),
+        schedule_sha256: String::new(),
+        seed: 1,
+        driver: "built".to_owned(),
+        clock: ClockKind::Virtual,
+        clock_resolution_ns: 1,
+        began_unix_ns: 0,
+        scenario_toml: scenario_toml.to_owned(),
+    }
+}
+
+/// One subscriber `a` with that limit, and nothing else of note.
+pub(crate) fn scenario(limit: &str) -> Scenario {
+    let text = format!(
+        "name = \"built\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"a\"\n\
+         limit = {{ {limit} }}\n"
+    );
+    Scenario::from_text(&text, "built.toml").expect("valid")
+}
+
+/// A run in which a delivery arrived at each of these times, and was answered at once.
+pub(crate) fn trace(scenario: &Scenario, times: &[u64]) -> Trace {
+    let mut trace = Trace::of(header(&scenario.text));
+    for (n, t) in (0..).zip(times.iter().copied()) {
+        trace.offers.push(offer(n));
+        trace.accepted.push(Accepted { t: 0, token: n, status: 202, matched: None });
+        trace.arrivals.push(arrival(n, t));
+        trace.answers.push(Answer { t, end: t, n, status: 204, retry_after: None, whole: true });
+    }
+    let t = times.last().copied().unwrap_or(0) + 1;
+    let (offers, arrivals) = (trace.offers.len() as u64, trace.arrivals.len() as u64);
+    let lines = 1 + 2 * offers + 2 * arrivals;
+    let trailer =
+        Trailer { t, ended: Ended::Done, lines, offers, arrivals, dead_listed: true, late: 0, dropped: 0 };
+    trace.trailer = Some(trailer);
+    trace
+}
+
+fn offer(token: u64) -> Offer {
+    let (kind, key) = ("video.trending".to_owned(), "k".to_owned());
+    Offer { t: 0, intended: 0, token, kind, key, owed: vec!["a".to_owned()] }
+}
+
+fn arrival(n: u64, t: u64) -> Arrival {
+    Arrival {
+        t,
+        read: t,
+        n,
+        endpoint: "a".to_owned(),
+        connection: n,
+        token: Some(n),
+        id: Some(format!("msg_{n}")),
+        attempt: None,
+        method: "POST".to_owned(),
+        path: "/".to_owned(),
+        content_type: Some("application/json".to_owned()),
+        bytes: 1,
+        sha256: String::new(),
+        signed: Signed {
+            signature: Some("v1,x".to_owned()),
+            verified: Verified::Keys(vec![0]),
+            timestamp: Some((t / 1_000_000_000).to_string()),
+        },
+    }
+}

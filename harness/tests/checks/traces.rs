@@ -1,0 +1,98 @@
+//! Traces as files: what is written is read back, and what was tampered with is not believed.
+
+use hookproof::check::{Status, Strictness, judge};
+use hookproof::trace::{Accepted, Answer, End, Ended, Record, Trace, TraceError, TraceFile, Writer};
+
+use crate::build;
+
+fn written() -> Vec<u8> {
+    let scenario = build::scenario("rate = \"10/s\", burst = 5");
+    let trace = build::trace(&scenario, &[1_000_000_000, 2_000_000_000, 9_000_000_000]);
+    let mut writer = Writer::new(Vec::new(), trace.header).expect("memory");
+    for (arrival, answer) in trace.arrivals.into_iter().zip(trace.answers) {
+        let offer = trace.offers[usize::try_from(arrival.n).expect("small")].clone();
+        let token = offer.token;
+        let (t, taken) = (arrival.t, Accepted { t: arrival.t, token, status: 202, matched: None });
+        let offered = hookproof::trace::Offer { t, intended: t, ..offer };
+        let records = [
+            Record::Offer(offered),
+            Record::Accepted(taken),
+            Record::Arrival(arrival),
+            Record::Answer(answer),
+        ];
+        for record in records {
+            writer.write(&record).expect("memory");
+        }
+    }
+    let end = End { t: 10_000_000_000, ended: Ended::Done, dead_listed: true, late: 0, dropped: 0 };
+    writer.finish(end).expect("memory")
+}
+
+fn lines() -> Vec<String> {
+    let text = String::from_utf8(written()).expect("JSON");
+    text.lines().map(str::to_owned).collect()
+}
+
+fn read(lines: &[String]) -> Result<Trace, TraceError> {
+    Trace::read(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes())
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let trace = read(&lines()).expect("a trace");
+    assert_eq!((trace.offers.len(), trace.arrivals.len(), trace.answers.len()), (3, 3, 3));
+    assert_eq!(trace.trailer.expect("whole").lines, 13);
+}
+
+#[test]
+fn every_line_that_goes_missing_is_noticed() {
+    let lines = lines();
+    for missing in 0..lines.len() - 1 {
+        let mut rest = lines.clone();
+        rest.remove(missing);
+        assert!(read(&rest).is_err(), "without line {missing}");
+    }
+}
+
+#[test]
+fn every_line_that_is_there_twice_is_noticed() {
+    let lines = lines();
+    for twice in 0..lines.len() {
+        let mut more = lines.clone();
+        more.insert(twice, lines[twice].clone());
+        assert!(read(&more).is_err(), "with line {twice} twice");
+    }
+}
+
+#[test]
+fn wherever_a_trace_is_cut_it_passes_nothing() {
+    let whole = written();
+    let scenario = build::scenario("rate = \"10/s\", burst = 5");
+    for length in 0..whole.len() - 1 {
+        let Ok(trace) = Trace::read(&whole[..length]) else { continue };
+        let judgement = judge(&scenario, &trace, Strictness::Usual);
+        assert_eq!(judgement.count(Status::Pass), 0, "{length} bytes");
+        assert_ne!(judgement.status, Status::Pass, "{length} bytes");
+    }
+}
+
+#[test]
+fn an_answer_to_nothing_is_refused() {
+    let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[5]);
+    trace.answers.push(Answer { t: 9, end: 9, n: 7, status: 204, retry_after: None, whole: true });
+    assert!(matches!(trace.settle(), Err(TraceError::Contradiction(_))));
+}
+
+#[test]
+fn a_compressed_file_is_read_like_a_plain_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = build::scenario("rate = \"10/s\"");
+    let header = build::header(&scenario.text);
+    for name in ["a.jsonl", "a.jsonl.zst"] {
+        let path = folder.path().join(name);
+        let writer = Writer::new(TraceFile::create(&path).expect("a file"), header.clone()).expect("written");
+        let end = End { t: 1, ended: Ended::Done, dead_listed: false, late: 0, dropped: 0 };
+        writer.finish(end).expect("written").close().expect("closed");
+        assert!(Trace::open(&path).expect("a trace").trailer.is_some(), "{name}");
+    }
+}
