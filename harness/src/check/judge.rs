@@ -153,8 +153,9 @@ fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     if trace.trailer.is_none() {
         return (Status::Inconclusive, "the trace was cut short".to_owned());
     }
-    let unseen: Vec<&Verdict> =
-        with(Status::Inconclusive).filter(|one| one.severity == Severity::Must || one.id == SCHEDULE).collect();
+    let unseen: Vec<&Verdict> = with(Status::Inconclusive)
+        .filter(|one| one.severity == Severity::Must || one.id == SCHEDULE)
+        .collect();
     if !unseen.is_empty() {
         return (Status::Inconclusive, format!("too little was seen for {}", names(unseen)));
     }

@@ -94,12 +94,12 @@ fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
 
 /// What an emission's answer says of each event.
 pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<Taken> {
-    let matched = |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
+    let matched =
+        |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
     if !is_right(reply.status, &emit.accept) {
         let shown = &reply.body[..reply.body.len().min(200)];
         let why = String::from_utf8_lossy(shown).into_owned();
-        let refused =
-            Taken::Refused { status: reply.status, retry_after: reply.retry_after.clone(), why };
+        let refused = Taken::Refused { status: reply.status, retry_after: reply.retry_after.clone(), why };
         return vec![refused; events];
     }
     let lines = if emit.batch { json_lines(&reply.body) } else { Vec::new() };
@@ -191,15 +191,23 @@ mod tests {
         let answer = "{\"deliveries\":3}\n{\"status\":429,\"error\":{}}\n";
         let taken = taken(&emit, &reply(207, answer), 2);
         assert_eq!(taken[0], Taken::Accepted { status: 207, matched: Some(3) });
-        assert!(matches!(&taken[1], Taken::Refused { status: 429, retry_after: Some(after), .. } if after == "2"));
+        assert!(
+            matches!(&taken[1], Taken::Refused { status: 429, retry_after: Some(after), .. } if after == "2")
+        );
     }
 
     #[test]
     fn a_refusal_of_all_refuses_each_and_a_garbled_answer_leaves_all_unknown() {
         let emit = DriverFile::hookproof().unwrap().emit;
-        assert!(matches!(taken(&emit, &reply(503, "no"), 2)[..], [Taken::Refused { .. }, Taken::Refused { .. }]));
+        assert!(matches!(
+            taken(&emit, &reply(503, "no"), 2)[..],
+            [Taken::Refused { .. }, Taken::Refused { .. }]
+        ));
         let garbled = taken(&emit, &reply(202, "{}\n"), 2);
-        assert!(garbled.iter().all(|taken| matches!(taken, Taken::Silent { unknown: true, .. })), "{garbled:?}");
+        assert!(
+            garbled.iter().all(|taken| matches!(taken, Taken::Silent { unknown: true, .. })),
+            "{garbled:?}"
+        );
     }
 
     #[test]

@@ -72,7 +72,9 @@ pub enum ApiError {
         error: TemplateError,
     },
     /// The request is none.
-    #[error("the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\"")]
+    #[error(
+        "the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\""
+    )]
     Request {
         /// Which call.
         what: &'static str,
@@ -187,7 +189,12 @@ impl Api {
     }
 
     /// Subscribes an endpoint; answers its secret.
-    pub async fn subscribe(&self, subscriber: &Subscriber, url: &str, secret: &str) -> Result<String, ApiError> {
+    pub async fn subscribe(
+        &self,
+        subscriber: &Subscriber,
+        url: &str,
+        secret: &str,
+    ) -> Result<String, ApiError> {
         let mut variables = self.any();
         variables.extend(of_subscriber(subscriber, url, secret));
         let saved = self.make("subscribe", &self.0.file.subscribe, &variables).await?;
@@ -206,7 +213,11 @@ impl Api {
     }
 
     /// Gives a subscriber another secret, beside which the old one signs for so long; answers the new one.
-    pub async fn rotate(&self, name: &str, overlap: crate::scenario::Duration) -> Result<Option<String>, ApiError> {
+    pub async fn rotate(
+        &self,
+        name: &str,
+        overlap: crate::scenario::Duration,
+    ) -> Result<Option<String>, ApiError> {
         let overlap = Variables::from([("overlap".to_owned(), overlap.to_string())]);
         let mut saved = self.about("rotate", self.0.file.rotate.as_ref(), name, overlap).await?;
         Ok(saved.remove("secret"))
@@ -313,10 +324,7 @@ impl Api {
 
 impl Event {
     fn variables(&self) -> Variables {
-        let uuid = format!(
-            "00000000-0000-4000-8000-{:012x}",
-            self.token & 0xffff_ffff_ffff
-        );
+        let uuid = format!("00000000-0000-4000-8000-{:012x}", self.token & 0xffff_ffff_ffff);
         let own = [
             ("token", self.text.clone()),
             ("uuid", uuid),
@@ -348,7 +356,8 @@ fn assemble(
     let unclear = || ApiError::Request { what, request: text.clone() };
     let (method, url) = text.split_once(' ').ok_or_else(unclear)?;
     let method = method.parse().map_err(|_| unclear())?;
-    let fill = |(name, value): (&String, &Template)| Ok((name.clone(), value.fill(variables).map_err(unmade)?));
+    let fill =
+        |(name, value): (&String, &Template)| Ok((name.clone(), value.fill(variables).map_err(unmade)?));
     let mut headers: Vec<(String, String)> = headers.iter().map(fill).collect::<Result<_, ApiError>>()?;
     if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));

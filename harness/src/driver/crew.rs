@@ -112,7 +112,13 @@ impl Crew {
                     env: env.collect::<Result<_, ApiError>>()?,
                     log: log_path(&quarters.logs, number),
                 };
-                workers.push(Worker { launch, process: None, waiting: None, again_after: None, again_at: None });
+                workers.push(Worker {
+                    launch,
+                    process: None,
+                    waiting: None,
+                    again_after: None,
+                    again_at: None,
+                });
             }
         } else {
             api.set_open(0, true);
@@ -204,7 +210,8 @@ impl Crew {
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
         worker.process = None;
-        worker.again_at = worker.again_after.take().map(|after| now.saturating_add(after)).or(worker.again_at);
+        worker.again_at =
+            worker.again_after.take().map(|after| now.saturating_add(after)).or(worker.again_at);
         if let Some(waiting) = worker.waiting.take() {
             waiting.abort();
         }
@@ -273,7 +280,10 @@ impl Crew {
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
         let alive = self.workers.iter().filter_map(|worker| worker.process.as_ref());
-        alive.map(Process::resident_bytes).try_fold(0_u64, |sum, bytes| Some(sum + bytes?)).filter(|sum| *sum > 0)
+        alive
+            .map(Process::resident_bytes)
+            .try_fold(0_u64, |sum, bytes| Some(sum + bytes?))
+            .filter(|sum| *sum > 0)
     }
 
     /// Asks all to stop, and waits for their ends. Who is not gone in time is killed.

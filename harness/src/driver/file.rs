@@ -252,7 +252,8 @@ impl DriverFile {
 
     /// Reads a file's text.
     pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
-        toml::from_str(text).map_err(|error| FileError::Parse { name: name.to_owned(), error: Box::new(error) })
+        toml::from_str(text)
+            .map_err(|error| FileError::Parse { name: name.to_owned(), error: Box::new(error) })
     }
 }
 
@@ -294,7 +295,8 @@ mod tests {
     fn what_is_not_understood_is_named_with_its_place() {
         let error = DriverFile::parse("name = \"x\"\nstrat = 1\n", "x.toml").unwrap_err().to_string();
         assert!(error.contains("strat") && error.contains("line 2"), "{error}");
-        let text = "name = \"x\"\nsubscribe = { request = \"POST {{ a\" }\nemit = { request = \"\", body = \"\" }\n";
+        let text =
+            "name = \"x\"\nsubscribe = { request = \"POST {{ a\" }\nemit = { request = \"\", body = \"\" }\n";
         let error = DriverFile::parse(text, "x.toml").unwrap_err().to_string();
         assert!(error.contains("without"), "{error}");
     }

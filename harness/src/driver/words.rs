@@ -53,10 +53,10 @@ pub(super) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) ->
 #[must_use]
 pub(super) fn of_limit(limit: &Limit) -> Variables {
     let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
-    let (rate, burst) = limit
-        .bucket
-        .as_ref()
-        .map_or((RATE_BOUNDLESS.to_owned(), BURST_BOUNDLESS), |bucket| (bucket.rate.to_string(), bucket.burst));
+    let (rate, burst) =
+        limit.bucket.as_ref().map_or((RATE_BOUNDLESS.to_owned(), BURST_BOUNDLESS), |bucket| {
+            (bucket.rate.to_string(), bucket.burst)
+        });
     let in_flight = limit.in_flight.unwrap_or(IN_FLIGHT_BOUNDLESS);
     let per_second = limit.bucket.as_ref().map_or(u64::from(BURST_BOUNDLESS), |bucket| {
         (bucket.rate.count.saturating_mul(SECOND) / bucket.rate.per.0).max(1)

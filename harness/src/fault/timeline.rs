@@ -34,9 +34,13 @@ mod tests {
 
     #[test]
     fn what_lasts_has_two_steps_and_ends_before_the_next_begins() {
-        let fault = |at, lasts, action| FaultPlan { at: Duration(at), lasts: Duration(lasts), worker: None, action };
-        let faults =
-            [fault(1, 4, FaultAction::Stop), fault(2, 9, FaultAction::Kill), fault(5, 1, FaultAction::DiskFull)];
+        let fault =
+            |at, lasts, action| FaultPlan { at: Duration(at), lasts: Duration(lasts), worker: None, action };
+        let faults = [
+            fault(1, 4, FaultAction::Stop),
+            fault(2, 9, FaultAction::Kill),
+            fault(5, 1, FaultAction::DiskFull),
+        ];
         let steps = timeline(&faults);
         let expected = [
             (1, Step::Begin(&faults[0])),

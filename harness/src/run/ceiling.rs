@@ -35,13 +35,8 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     let answered = bare_client(&addresses, body, CONNECTIONS, &clock, LASTS_NS).await?;
     let elapsed = clock.now().saturating_sub(began).max(1);
     endpoints.close().await;
-    let end = End {
-        t: clock.now(),
-        ended: Ended::Done,
-        dead_listed: false,
-        late: 0,
-        dropped: recorder.dropped(),
-    };
+    let end =
+        End { t: clock.now(), ended: Ended::Done, dead_listed: false, late: 0, dropped: recorder.dropped() };
     // What the writer says of a sink is of no interest; that it has ended is.
     let _ = tokio::task::spawn_blocking(move || {
         recorder.end(end);
@@ -87,7 +82,9 @@ async fn client(address: SocketAddr, request: Vec<u8>, clock: Clock, until: u64)
         let mut read = 0;
         while !buffer[..read].ends_with(b"\r\n\r\n") {
             match stream.read(&mut buffer[read..]).await? {
-                0 => return Err(io::Error::other("the endpoint closed the connection, or answered at length")),
+                0 => {
+                    return Err(io::Error::other("the endpoint closed the connection, or answered at length"));
+                }
                 more => read += more,
             }
         }

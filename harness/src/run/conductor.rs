@@ -143,7 +143,8 @@ impl Conductor<'_> {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
                     }
-                    let resident = Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+                    let resident =
+                        Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
                     samples.into_iter().for_each(|sample| recorder.keep(depth(asked, sample, resident)));
                 }
                 clock.until(asked.saturating_add(SAMPLE_NS)).await;
@@ -172,7 +173,9 @@ impl Conductor<'_> {
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
         let done = match &fault.action {
             FaultAction::Kill => self.each(fault, |crew, worker| crew.kill(worker, lasts)).map_err(text),
-            FaultAction::Restart => self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text),
+            FaultAction::Restart => {
+                self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text)
+            }
             FaultAction::Stop => self.each(fault, Crew::freeze).map_err(text),
             FaultAction::DiskFull => self.limit_files(Room::Full).map_err(text),
             FaultAction::LockDatabase => self.lock(lasts).await,
@@ -201,7 +204,9 @@ impl Conductor<'_> {
         mut strike: impl FnMut(&mut Crew, usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         if self.crew.is_empty() {
-            return Err(std::io::Error::other("the driver doesn't start the sender, so it has no process of ours"));
+            return Err(std::io::Error::other(
+                "the driver doesn't start the sender, so it has no process of ours",
+            ));
         }
         let concerned = fault.worker.and_then(|worker| usize::try_from(worker).ok());
         let concerned = concerned.map_or(0..self.crew.len(), |worker| worker..worker + 1);

@@ -100,7 +100,9 @@ pub enum RunError {
         error: std::io::Error,
     },
     /// The endpoints cannot be opened.
-    #[error("the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it")]
+    #[error(
+        "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
+    )]
     Endpoints(std::io::Error),
     /// The processes of the sender can't be looked after.
     #[error("the sender's processes cannot be looked after: {0}")]
@@ -191,9 +193,8 @@ impl Staged<'_> {
         clock.begin();
         emission.recorder.begin(self.header());
         let stop = Arc::new(AtomicBool::new(false));
-        let emitting = emission
-            .start(self.scenario, clock.now(), Arc::clone(&stop))
-            .map_err(|_| RunError::Generator)?;
+        let emitting =
+            emission.start(self.scenario, clock.now(), Arc::clone(&stop)).map_err(|_| RunError::Generator)?;
         let mut conductor = Conductor {
             scenario: self.scenario,
             api: &api,
@@ -236,8 +237,7 @@ impl Staged<'_> {
         let mut specs = self.specs()?;
         // The machine's ceiling, not that of endpoints on a bad day.
         specs.iter_mut().for_each(|spec| spec.behaviours.clear());
-        let per_second =
-            ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
+        let per_second = ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
         self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 mod stage;
 
-use hookproof::scenario::{Answer, Behaviour, Duration, RetryAfter, Reply, Size};
+use hookproof::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};
 use hookproof::trace::{CutKind, Record, Verified};
 use stage::{BODY, Exchange, behaviour, during, play};
 
@@ -29,7 +29,8 @@ async fn check(answer: Answer, expected: Exchange, cut: Option<(CutKind, bool)>)
 async fn an_endpoint_that_behaves_answers_204_and_records_the_arrival_before_the_answer() {
     let (met, records) = play(&[], 2).await;
     assert_eq!(met, [Exchange::Answered(204, String::new()), Exchange::Answered(204, String::new())]);
-    let [Record::Arrival(one), Record::Answer(answer), Record::Arrival(two), Record::Answer(_)] = &records[..]
+    let [Record::Arrival(one), Record::Answer(answer), Record::Arrival(two), Record::Answer(_)] =
+        &records[..]
     else {
         panic!("{records:?}")
     };
@@ -98,7 +99,8 @@ async fn a_limit_of_its_own_is_enforced() {
 
 #[tokio::test]
 async fn only_the_named_attempts_of_a_delivery_fail() {
-    let twice = Behaviour { attempts: Some("1..2".parse().unwrap()), ..behaviour(Answer::Status(reply(500))) };
+    let twice =
+        Behaviour { attempts: Some("1..2".parse().unwrap()), ..behaviour(Answer::Status(reply(500))) };
     let (met, _) = play(&[twice], 4).await;
     let statuses: Vec<_> = met.iter().map(Exchange::status).collect();
     assert_eq!(statuses, [Some(500), Some(500), Some(204), Some(204)]);
@@ -121,4 +123,13 @@ async fn a_peer_that_gives_up_before_the_answer_is_recorded_as_gone() {
 #[tokio::test]
 async fn a_thousand_endpoints_answer_each_for_itself() {
     assert_eq!(stage::many(1_000).await, 1_000);
+}
+
+/// Prints how fast endpoints that record are beside a bare server of the HTTP library, for the same client. A figure, not a
+/// law: no threshold.
+#[tokio::test(flavor = "multi_thread")]
+async fn their_rate_beside_a_bare_server_is_told() {
+    let (ours, bare) = (stage::recording_rate().await, stage::bare_rate().await);
+    println!("endpoints {ours}/s while recording, a bare server {bare}/s: {} %", ours * 100 / bare.max(1));
+    assert!(ours > 0 && bare > 0);
 }

@@ -133,7 +133,10 @@ async fn a_starved_generator_makes_the_run_inconclusive() {
 fn a_sender_that_dies_for_good_still_gets_its_report() {
     let driver = tempfile::NamedTempFile::new().unwrap();
     let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
-    let dying = ours.replace("\"{{ hookproof }}\", \"sender\"", "\"timeout\", \"-s\", \"KILL\", \"2\", \"{{ hookproof }}\", \"sender\"");
+    let dying = ours.replace(
+        "\"{{ hookproof }}\", \"sender\"",
+        "\"timeout\", \"-s\", \"KILL\", \"2\", \"{{ hookproof }}\", \"sender\"",
+    );
     assert_ne!(ours, dying);
     std::fs::write(driver.path(), dying).unwrap();
     let (code, said, trace, reported) =

@@ -65,7 +65,8 @@ fn date(text: &str) -> Option<u64> {
     let number = |text: &str| text.parse::<u64>().ok();
     let (year, month) = (number(year)?, u64::try_from(MONTHS.find(month)? / 3).ok()? + 1);
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + number(day)? - 1 - 719_468;
+    let days =
+        year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + number(day)? - 1 - 719_468;
     Some(days * 86_400 + number(hour)? * 3_600 + number(minute)? * 60 + number(second)?)
 }
 
@@ -109,7 +110,10 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     if bug.is("signs-the-body-alone") {
         let alone = Signing { id: "", timestamp: "", ..signing };
         headers = sign(Profile::StandardWebhooks, &[secret], &alone);
-        headers.iter_mut().filter(|(name, _)| name == "webhook-id").for_each(|(_, value)| value.clone_from(&id));
+        headers
+            .iter_mut()
+            .filter(|(name, _)| name == "webhook-id")
+            .for_each(|(_, value)| value.clone_from(&id));
         let stamped = headers.iter_mut().filter(|(name, _)| name == "webhook-timestamp");
         stamped.for_each(|(_, value)| value.clone_from(&timestamp));
     }

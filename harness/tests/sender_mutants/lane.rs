@@ -203,7 +203,8 @@ impl Lane {
             self.storms |= self.paused_until > now;
             return Next::Until(from);
         }
-        let free = (bug.is("storms-on-recovery") && self.storms) || (bug.is("does-not-charge-retries") && attempts > 0);
+        let free = (bug.is("storms-on-recovery") && self.storms)
+            || (bug.is("does-not-charge-retries") && attempts > 0);
         if !free {
             if let Some(next) = self.limiter.wait(now, bug) {
                 return next;
@@ -245,7 +246,8 @@ impl Lane {
             reason = "small figures of a test"
         )]
         let delay = (step as f64 * share) as u64;
-        one.due = if bug.is("retries-at-once") && !matches!(outcome, Outcome::Cut) { now } else { now + delay };
+        one.due =
+            if bug.is("retries-at-once") && !matches!(outcome, Outcome::Cut) { now } else { now + delay };
         false
     }
 }
@@ -277,7 +279,11 @@ impl Limiter {
         }
         for window in &self.windows {
             let length = window.length.0;
-            let begins = if bug.is("counts-by-the-calendar") { now - now % length } else { now.saturating_sub(length) };
+            let begins = if bug.is("counts-by-the-calendar") {
+                now - now % length
+            } else {
+                now.saturating_sub(length)
+            };
             let inside = self.ends.iter().filter(|end| **end >= begins).count() + self.open;
             if inside as u64 >= window.count {
                 let oldest = self.ends.iter().find(|end| **end >= begins).copied();

@@ -41,7 +41,8 @@ pub(crate) struct Matrix(Vec<Row>);
 pub(crate) async fn play_all() -> Matrix {
     let only = std::env::var("HOOKPROOF_BUG").ok();
     let permits = Arc::new(Semaphore::new(AT_ONCE));
-    let right = SCENARIOS.iter().map(|stage| Bug { name: "", about: "none", check: "", scenario: stage.name });
+    let right =
+        SCENARIOS.iter().map(|stage| Bug { name: "", about: "none", check: "", scenario: stage.name });
     let rows = right.chain(BUGS).filter(|bug| only.as_ref().is_none_or(|only| only == bug.name)).map(|bug| {
         let permits = Arc::clone(&permits);
         tokio::spawn(async move {
@@ -94,7 +95,8 @@ async fn row(bug: Bug) -> Row {
             let judgement = judge(&scenario, &trace, Strictness::Strict);
             for verdict in judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail) {
                 row.broken.push(verdict.id.clone());
-                let witness = verdict.witness.first().map(|witness| format!("{witness:?}")).unwrap_or_default();
+                let witness =
+                    verdict.witness.first().map(|witness| format!("{witness:?}")).unwrap_or_default();
                 let _ = writeln!(row.notes, "{}: {} {witness}", verdict.id, verdict.sentence);
             }
             let wanted = judgement.verdicts.iter().find(|verdict| verdict.id == bug.check);
@@ -105,7 +107,10 @@ async fn row(bug: Bug) -> Row {
         Err(error) => row.notes = error.to_string(),
     }
     if let Ok(keep) = std::env::var("HOOKPROOF_KEEP") {
-        let _ = std::fs::copy(options.out.join("trace.jsonl"), format!("{keep}/{}-{}.jsonl", bug.name, bug.scenario));
+        let _ = std::fs::copy(
+            options.out.join("trace.jsonl"),
+            format!("{keep}/{}-{}.jsonl", bug.name, bug.scenario),
+        );
     }
     row
 }
@@ -155,7 +160,8 @@ impl Matrix {
              | bug | what it does wrong | scenario | check | caught |\n|---|---|---|---|---|\n",
         );
         for row in &self.0 {
-            let (name, check) = (if row.bug.is_empty() { "(none)" } else { row.bug }, row.expected.unwrap_or("all"));
+            let (name, check) =
+                (if row.bug.is_empty() { "(none)" } else { row.bug }, row.expected.unwrap_or("all"));
             let verdict = match (row.expected, row.is_as_expected()) {
                 (Some(_), true) => "yes",
                 (Some(_), false) => "**no**",
@@ -186,7 +192,9 @@ impl Matrix {
     /// What is not as it should be.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let wrong = self.0.iter().filter(|row| !row.is_as_expected());
-        wrong.map(|row| format!("{:?} in {}: {:?}\n{}", row.bug, row.scenario, row.broken, row.notes)).collect()
+        wrong
+            .map(|row| format!("{:?} in {}: {:?}\n{}", row.bug, row.scenario, row.broken, row.notes))
+            .collect()
     }
 }
 

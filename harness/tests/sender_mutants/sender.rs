@@ -170,7 +170,8 @@ impl Sender {
                 let changed = sender.changed.notified();
                 let now = sender.clock.now();
                 let full = sender.bug.is("has-one-pool-for-all") && *sender.pool.borrow() >= POOL;
-                let next = if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
+                let next =
+                    if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
                 match next {
                     Next::Start(n) => sender.start(at, n),
                     Next::Expired(n) => sender.bury(at, n, "expired"),

@@ -55,7 +55,11 @@ fn phases_play_in_order_and_offer_what_they_say() {
         tokens.len()
     };
     assert!(first(0, 5).abs_diff(500) <= 1, "{}", first(0, 5));
-    assert!(first(11, 21).abs_diff(4_100) <= 25, "{}: the area under the spike, and the repeated", first(11, 21));
+    assert!(
+        first(11, 21).abs_diff(4_100) <= 25,
+        "{}: the area under the spike, and the repeated",
+        first(11, 21)
+    );
     assert!(first(16, 17) > 4 * first(11, 12), "the spike is where it should be");
 }
 
@@ -84,7 +88,8 @@ fn recorded_traffic_is_played_faster_and_more_often() {
     let csv = "time,type,key,bytes\n100,a.x,k,300\n102,a.y,,\n104,a.x,k,\n";
     std::fs::write(folder.path().join("r.csv"), csv).unwrap();
     let scenario = scenario("[[traffic]]\nshape = \"recorded\"\nfile = \"r.csv\"\nspeed = 2\ntimes = 3\n");
-    let events = hookproof::scenario::Events { repeated: hookproof::scenario::Millionths(0), ..scenario.events };
+    let events =
+        hookproof::scenario::Events { repeated: hookproof::scenario::Millionths(0), ..scenario.events };
     let schedule = Schedule::compute(&scenario.traffic, &events, 1, folder.path()).unwrap();
     let at: Vec<u64> = schedule.due().iter().map(|due| due.at / SECOND).collect();
     assert_eq!(at, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
