@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         }
     };
     match arguments.command {
-        Command::Run(run) => run.run(),
+        Command::Run(asked) => asked.run(),
         Command::Hold { parent, command } => {
             eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
             ExitCode::from(EXIT_HARNESS)

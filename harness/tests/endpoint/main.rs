@@ -124,3 +124,12 @@ async fn a_peer_that_gives_up_before_the_answer_is_recorded_as_gone() {
 async fn a_thousand_endpoints_answer_each_for_itself() {
     assert_eq!(stage::many(1_000).await, 1_000);
 }
+
+/// Prints how fast endpoints that record are beside a bare server of the HTTP library, for the same client. A figure, not a
+/// law: no threshold.
+#[tokio::test(flavor = "multi_thread")]
+async fn their_rate_beside_a_bare_server_is_told() {
+    let (ours, bare) = (stage::recording_rate().await, stage::bare_rate().await);
+    println!("endpoints {ours}/s while recording, a bare server {bare}/s: {} %", ours * 100 / bare.max(1));
+    assert!(ours > 0 && bare > 0);
+}

@@ -175,3 +175,69 @@ fn whole(bytes: &[u8]) -> Option<Exchange> {
     }
     (body.len() >= length).then(|| Exchange::Answered(status, format!("{head}\n{body}")))
 }
+
+/// How long each rate is measured.
+const MEASURED_NS: u64 = 1_000_000_000;
+
+/// Requests a second that an endpoint answers to a bare client, recording all of them as in a run.
+pub(crate) async fn recording_rate() -> u64 {
+    let clock = Clock::begun();
+    let (recorder, messages) = Recorder::new(100_000);
+    let writer = std::thread::spawn(move || {
+        let mut bytes = 0;
+        while let Ok(Message::Record(record)) = messages.recv() {
+            bytes += serde_json::to_vec(&record).unwrap().len();
+        }
+        bytes
+    });
+    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+    let spec = Spec {
+        name: "a".to_owned(),
+        behaviours: Vec::new(),
+        answers: Range::just(Duration(0)),
+        profile: Profile::StandardWebhooks,
+    };
+    let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
+    let rate = rate(&endpoints.addresses(), &clock).await;
+    endpoints.close().await;
+    assert_eq!(stage.recorder.dropped(), 0);
+    drop(stage);
+    assert!(writer.join().unwrap() > 0);
+    rate
+}
+
+/// The same of the HTTP library's own server, which does nothing but answer.
+pub(crate) async fn bare_rate() -> u64 {
+    use bytes::Bytes;
+    use http_body_util::{BodyExt, Empty};
+    use hyper::service::service_fn;
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            stream.set_nodelay(true).unwrap();
+            let service = service_fn(async |request: hyper::Request<hyper::body::Incoming>| {
+                request.into_body().collect().await?;
+                hyper::Response::builder()
+                    .status(204)
+                    .body(Empty::<Bytes>::new())
+                    .map_err(std::io::Error::other)
+                    .map_err(|error| Box::new(error) as Box<dyn std::error::Error + Send + Sync>)
+            });
+            let stream = hyper_util::rt::TokioIo::new(stream);
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
+        }
+    });
+    let rate = rate(&[address], &Clock::begun()).await;
+    server.abort();
+    rate
+}
+
+async fn rate(addresses: &[std::net::SocketAddr], clock: &Clock) -> u64 {
+    let client = |lasts| hookproof::run::bare_client(addresses, BODY.as_bytes(), 32, clock, lasts);
+    client(MEASURED_NS / 4).await.unwrap();
+    let began = clock.now();
+    let answered = client(MEASURED_NS).await.unwrap();
+    answered * MEASURED_NS / (clock.now() - began).max(1)
+}
