@@ -1,6 +1,7 @@
 //! The command line: every command in a file of its own, and the exit codes that scripts rely on.
 
 mod run;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ struct Arguments {
 enum Command {
     /// Replay scenarios against a sender and judge it
     Run(run::Run),
+    /// Play scenarios in virtual time, by one seed or many
+    Sim(sim::Sim),
     /// Become another program that dies with the one that asked (what `run` starts senders through)
     #[command(hide = true)]
     Hold {
@@ -44,6 +47,7 @@ enum Command {
 pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(run) => run.run(),
+        Command::Sim(sim) => sim.run(),
         Command::Hold { parent, command } => {
             eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
             ExitCode::from(EXIT_HARNESS)
