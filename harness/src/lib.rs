@@ -45,3 +45,6 @@ pub mod suite;
 
 /// Open-loop load on a receiver.
 pub mod load;
+
+/// The production engine and store in virtual time.
+pub mod sim;

@@ -11,6 +11,7 @@ mod query;
 mod receiver;
 mod run;
 mod schema;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ struct Arguments {
 enum Command {
     /// Replay scenarios against a sender and judge it
     Run(run::Run),
+    /// Play scenarios in virtual time, by one seed or many
+    Sim(sim::Sim),
     /// Become another program that dies with the one that asked (what `run` starts senders through)
     #[command(hide = true)]
     Hold {
@@ -89,6 +92,7 @@ pub fn main() -> ExitCode {
     };
     match arguments.command {
         Command::Run(asked) => asked.run(),
+        Command::Sim(asked) => asked.run(),
         Command::Hold { parent, command } => {
             eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
             ExitCode::from(EXIT_HARNESS)

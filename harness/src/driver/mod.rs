@@ -12,7 +12,7 @@ mod crew;
 mod file;
 mod process;
 mod template;
-mod words;
+pub(crate) mod words;
 
 pub use answers::{Listed, Sample, Taken};
 pub use api::{Api, ApiError, Event};

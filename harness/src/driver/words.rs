@@ -14,7 +14,7 @@ const BYTES_BOUNDLESS: &str = "1024GiB";
 
 /// What a call about a subscriber may name.
 #[must_use]
-pub(super) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) -> Variables {
+pub(crate) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) -> Variables {
     let events: Vec<&str> = subscriber.events.iter().map(|pattern| pattern.as_str()).collect();
     let coalesce = subscriber.handling.coalesce.iter();
     let coalesce =
@@ -51,7 +51,7 @@ pub(super) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) ->
 
 /// What a call about a limit may name.
 #[must_use]
-pub(super) fn of_limit(limit: &Limit) -> Variables {
+pub(crate) fn of_limit(limit: &Limit) -> Variables {
     let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
     let (rate, burst) =
         limit.bucket.as_ref().map_or((RATE_BOUNDLESS.to_owned(), BURST_BOUNDLESS), |bucket| {

@@ -5,17 +5,17 @@ use crate::scenario::{Reply, RetryAfter, SECOND};
 
 /// An answer, ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rendered {
-    pub(super) status: u16,
+pub(crate) struct Rendered {
+    pub(crate) status: u16,
     /// `Retry-After`, word for word.
-    pub(super) retry_after: Option<String>,
-    pub(super) head: Vec<u8>,
+    pub(crate) retry_after: Option<String>,
+    pub(crate) head: Vec<u8>,
     /// How long the body is. It consists of one letter, so that nobody needs to keep it.
-    pub(super) body_bytes: u64,
+    pub(crate) body_bytes: u64,
 }
 
 /// Renders an answer given at a moment of the wall clock.
-pub(super) fn render(reply: &Reply, unix_ns: u64) -> Rendered {
+pub(crate) fn render(reply: &Reply, unix_ns: u64) -> Rendered {
     let seconds = unix_ns / SECOND;
     let retry_after = reply.retry_after.as_ref().map(|retry_after| match retry_after {
         RetryAfter::Seconds(seconds) => seconds.to_string(),

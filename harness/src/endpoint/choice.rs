@@ -12,7 +12,7 @@ const COUNTED_MAX: usize = 1_000_000;
 
 /// An endpoint's behaviours, and what it must remember for them.
 #[derive(Debug)]
-pub(super) struct Choices {
+pub(crate) struct Choices {
     behaviours: Vec<Behaviour>,
     answers: Range<Duration>,
     seed: u64,
@@ -26,11 +26,11 @@ pub(super) struct Choices {
 
 /// What a request drew, by which every behaviour of a share decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Luck(u64);
+pub(crate) struct Luck(u64);
 
 /// What to do before a request is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
+pub(crate) enum Before {
     /// Read it.
     Read,
     /// Reset the connection.
@@ -41,7 +41,7 @@ pub(super) enum Before {
 
 /// What an endpoint that holds a limit of its own says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Enforced {
+pub(crate) enum Enforced {
     /// It is inside the limit.
     Inside,
     /// It is not, and may come again in so many seconds.
@@ -49,7 +49,7 @@ pub(super) enum Enforced {
 }
 
 impl Choices {
-    pub(super) fn new(
+    pub(crate) fn new(
         behaviours: Vec<Behaviour>,
         answers: Range<Duration>,
         seed: u64,
@@ -67,12 +67,12 @@ impl Choices {
     }
 
     /// The luck of the next request.
-    pub(super) fn draw(&self) -> Luck {
+    pub(crate) fn draw(&self) -> Luck {
         Luck(mix(self.seed ^ mix(self.requests.fetch_add(1, Ordering::Relaxed))))
     }
 
     /// What to do with a request of which nothing is known yet.
-    pub(super) fn before(&self, now: u64, luck: Luck) -> Before {
+    pub(crate) fn before(&self, now: u64, luck: Luck) -> Before {
         let Some((place, behaviour)) = self.matching(now, luck).next() else { return Before::Read };
         match behaviour.answer {
             // Only who has read the request knows which attempt it is.
@@ -85,7 +85,7 @@ impl Choices {
     }
 
     /// The behaviour that a request meets, which has been read; none if the endpoint behaves.
-    pub(super) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
+    pub(crate) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
         self.matching(now, luck).find(|(_, behaviour)| {
             let counts =
@@ -112,13 +112,13 @@ impl Choices {
     }
 
     /// How long an answer takes, in nanoseconds.
-    pub(super) fn latency(&self, behaviour: Option<&Behaviour>, luck: Luck) -> u64 {
+    pub(crate) fn latency(&self, behaviour: Option<&Behaviour>, luck: Luck) -> u64 {
         let range = behaviour.and_then(|behaviour| behaviour.latency).unwrap_or(self.answers);
         Chance::new(luck.0, LATENCY).between(range.least.0, range.most.0)
     }
 
     /// Charges the limit of the behaviour in this place: a bucket that leaks at the rate and holds `burst`.
-    pub(super) fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
+    pub(crate) fn enforce(&self, place: usize, limit: Rate, burst: u32, now: u64) -> Enforced {
         let drop_ns = (limit.per.0 / limit.count.max(1)).max(1);
         let room_ns = drop_ns.saturating_mul(u64::from(burst.max(1)));
         let charge = |empty: u64| {
@@ -136,7 +136,7 @@ impl Choices {
     }
 
     /// When the port is to be closed, and opened again (none: never), in order.
-    pub(super) fn refusals(&self) -> Vec<(u64, Option<u64>)> {
+    pub(crate) fn refusals(&self) -> Vec<(u64, Option<u64>)> {
         let refuses = |behaviour: &&Behaviour| {
             matches!(behaviour.answer, Answer::Refuse) && behaviour.share == Millionths::ONE
         };

@@ -14,8 +14,8 @@
 //! Bounds: the head and body of a request (see `request`), the deliveries whose attempts are counted (see `choice`), and
 //! what waits for the trace (see [`crate::run::Recorder`]). Connections are bounded by the files that a process may open.
 
-mod answer;
-mod choice;
+pub(crate) mod answer;
+pub(crate) mod choice;
 mod connection;
 mod date;
 mod listener;

@@ -1,0 +1,254 @@
+//! `sim`: play scenarios in virtual time.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::check::{self, Judgement, Status, Strictness};
+use crate::run::Clock;
+use crate::scenario::Scenario;
+use crate::sim::figures::Figures;
+use crate::sim::{Keep, Mutant, Options, SimError, Simulated, simulate, swarm};
+use crate::trace::Trace;
+
+const EXIT_FAILED: u8 = 1;
+const EXIT_INCONCLUSIVE: u8 = 2;
+const EXIT_USAGE: u8 = 64;
+const EXIT_HARNESS: u8 = 70;
+
+/// Runs with more events than this keep no trace, unless one is asked for.
+const TRACED_EVENTS_MAX: u64 = 400_000;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof sim scenarios/
+  hookproof sim scenarios/viral-spike.toml --seed 7 --out reports/sim
+  hookproof sim scenarios/viral-spike.toml --seeds 1000
+
+With --seeds every seed also moves the faults, leaves some out, adds others, and stretches latencies. A failure prints
+its seed, its witness, and the one command that repeats it.")]
+pub(super) struct Sim {
+    /// Scenario files, or folders of them
+    #[arg(required = true, value_name = "SCENARIO")]
+    scenarios: Vec<PathBuf>,
+    /// In the place of the scenario's seed
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Play so many seeds, from the scenario's on, each with its own troubles
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// Give the one seed its own troubles, as --seeds does
+    #[arg(long, requires = "seed")]
+    swarm: bool,
+    /// Of the swarm's scenario, only what happens before
+    #[arg(long, value_name = "DURATION", requires = "swarm")]
+    until: Option<crate::scenario::Duration>,
+    /// Where traces go, each into a folder of its scenario's name
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Change a value of the scenario: drain=10s; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Keep no trace and judge nothing: figures alone
+    #[arg(long)]
+    figures: bool,
+    /// Give the sender one of the bugs that the sweep must find
+    #[arg(long, value_name = "NAME", hide = true)]
+    mutant: Option<Mutant>,
+}
+
+impl Sim {
+    pub(super) fn run(self) -> ExitCode {
+        let files = match files(&self.scenarios) {
+            Ok(files) => files,
+            Err(why) => {
+                eprintln!("hookproof sim: {why}");
+                return ExitCode::from(EXIT_USAGE);
+            }
+        };
+        let mut worst = 0;
+        for path in files {
+            worst = worse(worst, self.one(&path));
+        }
+        ExitCode::from(worst)
+    }
+
+    fn one(&self, path: &Path) -> u8 {
+        let scenario = match read(path, &self.set) {
+            Ok(scenario) => scenario,
+            Err(problems) => {
+                problems.iter().for_each(|problem| eprintln!("hookproof sim: {problem}"));
+                return EXIT_USAGE;
+            }
+        };
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let options = Options { seed: self.seed, folder, mutant: self.mutant, ..Options::default() };
+        if let Some(count) = self.seeds {
+            return self.sweep(&scenario, &options, path, count);
+        }
+        let scenario = match (self.swarm, self.seed) {
+            (true, Some(seed)) => swarm::trouble(&scenario, seed, self.until.map(|until| until.0)),
+            _ => scenario,
+        };
+        let keep = if self.figures || expected(&scenario) > TRACED_EVENTS_MAX { Keep::Figures } else { Keep::Trace };
+        let clock = Clock::default();
+        let began = clock.now();
+        match simulate(&scenario, &Options { keep, ..options }) {
+            Ok(simulated) => {
+                let took = Duration::from_nanos(clock.now().saturating_sub(began));
+                self.tell(&scenario, &simulated, took)
+            }
+            Err(error) => failed(&scenario, &error),
+        }
+    }
+
+    /// Says what a run amounts to, judges it, and keeps its trace if asked to.
+    fn tell(&self, scenario: &Scenario, simulated: &Simulated, took: Duration) -> u8 {
+        println!("{}", summary(scenario, simulated, took));
+        if simulated.trace.is_empty() {
+            return u8::from(!is_conserved(&simulated.figures));
+        }
+        if let Some(out) = &self.out
+            && let Err(error) = save(&out.join(&scenario.name), &simulated.trace)
+        {
+            eprintln!("hookproof sim: {}: {error}", scenario.name);
+            return EXIT_HARNESS;
+        }
+        match Trace::read(simulated.trace.as_slice()) {
+            Ok(trace) => conclude(scenario, &check::judge(scenario, &trace, Strictness::Usual)),
+            Err(error) => {
+                eprintln!("hookproof sim: {}: {error}", scenario.name);
+                EXIT_HARNESS
+            }
+        }
+    }
+
+    fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {
+        let clock = Clock::default();
+        let began = clock.now();
+        match swarm::sweep(scenario, options, count) {
+            Ok(swept) => {
+                let took = Duration::from_nanos(clock.now().saturating_sub(began));
+                println!("{}: {} seeds in {:.1} s", scenario.name, swept.played, took.as_secs_f64());
+                let Some(failure) = swept.failure else { return 0 };
+                let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
+                let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
+                println!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence);
+                println!("  {}", failure.witness);
+                println!(
+                    "  repeat: hookproof sim {} --seed {} --swarm --until {}{sets}{mutant}",
+                    path.display(),
+                    failure.seed,
+                    crate::scenario::Duration(failure.until)
+                );
+                EXIT_FAILED
+            }
+            Err(error) => failed(scenario, &error),
+        }
+    }
+}
+
+fn failed(scenario: &Scenario, error: &SimError) -> u8 {
+    eprintln!("hookproof sim: {}: {error}", scenario.name);
+    match error {
+        SimError::Schedule(_) | SimError::Subscriber { .. } => EXIT_USAGE,
+        _ => EXIT_HARNESS,
+    }
+}
+
+/// What was owed is somewhere, in a run whose trace was not kept.
+fn is_conserved(figures: &Figures) -> bool {
+    let owed: u64 = figures.lanes.iter().map(|lane| lane.owed).sum();
+    figures.refused > 0 || owed <= figures.delivered() + figures.given_up() + figures.waiting
+}
+
+fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
+    let figures = &simulated.figures;
+    let owed: u64 = figures.lanes.iter().map(|lane| lane.owed).sum();
+    let arrivals: u64 = figures.lanes.iter().map(|lane| lane.arrivals).sum();
+    let happened = u128::from(figures.offered + arrivals) * 1_000_000_000;
+    let speed = happened / took.as_nanos().max(1);
+    format!(
+        "{}: {} events, {owed} deliveries owed, {} delivered, {} dead, {} waiting, {arrivals} attempts; {:.1} s of \
+         virtual time in {:.2} s ({speed} events and attempts a second); {} commits, database {} MiB; sha256 {}",
+        scenario.name,
+        figures.offered,
+        figures.delivered(),
+        figures.given_up(),
+        figures.waiting,
+        Duration::from_nanos(figures.end).as_secs_f64(),
+        took.as_secs_f64(),
+        figures.commits,
+        figures.database_bytes >> 20,
+        &simulated.sha256[..16],
+    )
+}
+
+fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
+    for verdict in &judgement.verdicts {
+        if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
+            println!("  {:?} {}: {}", verdict.status, verdict.id, verdict.sentence);
+            verdict.witness.iter().take(2).for_each(|witness| println!("    {}", swarm::witness_text(witness)));
+        }
+    }
+    println!("{}: {:?}: {}", scenario.name, judgement.status, judgement.sentence);
+    match judgement.status {
+        Status::Fail => EXIT_FAILED,
+        Status::Inconclusive => EXIT_INCONCLUSIVE,
+        _ => 0,
+    }
+}
+
+/// About how many events a scenario offers.
+fn expected(scenario: &Scenario) -> u64 {
+    use crate::scenario::{Rate, Shape};
+    let per = |rate: Rate, lasts: u64| u128::from(rate.count) * u128::from(lasts) / u128::from(rate.per.0);
+    let phase = |phase: &crate::scenario::Phase| {
+        let lasts = phase.lasts.map_or(0, |lasts| lasts.0);
+        match phase.shape {
+            Shape::Steady { rate } | Shape::Poisson { rate } => per(rate, lasts),
+            Shape::Ramp { rate, to } | Shape::Spike { rate, to } => (per(rate, lasts) + per(to, lasts)) / 2,
+            Shape::Burst { events } => events.into(),
+            _ => 0,
+        }
+    };
+    u64::try_from(scenario.traffic.iter().map(phase).sum::<u128>()).unwrap_or(u64::MAX)
+}
+
+fn save(folder: &Path, trace: &[u8]) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("trace.jsonl"), trace)
+}
+
+/// The scenario files among these paths: of a folder, all of its own.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut all = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            all.push(path.clone());
+            continue;
+        }
+        let listed = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut found: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        found.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        found.sort();
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| vec![format!("{} cannot be read: {error}", path.display())])?;
+    Scenario::from_text_with(&text, &path.display().to_string(), changes)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+fn worse(one: u8, other: u8) -> u8 {
+    const ORDER: [u8; 5] = [0, EXIT_INCONCLUSIVE, EXIT_FAILED, EXIT_USAGE, EXIT_HARNESS];
+    let rank = |code: u8| ORDER.iter().position(|known| *known == code).unwrap_or(ORDER.len());
+    if rank(other) > rank(one) { other } else { one }
+}

@@ -1,0 +1,151 @@
+//! Looking into the queue, and the end of a run.
+
+use hookproof_sender::store::Reader;
+use hookproof_sender::store::command::Reason;
+use hookproof_sender::store::lane::Counts;
+use hookproof_sender::store::read::{LaneStatus, ReadError};
+
+use super::world::{Happening, World};
+use super::{Keep, SimError, Simulated, store_failed};
+use crate::scenario::SECOND;
+use crate::trace::{Dead, Depth, End, Ended, Record};
+
+/// Subscribers whose queues are in the trace: as many as the sender's status lists on its first page.
+const LISTED: usize = 50;
+const PAGE: u32 = 1_000;
+
+impl World<'_> {
+    /// Looks into the queue; and ends the run once all is settled, or the time for that is over.
+    pub(super) fn sample(&mut self) -> Result<(), SimError> {
+        let done = self.play.next == self.play.schedule.due().len()
+            && self.play.open == 0
+            && self.troubles.done == self.troubles.steps.len()
+            && self.now >= self.figures.traffic_end;
+        let waiting = self.look_into_queue()?;
+        let whole = self.troubles.starting == 0 && self.seats.iter().all(|seat| !seat.frozen);
+        let drained = self.now >= self.last_moment();
+        if done && (drained || (whole && waiting == Some(0))) {
+            self.over = true;
+        } else {
+            let every = if done { self.model.sample_ns.min(SECOND) } else { self.model.sample_ns };
+            self.later(every, Happening::Sample);
+        }
+        Ok(())
+    }
+
+    /// When the run is over at the latest.
+    fn last_moment(&self) -> u64 {
+        let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
+        self.figures.traffic_end.max(fault).saturating_add(self.scenario.drain.0)
+    }
+
+    fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
+        let Some(process) = self.seats.iter().filter(|seat| !seat.frozen).find_map(|seat| seat.process.as_ref())
+        else {
+            return Ok(None);
+        };
+        let steady = process.steady(self.now);
+        let whole = process.reader.status(steady).map_err(store_failed("read the status"))?.counts;
+        let lanes = all_lanes(&process.reader)?;
+        let now = self.now;
+        self.figures.waiting = whole.waiting;
+        for (at, lane) in lanes.iter().enumerate() {
+            self.figures.sample(at, now, lane.counts.waiting, lane.counts.waiting_bytes);
+            self.figures.lanes[at].delivered = lane.counts.delivered;
+        }
+        let size = |name: &str| std::fs::metadata(self.folder.path().join(name)).map_or(0, |file| file.len());
+        self.figures.database_bytes = self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
+        self.book.note(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
+        if self.options.keep == Keep::Trace {
+            self.keep(depth(now, None, &whole))?;
+            for lane in lanes.iter().take(LISTED) {
+                self.keep(depth(now, Some(lane.name.to_string()), &lane.counts))?;
+            }
+        }
+        Ok(Some(whole.waiting))
+    }
+
+    /// Lists the dead letters and ends the trace.
+    pub(super) fn close(mut self) -> Result<Simulated, SimError> {
+        self.cut_open();
+        self.write_later()?;
+        self.figures.end = self.now;
+        // Whoever is down or frozen is up again for this: the file is the same.
+        if self.seats.iter().all(|seat| seat.process.is_none()) {
+            self.start(0)?;
+        }
+        self.list_dead()?;
+        let end = End { t: self.now, ended: Ended::Done, dead_listed: true, late: 0, dropped: 0 };
+        let counts = self.figures.lanes.iter().flat_map(|lane| [lane.arrivals, lane.delivered, lane.given_up()]);
+        let words: Vec<u64> = counts.collect();
+        self.book.note(&words);
+        let (trace, sha256) = self.book.finish(end)?;
+        Ok(Simulated { trace, sha256, figures: self.figures })
+    }
+
+    fn list_dead(&mut self) -> Result<(), SimError> {
+        let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let (mut from, mut records) = (None, Vec::new());
+        loop {
+            let page = process.reader.dead(None, from, PAGE).map_err(unread)?;
+            for letter in page.items {
+                let at = self.endpoint_of(letter.delivery.lane)?;
+                let (place, reason) = match letter.reason {
+                    Reason::Exhausted => (0, "exhausted"),
+                    Reason::Expired => (1, "expired"),
+                    Reason::Overflow => (2, "overflow"),
+                    Reason::Gone => (3, "gone"),
+                };
+                self.figures.lanes[at].dead[place] += 1;
+                if self.options.keep == Keep::Trace {
+                    let token = self.play.tokens.find(letter.delivery.event.as_bytes());
+                    records.push(Record::Dead(Dead {
+                        t: self.now,
+                        subscriber: self.scenario.subscribers[at].name.clone(),
+                        token,
+                        id: None,
+                        reason: reason.to_owned(),
+                        attempts: Some(letter.delivery.attempts),
+                    }));
+                }
+            }
+            match page.next {
+                Some(next) => from = Some(next),
+                None => break,
+            }
+        }
+        records.into_iter().try_for_each(|record| self.keep(record))
+    }
+}
+
+fn all_lanes(reader: &dyn Reader) -> Result<Vec<LaneStatus>, SimError> {
+    let (mut from, mut all) = (None, Vec::new());
+    loop {
+        let page = reader.lanes(from, PAGE).map_err(unread)?;
+        all.extend(page.items);
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Ok(all),
+        }
+    }
+}
+
+fn unread(error: ReadError) -> SimError {
+    match error {
+        ReadError::Store(error) => store_failed("read")(error),
+        ReadError::Cursor(bad) => SimError::Defect(bad.to_string()),
+    }
+}
+
+fn depth(t: u64, subscriber: Option<String>, counts: &Counts) -> Record {
+    Record::Depth(Depth {
+        t,
+        subscriber,
+        waiting: Some(counts.waiting),
+        bytes: Some(counts.waiting_bytes),
+        dead: Some(counts.dead),
+        delivered: Some(counts.delivered),
+        coalesced: Some(counts.coalesced),
+        resident_bytes: None,
+    })
+}

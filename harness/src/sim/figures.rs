@@ -1,0 +1,157 @@
+//! What a run amounts to, counted as it goes: for runs that are too long for a trace, and for plans.
+
+use hdrhistogram::Histogram;
+
+/// One subscriber's side of a run.
+#[derive(Clone, Debug)]
+pub struct LaneFigures {
+    /// Its name.
+    pub name: String,
+    /// Deliveries owed to it.
+    pub owed: u64,
+    /// Deliveries that its endpoint took.
+    pub delivered: u64,
+    /// Requests that reached it.
+    pub arrivals: u64,
+    /// Given up, by reason: exhausted, expired, overflow, gone.
+    pub dead: [u64; 4],
+    /// From an event's intended moment to its first arrival, in microseconds.
+    pub first_us: Histogram<u64>,
+    /// The most that waited at a sample: rows, bytes, and when.
+    pub peak: Peak,
+    /// When it last had something waiting.
+    pub busy_until: u64,
+    /// What waited, sample by sample: when, rows.
+    pub waiting: Vec<(u64, u64)>,
+}
+
+/// The most that waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// Deliveries.
+    pub rows: u64,
+    /// Bytes of bodies.
+    pub bytes: u64,
+    /// When the rows were the most.
+    pub at: u64,
+}
+
+/// The whole run.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Each subscriber, in the scenario's order.
+    pub lanes: Vec<LaneFigures>,
+    /// Events offered.
+    pub offered: u64,
+    /// Events that were refused.
+    pub refused: u64,
+    /// Deliveries shed as their lane was full.
+    pub shed: u64,
+    /// Commits made.
+    pub commits: u64,
+    /// When the traffic ended.
+    pub traffic_end: u64,
+    /// When the run ended.
+    pub end: u64,
+    /// Deliveries that still waited then.
+    pub waiting: u64,
+    /// The most deliveries that began to arrive in one second.
+    pub busiest_second: u64,
+    /// The largest that the database became.
+    pub database_bytes: u64,
+    second: (u64, u64),
+}
+
+impl LaneFigures {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            owed: 0,
+            delivered: 0,
+            arrivals: 0,
+            dead: [0; 4],
+            // Two digits are what a table shows; a histogram for each of thousands of lanes must stay small.
+            first_us: Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are allowed")),
+            peak: Peak::default(),
+            busy_until: 0,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// A percentile of the time from an event's intended moment to its first arrival, in nanoseconds.
+    #[must_use]
+    pub fn first_ns(&self, thousandths: u32) -> u64 {
+        self.first_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
+    }
+
+    /// Deliveries given up.
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.dead.iter().sum()
+    }
+
+    /// How long after the end of the traffic it was empty; nothing if it was before.
+    #[must_use]
+    pub fn drain_ns(&self, traffic_end: u64) -> u64 {
+        self.busy_until.saturating_sub(traffic_end)
+    }
+}
+
+impl Figures {
+    pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            lanes: names.map(LaneFigures::new).collect(),
+            offered: 0,
+            refused: 0,
+            shed: 0,
+            commits: 0,
+            traffic_end: 0,
+            end: 0,
+            waiting: 0,
+            busiest_second: 0,
+            database_bytes: 0,
+            second: (0, 0),
+        }
+    }
+
+    pub(super) fn arrival(&mut self, lane: usize, now: u64) {
+        self.lanes[lane].arrivals += 1;
+        let second = now / crate::scenario::SECOND;
+        if self.second.0 != second {
+            self.second = (second, 0);
+        }
+        self.second.1 += 1;
+        self.busiest_second = self.busiest_second.max(self.second.1);
+    }
+
+    pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {
+        self.lanes[lane].first_us.saturating_record(waited_ns / 1_000);
+    }
+
+    pub(super) fn sample(&mut self, lane: usize, now: u64, rows: u64, bytes: u64) {
+        let lane = &mut self.lanes[lane];
+        if rows > lane.peak.rows {
+            (lane.peak.rows, lane.peak.at) = (rows, now);
+        }
+        lane.peak.bytes = lane.peak.bytes.max(bytes);
+        if rows > 0 {
+            lane.busy_until = now;
+        }
+        let same = lane.waiting.last().is_some_and(|(_, last)| *last == rows);
+        if !same {
+            lane.waiting.push((now, rows));
+        }
+    }
+
+    /// Deliveries made, all subscribers together.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.delivered).sum()
+    }
+
+    /// Deliveries given up, all subscribers together.
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.lanes.iter().map(LaneFigures::given_up).sum()
+    }
+}

@@ -1,0 +1,411 @@
+//! Requests on their way, and the endpoints that they reach: every behaviour of the scenario, in virtual time.
+
+use hookproof_sender::engine::{Answer, AttemptId, DeliveryId, LaneId, Nanos, Outcome};
+use hookproof_sender::fanout::sign_attempt;
+use hookproof_sender::store::command;
+use hookproof_sender::store::reply::ClaimedRow;
+
+use super::world::{Happening, Knock, World};
+use super::{EPOCH, Keep, SimError};
+use crate::endpoint::answer::render;
+use crate::endpoint::choice::{Before, Choices, Enforced, Luck};
+use crate::endpoint::http_date;
+use crate::scenario::{Answer as Script, Behaviour, Millionths, Profile, Reply, RetryAfter, SECOND, Size};
+use crate::trace::{self, Arrival, Cut, CutKind, Record, Signed, Verified};
+use crate::wire::digest::sha256_hex;
+use crate::wire::{self, verify};
+
+/// What a large answer travels at.
+const BYTES_PER_SECOND: u64 = 1 << 30;
+/// The bytes of an answer that drips, about.
+const DRIPS: u64 = 100;
+/// How much of an answer's body the sender reads before it has heard enough.
+const BODY_READ: u64 = 64 << 10;
+
+/// A subscriber's endpoint.
+pub(super) struct Endpoint {
+    pub(super) choices: Choices,
+    pub(super) behaviours: Vec<Behaviour>,
+    pub(super) profile: wire::Profile,
+    pub(super) secrets: Vec<wire::Secret>,
+    pub(super) timeout: u64,
+    pub(super) lane: LaneId,
+}
+
+/// A request that was sent.
+pub(super) struct Exchange {
+    pub(super) worker: usize,
+    pub(super) generation: u64,
+    attempt: AttemptId,
+    delivery: DeliveryId,
+    endpoint: usize,
+    row: ClaimedRow,
+    number: u32,
+    began: u64,
+    luck: Luck,
+    /// Its number among the arrivals, once it has arrived.
+    n: Option<u64>,
+    /// The sender has heard the end of it.
+    pub(super) over: bool,
+    /// The endpoint is done with it.
+    closed: bool,
+}
+
+/// How an exchange ends, as the sender hears it.
+#[derive(Clone, Debug)]
+pub(super) enum Heard {
+    Answered { status: u16, retry_after: Option<String>, date: String },
+    Unsent(&'static str),
+    Silent(&'static str),
+}
+
+/// What the endpoint does at last.
+#[derive(Clone, Debug)]
+pub(super) enum Final {
+    Answer { reply: Reply, begun: u64, whole: bool },
+    Cut(CutKind, &'static str),
+}
+
+impl World<'_> {
+    /// The sender begins an attempt.
+    pub(super) fn send(
+        &mut self,
+        worker: usize,
+        attempt: AttemptId,
+        lane: LaneId,
+        row: ClaimedRow,
+        number: u32,
+    ) -> Result<(), SimError> {
+        let endpoint = self.endpoint_of(lane)?;
+        let generation = self.seats[worker].generation;
+        let refused = self.endpoints[endpoint].behaviours.iter().any(|behaviour| {
+            matches!(behaviour.answer, Script::Refuse)
+                && behaviour.share == Millionths::ONE
+                && behaviour.covers(self.now)
+        });
+        let luck = self.endpoints[endpoint].choices.draw();
+        let delivery = row.delivery;
+        let exchange = Exchange {
+            worker,
+            generation,
+            attempt,
+            delivery,
+            endpoint,
+            row,
+            number,
+            began: self.now,
+            luck,
+            n: None,
+            over: false,
+            closed: false,
+        };
+        let id = self.next_exchange;
+        self.next_exchange += 1;
+        let wire = self.wire();
+        let timeout = self.endpoints[endpoint].timeout;
+        self.exchanges.insert(id, exchange);
+        if refused {
+            self.finish(id, CutOr::Nothing);
+            self.later(wire, Happening::Heard(id, Heard::Unsent("connection refused")));
+        } else {
+            self.later(wire, Happening::Arrive { exchange: id, stalled: false });
+            self.later(timeout, Happening::Heard(id, Heard::Silent("the deadline passed")));
+        }
+        Ok(())
+    }
+
+    /// A request reaches its endpoint.
+    pub(super) fn arrive(&mut self, id: u64, stalled: bool) -> Result<(), SimError> {
+        let Some(exchange) = self.exchanges.get(&id) else { return Ok(()) };
+        let (at, luck) = (exchange.endpoint, exchange.luck);
+        if !stalled {
+            match self.endpoints[at].choices.before(self.now, luck) {
+                Before::Read => {}
+                Before::Reset => {
+                    self.finish(id, CutOr::Cut(CutKind::Reset));
+                    let wire = self.wire();
+                    self.later(wire, Happening::Heard(id, Heard::Silent("connection reset")));
+                    return Ok(());
+                }
+                Before::Wait(until) => {
+                    let wait = until.saturating_sub(self.now);
+                    self.later(wait, Happening::Arrive { exchange: id, stalled: true });
+                    return Ok(());
+                }
+            }
+        }
+        let token = self.token(&self.exchanges[&id].row);
+        let n = self.next_arrival;
+        self.next_arrival += 1;
+        self.figures.arrival(at, self.now);
+        self.first_arrival(at, token, id);
+        if self.options.keep == Keep::Trace {
+            let arrival = self.arrival(id, n, token)?;
+            self.keep(Record::Arrival(arrival))?;
+        }
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.n = Some(n);
+            if exchange.over {
+                // Its sender gave up while it waited in the socket.
+                self.finish(id, CutOr::Cut(CutKind::PeerGone));
+                return Ok(());
+            }
+        }
+        self.perform(id, token);
+        Ok(())
+    }
+
+    /// What the endpoint does with a request that was read.
+    fn perform(&mut self, id: u64, token: Option<u64>) {
+        let exchange = &self.exchanges[&id];
+        let (at, luck) = (exchange.endpoint, exchange.luck);
+        let chosen = self.endpoints[at].choices.choose(self.now, luck, token);
+        let chosen = chosen.map(|(place, behaviour)| (place, behaviour.clone()));
+        if chosen.as_ref().is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole)) {
+            return;
+        }
+        let latency = self.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
+        let begun = self.now.saturating_add(latency);
+        let (last, what) = self.script(at, chosen, begun);
+        self.later(latency.saturating_add(last), Happening::Finish(id, what));
+    }
+
+    /// What an answer takes beyond its latency, and what it is.
+    fn script(&mut self, at: usize, chosen: Option<(usize, Behaviour)>, begun: u64) -> (u64, Final) {
+        let whole = |reply: Reply| Final::Answer { reply, begun, whole: true };
+        let Some((place, behaviour)) = chosen else { return (0, whole(no_content())) };
+        match behaviour.answer {
+            Script::Status(reply) => (reply.body.0.saturating_mul(SECOND) / BYTES_PER_SECOND, whole(reply)),
+            Script::Enforce { limit, burst } => {
+                match self.endpoints[at].choices.enforce(place, limit, burst, begun) {
+                    Enforced::Inside => (0, whole(no_content())),
+                    Enforced::Past { retry_after_s } => {
+                        let retry_after = Some(RetryAfter::Seconds(retry_after_s));
+                        (0, whole(Reply { status: 429, retry_after, ..no_content() }))
+                    }
+                }
+            }
+            Script::HugeAnswer { body } => {
+                let read = body.0.min(BODY_READ);
+                let reply = Reply { status: 200, body, ..no_content() };
+                (read.saturating_mul(SECOND) / BYTES_PER_SECOND, Final::Answer { reply, begun, whole: body.0 <= BODY_READ })
+            }
+            Script::Drip { pace } => (pace.0.saturating_mul(DRIPS), whole(Reply { status: 200, ..no_content() })),
+            Script::HalfAnswer => (0, Final::Cut(CutKind::HalfAnswer, "the answer broke off")),
+            Script::Close => (0, Final::Cut(CutKind::Close, "closed without an answer")),
+            Script::Reset | Script::Refuse | Script::ResetAfterRead => {
+                (0, Final::Cut(CutKind::ResetAfterRead, "connection reset"))
+            }
+            Script::Stall | Script::Blackhole => (0, whole(no_content())),
+        }
+    }
+
+    /// The endpoint does at last what it set out to.
+    pub(super) fn finish_exchange(&mut self, id: u64, what: Final) -> Result<(), SimError> {
+        let Some(exchange) = self.exchanges.get(&id).filter(|exchange| !exchange.closed) else { return Ok(()) };
+        let (at, n) = (exchange.endpoint, exchange.n.unwrap_or_default());
+        let wire = self.wire();
+        match what {
+            Final::Cut(kind, why) => {
+                self.finish(id, CutOr::Cut(kind));
+                self.later(wire, Happening::Heard(id, Heard::Silent(why)));
+            }
+            Final::Answer { reply, begun, whole } => {
+                let unix_ns = EPOCH.0 + self.now;
+                let rendered = render(&reply, unix_ns);
+                let (status, retry_after) = (rendered.status, rendered.retry_after);
+                if (200..300).contains(&status) {
+                    self.figures.lanes[at].delivered += u64::from(whole);
+                }
+                if self.options.keep == Keep::Trace {
+                    let retry_after = retry_after.clone();
+                    let answer = trace::Answer { t: begun, end: self.now, n, status, retry_after, whole };
+                    self.keep(Record::Answer(answer))?;
+                }
+                self.finish(id, CutOr::Nothing);
+                let date = http_date(unix_ns / SECOND);
+                self.later(wire, Happening::Heard(id, Heard::Answered { status, retry_after, date }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sender hears the end of an attempt, if nothing ended it before.
+    pub(super) fn heard(&mut self, id: u64, heard: Heard) -> Result<(), SimError> {
+        let Some(exchange) = self.exchanges.get(&id).filter(|exchange| !exchange.over) else { return Ok(()) };
+        let (worker, generation) = (exchange.worker, exchange.generation);
+        if self.is_frozen(worker, generation) {
+            return self.knock(worker, generation, Knock::Heard(id, heard));
+        }
+        if self.seats[worker].generation != generation {
+            return Ok(());
+        }
+        let (attempt, delivery) = (exchange.attempt, exchange.delivery);
+        let (began, hash, n, closed) = (exchange.began, exchange.row.body.hash, exchange.n, exchange.closed);
+        let wall = self.wall();
+        let now = self.now;
+        let Some(process) = self.seats[worker].process.as_mut() else { return Ok(()) };
+        let (outcome, kind, status, error) = translate(heard, wall);
+        let record = command::Attempt {
+            at: process.steady(began),
+            latency: Nanos(now - began),
+            outcome: kind,
+            status,
+            error: error.map(Into::into),
+            body_hash: hash,
+        };
+        process.ended(now, attempt, delivery, outcome, record);
+        self.seats[worker].dirty = true;
+        if !closed && n.is_some() {
+            let how = self.walked_out(id);
+            self.finish(id, CutOr::Cut(how));
+        }
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.over = true;
+            if exchange.closed {
+                self.exchanges.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// How the endpoint sees its peer go.
+    fn walked_out(&self, id: u64) -> CutKind {
+        let exchange = &self.exchanges[&id];
+        let at = &self.endpoints[exchange.endpoint];
+        let black = at.behaviours.iter().any(|behaviour| {
+            matches!(behaviour.answer, Script::Blackhole) && behaviour.covers(exchange.began)
+        });
+        if black { CutKind::Blackhole } else { CutKind::PeerGone }
+    }
+
+    /// A process is gone, and all its connections with it.
+    pub(super) fn hang_up(&mut self, worker: usize, generation: u64) {
+        let mine = |exchange: &&mut Exchange| exchange.worker == worker && exchange.generation == generation;
+        let mut open = Vec::new();
+        for (id, exchange) in &mut self.exchanges {
+            if mine(&exchange) {
+                exchange.over = true;
+                open.push((*id, exchange.n.is_some(), exchange.closed));
+            }
+        }
+        for (id, arrived, closed) in open {
+            if arrived && !closed {
+                self.finish(id, CutOr::Cut(CutKind::PeerGone));
+            }
+            // What had not arrived may still, or may not: half of it was in no socket yet.
+            let lost = !arrived && self.chance.below(2) == 0;
+            if lost || arrived {
+                self.exchanges.remove(&id);
+            }
+        }
+    }
+
+    /// The endpoint is done with an exchange.
+    fn finish(&mut self, id: u64, how: CutOr) {
+        let now = self.now;
+        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.closed) else { return };
+        exchange.closed = true;
+        let (n, at, over) = (exchange.n, exchange.endpoint, exchange.over);
+        if over {
+            self.exchanges.remove(&id);
+        }
+        if let CutOr::Cut(how) = how
+            && self.options.keep == Keep::Trace
+        {
+            let endpoint = self.scenario.subscribers[at].name.clone();
+            self.keep_later(Record::Cut(Cut { t: now, endpoint, n, how }));
+        }
+    }
+
+    /// Every exchange that is still open when the run ends.
+    pub(super) fn cut_open(&mut self) {
+        let open = self.exchanges.iter().filter(|(_, exchange)| !exchange.closed && exchange.n.is_some());
+        let open: Vec<u64> = open.map(|(id, _)| *id).collect();
+        open.into_iter().for_each(|id| self.finish(id, CutOr::Cut(CutKind::RunEnded)));
+    }
+
+    fn first_arrival(&mut self, at: usize, token: Option<u64>, id: u64) {
+        if self.exchanges[&id].number != 1 {
+            return;
+        }
+        let intended = token.and_then(|token| self.intended(token));
+        if let Some(intended) = intended {
+            self.figures.first(at, self.now.saturating_sub(intended));
+        }
+    }
+
+    /// The record of a request, signed by the sender and verified by the harness.
+    fn arrival(&mut self, id: u64, n: u64, token: Option<u64>) -> Result<Arrival, SimError> {
+        let exchange = &self.exchanges[&id];
+        let endpoint = &self.endpoints[exchange.endpoint];
+        let (lane, worker) = (endpoint.lane, exchange.worker);
+        let roster = self.seats[worker].roster.clone();
+        let subscriber = roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
+        let ready = subscriber.ready().map_err(|fault| SimError::Defect(fault.to_string()))?;
+        let name = self.ids.name(exchange.row.received, exchange.row.delivery);
+        let wall = self.wall_at(exchange.began);
+        let headers = sign_attempt(ready, &name, &exchange.row, exchange.number, wall)
+            .map_err(|unusable| SimError::Defect(unusable.to_string()))?;
+        let fields: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
+        let body = &exchange.row.body.bytes;
+        let seen = verify(endpoint.profile, &endpoint.secrets, &fields, body);
+        let verified = match seen.verdict {
+            Ok(keys) => Verified::Keys(keys),
+            Err(wrong) => Verified::No(wrong.to_string()),
+        };
+        Ok(Arrival {
+            t: self.now,
+            read: self.now,
+            n,
+            endpoint: self.scenario.subscribers[exchange.endpoint].name.clone(),
+            connection: id,
+            token,
+            id: seen.id,
+            attempt: seen.attempt,
+            method: "POST".to_owned(),
+            path: "/".to_owned(),
+            content_type: Some("application/json".to_owned()),
+            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
+            sha256: sha256_hex(body),
+            signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
+        })
+    }
+}
+
+/// What the endpoint's side of the trace says at the end of an exchange.
+enum CutOr {
+    Cut(CutKind),
+    Nothing,
+}
+
+/// What the engine and the record make of it.
+fn translate(
+    heard: Heard,
+    wall: hookproof_sender::engine::WallTime,
+) -> (Outcome, command::Outcome, Option<u16>, Option<&'static str>) {
+    match heard {
+        Heard::Answered { status, retry_after, date } => {
+            let kind = if (200..300).contains(&status) {
+                command::Outcome::Delivered
+            } else {
+                command::Outcome::Rejected
+            };
+            let bytes = |text: String| text.into_bytes().into_boxed_slice();
+            let answer =
+                Answer { status, retry_after: retry_after.map(bytes), date: Some(bytes(date)), at: wall };
+            (Outcome::Answered(answer), kind, Some(status), None)
+        }
+        Heard::Unsent(why) => (Outcome::Unsent, command::Outcome::Unsent, None, Some(why)),
+        Heard::Silent(why) => (Outcome::Silent, command::Outcome::Silent, None, Some(why)),
+    }
+}
+
+/// The harness's profile for the scenario's.
+pub(super) fn profile(profile: Profile) -> Result<wire::Profile, SimError> {
+    profile.name().parse().map_err(|error: wire::UnknownProfile| SimError::Defect(error.to_string()))
+}
+
+const fn no_content() -> Reply {
+    Reply { status: 204, retry_after: None, body: Size(0), location: None }
+}
