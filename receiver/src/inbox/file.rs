@@ -61,7 +61,15 @@ impl OpenError {
 /// Keeps other processes from working on the same file. The system gives it back when the process ends, however it
 /// does.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] File);
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing it would do, unless a process that somebody is just about to start holds a copy of it for a moment. If
+        // it fails, closing still does.
+        let _ = self.0.unlock();
+    }
+}
 
 impl Lock {
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
