@@ -65,11 +65,16 @@ impl Delivery {
 
     /// With other data in its body.
     pub(super) fn with_data(self, data: &str) -> Self {
+        self.of_moment(unix_seconds(), data)
+    }
+
+    /// Of an event that happened at that moment, with this data.
+    pub(super) fn of_moment(self, happened: i64, data: &str) -> Self {
         let body = format!(
             r#"{{"id":"{}","type":"{}","timestamp":"{}","data":{data}}}"#,
             self.id,
             self.event_type,
-            moment(unix_seconds())
+            moment(happened)
         );
         Self { body: body.into_bytes(), ..self }
     }
