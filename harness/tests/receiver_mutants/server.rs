@@ -113,10 +113,12 @@ impl Server {
         let watch = Watch::start();
         let mut bytes = Vec::new();
         let head_max = if self.has(Flaw::EndlessHeaders) { usize::MAX } else { HEAD_BYTES_MAX };
+        let mut searched = 0;
         let end = loop {
-            if let Some(at) = bytes.windows(4).rposition(|four| four == b"\r\n\r\n").and(first_end(&bytes)) {
-                break at;
+            if let Some(at) = bytes[searched..].windows(4).position(|four| four == b"\r\n\r\n") {
+                break searched + at;
             }
+            searched = bytes.len().saturating_sub(3);
             if bytes.len() > head_max {
                 return Err(Some(431));
             }
@@ -343,11 +345,6 @@ impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.values(name).first().map(|value| String::from_utf8_lossy(value).into_owned())
     }
-}
-
-/// Where the head ends.
-fn first_end(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|four| four == b"\r\n\r\n")
 }
 
 type Head = (String, String, Vec<(String, Vec<u8>)>);
