@@ -46,6 +46,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
         arguments: Vec<OsString>,
     },
+    /// The receiver's own command line: `hookproof receiver-server --help`
+    #[command(disable_help_flag = true)]
+    ReceiverServer {
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<OsString>,
+    },
 }
 
 /// Does what the command line asks, and says how it went.
@@ -66,6 +73,9 @@ pub fn main() -> ExitCode {
         Command::Sender { arguments } => {
             hookproof_sender::cli::main(std::iter::once("hookproof sender".into()).chain(arguments))
         }
+        Command::ReceiverServer { arguments } => hookproof_receiver::cli::main(
+            std::iter::once("hookproof receiver-server".into()).chain(arguments),
+        ),
     }
 }
 

@@ -255,7 +255,9 @@ impl Server {
         if let Some(status) = self.odd_body(body) {
             return (status, String::new());
         }
-        let Ok(event) = serde_json::from_slice::<serde_json::Value>(body) else {
+        let text = String::from_utf8_lossy(body);
+        let parsed = if self.has(Flaw::VerifiesText) { text.as_bytes() } else { body.as_slice() };
+        let Ok(event) = serde_json::from_slice::<serde_json::Value>(parsed) else {
             return (400, String::new());
         };
         if self.has(Flaw::KnownTypesOnly) && event["type"] != "video.trending" {

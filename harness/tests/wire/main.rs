@@ -1,5 +1,7 @@
 //! The judge's own signing and verifying, against published examples and against every way to be wrong.
 
+mod vectors;
+
 use hookproof::wire::digest::unbase64;
 use hookproof::wire::{Profile, Secret, Signing, Wrong, sign, verify};
 use proptest::prelude::*;

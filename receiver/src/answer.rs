@@ -1,0 +1,56 @@
+//! What is answered. Short, in plain words, and never anything that only a sender should know.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+
+use crate::verify::Rejection;
+
+/// A status and a line of text that says why.
+pub fn text<R: From<Bytes>>(status: StatusCode, line: impl Into<String>) -> Response<R> {
+    let mut line: String = line.into();
+    line.push('\n');
+    let mut response = Response::new(Bytes::from(line).into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// Received and kept.
+pub fn received<R: From<Bytes>>() -> Response<R> {
+    let mut response = Response::new(Bytes::new().into());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// What a request that breaks a rule is told: which one.
+pub fn rejected<R: From<Bytes>>(rejection: &Rejection) -> Response<R> {
+    let mut response = text(rejection.status(), rejection.to_string());
+    if rejection.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
+    }
+    response
+}
+
+/// Not now: come back after that time.
+pub fn overloaded<R: From<Bytes>>(line: &str, after: Duration) -> Response<R> {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, line);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+    response
+}
+
+/// Only these methods.
+pub fn method_not_allowed<R: From<Bytes>>(allowed: &'static str) -> Response<R> {
+    let mut response =
+        text(StatusCode::METHOD_NOT_ALLOWED, format!("this method is not offered here; expected {allowed}"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+/// The same answer, after which the connection ends: what was not read of the request is not worth reading.
+pub(crate) fn closing<R>(mut response: Response<R>) -> Response<R> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

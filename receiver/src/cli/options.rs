@@ -1,0 +1,90 @@
+//! The options that `serve` and `relay` share.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::failure::Failure;
+use super::quantity::{size, time};
+use crate::clock::Clock;
+use crate::layer::{Bounds, VerifyLayer};
+use crate::server::Limits;
+use crate::verify::{Keys, Profile, Secret};
+
+/// Where to listen, and what to let in.
+#[derive(Args, Debug)]
+pub(super) struct Door {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    pub(super) listen: SocketAddr,
+    /// How the sender signs: standard-webhooks, vvv-timestamped, vvv-frozen, stripe or github
+    #[arg(long, value_name = "PROFILE", default_value_t)]
+    profile: Profile,
+    /// The environment variable with the secret; may be given again, for a rotation
+    #[arg(long, value_name = "NAME", required = true)]
+    secret_env: Vec<String>,
+    /// How far a timestamp may be from now
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    tolerance: Duration,
+    /// The longest body
+    #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = size)]
+    body_max: u32,
+    /// The most memory for all bodies at a time
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    bodies_max: u32,
+    /// How long a head, or a body, may take to arrive
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    read_within: Duration,
+    /// The most connections at a time; the next ones wait
+    #[arg(long, value_name = "COUNT", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections_max: u32,
+    /// How long to wait at the end for requests under way
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(super) stop_within: Duration,
+}
+
+impl Door {
+    /// The layer that lets in what is genuine.
+    pub(super) fn layer(&self, clock: Clock) -> Result<VerifyLayer, Failure> {
+        let secrets = self.secret_env.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
+        let tolerance = u32::try_from(self.tolerance.as_secs()).unwrap_or(u32::MAX);
+        let keys = Keys::new(self.profile, &secrets).map_err(|error| {
+            Failure::Usage(format!("the environment variable {}: {error}", self.secret_env.join(" or ")))
+        })?;
+        if self.bodies_max < self.body_max {
+            let (all, one) = (self.bodies_max, self.body_max);
+            return Err(Failure::Usage(format!(
+                "--bodies-max is {all} bytes; expected at least --body-max, which is {one}"
+            )));
+        }
+        let bounds =
+            Bounds { body_bytes: self.body_max, body_time: self.read_within, bodies_bytes: self.bodies_max };
+        Ok(VerifyLayer::new(keys.with_tolerance(tolerance), clock, bounds))
+    }
+
+    /// What connections may do.
+    pub(super) fn limits(&self) -> Limits {
+        let connections = usize::try_from(self.connections_max).unwrap_or(usize::MAX);
+        Limits { connections, head_time: self.read_within, ..Limits::default() }
+    }
+}
+
+/// Reads a secret out of an environment variable: on a command line, others would see it.
+fn secret_from(variable: &str) -> Result<Secret, Failure> {
+    let unusable = |problem: String| {
+        Failure::Usage(format!("the environment variable {variable} {problem}; expected a secret in it"))
+    };
+    let text = std::env::var(variable).map_err(|error| {
+        unusable(match error {
+            std::env::VarError::NotPresent => "is not set".to_owned(),
+            std::env::VarError::NotUnicode(_) => "is not utf-8".to_owned(),
+        })
+    })?;
+    Secret::new(text).map_err(|error| unusable(format!("cannot be used: {error}")))
+}
+
+/// The threads on which requests are answered.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}

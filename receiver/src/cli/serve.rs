@@ -1,0 +1,118 @@
+//! `serve`: take deliveries into a durable inbox, until told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::failure::Failure;
+use super::options::{Door, runtime};
+use super::quantity::time;
+use super::signals::Signals;
+use crate::clock::Clock;
+use crate::inbox::{Counting, Durability, Inbox, Options};
+use crate::server::{Effectual, Receive, bind, serve};
+
+/// Requests had to be cut off at the end.
+const EXIT_CUT_OFF: u8 = 1;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  HOOK_SECRET=whsec_… hookproof-receiver serve --secret-env HOOK_SECRET --db inbox.db
+  hookproof-receiver serve --profile github --secret-env GITHUB_SECRET --db inbox.db --listen 127.0.0.1:9000
+  hookproof-receiver serve --secret-env NEW --secret-env OLD --db inbox.db --effects-listen 127.0.0.1:9001
+
+Answers POST on any path: 204 once it is on disk, 4xx for what is not genuine, 503 with Retry-After when there is too
+much. GET /healthz tells whether it takes deliveries. SIGTERM: finishes what is under way, commits, exits 0.")]
+pub(super) struct Serve {
+    #[command(flatten)]
+    door: Door,
+    /// The inbox's file, made if there is none
+    #[arg(long, value_name = "FILE")]
+    db: PathBuf,
+    /// Where to list the ids that were processed, at GET /effects; a loopback address, since anybody may ask
+    #[arg(long, value_name = "ADDRESS")]
+    effects_listen: Option<SocketAddr>,
+    /// What an acknowledged delivery survives: a power cut, or the end of the process alone, which is faster
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "power-loss")]
+    durability: Survives,
+    /// For how long to remember what was processed, and recognise repeats of it
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = time)]
+    keep: Duration,
+    /// The most deliveries that may wait to be worked on; more are told to come back
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
+    waiting_max: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Survives {
+    PowerLoss,
+    Process,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(address) =
+            self.effects_listen.filter(|address| !address.ip().to_canonical().is_loopback())
+        {
+            return Err(Failure::Usage(format!(
+                "--effects-listen {address} is open to others; expected a loopback address, such as 127.0.0.1:9001"
+            )));
+        }
+        let clock = Clock::wall();
+        let layer = self.door.layer(clock.clone())?;
+        let options = Options {
+            durability: match self.durability {
+                Survives::PowerLoss => Durability::PowerLoss,
+                Survives::Process => Durability::Process,
+            },
+            waiting_max: self.waiting_max,
+            keep: self.keep,
+            ..Options::new(&self.db)
+        };
+        let inbox = Inbox::open(options, clock, Arc::new(Counting))?;
+        let service = Receive::new(&layer, inbox.clone());
+        let result = runtime()?.block_on(self.answer(service, &inbox));
+        inbox.close();
+        let in_order = result?;
+        Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
+    }
+
+    /// Answers until told to stop; false if requests had to be cut off.
+    async fn answer(&self, service: Receive, inbox: &Inbox) -> Result<bool, Failure> {
+        let mut signals = Signals::new()?;
+        let (stop, stopped) = watch::channel(());
+        let stopping = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
+        let (limits, within) = (self.door.limits(), self.door.stop_within);
+        if let Some(address) = self.effects_listen {
+            let listener = bind(address).await?;
+            info!(address = %listener.local_addr()?, "the effects are listed at /effects");
+            let effects = Effectual::new(inbox.effects()?);
+            tokio::spawn(serve(listener, effects, limits, stopping(stopped.clone()), Duration::ZERO));
+        }
+        let listener = bind(self.door.listen).await?;
+        info!(address = %listener.local_addr()?, db = %self.db.display(), "listening");
+        let mut answering = tokio::spawn(serve(listener, service, limits, stopping(stopped), within));
+        tokio::select! {
+            () = signals.next() => {}
+            // It ends by itself only if it panicked.
+            _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
+        }
+        info!(?within, "stopping: finishing what is under way");
+        drop(stop);
+        let in_order = tokio::select! {
+            in_order = answering => in_order.unwrap_or(false),
+            () = signals.next() => false,
+        };
+        if !in_order {
+            warn!("requests under way were cut off; their senders will try again");
+        }
+        Ok(in_order)
+    }
+}

@@ -1,0 +1,138 @@
+//! Opening an inbox's file.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// "HKPI": marks a file as an inbox.
+const APPLICATION_ID: i64 = 0x484B_5049;
+/// The version of the schema.
+const VERSION: i64 = 1;
+/// How long a connection waits for another one: at the opening, and for a reader that looks in from outside.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What an acknowledgement survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut.
+    #[default]
+    PowerLoss,
+    /// The end of the process, however it ends; a power cut may take the last commits.
+    Process,
+}
+
+/// An inbox that can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process works on it.
+    #[error("{path} is in use by another receiver; end that one first, or name another file")]
+    InUse {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// It is something else.
+    #[error("{path} is not an inbox of this version; name another file")]
+    Foreign {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The file, or the system, does not let us.
+    #[error("can't open the inbox {path}: {detail}")]
+    Failed {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        detail: String,
+    },
+}
+
+impl OpenError {
+    pub(super) fn sql(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
+        move |error| Self::Failed { path: path.to_owned(), detail: error.to_string() }
+    }
+
+    pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |error| Self::Failed { path: path.to_owned(), detail: error.to_string() }
+    }
+}
+
+/// Keeps other processes from working on the same file. The system gives it back when the process ends, however it
+/// does.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "held, not used")] File);
+
+impl Lock {
+    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push("-lock");
+        let place = PathBuf::from(name);
+        let file = private().open(&place).map_err(OpenError::io(&place))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => Err(OpenError::io(&place)(error)),
+        }
+    }
+}
+
+/// The connection that writes. There is one, so that commits never wait for each other.
+pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
+    let failed = OpenError::sql(path);
+    drop(private().open(path).map_err(OpenError::io(path))?);
+    let sql = connect(path)?;
+    let (application, version) = marks(&sql).map_err(&failed)?;
+    let empty =
+        sql.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).map_err(&failed)?;
+    if !(empty || (application, version) == (APPLICATION_ID, VERSION)) {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    let synchronous = match durability {
+        Durability::PowerLoss => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    let settings = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = 67108864;
+         PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
+    );
+    sql.execute_batch(&settings).map_err(&failed)?;
+    if empty {
+        let schema = include_str!("schema.sql");
+        let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};");
+        sql.execute_batch(&format!("BEGIN IMMEDIATE; {schema} {marks} COMMIT;")).map_err(&failed)?;
+    }
+    Ok(sql)
+}
+
+/// A connection that only reads, beside the writing.
+pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
+    let failed = OpenError::sql(path);
+    let sql = connect(path)?;
+    if marks(&sql).map_err(&failed)? != (APPLICATION_ID, VERSION) {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    sql.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;").map_err(&failed)?;
+    Ok(sql)
+}
+
+fn connect(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sql = Connection::open_with_flags(path, flags).map_err(OpenError::sql(path))?;
+    sql.busy_timeout(PATIENCE).map_err(OpenError::sql(path))?;
+    Ok(sql)
+}
+
+fn marks(sql: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let number = |pragma: &str| sql.query_row(pragma, [], |row| row.get(0));
+    Ok((number("PRAGMA application_id")?, number("PRAGMA user_version")?))
+}
+
+/// Files that only their owner may read: bodies may be personal.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}

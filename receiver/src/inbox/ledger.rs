@@ -1,0 +1,184 @@
+//! What is written, in transactions. Knows nothing of threads and queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use tracing::warn;
+
+use super::work::{Delivery, Failure, RetryPolicy, Work};
+use super::{Accepted, Arrival, Options, Refused};
+use crate::clock::Millis;
+
+/// How often what is old is looked for, and how much of it is deleted at a time.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+const SWEEP_ROWS_MAX: u32 = 2_000;
+
+/// A delivery that was worked on, and how that went.
+#[derive(Debug)]
+pub(super) struct Settlement {
+    pub(super) delivery: Delivery,
+    pub(super) outcome: Result<(), Failure>,
+}
+
+/// The writing side of an inbox.
+pub(super) struct Ledger {
+    sql: Connection,
+    work: Arc<dyn Work>,
+    retry: RetryPolicy,
+    keep: Duration,
+    waiting_max: Amount,
+    /// What waits, as of the last commit.
+    waiting: Amount,
+    swept: Option<Millis>,
+}
+
+/// Deliveries, and the bytes of their bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    rows: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    fn of(body: &[u8]) -> Self {
+        Self { rows: 1, bytes: u64::try_from(body.len()).unwrap_or(u64::MAX) }
+    }
+
+    const fn add(self, other: Self) -> Self {
+        Self { rows: self.rows.saturating_add(other.rows), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+
+    const fn take(self, other: Self) -> Self {
+        Self { rows: self.rows.saturating_sub(other.rows), bytes: self.bytes.saturating_sub(other.bytes) }
+    }
+}
+
+impl Ledger {
+    pub(super) fn new(sql: Connection, options: &Options, work: Arc<dyn Work>) -> rusqlite::Result<Self> {
+        let sum = "SELECT count(*), ifnull(sum(length(body)), 0) FROM received WHERE due_ms IS NOT NULL";
+        let waiting = sql.query_row(sum, [], |row| Ok(Amount { rows: row.get(0)?, bytes: row.get(1)? }))?;
+        let waiting_max = Amount { rows: options.waiting_max, bytes: options.waiting_bytes_max };
+        let (retry, keep) = (options.retry, options.keep);
+        Ok(Self { sql, work, retry, keep, waiting_max, waiting, swept: None })
+    }
+
+    /// Carries out everything in one transaction. What it answers is true on disk.
+    pub(super) fn commit(
+        &mut self,
+        now: Millis,
+        arrivals: &[&Arrival],
+        settlements: &[Settlement],
+    ) -> rusqlite::Result<Vec<Result<Accepted, Refused>>> {
+        let sweeping = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP_EVERY);
+        let mut waiting = self.waiting;
+        let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut accepted = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            accepted.push(accept(&transaction, now, arrival, &mut waiting, self.waiting_max)?);
+        }
+        for settlement in settlements {
+            if settle(&transaction, now, settlement, &*self.work, self.retry)? {
+                waiting = waiting.take(Amount::of(&settlement.delivery.body));
+            }
+        }
+        let swept_all = !sweeping || sweep(&transaction, now.before(self.keep))?;
+        transaction.commit()?;
+        self.waiting = waiting;
+        if sweeping && swept_all {
+            self.swept = Some(now);
+        }
+        Ok(accepted)
+    }
+}
+
+fn accept(
+    transaction: &Transaction<'_>,
+    now: Millis,
+    arrival: &Arrival,
+    waiting: &mut Amount,
+    max: Amount,
+) -> rusqlite::Result<Result<Accepted, Refused>> {
+    let after = waiting.add(Amount::of(&arrival.body));
+    if after.rows > max.rows || after.bytes > max.bytes {
+        let known = "SELECT EXISTS (SELECT 1 FROM received WHERE id = ?1)";
+        let known = transaction.prepare_cached(known)?.query_row([&arrival.id], |row| row.get(0))?;
+        return Ok(if known { Ok(Accepted::Known) } else { Err(Refused::Full) });
+    }
+    let insert = "INSERT INTO received (id, received_ms, event, content_type, body, due_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?2) ON CONFLICT (id) DO NOTHING";
+    let Arrival { id, event, content_type, body, .. } = arrival;
+    let rows =
+        transaction.prepare_cached(insert)?.execute(params![id, now.0, event, content_type, &body[..]])?;
+    if rows == 0 {
+        return Ok(Ok(Accepted::Known));
+    }
+    *waiting = after;
+    Ok(Ok(Accepted::New))
+}
+
+/// Notes how the work on a delivery went; answers whether that was the end of it.
+fn settle(
+    transaction: &Transaction<'_>,
+    now: Millis,
+    Settlement { delivery, outcome }: &Settlement,
+    work: &dyn Work,
+    retry: RetryPolicy,
+) -> rusqlite::Result<bool> {
+    let outcome = match outcome {
+        Ok(()) => record(transaction, now, delivery, work)?,
+        Err(failure) => Err(failure.clone()),
+    };
+    let Err(Failure(error)) = outcome else { return Ok(true) };
+    let attempts = delivery.attempts.saturating_add(1);
+    let delay = retry.delay(attempts);
+    warn!(id = delivery.id, attempts, given_up = delay.is_none(), error, "the work on a delivery failed");
+    let due = delay.map(|delay| now.after(delay).0);
+    let finished = due.is_none().then_some(now.0);
+    let failed =
+        "UPDATE received SET attempts = ?2, due_ms = ?3, finished_ms = ?4, error = ?5 WHERE seq = ?1";
+    transaction.prepare_cached(failed)?.execute(params![delivery.seq, attempts, due, finished, error])?;
+    Ok(due.is_none())
+}
+
+/// Marks a delivery as done and counts its effect, along with whatever the work writes: all of it, or nothing.
+fn record(
+    transaction: &Transaction<'_>,
+    now: Millis,
+    delivery: &Delivery,
+    work: &dyn Work,
+) -> rusqlite::Result<Result<(), Failure>> {
+    transaction.execute_batch("SAVEPOINT record")?;
+    let recording = std::panic::AssertUnwindSafe(|| work.record(transaction, delivery));
+    let recorded = match std::panic::catch_unwind(recording) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Failure(error.to_string())),
+        Err(_) => Err(Failure("the work panicked".to_owned())),
+    };
+    if recorded.is_ok() {
+        let done =
+            "UPDATE received SET attempts = attempts + 1, due_ms = NULL, finished_ms = ?2, error = NULL,
+             body = NULL WHERE seq = ?1";
+        transaction.prepare_cached(done)?.execute(params![delivery.seq, now.0])?;
+        let effect = "INSERT INTO effects (id, done_ms) VALUES (?1, ?2)";
+        transaction.prepare_cached(effect)?.execute(params![delivery.id, now.0])?;
+    } else {
+        transaction.execute_batch("ROLLBACK TO record")?;
+    }
+    transaction.execute_batch("RELEASE record")?;
+    Ok(recorded)
+}
+
+/// Forgets what was finished before then; answers whether that was all of it.
+fn sweep(transaction: &Transaction<'_>, before: Millis) -> rusqlite::Result<bool> {
+    let received = "DELETE FROM received WHERE seq IN
+         (SELECT seq FROM received WHERE finished_ms IS NOT NULL AND finished_ms < ?1 ORDER BY finished_ms LIMIT ?2)";
+    let effects = "DELETE FROM effects WHERE seq IN
+         (SELECT seq FROM effects WHERE done_ms < ?1 ORDER BY done_ms LIMIT ?2)";
+    let mut all = true;
+    for delete in [received, effects] {
+        let rows = transaction.prepare_cached(delete)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
+        all &= rows < SWEEP_ROWS_MAX as usize;
+    }
+    Ok(all)
+}

@@ -1,0 +1,84 @@
+//! What is read beside the writing: work that is due, and what has been done.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::file::{self, OpenError};
+use super::work::Delivery;
+use crate::clock::Millis;
+
+/// What was processed, and how things stand. Also for another process than the one that works on the file.
+#[derive(Debug)]
+pub struct Effects {
+    sql: Connection,
+}
+
+/// How things stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Deliveries that wait to be worked on, or to be tried again.
+    pub waiting: u64,
+    /// Those that were given up.
+    pub given_up: u64,
+    /// Those that were processed and are remembered.
+    pub processed: u64,
+}
+
+impl Effects {
+    /// Looks into a file.
+    ///
+    /// # Errors
+    /// When it can't be opened, or is not an inbox.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Ok(Self { sql: file::reader(path)? })
+    }
+
+    /// The ids of the last `max` that were processed, in the order in which they were; an id that was processed twice
+    /// is there twice.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub fn processed(&self, max: u32) -> rusqlite::Result<Vec<String>> {
+        let last = "SELECT id FROM (SELECT seq, id FROM effects ORDER BY seq DESC LIMIT ?1) ORDER BY seq";
+        self.sql.prepare_cached(last)?.query_map([max], |row| row.get(0))?.collect()
+    }
+
+    /// The numbers.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub fn standing(&self) -> rusqlite::Result<Standing> {
+        let sums = "SELECT (SELECT count(*) FROM received WHERE due_ms IS NOT NULL),
+             (SELECT count(*) FROM received WHERE finished_ms IS NOT NULL AND error IS NOT NULL),
+             (SELECT count(*) FROM effects)";
+        self.sql.query_row(sums, [], |row| {
+            Ok(Standing { waiting: row.get(0)?, given_up: row.get(1)?, processed: row.get(2)? })
+        })
+    }
+}
+
+/// Deliveries that are due, those first that have been for longest.
+pub(super) fn due(sql: &Connection, now: Millis, max: u32) -> rusqlite::Result<Vec<Delivery>> {
+    let due = "SELECT seq, id, event, content_type, body, received_ms, attempts FROM received
+         WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2";
+    sql.prepare_cached(due)?.query_map(params![now.0, max], delivery)?.collect()
+}
+
+/// When the next one is due.
+pub(super) fn next_due(sql: &Connection) -> rusqlite::Result<Option<Millis>> {
+    let next = "SELECT due_ms FROM received WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
+    sql.prepare_cached(next)?.query_row([], |row| row.get(0).map(Millis)).optional()
+}
+
+fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+    Ok(Delivery {
+        seq: row.get(0)?,
+        id: row.get(1)?,
+        event: row.get(2)?,
+        content_type: row.get(3)?,
+        body: row.get::<_, Option<Vec<u8>>>(4)?.unwrap_or_default().into(),
+        received: Millis(row.get(5)?),
+        attempts: row.get(6)?,
+    })
+}

@@ -1,0 +1,232 @@
+//! A tower layer that lets verified requests through, and nothing else.
+//!
+//! It reads the whole raw body, within bounds of size, time and memory, verifies it, and hands it on as the bytes that
+//! were signed: whatever parses it comes after. A `Content-Encoding` is left as it is; nothing is ever inflated. The
+//! inner service finds an [`Authentic`] among the request's extensions.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, EXPECT};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::{Layer, Service};
+use tracing::debug;
+
+use crate::answer::{closing, overloaded, rejected, text};
+use crate::clock::Clock;
+use crate::verify::{Keys, UnixSeconds, verify};
+
+/// When to come back if there is no memory for another body: those that hold it take no longer than their time.
+const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How much of a body that is too long is read to no purpose, and for how long: a client that is still writing does not
+/// hear the answer. One that goes on after that is cut off.
+const LINGER_BYTES_MAX: usize = 16 << 20;
+const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What a request may cost before it is known to be genuine.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The longest body, in bytes.
+    pub body_bytes: u32,
+    /// How long a body may take to arrive.
+    pub body_time: Duration,
+    /// The most memory, in bytes, that all bodies may take at a time.
+    pub bodies_bytes: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { body_bytes: 2 << 20, body_time: Duration::from_secs(10), bodies_bytes: 64 << 20 }
+    }
+}
+
+/// What is known of a request that was let through.
+#[derive(Clone, Debug)]
+pub struct Authentic {
+    /// By which a repeated delivery is told from a new one.
+    pub id: String,
+    /// When it was signed, where the profile says so.
+    pub signed_at: Option<UnixSeconds>,
+    /// The place of the key that fits.
+    pub key: usize,
+    /// The memory that its body takes, given back when the last of these is dropped.
+    pub(crate) room: Arc<OwnedSemaphorePermit>,
+}
+
+/// The layer.
+#[derive(Clone, Debug)]
+pub struct VerifyLayer(Arc<Gate>);
+
+#[derive(Debug)]
+struct Gate {
+    keys: Keys,
+    clock: Clock,
+    bounds: Bounds,
+    room: Arc<Semaphore>,
+}
+
+impl VerifyLayer {
+    /// Lets through what one of the keys has signed.
+    #[must_use]
+    pub fn new(keys: Keys, clock: Clock, bounds: Bounds) -> Self {
+        let room = Arc::new(Semaphore::new(bounds.bodies_bytes as usize));
+        Self(Arc::new(Gate { keys, clock, bounds, room }))
+    }
+}
+
+impl<S> Layer<S> for VerifyLayer {
+    type Service = Verify<S>;
+
+    fn layer(&self, inner: S) -> Verify<S> {
+        Verify { gate: Arc::clone(&self.0), inner }
+    }
+}
+
+/// A service behind the layer.
+#[derive(Clone, Debug)]
+pub struct Verify<S> {
+    gate: Arc<Gate>,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Verify<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let gate = Arc::clone(&self.gate);
+        // The one that was polled is ready; its copy may not be.
+        let ready = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, ready);
+        Box::pin(async move {
+            match gate.admit(request).await {
+                Ok(request) => inner.call(request).await,
+                Err(refusal) => Ok(refusal.answer()),
+            }
+        })
+    }
+}
+
+impl Gate {
+    async fn admit<B>(&self, request: Request<B>) -> Result<Request<Full<Bytes>>, Refusal>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let mut body = std::pin::pin!(body);
+        let reading = self.read(&parts.headers, body.as_mut());
+        let read = tokio::time::timeout(self.bounds.body_time, reading).await.unwrap_or(Err(Refusal::Slow));
+        // Whoever asks whether to go on has not begun to write.
+        if matches!(read, Err(Refusal::Large { .. })) && !parts.headers.contains_key(EXPECT) {
+            let _ = tokio::time::timeout(LINGER_TIME_MAX, linger(body)).await;
+        }
+        let (body, room) = read?;
+        let authentic = match verify(self.clock.seconds(), &parts.headers, &body, &self.keys) {
+            Ok(verified) => Authentic {
+                id: verified.id.into_owned(),
+                signed_at: verified.signed_at,
+                key: verified.key,
+                room: Arc::new(room),
+            },
+            Err(rejection) => {
+                debug!(rule = rejection.rule(), "refused");
+                return Err(Refusal::Rejected(rejection));
+            }
+        };
+        parts.extensions.insert(authentic);
+        Ok(Request::from_parts(parts, Full::new(body)))
+    }
+
+    /// The whole body, and the memory that was set aside for it.
+    async fn read<B>(
+        &self,
+        headers: &HeaderMap,
+        mut body: Pin<&mut B>,
+    ) -> Result<(Bytes, OwnedSemaphorePermit), Refusal>
+    where
+        B: Body<Data = Bytes>,
+    {
+        let announced =
+            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|bytes| bytes > self.bounds.body_bytes.into()) {
+            return Err(Refusal::Large { max: self.bounds.body_bytes });
+        }
+        let mut room = self.set_aside(0)?;
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            // Trailers are not signed, so they say nothing.
+            let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
+            let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            room.merge(self.set_aside(length)?);
+            if room.num_permits() > self.bounds.body_bytes as usize {
+                return Err(Refusal::Large { max: self.bounds.body_bytes });
+            }
+            // Most bodies come in one piece, which is not copied.
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+            } else {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok((if rest.is_empty() { first } else { rest.freeze() }, room))
+    }
+
+    fn set_aside(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Refusal> {
+        Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| Refusal::NoRoom)
+    }
+}
+
+/// Reads on, to no purpose.
+async fn linger<B: Body<Data = Bytes>>(mut body: Pin<&mut B>) {
+    let mut read = 0;
+    while read < LINGER_BYTES_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        read += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
+/// Why a request is not let through.
+enum Refusal {
+    Large { max: u32 },
+    Slow,
+    CutShort,
+    NoRoom,
+    Rejected(crate::verify::Rejection),
+}
+
+impl Refusal {
+    fn answer<R: From<Bytes>>(&self) -> Response<R> {
+        match self {
+            Self::Large { max } => closing(text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body is too long; expected at most {max} bytes"),
+            )),
+            Self::Slow => closing(text(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+            Self::CutShort => closing(text(StatusCode::BAD_REQUEST, "the body ended early")),
+            Self::NoRoom => closing(overloaded("too many bodies at once", MEMORY_RETRY_AFTER)),
+            Self::Rejected(rejection) => rejected(rejection),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which deliveries were forwarded lately, and which are under way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::sync::watch;
+
+use crate::clock::Millis;
+
+/// Ids for a while. What failed is forgotten at once.
+#[derive(Debug)]
+pub(super) struct Window {
+    length: Duration,
+    remembered_max: usize,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    ids: BTreeMap<String, State>,
+    /// Those that are done, the oldest first, with when to forget them.
+    done: VecDeque<(Millis, String)>,
+}
+
+#[derive(Debug)]
+enum State {
+    UnderWay(watch::Sender<()>),
+    Done(StatusCode),
+}
+
+/// What is known of an id.
+pub(super) enum Entry<'w> {
+    /// Nothing: it is ours to forward.
+    First(Claim<'w>),
+    /// Somebody else forwards it; there is a change when that is over.
+    UnderWay(watch::Receiver<()>),
+    /// It was forwarded well, with this answer.
+    Known(StatusCode),
+    /// There is no room, as everything in it is under way.
+    Full,
+}
+
+impl Window {
+    pub(super) fn new(length: Duration, remembered_max: usize) -> Self {
+        Self { length, remembered_max, seen: Mutex::default() }
+    }
+
+    /// Asks for an id, and claims it if nobody has.
+    pub(super) fn enter(&self, id: &str, now: Millis) -> Entry<'_> {
+        let mut seen = self.lock();
+        while seen.done.front().is_some_and(|(until, _)| *until <= now) {
+            seen.forget_oldest();
+        }
+        match seen.ids.get(id) {
+            Some(State::UnderWay(over)) => return Entry::UnderWay(over.subscribe()),
+            Some(State::Done(status)) => return Entry::Known(*status),
+            None => {}
+        }
+        if seen.ids.len() >= self.remembered_max && !seen.forget_oldest() {
+            return Entry::Full;
+        }
+        seen.ids.insert(id.to_owned(), State::UnderWay(watch::Sender::new(())));
+        Entry::First(Claim { window: self, id: id.to_owned() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// Answers whether there was one.
+    fn forget_oldest(&mut self) -> bool {
+        let oldest = self.done.pop_front();
+        oldest.is_some_and(|(_, id)| self.ids.remove(&id).is_some())
+    }
+}
+
+/// The right to forward an id. If it is dropped before it is done, the id is free again.
+pub(super) struct Claim<'w> {
+    window: &'w Window,
+    id: String,
+}
+
+impl Claim<'_> {
+    /// It was forwarded well.
+    pub(super) fn done(self, status: StatusCode, now: Millis) {
+        let mut seen = self.window.lock();
+        let until = now.after(self.window.length);
+        seen.done.push_back((until, self.id.clone()));
+        // Those that wait for the one under way are woken as its sender is dropped.
+        seen.ids.insert(self.id.clone(), State::Done(status));
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut seen = self.window.lock();
+        if matches!(seen.ids.get(&self.id), Some(State::UnderWay(_))) {
+            seen.ids.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(30);
+
+    fn name(entry: &Entry<'_>) -> &'static str {
+        match entry {
+            Entry::First(_) => "first",
+            Entry::UnderWay(_) => "under way",
+            Entry::Known(_) => "known",
+            Entry::Full => "full",
+        }
+    }
+
+    #[track_caller]
+    fn check(window: &Window, id: &str, at: u64, expected: &str) {
+        assert_eq!(name(&window.enter(id, Millis(at))), expected, "{id} at {at}");
+    }
+
+    fn forward(window: &Window, id: &str, at: u64) {
+        let Entry::First(claim) = window.enter(id, Millis(at)) else { panic!("{id} is not free at {at}") };
+        claim.done(StatusCode::NO_CONTENT, Millis(at));
+    }
+
+    #[test]
+    fn what_was_forwarded_is_known_for_the_window() {
+        let window = Window::new(WINDOW, 10);
+        forward(&window, "a", 0);
+        check(&window, "a", 29_999, "known");
+        check(&window, "b", 29_999, "first");
+        check(&window, "a", 30_000, "first");
+    }
+
+    #[test]
+    fn what_failed_is_forgotten_at_once() {
+        let window = Window::new(WINDOW, 10);
+        check(&window, "a", 0, "first");
+        check(&window, "a", 0, "first");
+    }
+
+    #[test]
+    fn one_at_a_time_forwards_an_id() {
+        let window = Window::new(WINDOW, 10);
+        let first = window.enter("a", Millis(0));
+        let Entry::UnderWay(over) = window.enter("a", Millis(0)) else { panic!("two forward it") };
+        assert!(over.has_changed().is_ok(), "it is not over");
+        drop(first);
+        assert!(over.has_changed().is_err(), "it is over");
+        check(&window, "a", 0, "first");
+    }
+
+    #[test]
+    fn the_oldest_makes_room_and_what_is_under_way_does_not() {
+        let window = Window::new(WINDOW, 2);
+        forward(&window, "a", 0);
+        forward(&window, "b", 1);
+        let first = window.enter("c", Millis(2));
+        assert_eq!(name(&first), "first");
+        check(&window, "b", 2, "known");
+        let second = window.enter("a", Millis(2));
+        assert_eq!(name(&second), "first");
+        check(&window, "d", 2, "full");
+        check(&window, "c", 2, "under way");
+    }
+}

@@ -1,0 +1,166 @@
+//! A server for services like the inbox and the relay: how many connections there are, how long a head may be and take,
+//! and an orderly end.
+
+mod receive;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{interval, timeout};
+use tower::{Service, ServiceExt as _};
+use tracing::{debug, warn};
+
+pub use receive::{Effectual, Receive};
+
+use crate::answer::{closing, method_not_allowed, text};
+
+/// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The most headers in a request.
+const HEADERS_MAX: usize = 100;
+
+/// What connections may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time; the next ones wait to be accepted.
+    pub connections: usize,
+    /// The longest head of a request, in bytes; at least 8,192. Beyond it the answer is 431.
+    pub head_bytes: usize,
+    /// How long a head may take, and a connection may rest between two requests.
+    pub head_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // A header of 32 kB is too long; five hundred signatures of 48 bytes are not.
+        Self { connections: 1_024, head_bytes: 30 << 10, head_time: Duration::from_secs(10) }
+    }
+}
+
+/// Listens.
+///
+/// # Errors
+/// When the address can't be had.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address).await.map_err(|error| BindError { address, error })
+}
+
+/// The system refuses to listen there.
+#[derive(Debug, thiserror::Error)]
+#[error("can't listen on {address}: {error}; choose another address, or end what listens there")]
+pub struct BindError {
+    address: SocketAddr,
+    error: std::io::Error,
+}
+
+/// Answers until `stop` is done; then finishes what is under way, for `within` at most. False if that was too short.
+pub async fn serve<S>(
+    listener: TcpListener,
+    service: S,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+    within: Duration,
+) -> bool
+where
+    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let connections = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    let mut stop = std::pin::pin!(stop);
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
+    server.max_buf_size(limits.head_bytes).max_headers(HEADERS_MAX).half_close(true);
+    loop {
+        let (permit, stream) = tokio::select! {
+            accepted = accept(&listener, &connections) => accepted,
+            () = &mut stop => break,
+        };
+        let service = service.clone();
+        let bounded = service_fn(move |request| answer(service.clone(), request, limits.head_bytes));
+        let connection = server.serve_connection(TokioIo::new(stream), bounded);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection ended early");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    timeout(within, graceful.shutdown()).await.is_ok()
+}
+
+/// The next connection, once there may be another one.
+async fn accept(
+    listener: &TcpListener,
+    connections: &Arc<Semaphore>,
+) -> (Option<tokio::sync::OwnedSemaphorePermit>, TcpStream) {
+    // Never closed, so there is always a permit in the end.
+    let permit = Arc::clone(connections).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Err(error) = stream.set_nodelay(true) {
+                    debug!(%error, "can't send small answers at once");
+                }
+                return (permit, stream);
+            }
+            Err(error) => {
+                warn!(%error, "can't accept a connection");
+                let mut ticks = interval(ACCEPT_AGAIN);
+                // The first tick is at once.
+                ticks.tick().await;
+                ticks.tick().await;
+            }
+        }
+    }
+}
+
+/// The service's answer, unless the head is too long. The connection's buffer has that bound too, but only for what
+/// waits in it: a long head that comes in one piece gets through.
+async fn answer<S>(
+    service: S,
+    request: Request<Incoming>,
+    head_bytes_max: usize,
+) -> Result<Response<Full<Bytes>>, Infallible>
+where
+    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>,
+{
+    // A colon, a blank and the end of the line come with each.
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    if headers.sum::<usize>() > head_bytes_max {
+        let line = format!("the head is too long; expected at most {head_bytes_max} bytes");
+        return Ok(closing(text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, line)));
+    }
+    service.oneshot(request).await
+}
+
+/// Whether somebody asks how we are: `GET /healthz`.
+pub(crate) fn asks_for_health<B>(request: &Request<B>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().path() == "/healthz"
+}
+
+/// How we are.
+pub(crate) fn health(well: bool) -> Response<Full<Bytes>> {
+    if well { text(StatusCode::OK, "ok") } else { text(StatusCode::SERVICE_UNAVAILABLE, "closing") }
+}
+
+/// The answer to any other method than POST.
+pub(crate) fn only_post() -> Response<Full<Bytes>> {
+    method_not_allowed("POST")
+}

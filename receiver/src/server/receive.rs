@@ -1,0 +1,161 @@
+//! The services of a receiver: one takes deliveries into the inbox, the other shows what became of them.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body;
+use tower::{Layer as _, Service};
+use tracing::warn;
+
+use super::{asks_for_health, health, only_post};
+use crate::answer::{method_not_allowed, overloaded, received, text};
+use crate::inbox::{Arrival, Effects, Inbox, Refused};
+use crate::layer::{Authentic, Verify, VerifyLayer};
+
+/// When to come back if the way to the disk is full: it clears with the next commits.
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// When to come back if the inbox is full, or its disk: that takes work, or somebody.
+const FULL_RETRY_AFTER: Duration = Duration::from_secs(30);
+/// The most ids that a listing shows: the newest.
+const LISTED_MAX: u32 = 100_000;
+/// Headers in which senders say what happened.
+const EVENT_HEADERS: [&str; 2] = ["x-github-event", "x-vvv-event"];
+
+type Answer = Response<Full<Bytes>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+/// Takes verified deliveries, sent by POST to any path; and tells at `GET /healthz` whether it does.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    deliveries: Verify<Keep>,
+    inbox: Inbox,
+}
+
+impl Receive {
+    /// Puts what the layer lets through into the inbox.
+    #[must_use]
+    pub fn new(layer: &VerifyLayer, inbox: Inbox) -> Self {
+        Self { deliveries: layer.layer(Keep { inbox: inbox.clone() }), inbox }
+    }
+}
+
+impl<B> Service<Request<B>> for Receive
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answering {
+        if *request.method() == Method::POST {
+            return self.deliveries.call(request);
+        }
+        let answer = if asks_for_health(&request) { health(self.inbox.is_open()) } else { only_post() };
+        Box::pin(ready(Ok(answer)))
+    }
+}
+
+/// Puts a verified delivery into the inbox.
+#[derive(Clone, Debug)]
+struct Keep {
+    inbox: Inbox,
+}
+
+impl Service<Request<Full<Bytes>>> for Keep {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Answering {
+        let inbox = self.inbox.clone();
+        Box::pin(async move { Ok(keep(&inbox, request).await) })
+    }
+}
+
+async fn keep(inbox: &Inbox, request: Request<Full<Bytes>>) -> Answer {
+    let (parts, body) = request.into_parts();
+    let Some(authentic) = parts.extensions.get::<Authentic>() else {
+        return text(StatusCode::INTERNAL_SERVER_ERROR, "nobody has verified this");
+    };
+    let Ok(body) = body.collect().await;
+    let arrival = Arrival {
+        event: EVENT_HEADERS.iter().find_map(|name| header(&parts.headers, name)),
+        content_type: header(&parts.headers, CONTENT_TYPE.as_str()),
+        ..Arrival::authentic(authentic, body.to_bytes())
+    };
+    match inbox.accept(arrival).await {
+        Ok(_) => received(),
+        Err(refused @ (Refused::Busy | Refused::Closed)) => {
+            overloaded(&refused.to_string(), BUSY_RETRY_AFTER)
+        }
+        Err(Refused::Full) => overloaded("the inbox is full", FULL_RETRY_AFTER),
+        // What is wrong with our disk is none of the sender's business; the log has it.
+        Err(Refused::Disk(_)) => overloaded("the inbox can't be written", FULL_RETRY_AFTER),
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// Lists the ids that were processed, one on each line, at `GET /effects`. Not for the world: it belongs on a listener
+/// of its own.
+#[derive(Clone, Debug)]
+pub struct Effectual {
+    effects: Arc<Mutex<Effects>>,
+}
+
+impl Effectual {
+    /// Shows this.
+    #[must_use]
+    pub fn new(effects: Effects) -> Self {
+        Self { effects: Arc::new(Mutex::new(effects)) }
+    }
+
+    fn list(&self) -> Answer {
+        let effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        match effects.processed(LISTED_MAX) {
+            Ok(ids) if ids.is_empty() => Answer::default(),
+            Ok(ids) => text(StatusCode::OK, ids.join("\n")),
+            Err(error) => {
+                warn!(%error, "can't read the effects");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "can't read the effects")
+            }
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for Effectual {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Ready<Result<Answer, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        ready(Ok(match (request.method(), request.uri().path()) {
+            (&Method::GET, "/effects") => self.list(),
+            (&Method::GET, _) => text(StatusCode::NOT_FOUND, "nothing here; expected /effects"),
+            _ => method_not_allowed("GET"),
+        }))
+    }
+}

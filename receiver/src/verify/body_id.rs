@@ -1,0 +1,112 @@
+//! The id of a delivery whose profile has no header for it: the `id` at the top of its body, or else a hash.
+//!
+//! Called for a body whose signature fits, never before.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use sha2::{Digest as _, Sha256};
+
+use super::headers::is_id;
+
+/// The first `id` among the fields of the body's object, if it is a string that may be one; else `sha256:` and the
+/// hash of all bytes, since the same bytes are the same delivery.
+pub(super) fn of(body: &[u8]) -> Cow<'_, str> {
+    written(body).unwrap_or_else(|| hashed(body).into())
+}
+
+fn written(body: &[u8]) -> Option<Cow<'_, str>> {
+    let mut found = None;
+    // The rest of the body is none of our business, so whether it is JSON to its end is not asked: the search ends in
+    // an error as soon as it has what it wants.
+    let _ = serde_json::Deserializer::from_slice(body).deserialize_map(Search(&mut found));
+    found.filter(|id| is_id(id))
+}
+
+fn hashed(body: &[u8]) -> String {
+    use fmt::Write as _;
+    let mut text = "sha256:".to_owned();
+    for byte in Sha256::digest(body) {
+        write!(text, "{byte:02x}").expect("writing to a String does not fail");
+    }
+    text
+}
+
+struct Search<'p, 'de>(&'p mut Option<Cow<'de, str>>);
+
+/// A string, borrowed where it is written without escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> Visitor<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Text(name)) = map.next_key()? {
+            if name == "id" {
+                let Text(id) = map.next_value()?;
+                *self.0 = Some(id);
+                return Ok(());
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &str, expected: Option<&str>) {
+        assert_eq!(written(body.as_bytes()).as_deref(), expected, "{body}");
+    }
+
+    #[test]
+    fn the_first_id_at_the_top_counts() {
+        check(r#"{"id":"evt_1","data":{"id":"other"}}"#, Some("evt_1"));
+        check(r#"{"data":{"id":"other"},"id":"evt_1"}"#, Some("evt_1"));
+        check(r#"{"id":"first","id":"second"}"#, Some("first"));
+        check(r#"{"id":"\u0065vt_1"}"#, Some("evt_1"));
+        check(r#" { "id" : "evt_1" , not json any more"#, Some("evt_1"));
+    }
+
+    #[test]
+    fn what_is_no_id_is_none() {
+        for body in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            r#"{"id":7}"#,
+            r#"{"id":""}"#,
+            r#"{"id":"a b"}"#,
+            r#"{"id":"é"}"#,
+            r#"["id","x"]"#,
+        ] {
+            check(body, None);
+        }
+        check(&format!(r#"{{"id":"{}"}}"#, "x".repeat(257)), None);
+    }
+
+    #[test]
+    fn depth_costs_nothing() {
+        let deep = "[".repeat(100_000);
+        check(&format!(r#"{{"data":{deep}"#), None);
+        check(&format!(r#"{{"id":"evt_1","data":{deep}"#), Some("evt_1"));
+    }
+
+    #[test]
+    fn without_an_id_the_bytes_are_the_id() {
+        assert_eq!(of(b"[]"), "sha256:4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945");
+        assert_eq!(of(b"\xff"), of(b"\xff"));
+        assert_ne!(of(b"[]"), of(b"[ ]"));
+    }
+}

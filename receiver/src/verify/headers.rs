@@ -1,0 +1,55 @@
+//! What the verifier needs of a request's headers, whoever holds them.
+
+use super::rejection::Rejection;
+
+/// The longest id of a delivery.
+const ID_BYTES_MAX: usize = 256;
+
+/// Headers that can be looked up by name. Names are compared without regard to case.
+pub trait Headers {
+    /// The values under a name, as they came: one header twice is two values.
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]>;
+}
+
+impl Headers for http::HeaderMap {
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+        self.get_all(name).iter().map(http::HeaderValue::as_bytes)
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+        let named = self.iter().filter(move |(known, _)| known.as_ref().eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_ref())
+    }
+}
+
+/// The one value of a header that has to be there, as text: visible ASCII, with spaces inside.
+pub(super) fn only<'a, H: Headers + ?Sized>(
+    headers: &'a H,
+    name: &'static str,
+) -> Result<&'a str, Rejection> {
+    let mut values = headers.values(name);
+    let value = values.next().ok_or(Rejection::Missing { name })?;
+    if values.next().is_some() {
+        // Whoever stands in front may have read the other one.
+        return Err(Rejection::Twice { name });
+    }
+    if value.is_empty() {
+        return Err(Rejection::Empty { name });
+    }
+    let visible = value.iter().all(|byte| *byte == b' ' || byte.is_ascii_graphic());
+    let text = visible.then(|| str::from_utf8(value).ok()).flatten();
+    text.ok_or(Rejection::NotAscii { name })
+}
+
+/// The delivery's id, which is the one value of a header.
+pub(super) fn id<'a, H: Headers + ?Sized>(headers: &'a H, name: &'static str) -> Result<&'a str, Rejection> {
+    let id = only(headers, name)?;
+    if is_id(id) { Ok(id) } else { Err(Rejection::Id { name }) }
+}
+
+/// Whether a text may be an id: short, visible, without blanks.
+pub(super) fn is_id(text: &str) -> bool {
+    (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,196 @@
+//! What signatures are checked against.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::VerifyingKey;
+use zeroize::Zeroizing;
+
+use super::profile::Profile;
+use super::signature::{Mac, decode_base64};
+
+/// What a shared secret in the form of Standard Webhooks begins with.
+const SECRET_PREFIX: &str = "whsec_";
+/// What a public key in that form begins with.
+const PUBLIC_PREFIX: &str = "whpk_";
+/// An Ed25519 public key, and how it is written.
+const PUBLIC_BYTES: usize = 32;
+const PUBLIC_WRITTEN: usize = 44;
+
+/// What a sender and a receiver share, as text: `whsec_` and base64, `whpk_` and base64 (a public key), or any other
+/// text for the profiles that take it as it is. It cannot be printed. Wiped when dropped.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// The longest text.
+    pub const BYTES_MAX: usize = 1_024;
+
+    /// Takes a text over. An empty one is refused: it is what a variable that was forgotten looks like.
+    ///
+    /// # Errors
+    /// When it is empty or longer than [`Self::BYTES_MAX`].
+    pub fn new(text: impl Into<String>) -> Result<Self, KeyError> {
+        let text = Zeroizing::new(text.into());
+        match text.len() {
+            0 => Err(KeyError::Empty),
+            1..=Self::BYTES_MAX => Ok(Self(text)),
+            bytes => Err(KeyError::Long { bytes }),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A profile, the keys that may have signed, and how old a signature may be. Made once, used for every request.
+#[derive(Clone)]
+pub struct Keys {
+    profile: Profile,
+    tolerance_seconds: u32,
+    macs: Vec<Mac>,
+    publics: Vec<VerifyingKey>,
+    /// Where each of `macs`, then each of `publics`, stood among the secrets.
+    places: Vec<usize>,
+}
+
+impl Keys {
+    /// The most keys at once: every one costs a hash over the body of a request that fits none.
+    pub const COUNT_MAX: usize = 8;
+    /// How far a timestamp may be from now unless somebody says otherwise.
+    pub const TOLERANCE_SECONDS: u32 = 300;
+    /// The fewest and the most bytes of a key of Standard Webhooks.
+    pub const BYTES: (usize, usize) = (24, 64);
+
+    /// Makes the keys of a profile ready. Several are for a rotation: whichever fits is good.
+    ///
+    /// # Errors
+    /// When there is none, or too many, or one that the profile can't use.
+    pub fn new<'s>(
+        profile: Profile,
+        secrets: impl IntoIterator<Item = &'s Secret>,
+    ) -> Result<Self, KeyError> {
+        let mut keys = Self {
+            profile,
+            tolerance_seconds: Self::TOLERANCE_SECONDS,
+            macs: Vec::new(),
+            publics: Vec::new(),
+            places: Vec::new(),
+        };
+        let mut places_of_publics = Vec::new();
+        for (place, Secret(text)) in secrets.into_iter().enumerate() {
+            if place >= Self::COUNT_MAX {
+                return Err(KeyError::TooMany);
+            }
+            if profile != Profile::StandardWebhooks {
+                keys.macs.push(Mac::new(text.as_bytes()));
+                keys.places.push(place);
+            } else if let Some(encoded) = text.strip_prefix(PUBLIC_PREFIX) {
+                keys.publics.push(public(encoded)?);
+                places_of_publics.push(place);
+            } else {
+                keys.macs.push(Mac::new(&shared(text)?));
+                keys.places.push(place);
+            }
+        }
+        keys.places.append(&mut places_of_publics);
+        if keys.places.is_empty() { Err(KeyError::None) } else { Ok(keys) }
+    }
+
+    /// The same with another tolerance.
+    #[must_use]
+    pub fn with_tolerance(self, seconds: u32) -> Self {
+        Self { tolerance_seconds: seconds, ..self }
+    }
+
+    /// The profile that they are for.
+    #[must_use]
+    pub const fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// How far, in seconds, a timestamp may be from now.
+    #[must_use]
+    pub const fn tolerance(&self) -> u32 {
+        self.tolerance_seconds
+    }
+
+    pub(super) fn macs(&self) -> &[Mac] {
+        &self.macs
+    }
+
+    pub(super) fn publics(&self) -> &[VerifyingKey] {
+        &self.publics
+    }
+
+    pub(super) fn place_of_mac(&self, mac: usize) -> usize {
+        self.places[mac]
+    }
+
+    pub(super) fn place_of_public(&self, public: usize) -> usize {
+        self.places[self.macs.len() + public]
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { profile, tolerance_seconds, places, .. } = self;
+        write!(f, "Keys({profile}, {} keys, ±{tolerance_seconds} s)", places.len())
+    }
+}
+
+fn shared(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(KeyError::Prefix)?;
+    // The decoder's own error would tell which character stands where.
+    let bytes = STANDARD.decode(encoded).map(Zeroizing::new).map_err(|_| KeyError::Encoding)?;
+    let (min, max) = Keys::BYTES;
+    if (min..=max).contains(&bytes.len()) { Ok(bytes) } else { Err(KeyError::Length { bytes: bytes.len() }) }
+}
+
+fn public(encoded: &str) -> Result<VerifyingKey, KeyError> {
+    let bytes = decode_base64::<PUBLIC_BYTES, PUBLIC_WRITTEN>(encoded).ok_or(KeyError::Public)?;
+    let key = VerifyingKey::from_bytes(&bytes).map_err(|_| KeyError::Public)?;
+    // Everybody could sign for a weak one.
+    if key.is_weak() { Err(KeyError::Public) } else { Ok(key) }
+}
+
+/// A text that is no secret, or the wrong kind. None of these says anything of what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Nothing there.
+    #[error("the secret is empty")]
+    Empty,
+    /// Too long.
+    #[error("the secret has {bytes} bytes; expected at most {}", Secret::BYTES_MAX)]
+    Long {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// A plain text, where the profile signs with decoded bytes.
+    #[error(
+        "the secret is a plain text; standard-webhooks needs {SECRET_PREFIX} (or {PUBLIC_PREFIX}) and base64"
+    )]
+    Prefix,
+    /// Not base64.
+    #[error("the secret is not standard base64 with its padding after {SECRET_PREFIX}")]
+    Encoding,
+    /// Too few or too many bytes.
+    #[error("the secret has {bytes} bytes after {SECRET_PREFIX}; expected {} to {}", Keys::BYTES.0, Keys::BYTES.1)]
+    Length {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// Not a usable Ed25519 key.
+    #[error("the public key is not the base64 of a sound ed25519 key after {PUBLIC_PREFIX}")]
+    Public,
+    /// No key at all.
+    #[error("there is no key; expected at least one secret")]
+    None,
+    /// More than [`Keys::COUNT_MAX`].
+    #[error("there are more than {} keys; drop those that have retired", Keys::COUNT_MAX)]
+    TooMany,
+}

@@ -1,0 +1,103 @@
+//! Signatures as they are written, and whether one fits.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use subtle::{Choice, ConstantTimeEq as _};
+
+use super::rejection::Rejection;
+
+/// The bytes of an HMAC-SHA256.
+const TAG_BYTES: usize = 32;
+/// How they are written in the two encodings.
+const BASE64_BYTES: usize = 44;
+const HEX_BYTES: usize = 64;
+
+/// How a signature in lower-case hex is asked for.
+pub(super) const HEX: &str = "64 hexadecimal digits in lower case";
+/// How a signature in base64 is asked for.
+pub(super) const BASE64: &str = "standard base64 of 32 bytes, with its padding";
+
+/// HMAC-SHA256 with its key worked in. As secret as the key; wiped when dropped.
+#[derive(Clone)]
+pub(super) struct Mac(Hmac<Sha256>);
+
+impl Mac {
+    pub(super) fn new(key: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(key).expect("hmac takes a key of any length"))
+    }
+
+    /// The tag over these parts, one after another.
+    fn tag(&self, parts: &[&[u8]]) -> Tag {
+        let mut hash = self.0.clone();
+        for part in parts {
+            hash.update(part);
+        }
+        Tag(hash.finalize().into_bytes().into())
+    }
+}
+
+/// What a signature stands for. Not comparable but in constant time, and not printable.
+#[derive(Clone, Copy)]
+pub(super) struct Tag([u8; TAG_BYTES]);
+
+impl Tag {
+    /// From standard base64 with its padding, and nothing else in it.
+    pub(super) fn from_base64(text: &str) -> Option<Self> {
+        decode_base64::<TAG_BYTES, BASE64_BYTES>(text).map(Self)
+    }
+
+    /// From hexadecimal digits in lower case. Which of them stands where is no secret: it came over the wire.
+    pub(super) fn from_hex(text: &str) -> Option<Self> {
+        let digits: &[u8; HEX_BYTES] = text.as_bytes().try_into().ok()?;
+        let mut bytes = [0; TAG_BYTES];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+/// Exactly `BYTES` bytes, written in exactly `WRITTEN` characters.
+pub(super) fn decode_base64<const BYTES: usize, const WRITTEN: usize>(text: &str) -> Option<[u8; BYTES]> {
+    if text.len() != WRITTEN {
+        return None;
+    }
+    let mut bytes = [0; WRITTEN];
+    let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
+    bytes[..length].try_into().ok()
+}
+
+fn digit(character: u8) -> Option<u8> {
+    match character {
+        b'0'..=b'9' => Some(character - b'0'),
+        b'a'..=b'f' => Some(character - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// The place of the first key by which one of the signatures was made over these parts. Each key costs one hash over
+/// them, however many signatures there are, and every signature is compared to its end.
+pub(super) fn fitting_key(
+    macs: &[Mac],
+    parts: &[&[u8]],
+    signatures: impl Iterator<Item = Tag> + Clone,
+) -> Option<usize> {
+    macs.iter().position(|mac| {
+        let expected = mac.tag(parts);
+        let fits = signatures.clone().map(|tag| tag.0.ct_eq(&expected.0));
+        fits.fold(Choice::from(0), |any, this| any | this).into()
+    })
+}
+
+/// The same for a profile that has room for one signature, in hex.
+pub(super) fn fitting_key_hex(
+    macs: &[Mac],
+    parts: &[&[u8]],
+    signature: &str,
+    name: &'static str,
+) -> Result<usize, Rejection> {
+    let tag = Tag::from_hex(signature).ok_or(Rejection::Encoding { name, expected: HEX })?;
+    fitting_key(macs, parts, std::iter::once(tag)).ok_or(Rejection::Signature)
+}

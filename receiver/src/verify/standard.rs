@@ -1,0 +1,82 @@
+//! Standard Webhooks 1.0: `id.timestamp.body`, signed by every key of the sender, `v1` (HMAC) or `v1a` (Ed25519).
+
+use ed25519_dalek::{Signature, VerifyingKey};
+
+use super::headers::{Headers, id, only};
+use super::keys::Keys;
+use super::signature::{BASE64, Tag, decode_base64, fitting_key};
+use super::timestamp::{self, UnixSeconds};
+use super::{Rejection, Verified};
+
+const ID: &str = "webhook-id";
+const TIMESTAMP: &str = "webhook-timestamp";
+const SIGNATURE: &str = "webhook-signature";
+
+/// The bytes of an Ed25519 signature, and how they are written.
+const ED25519_BYTES: usize = 64;
+const ED25519_WRITTEN: usize = 88;
+/// The most `v1a` signatures that are looked at: each costs as much as hashing many bodies, and a sender has few keys.
+const ED25519_TRIED_MAX: usize = 8;
+
+pub(super) fn verify<'a, H: Headers + ?Sized>(
+    now: UnixSeconds,
+    headers: &'a H,
+    body: &'a [u8],
+    keys: &Keys,
+) -> Result<Verified<'a>, Rejection> {
+    let id = id(headers, ID)?;
+    if id.contains('.') {
+        // The signed text is `id.timestamp.body`: with a point in it, one text could be read in two ways.
+        return Err(Rejection::Id { name: ID });
+    }
+    let timestamp = only(headers, TIMESTAMP)?;
+    let signed_at = timestamp::parse(timestamp, TIMESTAMP)?;
+    let signatures = only(headers, SIGNATURE)?;
+    timestamp::check_fresh(now, signed_at, keys.tolerance())?;
+    let parts = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
+    let key = fitting(keys, &parts, signatures)?;
+    Ok(Verified { id: id.into(), signed_at: Some(signed_at), key })
+}
+
+/// The place of the key that one of the signatures fits. Those that can't be read, or are of another version, are
+/// passed over: a sender may send what a later version of the standard brings.
+fn fitting(keys: &Keys, parts: &[&[u8]], signatures: &str) -> Result<usize, Rejection> {
+    let of = |version: &'static str| {
+        signatures
+            .split(' ')
+            .filter_map(move |one| one.split_once(','))
+            .filter_map(move |(known, encoded)| (known == version).then_some(encoded))
+    };
+    let tags = of("v1").filter_map(Tag::from_base64);
+    if tags.clone().next().is_some()
+        && let Some(place) = fitting_key(keys.macs(), parts, tags.clone())
+    {
+        return Ok(keys.place_of_mac(place));
+    }
+    let publics = keys.publics();
+    if !publics.is_empty() && of("v1a").next().is_some() {
+        let signatures =
+            of("v1a").take(ED25519_TRIED_MAX).filter_map(decode_base64::<ED25519_BYTES, ED25519_WRITTEN>);
+        return fitting_public(publics, parts, signatures)
+            .map(|place| keys.place_of_public(place))
+            .ok_or(Rejection::Signature);
+    }
+    Err(if tags.clone().next().is_some() {
+        Rejection::Signature
+    } else if of("v1").next().is_some() {
+        Rejection::Encoding { name: SIGNATURE, expected: BASE64 }
+    } else {
+        Rejection::NoSignature { name: SIGNATURE }
+    })
+}
+
+fn fitting_public(
+    publics: &[VerifyingKey],
+    parts: &[&[u8]],
+    signatures: impl Iterator<Item = [u8; ED25519_BYTES]> + Clone,
+) -> Option<usize> {
+    let message = parts.concat();
+    publics.iter().position(|public| {
+        signatures.clone().any(|bytes| public.verify_strict(&message, &Signature::from_bytes(&bytes)).is_ok())
+    })
+}

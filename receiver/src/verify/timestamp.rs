@@ -1,0 +1,26 @@
+//! When a request was signed, and whether that is recent enough.
+
+use super::rejection::Rejection;
+
+/// Seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnixSeconds(pub i64);
+
+/// Reads a timestamp in its canonical form: digits alone, no zero in front, no more than fits.
+pub(super) fn parse(text: &str, name: &'static str) -> Result<UnixSeconds, Rejection> {
+    let canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let number = if canonical { text.parse().ok() } else { None };
+    number.map(UnixSeconds).ok_or(Rejection::Timestamp { name })
+}
+
+/// Refuses what was signed further from now than the tolerance, on either side.
+pub(super) fn check_fresh(now: UnixSeconds, signed_at: UnixSeconds, tolerance: u32) -> Result<(), Rejection> {
+    let seconds = now.0.abs_diff(signed_at.0);
+    if seconds <= u64::from(tolerance) {
+        Ok(())
+    } else if signed_at < now {
+        Err(Rejection::Old { seconds, tolerance })
+    } else {
+        Err(Rejection::Ahead { seconds, tolerance })
+    }
+}

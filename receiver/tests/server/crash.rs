@@ -1,0 +1,59 @@
+//! `kill -9`, again and again, while deliveries flow.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::wire::try_request;
+use crate::world::{World, signed};
+
+const KILLS: usize = 12;
+const SENDERS: usize = 8;
+
+#[test]
+fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
+    let world = World::new();
+    let acknowledged = Mutex::new(Vec::new());
+    for kill in 0..KILLS {
+        let mut receiver = world.serve(&[]);
+        let address = receiver.address;
+        let answered = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for sender in 0..SENDERS {
+                let (acknowledged, answered) = (&acknowledged, &answered);
+                scope.spawn(move || {
+                    for number in 0.. {
+                        let id = format!("{kill}-{sender}-{number}");
+                        // Some of those from before, of which the sender may not have heard the answer, come again.
+                        let before = format!("{}-{sender}-{}", kill.saturating_sub(1), number / 2);
+                        for id in [id, before] {
+                            match try_request(address, "POST", "/", &signed(&id, b"{}"), b"{}") {
+                                Some(answer) if answer.status == 204 => acknowledged.lock().unwrap().push(id),
+                                // Killed: whether it was kept is open.
+                                Some(_) | None => return,
+                            }
+                            answered.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            // Later each time, so that it dies at other points of its work.
+            while answered.load(Ordering::Relaxed) < kill * 11 + 3 {
+                std::thread::yield_now();
+            }
+            receiver.kill();
+        });
+    }
+    let receiver = world.serve(&[]);
+    let mut effects = BTreeMap::new();
+    for id in world.settled_effects() {
+        *effects.entry(id).or_insert(0) += 1;
+    }
+    drop(receiver);
+    let twice: Vec<_> = effects.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "processed more than once: {twice:?}");
+    let acknowledged = acknowledged.into_inner().unwrap();
+    assert!(acknowledged.len() > KILLS * KILLS, "there was work: {}", acknowledged.len());
+    let lost: Vec<_> = acknowledged.iter().filter(|id| !effects.contains_key(*id)).collect();
+    assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
+}

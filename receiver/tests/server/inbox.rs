@@ -1,0 +1,226 @@
+//! The inbox as a library: work, its failures, and what is remembered.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hookproof_receiver::clock::{Clock, Millis};
+use hookproof_receiver::inbox::{
+    Accepted, Arrival, Counting, Delivery, Effects, Failure, Inbox, Options, Refused, RetryPolicy, Work,
+};
+use tempfile::TempDir;
+
+/// An inbox with a clock that is set by hand.
+struct Shelf {
+    folder: TempDir,
+    time: Arc<AtomicU64>,
+}
+
+impl Shelf {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), time: Arc::new(AtomicU64::new(1_700_000_000_000)) }
+    }
+
+    fn options(&self) -> Options {
+        let retry =
+            RetryPolicy { first: Duration::from_millis(1), attempts_max: 4, ..RetryPolicy::default() };
+        Options { retry, ..Options::new(self.folder.path().join("inbox.db")) }
+    }
+
+    /// A clock that goes on by a millisecond each time it is looked at, so that what is due in a while comes to be.
+    fn clock(&self) -> Clock {
+        let time = Arc::clone(&self.time);
+        Clock::new(move || Millis(time.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn pass(&self, length: Duration) {
+        self.time.fetch_add(u64::try_from(length.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
+    fn open(&self, work: impl Work) -> Inbox {
+        Inbox::open(self.options(), self.clock(), Arc::new(work)).unwrap()
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::open(&self.options().path).unwrap()
+    }
+}
+
+fn accept(inbox: &Inbox, id: &str) -> Result<Accepted, Refused> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(inbox.accept(Arrival::new(id, id.to_owned())))
+}
+
+/// Fails as often as told, in one way or another, and tells of each attempt.
+struct Unwilling {
+    failures: AtomicUsize,
+    panics: bool,
+    told: Mutex<Sender<(String, u32)>>,
+}
+
+impl Unwilling {
+    fn new(failures: usize, panics: bool) -> (Self, Receiver<(String, u32)>) {
+        let (told, heard) = channel();
+        (Self { failures: AtomicUsize::new(failures), panics, told: Mutex::new(told) }, heard)
+    }
+}
+
+impl Work for Unwilling {
+    fn run(&self, delivery: &Delivery) -> Result<(), Failure> {
+        assert_eq!(delivery.body, delivery.id, "the body is the one that came");
+        self.told.lock().unwrap().send((delivery.id.clone(), delivery.attempts)).unwrap();
+        let fails = self
+            .failures
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok();
+        assert!(!(fails && self.panics), "the work panics, as it was told to");
+        if fails { Err(Failure("not today".to_owned())) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn work_that_fails_or_panics_is_tried_again() {
+    for panics in [false, true] {
+        let shelf = Shelf::new();
+        let (work, heard) = Unwilling::new(2, panics);
+        let inbox = shelf.open(work);
+        assert_eq!(accept(&inbox, "a"), Ok(Accepted::New));
+        let attempts: Vec<_> = heard.iter().take(3).collect();
+        assert_eq!(attempts, [0, 1, 2].map(|number| ("a".to_owned(), number)));
+        inbox.close();
+        assert_eq!(shelf.effects().processed(10).unwrap(), ["a"]);
+    }
+}
+
+#[test]
+fn work_that_always_fails_is_given_up_and_holds_nobody_up() {
+    let shelf = Shelf::new();
+    let (work, heard) = Unwilling::new(4, false);
+    let inbox = shelf.open(work);
+    accept(&inbox, "bad").unwrap();
+    assert_eq!(heard.iter().take(4).count(), 4);
+    accept(&inbox, "good").unwrap();
+    assert_eq!(heard.recv().unwrap().0, "good");
+    inbox.close();
+    let standing = shelf.effects().standing().unwrap();
+    assert_eq!((standing.waiting, standing.given_up, standing.processed), (0, 1, 1));
+    assert_eq!(shelf.effects().processed(10).unwrap(), ["good"]);
+}
+
+/// Writes to a table of its own, and fails after the first time that it has.
+struct Recording {
+    failed: AtomicUsize,
+    told: Mutex<Sender<()>>,
+}
+
+impl Work for Recording {
+    fn record(&self, transaction: &rusqlite::Transaction<'_>, delivery: &Delivery) -> rusqlite::Result<()> {
+        transaction.execute_batch("CREATE TABLE IF NOT EXISTS mine (id TEXT)")?;
+        transaction.execute("INSERT INTO mine VALUES (?1)", [&delivery.id])?;
+        let first = self.failed.fetch_add(1, Ordering::Relaxed) == 0;
+        self.told.lock().unwrap().send(()).unwrap();
+        if first { Err(rusqlite::Error::InvalidQuery) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn what_is_recorded_is_recorded_once_even_if_recording_fails() {
+    let shelf = Shelf::new();
+    let (told, heard) = channel();
+    let inbox = shelf.open(Recording { failed: AtomicUsize::new(0), told: Mutex::new(told) });
+    accept(&inbox, "a").unwrap();
+    assert_eq!(heard.iter().take(2).count(), 2);
+    inbox.close();
+    let sql = rusqlite::Connection::open(shelf.options().path).unwrap();
+    let recorded: u32 = sql.query_row("SELECT count(*) FROM mine", [], |row| row.get(0)).unwrap();
+    assert_eq!(recorded, 1);
+    assert_eq!(shelf.effects().processed(10).unwrap(), ["a"]);
+}
+
+/// Takes as long as somebody holds it up.
+struct HeldUp(Mutex<Receiver<()>>);
+
+impl Work for HeldUp {
+    fn run(&self, _: &Delivery) -> Result<(), Failure> {
+        self.0.lock().unwrap().recv().map_err(|_| Failure("nobody lets it go on".to_owned()))
+    }
+}
+
+#[test]
+fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
+    let shelf = Shelf::new();
+    let (go_on, held) = channel();
+    let options = Options { waiting_max: 2, ..shelf.options() };
+    let inbox = Inbox::open(options, shelf.clock(), Arc::new(HeldUp(Mutex::new(held)))).unwrap();
+    assert_eq!(accept(&inbox, "a"), Ok(Accepted::New));
+    assert_eq!(accept(&inbox, "b"), Ok(Accepted::New));
+    assert_eq!(accept(&inbox, "c"), Err(Refused::Full));
+    // It is safe already, so its sender need not come again.
+    assert_eq!(accept(&inbox, "a"), Ok(Accepted::Known));
+    go_on.send(()).unwrap();
+    go_on.send(()).unwrap();
+    let c = std::iter::repeat_with(|| accept(&inbox, "c")).find(|answer| *answer != Err(Refused::Full));
+    assert_eq!(c, Some(Ok(Accepted::New)));
+    drop(go_on);
+    inbox.close();
+}
+
+#[test]
+fn bytes_are_bounded_too() {
+    let shelf = Shelf::new();
+    let (_go_on, held) = channel::<()>();
+    let options = Options { waiting_bytes_max: 10, ..shelf.options() };
+    let inbox = Inbox::open(options, shelf.clock(), Arc::new(HeldUp(Mutex::new(held)))).unwrap();
+    assert_eq!(accept(&inbox, "123456"), Ok(Accepted::New));
+    assert_eq!(accept(&inbox, "12345"), Err(Refused::Full));
+    assert_eq!(accept(&inbox, "1234"), Ok(Accepted::New));
+    drop(_go_on);
+    inbox.close();
+}
+
+#[test]
+fn what_waits_is_counted_again_at_the_next_start() {
+    let shelf = Shelf::new();
+    let (go_on, held) = channel::<()>();
+    let inbox = shelf.open(HeldUp(Mutex::new(held)));
+    accept(&inbox, "a").unwrap();
+    drop(go_on);
+    inbox.close();
+    let (_go_on, held) = channel::<()>();
+    let options = Options { waiting_max: shelf.effects().standing().unwrap().waiting, ..shelf.options() };
+    assert_eq!(options.waiting_max, 1);
+    let inbox = Inbox::open(options, shelf.clock(), Arc::new(HeldUp(Mutex::new(held)))).unwrap();
+    assert_eq!(accept(&inbox, "b"), Err(Refused::Full));
+    drop(_go_on);
+    inbox.close();
+}
+
+#[test]
+fn what_is_finished_is_forgotten_after_a_while_and_not_before() {
+    let shelf = Shelf::new();
+    let keep = shelf.options().keep;
+    let inbox = shelf.open(Counting);
+    accept(&inbox, "a").unwrap();
+    let effects = shelf.effects();
+    while effects.standing().unwrap().waiting > 0 {
+        std::thread::yield_now();
+    }
+    shelf.pass(keep - Duration::from_secs(60));
+    assert_eq!(accept(&inbox, "a"), Ok(Accepted::Known));
+    shelf.pass(Duration::from_secs(120));
+    accept(&inbox, "b").unwrap();
+    assert_eq!(accept(&inbox, "a"), Ok(Accepted::New), "it was forgotten with the commit before");
+    inbox.close();
+}
+
+#[test]
+fn a_closed_inbox_says_so() {
+    let shelf = Shelf::new();
+    let inbox = shelf.open(Counting);
+    inbox.close();
+    assert!(!inbox.is_open());
+    assert_eq!(accept(&inbox, "a"), Err(Refused::Closed));
+    // Its file is free again.
+    shelf.open(Counting).close();
+}

@@ -1,0 +1,15 @@
+//! The receiver over real sockets: the binary as a process of its own, and the inbox as a library.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+#[path = "../signing/mod.rs"]
+mod signing;
+
+mod bounds;
+mod crash;
+mod inbox;
+mod relay;
+mod repeats;
+mod serve;
+mod upstream;
+mod wire;
+mod world;

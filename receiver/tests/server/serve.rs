@@ -1,0 +1,177 @@
+//! What `serve` answers.
+
+use std::io::Write as _;
+
+use hookproof_receiver::verify::Profile;
+
+use crate::signing::{OTHER, SECRET, sign};
+use crate::wire::{answer, connect, head, request};
+use crate::world::{Receiver, World, command, now, signed};
+
+const BODY: &[u8] = br#"{"id":"evt_1","data":{}}"#;
+
+#[test]
+fn genuine_deliveries_of_every_profile_are_kept_and_worked_on() {
+    for profile in Profile::ALL {
+        let world = World::new();
+        let receiver = world.serve(&["--profile", profile.name()]);
+        let headers = sign(profile, SECRET, "evt_1", now(), BODY);
+        assert_eq!(
+            request(receiver.address, "POST", "/any/path?at=all", &headers, BODY).status,
+            204,
+            "{profile}"
+        );
+        let headers = sign(profile, OTHER, "evt_2", now(), BODY);
+        assert_eq!(request(receiver.address, "POST", "/", &headers, BODY).status, 401, "{profile}");
+        assert_eq!(world.settled_effects(), ["evt_1"], "{profile}");
+    }
+}
+
+#[test]
+fn only_post_is_offered_but_for_health() {
+    let receiver = World::new().serve(&[]);
+    for method in ["GET", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
+        let answer = request(receiver.address, method, "/hook", &signed("a", BODY), BODY);
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{method}");
+    }
+    let health = request(receiver.address, "GET", "/healthz", &[], b"");
+    assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+}
+
+#[test]
+fn a_refusal_names_the_rule_and_nothing_else() {
+    let receiver = World::new().serve(&[]);
+    let mut headers = signed("a", BODY);
+    let good = String::from_utf8(headers[2].1.clone()).unwrap();
+    headers[2].1 = good.replace(['A', 'B', 'C', 'D'], "E").into_bytes();
+    let answer = request(receiver.address, "POST", "/", &headers, BODY);
+    assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Signature")));
+    assert_eq!(answer.body, "no signature fits; check the secret, and that the body is the raw one\n");
+}
+
+#[test]
+fn what_is_not_genuine_is_not_parsed() {
+    let receiver = World::new().serve(&[]);
+    let bodies = [&b"{}"[..], b"{", b"\xff", &[b'['; 100_000]];
+    let answers = bodies.map(|body| {
+        let mut headers = signed("a", body);
+        headers[2].1 = b"v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".to_vec();
+        let answer = request(receiver.address, "POST", "/", &headers, body);
+        (answer.status, answer.body)
+    });
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    for (number, body) in bodies.iter().enumerate() {
+        assert_eq!(receiver.post(&number.to_string(), body).status, 204, "it is signed, so it is kept");
+    }
+}
+
+#[test]
+fn a_body_may_come_one_byte_at_a_time() {
+    let receiver = World::new().serve(&[]);
+    let mut stream = connect(receiver.address);
+    let mut request = head("POST", "/", &signed("a", BODY));
+    request.extend(b"transfer-encoding: chunked\r\n\r\n");
+    stream.write_all(&request).unwrap();
+    for byte in BODY {
+        stream.write_all(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']).unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").unwrap();
+    assert_eq!(answer(stream).unwrap().status, 204);
+}
+
+#[test]
+fn an_encoded_body_is_bytes_and_is_not_inflated() {
+    let receiver = World::new().serve(&[]);
+    let body = b"\x1f\x8b\x08\x00 not even gzip";
+    let mut headers = signed("a", body);
+    headers.push(("content-encoding", b"gzip".to_vec()));
+    assert_eq!(request(receiver.address, "POST", "/", &headers, body).status, 204);
+}
+
+#[test]
+fn effects_are_listed_on_a_listener_of_their_own() {
+    let world = World::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let receiver = world.serve(&["--effects-listen", &free.to_string()]);
+    assert_eq!(request(free, "GET", "/effects", &[], b"").body, "");
+    receiver.post("a", BODY);
+    receiver.post("b", BODY);
+    world.settled_effects();
+    let listed = request(free, "GET", "/effects", &[], b"");
+    assert_eq!((listed.status, listed.body.as_str()), (200, "a\nb\n"));
+    assert_eq!(request(free, "POST", "/effects", &signed("a", BODY), BODY).status, 405);
+    assert_eq!(request(receiver.address, "GET", "/effects", &[], b"").status, 405);
+    drop(receiver);
+    let listed = command(&["effects", "--db", world.database().to_str().unwrap()]).output().unwrap();
+    assert_eq!(String::from_utf8(listed.stdout).unwrap(), "a\nb\n");
+}
+
+#[test]
+fn a_stop_lets_what_is_under_way_finish() {
+    let world = World::new();
+    let mut receiver = world.serve(&[]);
+    let mut stream = connect(receiver.address);
+    let mut request = head("POST", "/", &signed("a", BODY));
+    request.extend(format!("content-length: {}\r\nexpect: 100-continue\r\n\r\n", BODY.len()).into_bytes());
+    stream.write_all(&request).unwrap();
+    // It has begun with this request once it asks for the body.
+    let mut go_on = [0; 25];
+    std::io::Read::read_exact(&mut stream, &mut go_on).unwrap();
+    receiver.terminate();
+    // It has begun to stop once nobody new gets in.
+    while std::net::TcpStream::connect(receiver.address).is_ok() {
+        std::thread::yield_now();
+    }
+    stream.write_all(BODY).unwrap();
+    assert_eq!(answer(stream).unwrap().status, 204);
+    assert_eq!(receiver.wait().code(), Some(0));
+    let again = world.serve(&[]);
+    assert_eq!(world.settled_effects(), ["a"]);
+    drop(again);
+}
+
+#[test]
+fn bad_command_lines_say_what_is_wrong() {
+    #[track_caller]
+    fn check(arguments: &[&str], expected: &str) {
+        let output = command(arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{told}");
+        assert!(told.contains(expected), "{told}");
+        assert!(output.stdout.is_empty());
+    }
+    let world = World::new();
+    let database = world.database();
+    let serve = ["serve", "--db", database.to_str().unwrap(), "--secret-env", "HOOK_SECRET"];
+    let with = |more: &[&'static str]| [&serve[..], more].concat();
+    check(&with(&["--profile", "none"]), "expected one of standard-webhooks");
+    check(&with(&["--secret-env", "HOOK_MISSING"]), "HOOK_MISSING is not set");
+    check(&with(&["--secret-env", "PATH"]), "needs whsec_");
+    check(&with(&["--effects-listen", "0.0.0.0:1"]), "open to others");
+    check(&with(&["--bodies-max", "1MiB"]), "at least --body-max");
+    check(&with(&["--tolerance", "5"]), "expected a number and its unit");
+    check(&["effects", "--db", "/nowhere/inbox.db"], "there is no inbox");
+    std::fs::write(world.database(), "something else, and long enough to be seen as that").unwrap();
+    let output = command(&serve).output().unwrap();
+    assert!([Some(64), Some(70)].contains(&output.status.code()), "{output:?}");
+}
+
+#[test]
+fn one_file_is_one_process() {
+    let world = World::new();
+    let first = world.serve(&[]);
+    let database = world.database();
+    let second =
+        command(&["serve", "--db", database.to_str().unwrap(), "--secret-env", "HOOK_SECRET"]).output();
+    let told = String::from_utf8(second.unwrap().stderr).unwrap();
+    assert!(told.contains("in use by another receiver"), "{told}");
+    assert_eq!(first.post("a", BODY).status, 204);
+}
+
+#[test]
+fn both_keys_are_good_during_a_rotation() {
+    let database = World::new();
+    let path = database.database();
+    let receiver = Receiver::start(&["serve", "--db", path.to_str().unwrap(), "--secret-env", "HOOK_SECRET"]);
+    assert_eq!(receiver.post("a", BODY).status, 204);
+}

@@ -1,0 +1,54 @@
+//! The other side of a relay: answers as it is told, and keeps what it got.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, channel};
+
+/// What came.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// Answers one connection after another with these, and then listens no more. An empty answer is none: it holds the
+/// connection until the other side closes it.
+pub(crate) fn upstream(answers: Vec<&'static str>) -> (SocketAddr, Receiver<Request>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (came, requests) = channel();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(&stream);
+            let mut lines = reader.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty());
+            let line = lines.next().unwrap();
+            let headers: Vec<_> = lines
+                .map(|line| {
+                    line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap()
+                })
+                .collect();
+            let length = headers.iter().find(|(name, _)| name == "content-length");
+            let mut body = vec![0; length.map_or(0, |(_, value)| value.parse().unwrap())];
+            reader.read_exact(&mut body).unwrap();
+            // The test may be over.
+            let _ = came.send(Request { line, headers, body });
+            if answer.is_empty() {
+                let _ = reader.read(&mut [0]);
+            } else {
+                (&stream).write_all(answer.as_bytes()).unwrap();
+            }
+        }
+    });
+    (address, requests)
+}

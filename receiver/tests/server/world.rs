@@ -1,0 +1,123 @@
+//! A receiver in a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hookproof_receiver::inbox::Effects;
+use hookproof_receiver::verify::Profile;
+use tempfile::TempDir;
+
+use crate::signing::{Headers, SECRET, sign};
+use crate::wire::{Answer, request};
+
+/// A place for a receiver's file.
+pub(crate) struct World {
+    folder: Arc<TempDir>,
+}
+
+/// A receiver that runs.
+pub(crate) struct Receiver {
+    process: Process,
+    /// Kept for as long as it runs.
+    #[expect(dead_code, reason = "held, not used")]
+    folder: Option<Arc<TempDir>>,
+    pub(crate) address: SocketAddr,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { folder: Arc::new(tempfile::tempdir().unwrap()) }
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder.path().join("inbox.db")
+    }
+
+    /// Starts `serve` with further arguments, and waits until it listens.
+    pub(crate) fn serve(&self, arguments: &[&str]) -> Receiver {
+        let database = self.database();
+        let fixed = ["serve", "--db", database.to_str().unwrap()];
+        let receiver = Receiver::start(&[&fixed, arguments].concat());
+        Receiver { folder: Some(Arc::clone(&self.folder)), ..receiver }
+    }
+
+    /// The ids that were processed, once nothing waits any more.
+    pub(crate) fn settled_effects(&self) -> Vec<String> {
+        let effects = Effects::open(&self.database()).unwrap();
+        // The worker is another process: there is nothing to wait on but its file.
+        while effects.standing().unwrap().waiting > 0 {
+            std::thread::yield_now();
+        }
+        effects.processed(u32::MAX).unwrap()
+    }
+}
+
+impl Receiver {
+    /// Starts a command that listens, and waits until it does.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut child = command(arguments)
+            .args(["--listen", "127.0.0.1:0", "--secret-env", "HOOK_SECRET"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = log.find(|line| line.contains(" listening ")).expect("it listens");
+        let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        // What nobody reads would fill the pipe, and then hold it up.
+        std::thread::spawn(move || log.for_each(drop));
+        Self { process: Process(child), folder: None, address }
+    }
+
+    /// Posts a delivery, signed now as Standard Webhooks are.
+    pub(crate) fn post(&self, id: &str, body: &[u8]) -> Answer {
+        request(self.address, "POST", "/hook", &signed(id, body), body)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.0.kill().unwrap();
+        self.process.0.wait().unwrap();
+    }
+
+    /// Asks it to stop, as `kill` does.
+    pub(crate) fn terminate(&self) {
+        assert!(Command::new("kill").arg(self.process.0.id().to_string()).status().unwrap().success());
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.process.0.wait().unwrap()
+    }
+}
+
+/// Killed when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The command line with the secret in its environment.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-receiver"));
+    command.args(arguments).env("HOOK_SECRET", SECRET).env_remove("HOOKPROOF_LOG");
+    command
+}
+
+/// Headers of a delivery that is signed now.
+pub(crate) fn signed(id: &str, body: &[u8]) -> Headers {
+    sign(Profile::StandardWebhooks, SECRET, id, now(), body)
+}
+
+/// Now, for a process that goes by the wall clock.
+#[expect(clippy::disallowed_methods, reason = "the receiver under test is a process with a real clock")]
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_secs()).unwrap()
+}

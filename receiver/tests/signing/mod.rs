@@ -1,0 +1,70 @@
+//! A sender for tests: signs as each profile says, written from the profiles' descriptions alone.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use hookproof_receiver::verify::Profile;
+use sha2::Sha256;
+
+/// The secret that all tests share, in a form that every profile takes.
+pub(crate) const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+/// Another one.
+pub(crate) const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=";
+
+/// Headers with their values.
+pub(crate) type Headers = Vec<(&'static str, Vec<u8>)>;
+
+/// HMAC-SHA256 by a secret, taken as the profile takes it.
+pub(crate) fn tag(profile: Profile, secret: &str, parts: &[&[u8]]) -> Vec<u8> {
+    let key = match profile {
+        Profile::StandardWebhooks => STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap(),
+        _ => secret.as_bytes().to_vec(),
+    };
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Hexadecimal digits in lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Standard base64 with its padding.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The headers of a correct request.
+pub(crate) fn sign(profile: Profile, secret: &str, id: &str, at: i64, body: &[u8]) -> Headers {
+    let at = at.to_string();
+    let dated = || tag(profile, secret, &[at.as_bytes(), b".", body]);
+    let plain = || hex(&tag(profile, secret, &[body]));
+    let headers = match profile {
+        Profile::StandardWebhooks => {
+            let tag = tag(profile, secret, &[id.as_bytes(), b".", at.as_bytes(), b".", body]);
+            vec![
+                ("webhook-id", id.to_owned()),
+                ("webhook-timestamp", at.clone()),
+                ("webhook-signature", format!("v1,{}", base64(&tag))),
+            ]
+        }
+        Profile::VvvTimestamped => {
+            vec![("x-vvv-timestamp", at.clone()), ("x-vvv-signature", format!("sha256={}", hex(&dated())))]
+        }
+        Profile::VvvFrozen => vec![
+            ("x-vvv-signature", plain()),
+            ("x-vvv-event", "video.trending".to_owned()),
+            ("x-vvv-attempt", "1".to_owned()),
+            ("x-vvv-delivery-id", id.to_owned()),
+            ("x-vvv-subscriber", "sub_1".to_owned()),
+        ],
+        Profile::Stripe => vec![("stripe-signature", format!("t={at},v1={}", hex(&dated())))],
+        Profile::Github => vec![
+            ("x-hub-signature-256", format!("sha256={}", plain())),
+            ("x-github-event", "video.trending".to_owned()),
+            ("x-github-delivery", id.to_owned()),
+        ],
+    };
+    headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect()
+}

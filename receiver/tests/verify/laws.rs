@@ -1,0 +1,133 @@
+//! Laws: nothing makes `verify` panic, and no change of a single byte is accepted.
+
+use hookproof_receiver::verify::{Profile, UnixSeconds, verify};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::signing::{Headers, SECRET, sign};
+use crate::{NOW, keys, place_of_signature};
+
+/// A way to judge a request: the real one, or one with a flaw.
+type Judge = fn(Profile, &Headers, &[u8]) -> bool;
+
+fn accepts(profile: Profile, headers: &Headers, body: &[u8]) -> bool {
+    verify(UnixSeconds(NOW), headers.as_slice(), body, &keys(profile, &[SECRET])).is_ok()
+}
+
+/// Looks at the beginning of the body only, as one does who has verified what a parser made of it.
+fn forgets_the_end_of_the_body(profile: Profile, headers: &Headers, body: &[u8]) -> bool {
+    let original = format!("{}!", str::from_utf8(&body[..body.len() - 1]).unwrap_or_default());
+    accepts(profile, headers, body) || accepts(profile, headers, original.as_bytes())
+}
+
+/// One bit of a byte in a place, both taken modulo what there is.
+#[derive(Clone, Copy, Debug)]
+struct Flip {
+    place: usize,
+    bit: u8,
+}
+
+impl Flip {
+    fn apply(self, bytes: &mut [u8]) {
+        let place = self.place % bytes.len();
+        bytes[place] ^= 1 << (self.bit % 8);
+    }
+}
+
+/// Which parts of a request are signed, or are the signature: a change in any of them must be refused.
+fn guarded(profile: Profile) -> &'static [&'static str] {
+    match profile {
+        Profile::StandardWebhooks => &["webhook-id", "webhook-timestamp", "webhook-signature"],
+        Profile::VvvTimestamped => &["x-vvv-timestamp", "x-vvv-signature"],
+        Profile::VvvFrozen => &["x-vvv-signature"],
+        Profile::Stripe => &["stripe-signature"],
+        Profile::Github => &["x-hub-signature-256"],
+    }
+}
+
+/// The first request with one bit changed that is accepted, if there is any.
+fn accepted_change(judge: Judge, profile: Profile, id: &str, body: &[u8], flip: Flip) -> Option<String> {
+    let headers = sign(profile, SECRET, id, NOW, body);
+    assert!(judge(profile, &headers, body), "{profile}: the request itself is refused");
+    let mut changed = body.to_vec();
+    flip.apply(&mut changed);
+    if judge(profile, &headers, &changed) {
+        return Some(format!("{profile}: body {changed:?}"));
+    }
+    guarded(profile).iter().find_map(|name| {
+        let mut headers = headers.clone();
+        let (_, value) = headers.iter_mut().find(|(known, _)| known == name)?;
+        flip.apply(value);
+        judge(profile, &headers, body).then(|| format!("{profile}: {headers:?}"))
+    })
+}
+
+fn flips() -> impl Strategy<Value = Flip> {
+    (any::<usize>(), any::<u8>()).prop_map(|(place, bit)| Flip { place, bit })
+}
+
+proptest! {
+    #[test]
+    fn no_change_of_a_bit_is_accepted(
+        profile in select(Profile::ALL.to_vec()),
+        id in "[a-zA-Z0-9_-]{1,40}",
+        body in vec(any::<u8>(), 1..300),
+        flip in flips(),
+    ) {
+        prop_assert_eq!(accepted_change(accepts, profile, &id, &body, flip), None);
+    }
+
+    #[test]
+    fn no_headers_and_no_body_make_it_panic(
+        profile in select(Profile::ALL.to_vec()),
+        values in vec(vec(any::<u8>(), 0..120), 5),
+        body in vec(any::<u8>(), 0..300),
+        now in any::<i64>(),
+    ) {
+        let names = sign(profile, SECRET, "a", NOW, &body).into_iter().map(|(name, _)| name);
+        let headers: Headers = names.zip(values).collect();
+        let _ = verify(UnixSeconds(now), headers.as_slice(), &body, &keys(profile, &[SECRET]));
+    }
+
+    /// Text that is nearly right reaches further than bytes at random.
+    #[test]
+    fn no_text_that_is_nearly_right_makes_it_panic_or_is_accepted(
+        profile in select(Profile::ALL.to_vec()),
+        text in "(v1|v1a|v2|t|sha256|sha1)?[,= ]{0,2}[a-zA-Z0-9+/=]{0,90}",
+        time in "[-+0-9.]{0,25}",
+    ) {
+        let (signature, _) = place_of_signature(profile);
+        let headers: Headers = sign(profile, SECRET, "a", NOW, b"{}").into_iter().map(|(name, value)| {
+            let value = if name == signature { text.clone().into_bytes() } else { value };
+            (name, if name.ends_with("timestamp") { time.clone().into_bytes() } else { value })
+        }).collect();
+        prop_assert!(!accepts(profile, &headers, b"{}"), "{:?}", headers);
+    }
+}
+
+/// Every bit of every place, for one request of each profile.
+#[test]
+fn no_bit_anywhere_in_a_request_can_be_changed() {
+    let body = br#"{"id":"evt_1","data":{}}"#;
+    for profile in Profile::ALL {
+        for place in 0..120 {
+            for bit in 0..8 {
+                assert_eq!(accepted_change(accepts, profile, "evt_1", body, Flip { place, bit }), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_judge_with_a_flaw_is_found_out() {
+    let body = b"some text that ends in a mark!";
+    let last = body.len() - 1;
+    for profile in Profile::ALL {
+        let flip = Flip { place: last, bit: 0 };
+        assert!(
+            accepted_change(forgets_the_end_of_the_body, profile, "a", body, flip).is_some(),
+            "{profile}"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What `verify` accepts and what it refuses: by example, and by law.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+#[path = "../signing/mod.rs"]
+mod signing;
+
+mod accepts;
+mod laws;
+mod refuses;
+mod vectors;
+
+use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds};
+use signing::{Headers, SECRET};
+
+/// When all tests take place.
+const NOW: i64 = 1_700_000_000;
+/// The delivery that most are about.
+const ID: &str = "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W";
+/// Its body, with the id where profiles without a header for it look.
+const BODY: &[u8] =
+    br#"{"id":"msg_2KWPBgLlAfxdpx2AI54pPJ85f4W","type":"video.trending","data":{"views":1200000}}"#;
+
+fn keys(profile: Profile, secrets: &[&str]) -> Keys {
+    let secrets: Vec<_> = secrets.iter().map(|text| Secret::new(*text).unwrap()).collect();
+    Keys::new(profile, &secrets).unwrap()
+}
+
+fn signed(profile: Profile) -> Headers {
+    signing::sign(profile, SECRET, ID, NOW, BODY)
+}
+
+/// Asserts the id of what is accepted, or the rule that is broken.
+#[track_caller]
+fn check(headers: &Headers, body: &[u8], keys: &Keys, expected: Result<&str, &str>) {
+    let found = hookproof_receiver::verify::verify(UnixSeconds(NOW), headers.as_slice(), body, keys);
+    let found = found.as_ref().map(|verified| &*verified.id).map_err(|rejection| rejection.rule());
+    assert_eq!(found, expected, "{}", keys.profile());
+}
+
+/// The headers with one of them replaced.
+fn with(mut headers: Headers, name: &str, value: impl Into<Vec<u8>>) -> Headers {
+    let (_, place) = headers.iter_mut().find(|(known, _)| *known == name).unwrap();
+    *place = value.into();
+    headers
+}
+
+/// The value of a header, as text.
+fn value<'h>(headers: &'h Headers, name: &str) -> &'h str {
+    let (_, value) = headers.iter().find(|(known, _)| *known == name).unwrap();
+    str::from_utf8(value).unwrap()
+}
+
+/// The header that holds a profile's signature, and what stands before it there.
+fn place_of_signature(profile: Profile) -> (&'static str, String) {
+    match profile {
+        Profile::StandardWebhooks => ("webhook-signature", "v1,".to_owned()),
+        Profile::VvvTimestamped => ("x-vvv-signature", "sha256=".to_owned()),
+        Profile::VvvFrozen => ("x-vvv-signature", String::new()),
+        Profile::Stripe => ("stripe-signature", format!("t={NOW},v1=")),
+        Profile::Github => ("x-hub-signature-256", "sha256=".to_owned()),
+    }
+}

@@ -1,0 +1,245 @@
+//! Requests with one thing wrong, and the rule that they break.
+
+use hookproof_receiver::verify::{KeyError, Keys, Profile, Secret, UnixSeconds, verify};
+
+use crate::signing::{OTHER, SECRET, base64, hex, sign, tag};
+use crate::{BODY, ID, NOW, check, keys, place_of_signature, signed, value, with};
+
+#[test]
+fn another_secret_is_refused() {
+    for profile in Profile::ALL {
+        check(&signed(profile), BODY, &keys(profile, &[OTHER]), Err("signature-wrong"));
+    }
+}
+
+#[test]
+fn a_header_that_is_missing_empty_doubled_or_not_ascii_is_refused() {
+    for profile in Profile::ALL {
+        let keys = keys(profile, &[SECRET]);
+        // GitHub's event, and ours of the frozen profile, are not asked for; but none may come twice.
+        let optional = ["x-github-event", "x-vvv-event", "x-vvv-attempt", "x-vvv-subscriber"];
+        for (name, _) in signed(profile).iter().filter(|(name, _)| !optional.contains(name)) {
+            let mut missing = signed(profile);
+            missing.retain(|(known, _)| known != name);
+            check(&missing, BODY, &keys, Err("header-missing"));
+            check(&with(signed(profile), name, ""), BODY, &keys, Err("header-empty"));
+            for value in [&b"\xff"[..], "é".as_bytes(), b"a\tb", b"a\x00"] {
+                check(&with(signed(profile), name, value), BODY, &keys, Err("header-not-ascii"));
+            }
+            let mut twice = signed(profile);
+            twice.extend(twice.clone().into_iter().filter(|(known, _)| known == name));
+            check(&twice, BODY, &keys, Err("header-twice"));
+        }
+    }
+}
+
+#[test]
+fn signatures_are_read_in_one_way_only() {
+    for profile in Profile::ALL {
+        let (name, before) = place_of_signature(profile);
+        let (keys, headers) = (keys(profile, &[SECRET]), signed(profile));
+        let good = value(&headers, name).strip_prefix(&before).unwrap().to_owned();
+        let (short, long) = (&good[..good.len() - 1], format!("{good}0"));
+        for signature in [
+            &good[..8],
+            short,
+            &long,
+            "",
+            &good.to_uppercase(),
+            &format!("{good}="),
+            &format!(" {good}"),
+            &format!("{good}\n"),
+        ] {
+            let headers = with(headers.clone(), name, format!("{before}{signature}"));
+            let found = verify(UnixSeconds(NOW), headers.as_slice(), BODY, &keys);
+            assert!(found.is_err(), "{profile}: {signature:?} is accepted");
+        }
+    }
+}
+
+#[test]
+fn base64_has_no_junk_and_its_own_alphabet() {
+    let (profile, name) = (Profile::StandardWebhooks, "webhook-signature");
+    let keys = keys(profile, &[SECRET]);
+    // A signature with both characters in which the alphabets differ, and two bits in its last one that stand for nothing.
+    let body = (0..10_000_u32).map(|n| n.to_string()).find(|body| {
+        let headers = sign(profile, SECRET, ID, NOW, body.as_bytes());
+        ['+', '/'].iter().all(|character| value(&headers, name).contains(*character))
+    });
+    let body = body.unwrap();
+    let headers = sign(profile, SECRET, ID, NOW, body.as_bytes());
+    let good = value(&headers, name).strip_prefix("v1,").unwrap().to_owned();
+    check(&headers, body.as_bytes(), &keys, Ok(ID));
+    let raw = tag(profile, SECRET, &[ID.as_bytes(), b".", NOW.to_string().as_bytes(), b".", body.as_bytes()]);
+    for bad in [
+        good.replace('+', "-").replace('/', "_"),
+        good.trim_end_matches('=').to_owned(),
+        format!("{}=", good.trim_end_matches('=').to_owned() + "="),
+        format!("{}*{}", &good[..10], &good[10..]),
+        format!("{}*{}", &good[..10], &good[11..]),
+        format!("{}B=", &good[..42]),
+        hex(&raw),
+        base64(hex(&raw).as_bytes()),
+    ] {
+        check(
+            &with(headers.clone(), name, format!("v1,{bad}")),
+            body.as_bytes(),
+            &keys,
+            Err("signature-malformed"),
+        );
+    }
+}
+
+#[test]
+fn only_versions_that_the_keys_can_check_count() {
+    let (profile, name) = (Profile::StandardWebhooks, "webhook-signature");
+    let good = value(&signed(profile), name).strip_prefix("v1,").unwrap().to_owned();
+    for list in [
+        format!("v2,{good}"),
+        format!("v1a,{good}"),
+        format!("V1,{good}"),
+        good.clone(),
+        format!("v1{good}"),
+        "garbage".to_owned(),
+    ] {
+        check(&with(signed(profile), name, list), BODY, &keys(profile, &[SECRET]), Err("signature-none"));
+    }
+    for (profile, name) in
+        [(Profile::Github, "x-hub-signature-256"), (Profile::VvvTimestamped, "x-vvv-signature")]
+    {
+        let good = value(&signed(profile), name).strip_prefix("sha256=").unwrap().to_owned();
+        for text in [format!("sha1={good}"), format!("SHA256={good}"), good.clone()] {
+            check(&with(signed(profile), name, text), BODY, &keys(profile, &[SECRET]), Err("signature-none"));
+        }
+    }
+}
+
+#[test]
+fn timestamps_are_read_in_one_way_only() {
+    let extremes =
+        [i64::MIN.to_string(), "-1".to_owned(), u64::MAX.to_string(), "9".repeat(400), "NaN".to_owned()];
+    let variants = ["+", "0", " ", "\t"].iter().map(|before| format!("{before}{NOW}"));
+    let variants =
+        variants.chain([".0", "abc", " ", "e0", ",", "\u{660}"].iter().map(|after| format!("{NOW}{after}")));
+    for text in extremes.into_iter().chain(variants) {
+        for profile in [Profile::StandardWebhooks, Profile::VvvTimestamped] {
+            let name = signed(profile)[if profile == Profile::StandardWebhooks { 1 } else { 0 }].0;
+            let headers = with(signed(profile), name, text.as_str());
+            let found = verify(UnixSeconds(NOW), headers.as_slice(), BODY, &keys(profile, &[SECRET]));
+            let rule = found.unwrap_err().rule();
+            assert!(["timestamp-malformed", "header-not-ascii"].contains(&rule), "{text:?}: {rule}");
+        }
+        let headers = vec![("stripe-signature", format!("t={text},v1={}", "0".repeat(64)).into_bytes())];
+        assert!(
+            verify(UnixSeconds(NOW), headers.as_slice(), BODY, &keys(Profile::Stripe, &[SECRET])).is_err()
+        );
+    }
+    for (at, rule) in [(0, "timestamp-old"), (i64::MAX, "timestamp-ahead"), (NOW * 1_000, "timestamp-ahead")]
+    {
+        for profile in Profile::ALL.into_iter().filter(|profile| profile.has_timestamp()) {
+            check(&sign(profile, SECRET, ID, at, BODY), BODY, &keys(profile, &[SECRET]), Err(rule));
+        }
+    }
+}
+
+#[test]
+fn no_clock_makes_it_overflow() {
+    for now in [i64::MIN, -1, 0, i64::MAX] {
+        for profile in Profile::ALL {
+            let _ = verify(UnixSeconds(now), signed(profile).as_slice(), BODY, &keys(profile, &[SECRET]));
+        }
+    }
+}
+
+#[test]
+fn the_boundary_between_id_timestamp_and_body_cannot_move() {
+    let profile = Profile::StandardWebhooks;
+    let body = format!("{NOW}.{{}}");
+    let headers = sign(profile, SECRET, "msg", NOW, body.as_bytes());
+    check(&headers, body.as_bytes(), &keys(profile, &[SECRET]), Ok("msg"));
+    // The same bytes are signed: id `msg.<now>`, timestamp, and the rest of the body.
+    let moved = with(headers, "webhook-id", format!("msg.{NOW}"));
+    check(&moved, b"{}", &keys(profile, &[SECRET]), Err("id-malformed"));
+}
+
+#[test]
+fn ids_are_short_and_without_blanks() {
+    for profile in [Profile::StandardWebhooks, Profile::VvvFrozen, Profile::Github] {
+        for id in ["a b", &"x".repeat(257)] {
+            check(
+                &sign(profile, SECRET, id, NOW, BODY),
+                BODY,
+                &keys(profile, &[SECRET]),
+                Err("id-malformed"),
+            );
+        }
+        let longest = "x".repeat(256);
+        check(&sign(profile, SECRET, &longest, NOW, BODY), BODY, &keys(profile, &[SECRET]), Ok(&longest));
+    }
+}
+
+#[test]
+fn one_timestamp_and_no_more_in_a_stripe_header() {
+    let keys = keys(Profile::Stripe, &[SECRET]);
+    let good = value(&signed(Profile::Stripe), "stripe-signature").to_owned();
+    for (header, rule) in [
+        (format!("{good},t={NOW}"), "timestamp-malformed"),
+        (good.replace(&format!("t={NOW},"), ""), "timestamp-malformed"),
+        (format!("t={NOW}"), "signature-none"),
+        (format!("t={NOW},v0={}", "0".repeat(64)), "signature-none"),
+        (format!("t={NOW},v1=00"), "signature-malformed"),
+        (good.replace(",v1", ", v1"), "signature-none"),
+    ] {
+        check(&with(signed(Profile::Stripe), "stripe-signature", header), BODY, &keys, Err(rule));
+    }
+}
+
+#[test]
+fn a_signature_over_the_body_alone_is_refused_where_more_is_signed() {
+    for profile in Profile::ALL.into_iter().filter(|profile| profile.has_timestamp()) {
+        let (name, before) = place_of_signature(profile);
+        let tag = tag(profile, SECRET, &[BODY]);
+        let text = if profile == Profile::StandardWebhooks { base64(&tag) } else { hex(&tag) };
+        let headers = with(signed(profile), name, format!("{before}{text}"));
+        check(&headers, BODY, &keys(profile, &[SECRET]), Err("signature-wrong"));
+    }
+}
+
+#[test]
+fn texts_that_are_no_keys_are_refused() {
+    #[track_caller]
+    fn check(profile: Profile, text: &str, expected: KeyError) {
+        let error = Secret::new(text).and_then(|secret| Keys::new(profile, [&secret])).unwrap_err();
+        assert_eq!(error, expected);
+        assert!(text.len() < 7 || !error.to_string().contains(&text[6..]), "{error} tells the secret");
+    }
+    let standard = Profile::StandardWebhooks;
+    check(standard, "", KeyError::Empty);
+    check(standard, &"x".repeat(1_025), KeyError::Long { bytes: 1_025 });
+    check(standard, "a plain text that is long enough", KeyError::Prefix);
+    check(standard, "whsec_****", KeyError::Encoding);
+    check(standard, &SECRET.replace('=', ""), KeyError::Encoding);
+    check(standard, "whsec_c2hvcnQ=", KeyError::Length { bytes: 5 });
+    check(standard, "whpk_c2hvcnQ=", KeyError::Public);
+    // The neutral element, for which everybody can sign.
+    let weak = [&[1_u8][..], &[0; 31]].concat();
+    check(standard, &format!("whpk_{}", base64(&weak)), KeyError::Public);
+    assert_eq!(Keys::new(standard, []).unwrap_err(), KeyError::None);
+    let secret = Secret::new(SECRET).unwrap();
+    assert_eq!(Keys::new(standard, [&secret; 9]).unwrap_err(), KeyError::TooMany);
+}
+
+#[test]
+fn nothing_that_is_printed_shows_a_secret_or_what_was_expected() {
+    for profile in Profile::ALL {
+        let secret = Secret::new(SECRET).unwrap();
+        let keys = Keys::new(profile, [&secret]).unwrap();
+        let (name, before) = place_of_signature(profile);
+        let good = value(&signed(profile), name).to_owned();
+        let wrong = with(signed(profile), name, good.replace(['a', 'b', 'c'], "d"));
+        let rejection = verify(UnixSeconds(NOW), wrong.as_slice(), BODY, &keys).unwrap_err();
+        let shown = format!("{secret:?} {keys:?} {rejection:?} {rejection}");
+        assert!(!shown.contains(&SECRET[6..]), "{shown}");
+        assert!(!shown.contains(&good[before.len()..before.len() + 8]), "{shown}");
+    }
+}

@@ -1,0 +1,36 @@
+//! Verifying takes no memory from the allocator, whatever the size of the body. Alone in its file, since it watches the
+//! allocator of the whole process.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+mod signing;
+
+use std::alloc::System;
+
+use hookproof_receiver::verify::{Keys, Profile, Secret, UnixSeconds, verify};
+use signing::{OTHER, SECRET, sign};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+#[test]
+fn verifying_allocates_nothing() {
+    const NOW: i64 = 1_700_000_000;
+    let body = format!(r#"{{"id":"evt_1","data":"{}"}}"#, "x".repeat(20_000));
+    let secrets = [OTHER, SECRET].map(|text| Secret::new(text).unwrap());
+    for profile in Profile::ALL {
+        let keys = Keys::new(profile, &secrets).unwrap();
+        let headers = sign(profile, SECRET, "evt_1", NOW, body.as_bytes());
+        let wrong = sign(profile, SECRET, "evt_1", NOW, b"another body");
+        // The test's own harness may allocate on another thread meanwhile, but not every time.
+        let fewest = (0..100).map(|_| {
+            let region = Region::new(ALLOCATOR);
+            assert!(verify(UnixSeconds(NOW), headers.as_slice(), body.as_bytes(), &keys).is_ok());
+            assert!(verify(UnixSeconds(NOW), wrong.as_slice(), body.as_bytes(), &keys).is_err());
+            region.change().allocations
+        });
+        // Where the id is the body's own, the search for it ends in an error, which is one small box.
+        let id_in_body = matches!(profile, Profile::VvvTimestamped | Profile::Stripe);
+        assert_eq!(fewest.min(), Some(usize::from(id_in_body)), "{profile}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The signer makes what specifications and public libraries make: the valid ones of `scenarios/vectors/`.
+
+#![cfg(feature = "service")]
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use hookproof_sender::engine::time::WallTime;
+use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
+use serde_json::Value;
+
+/// Too short for us to take from a subscriber, and published that way.
+const SHORT_SECRETS: [&str; 1] = ["rfc-4231-case-2-as-frozen"];
+
+/// One request that was signed elsewhere.
+struct Vector(Value);
+
+impl Vector {
+    fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let headers = self.0["headers"].as_array().unwrap();
+        headers.iter().find(|pair| pair[0] == name).and_then(|pair| pair[1].as_str())
+    }
+
+    /// What our signer writes for it.
+    fn signed(&self) -> Headers {
+        let profile: Profile = self.text("profile").parse().unwrap();
+        let secret = Secret::parse(self.0["secrets"][0].as_str().unwrap()).unwrap();
+        let event = self.header("x-vvv-event").or(self.header("x-github-event")).unwrap_or("video.trending");
+        let attempt = Attempt {
+            id: &self.text("id").parse().unwrap(),
+            event_type: &event.parse().unwrap(),
+            subscriber: &self.header("x-vvv-subscriber").unwrap_or("sub_1").parse().unwrap(),
+            number: 1,
+            frozen: None,
+            body: self.text("body").as_bytes(),
+        };
+        let at = self.0["signed_at"].as_u64().or(self.0["now"].as_u64()).unwrap();
+        let mut headers = Headers::new();
+        let signer = Signer::new(profile, &Keys::new(secret)).unwrap();
+        signer.sign(WallTime::from_secs(at), &attempt, &mut headers);
+        headers
+    }
+
+    /// The headers that differ. A list of signatures has to contain ours.
+    fn differences(&self) -> Vec<String> {
+        let differs = |name: &str, ours: &str| {
+            let theirs = self.header(name).unwrap_or_default();
+            let ours_is_one = theirs.split(' ').any(|one| one == ours)
+                || ours.split(',').all(|item| theirs.split(',').any(|one| one == item));
+            !ours_is_one
+        };
+        let signed = self.signed();
+        let different = signed.iter().filter(|(name, ours)| differs(name, ours));
+        different.map(|(name, ours)| format!("{}: {name}: {ours}", self.text("name"))).collect()
+    }
+}
+
+/// The valid ones that are text, and whose secret we would take.
+fn vectors() -> Vec<Vector> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/vectors");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let vectors = files.flat_map(|path| {
+        let mut file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let Value::Array(vectors) = file["vectors"].take() else { panic!("no vectors") };
+        vectors.into_iter().map(Vector)
+    });
+    let valid = vectors.filter(|one| one.0["valid"] == true && one.0["body"].is_string());
+    valid.filter(|one| !SHORT_SECRETS.contains(&one.text("name"))).collect()
+}
+
+#[test]
+fn the_signer_agrees_with_every_vector() {
+    let vectors = vectors();
+    for profile in Profile::ALL {
+        let count = vectors.iter().filter(|one| one.text("profile") == profile.name()).count();
+        assert!(count >= 3, "only {count} vectors for {profile}");
+    }
+    let differences: Vec<_> = vectors.iter().flat_map(Vector::differences).collect();
+    assert_eq!(differences, Vec::<String>::new());
+}
+
+#[test]
+fn a_vector_of_another_body_is_noticed() {
+    for mut vector in vectors() {
+        vector.0["body"] = "another body".into();
+        assert!(!vector.differences().is_empty(), "{}", vector.text("name"));
+    }
+}
