@@ -2,6 +2,7 @@
 
 mod explain;
 mod list;
+mod load;
 mod receiver;
 
 use std::ffi::OsString;
@@ -35,6 +36,8 @@ enum Command {
     },
     /// Send a receiver every awkward request, and judge what it answers
     Receiver(Box<receiver::Asked>),
+    /// Send a receiver signed events at a steady rate, or find the highest rate that it carries
+    Load(Box<load::Asked>),
     /// Every check and case, with what must hold
     List(list::Asked),
     /// What a check or case asserts, why, and how to mend what breaks it
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
     match arguments.command {
         Command::Run { scenarios } => run(&scenarios),
         Command::Receiver(asked) => receiver::main(&asked),
+        Command::Load(asked) => load::main(&asked),
         Command::List(asked) => list::main(&asked),
         Command::Explain(asked) => explain::main(&asked),
         Command::Sender { arguments } => {
