@@ -140,9 +140,9 @@ mod tests {
         let mut rate = first;
         loop {
             if rate <= limit {
-                bracket.holds = rate
+                bracket.holds = rate;
             } else {
-                bracket.breaks = Some(rate)
+                bracket.breaks = Some(rate);
             }
             match next(&bracket) {
                 Some(other) => rate = other,

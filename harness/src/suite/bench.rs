@@ -128,7 +128,7 @@ impl<'a> Bench<'a> {
 
     /// A secret that nobody else has.
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
-        let text = base64(sha256_hex(format!("foreign {}", self.run).as_bytes())[..32].as_bytes());
+        let text = base64(&sha256_hex(format!("foreign {}", self.run).as_bytes()).as_bytes()[..32]);
         Secret::parse(self.settings.profile, &format!("whsec_{text}")).map_err(|error| error.to_string())
     }
 

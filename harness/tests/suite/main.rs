@@ -1,5 +1,7 @@
 //! `hookproof receiver` as a person runs it: against the reference receiver, and against what isn't there.
+#![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
+mod load;
 mod reference;
 
 use std::process::{Command, Output};
