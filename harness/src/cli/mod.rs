@@ -7,6 +7,7 @@ mod explain;
 mod forms;
 mod init;
 mod list;
+mod load;
 mod query;
 mod receiver;
 mod run;
@@ -60,6 +61,8 @@ enum Command {
     Schema(schema::Arguments),
     /// Send a receiver every awkward request, and judge what it answers
     Receiver(Box<receiver::Asked>),
+    /// Send a receiver signed events at a steady rate, or find the highest rate that it carries
+    Load(Box<load::Asked>),
     /// Every check and case, with what must hold
     List(list::Asked),
     /// What a check or case asserts, why, and how to mend what breaks it
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Init(arguments) => init::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Receiver(asked) => receiver::main(&asked),
+        Command::Load(asked) => load::main(&asked),
         Command::List(asked) => list::main(&asked),
         Command::Explain(asked) => explain::main(&asked),
         Command::Sender { arguments } => {

@@ -65,11 +65,16 @@ impl Delivery {
 
     /// With other data in its body.
     pub(super) fn with_data(self, data: &str) -> Self {
+        self.of_moment(unix_seconds(), data)
+    }
+
+    /// Of an event that happened at that moment, with this data.
+    pub(super) fn of_moment(self, happened: i64, data: &str) -> Self {
         let body = format!(
             r#"{{"id":"{}","type":"{}","timestamp":"{}","data":{data}}}"#,
             self.id,
             self.event_type,
-            moment(unix_seconds())
+            moment(happened)
         );
         Self { body: body.into_bytes(), ..self }
     }
@@ -123,7 +128,7 @@ impl<'a> Bench<'a> {
 
     /// A secret that nobody else has.
     pub(super) fn foreign_secret(&self) -> Result<Secret, String> {
-        let text = base64(sha256_hex(format!("foreign {}", self.run).as_bytes())[..32].as_bytes());
+        let text = base64(&sha256_hex(format!("foreign {}", self.run).as_bytes()).as_bytes()[..32]);
         Secret::parse(self.settings.profile, &format!("whsec_{text}")).map_err(|error| error.to_string())
     }
 

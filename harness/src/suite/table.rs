@@ -91,9 +91,10 @@ impl Report {
         let mut wanting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let unclear =
             self.rows.iter().filter(|row| row.verdict == Verdict::Inconclusive && !row.is_excused());
-        for row in unclear.filter(|row| row.came.contains("needs --")) {
-            let needs = catalogue::find(&row.id).map(|entry| entry.needs.join(" and ")).unwrap_or_default();
-            wanting.entry(needs).or_default().push(&row.id);
+        for row in unclear {
+            if let Some((_, needs)) = row.came.split_once("needs --") {
+                wanting.entry(format!("--{needs}")).or_default().push(&row.id);
+            }
         }
         wanting
     }

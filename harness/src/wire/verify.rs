@@ -94,6 +94,9 @@ fn judge(
         Profile::StandardWebhooks => (timestamp, header.split(' ').collect()),
         Profile::Stripe => {
             let (timestamp, signatures) = stripe_parts(header);
+            if header.split(',').filter(|part| part.starts_with("t=")).count() > 1 {
+                return Err(Wrong::Several("stripe-signature t="));
+            }
             (timestamp.ok_or(Wrong::Missing("stripe-signature t="))?, signatures)
         }
         Profile::VvvTimestamped | Profile::VvvFrozen | Profile::Github => (timestamp, vec![header]),

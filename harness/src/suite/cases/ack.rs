@@ -9,7 +9,7 @@ use super::super::course::{Case, Finding, Running, Shots};
 use super::super::want::Want::{self, Accept, NotTaken, Report};
 use super::super::want::words;
 use crate::catalogue::Verdict;
-use crate::wire::clock::Watch;
+use crate::wire::clock::{Watch, unix_seconds};
 use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
 use crate::wire::request::Request;
 
@@ -36,7 +36,8 @@ const SLOW: Duration = Duration::from_secs(1);
 const OVERLOAD: (usize, usize) = (600, 100);
 
 fn swapped(bench: &Bench<'_>) -> Shots {
-    let (first, second) = (bench.delivery(), bench.delivery());
+    let second = bench.delivery();
+    let first = bench.delivery().of_moment(unix_seconds() - 60, "{}");
     Ok(vec![
         Shot::new("the later event", bench.signed(&second), Accept),
         Shot::new("the earlier event after it", bench.signed(&first), Accept),

@@ -4,7 +4,7 @@ use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Shots};
 use super::super::want::Want::{Accept, Reject, Report};
 use crate::wire::Profile;
-use crate::wire::digest::{base64, hex, unbase64, unhex};
+use crate::wire::digest::{base64, hex};
 use crate::wire::encode;
 
 pub(super) const CASES: [Case; 14] = [
@@ -47,17 +47,16 @@ fn empty(bench: &Bench<'_>) -> Shots {
     let mut shots = vec![Shot::new("an empty header", request, Reject)];
     if !profile.signature_prefix().is_empty() {
         let bare = profile.signature_prefix().to_owned();
-        shots.push(Shot::new(format!("only {bare:?}"), bench.request(&delivery, &[bare]), Reject));
+        shots.push(Shot::new(format!("only {bare:?}"), bench.request(&bench.delivery(), &[bare]), Reject));
     }
     Ok(shots)
 }
 
 fn body_bit(bench: &Bench<'_>) -> Shots {
-    let delivery = bench.delivery();
-    let length = delivery.body.len();
-    let places = [("first", 0), ("middle", length / 2), ("last", length - 1)];
-    let shots = places.map(|(what, at)| {
+    let shots = [("first", 0), ("middle", 1), ("last", 2)].map(|(what, part)| {
+        let delivery = bench.delivery();
         let mut body = delivery.body.clone();
+        let at = (body.len() - 1) * part / 2;
         body[at] ^= 1;
         let request = bench.signed(&delivery).carrying(body);
         Shot::new(format!("one bit flipped in the {what} byte"), request, Reject)
@@ -88,17 +87,18 @@ fn timestamp_swap(bench: &Bench<'_>) -> Shots {
 
 fn truncated(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    let delivery = bench.delivery();
-    let tag = raw_tag(bench, &bench.signature(&delivery))?;
-    let longer = [tag.as_slice(), &[0]].concat();
-    let text = bench.signature(&delivery);
-    let rows = [
-        ("the first 8 characters", text[..profile.signature_prefix().len() + 8].to_owned()),
-        ("one byte short", encode(profile, &tag[..tag.len() - 1])),
-        ("one character short", text[..text.len() - 1].to_owned()),
-        ("one byte long", encode(profile, &longer)),
-    ];
-    Ok(rows.map(|(what, text)| Shot::new(what, bench.request(&delivery, &[text]), Reject)).into())
+    let start = profile.signature_prefix().len() + 8;
+    let shot = |what: &str, change: &dyn Fn(&str, &[u8]) -> String| {
+        let delivery = bench.delivery();
+        let text = change(&bench.signature(&delivery), &bench.tag(&delivery));
+        Shot::new(what, bench.request(&delivery, &[text]), Reject)
+    };
+    Ok(vec![
+        shot("the first 8 characters", &|text, _| text[..start].to_owned()),
+        shot("one byte short", &|_, tag| encode(profile, &tag[..tag.len() - 1])),
+        shot("one character short", &|text, _| text[..text.len() - 1].to_owned()),
+        shot("one byte long", &|_, tag| encode(profile, &[tag, &[0]].concat())),
+    ])
 }
 
 fn body_only(bench: &Bench<'_>) -> Shots {
@@ -161,7 +161,7 @@ fn encoding(bench: &Bench<'_>) -> Shots {
     let prefix = profile.signature_prefix();
     let mut delivery = bench.delivery();
     if !profile.is_base64() {
-        let tag = raw_tag(bench, &bench.signature(&delivery))?;
+        let tag = bench.tag(&delivery);
         let foreign = bench.request(&delivery, &[format!("{prefix}{}", base64(&tag))]);
         let upper = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag).to_uppercase())]);
         return Ok(vec![
@@ -177,7 +177,7 @@ fn encoding(bench: &Bench<'_>) -> Shots {
         delivery = bench.delivery();
     }
     let text = bench.signature(&delivery);
-    let tag = raw_tag(bench, &text)?;
+    let tag = bench.tag(&delivery);
     let foreign = bench.request(&delivery, &[format!("{prefix}{}", hex(&tag))]);
     let safe = bench.request(&delivery, &[text.replace('+', "-").replace('/', "_")]);
     Ok(vec![
@@ -188,32 +188,31 @@ fn encoding(bench: &Bench<'_>) -> Shots {
 
 fn junk(bench: &Bench<'_>) -> Shots {
     let profile = bench.settings.profile;
-    let delivery = bench.delivery();
-    let good = bench.signature(&delivery);
-    let middle = good.len() / 2;
-    let inside = |junk: &str| format!("{}{junk}{}", &good[..middle], &good[middle..]);
-    let rows = if profile.is_base64() {
-        vec![
-            ("a junk character inside", inside("*")),
-            ("padding missing", good.trim_end_matches('=').to_owned()),
-            ("padding doubled", format!("{good}=")),
-            ("characters after the padding", format!("{good}AAAA")),
-            ("other bits under the padding", other_last_bits(&good)),
-        ]
-    } else {
-        vec![
-            ("a junk character inside", inside("_")),
-            ("a blank inside", inside(" ")),
-            ("junk at the end", format!("{good}zz")),
-            (
-                "0x in front",
-                good.replacen(profile.signature_prefix(), &format!("{}0x", profile.signature_prefix()), 1),
-            ),
-        ]
+    let inside = |good: &str, junk: &str| {
+        let middle = good.len() / 2;
+        format!("{}{junk}{}", &good[..middle], &good[middle..])
     };
-    // Without a prefix, 0x goes to the front of the whole.
-    let shots = rows.into_iter().filter(|(_, text)| *text != good);
-    Ok(shots.map(|(what, text)| Shot::new(what, bench.request(&delivery, &[text]), Reject)).collect())
+    let shot = |what: &str, change: &dyn Fn(&str) -> String| {
+        let delivery = bench.delivery();
+        let text = change(&bench.signature(&delivery));
+        Shot::new(what, bench.request(&delivery, &[text]), Reject)
+    };
+    if profile.is_base64() {
+        return Ok(vec![
+            shot("a junk character inside", &|good| inside(good, "*")),
+            shot("padding missing", &|good| good.trim_end_matches('=').to_owned()),
+            shot("padding doubled", &|good| format!("{good}=")),
+            shot("characters after the padding", &|good| format!("{good}AAAA")),
+            shot("other bits under the padding", &other_last_bits),
+        ]);
+    }
+    let start = profile.signature_prefix().len();
+    Ok(vec![
+        shot("a junk character inside", &|good| inside(good, "_")),
+        shot("a blank inside", &|good| inside(good, " ")),
+        shot("junk at the end", &|good| format!("{good}zz")),
+        shot("0x in front", &|good| format!("{}0x{}", &good[..start], &good[start..])),
+    ])
 }
 
 /// The same bytes for a lenient decoder: 32 bytes leave bits in the last character that stand for nothing.
@@ -223,14 +222,6 @@ fn other_last_bits(good: &str) -> String {
     let place = ALPHABET.iter().position(|byte| body.as_bytes().last() == Some(byte)).unwrap_or_default();
     let other = char::from(ALPHABET[place ^ 1]);
     format!("{}{other}{}", &body[..body.len() - 1], &good[body.len()..])
-}
-
-/// The bytes that a signature's text stands for.
-fn raw_tag(bench: &Bench<'_>, text: &str) -> Result<Vec<u8>, String> {
-    let profile = bench.settings.profile;
-    let bare = text.strip_prefix(profile.signature_prefix()).unwrap_or(text);
-    let bytes = if profile.is_base64() { unbase64(bare) } else { unhex(bare) };
-    bytes.ok_or_else(|| "our own signature can't be read".to_owned())
 }
 
 /// A wrong signature in the right form.

@@ -1,0 +1,133 @@
+//! A trial in text, as an HDR log, and as one page with the percentiles drawn.
+
+use hdrhistogram::serialization::V2Serializer;
+use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+
+use super::trial::Trial;
+
+/// The percentiles that are told.
+const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+impl Trial {
+    /// A few lines for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let statuses: Vec<_> =
+            self.statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+        let percentiles: Vec<_> = QUANTILES
+            .iter()
+            .map(|(name, at)| format!("{name} {}", millis(self.latency.value_at_quantile(*at))))
+            .collect();
+        let mut text = format!(
+            "{:.0}/s intended, {} due, {} missed, {} unanswered\nanswers   {}\nlatency   {} max {}\ngenerator lag p50 {} p99 {}\n",
+            self.per_second,
+            self.due,
+            self.missed,
+            self.unanswered,
+            if statuses.is_empty() { "none".to_owned() } else { statuses.join(", ") },
+            percentiles.join(" "),
+            millis(self.latency.max()),
+            millis(self.lag.value_at_quantile(0.5)),
+            millis(self.lag.value_at_quantile(0.99)),
+        );
+        if self.is_generator_limited() {
+            text.push_str(
+                "generator-limited: it released requests late, so these figures say little of the receiver\n",
+            );
+        }
+        text
+    }
+
+    /// For machines.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let micros: serde_json::Map<_, _> = QUANTILES
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), self.latency.value_at_quantile(*at).into()))
+            .collect();
+        serde_json::json!({
+            "intended_per_second": self.per_second,
+            "due": self.due,
+            "missed": self.missed,
+            "unanswered": self.unanswered,
+            "statuses": self.statuses,
+            "failed": self.failed(),
+            "latency_us": micros,
+            "latency_max_us": self.latency.max(),
+            "lag_p99_us": self.lag.value_at_quantile(0.99),
+            "generator_limited": self.is_generator_limited(),
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+
+    /// The log in the form of HdrHistogram's tools, in microseconds.
+    pub fn hdr_log(&self) -> std::io::Result<Vec<u8>> {
+        let mut log = Vec::new();
+        let mut serializer = V2Serializer::new();
+        let mut writer = IntervalLogWriterBuilder::new()
+            .add_comment("hookproof load, latencies in microseconds from the intended moment")
+            .begin_log_with(&mut log, &mut serializer)?;
+        let written = writer.write_histogram(&self.latency, std::time::Duration::ZERO, self.took, None);
+        written.map_err(|error| std::io::Error::other(format!("{error:?}")))?;
+        Ok(log)
+    }
+
+    /// One page that needs nothing beside it.
+    #[must_use]
+    pub fn page(&self, target: &str) -> String {
+        let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
+             content=\"width=device-width\"><title>Load on {target}</title>\n<style>:root{{color-scheme:light dark}}\
+             body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
+             pre{{white-space:pre-wrap}}svg{{width:100%;height:auto}}svg text{{fill:currentColor;font:12px system-ui}}</style>\n\
+             <h1>Load on {target}</h1>\n<pre>{text}</pre>\n{chart}\n</html>\n",
+            target = escaped(target),
+            text = escaped(&self.text()),
+            chart = self.chart(),
+        )
+    }
+
+    /// Latency over percentiles, each step to the right ten times rarer.
+    #[expect(clippy::cast_precision_loss, reason = "places on a screen")]
+    fn chart(&self) -> String {
+        const STEPS: [(&str, f64); 6] =
+            [("0", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
+        let top = self.latency.max().max(1) as f64;
+        let place = |at: usize, quantile: f64| {
+            let value = self.latency.value_at_quantile(quantile) as f64;
+            (60.0 + 125.0 * at as f64, 260.0 - 220.0 * value / top)
+        };
+        let points: Vec<_> =
+            STEPS.iter().enumerate().map(|(at, (_, quantile))| place(at, *quantile)).collect();
+        let line: Vec<_> = points.iter().map(|(x, y)| format!("{x:.0},{y:.0}")).collect();
+        let marks: String = STEPS
+            .iter()
+            .zip(&points)
+            .map(|((name, quantile), (x, y))| {
+                format!(
+                    "<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"4\" fill=\"#2f7ed8\"/><text x=\"{x:.0}\" y=\"{:.0}\" \
+                     text-anchor=\"middle\">{}</text><text x=\"{x:.0}\" y=\"285\" text-anchor=\"middle\">{name}</text>",
+                    y - 10.0,
+                    millis(self.latency.value_at_quantile(*quantile)),
+                )
+            })
+            .collect();
+        format!(
+            "<svg viewBox=\"0 0 740 300\" role=\"img\" aria-label=\"latency over percentiles\"><line x1=\"40\" x2=\"710\" \
+             y1=\"260\" y2=\"260\" stroke=\"currentColor\" opacity=\".3\"/><polyline fill=\"none\" stroke=\"#2f7ed8\" \
+             stroke-width=\"2\" points=\"{}\"/>{marks}</svg>",
+            line.join(" ")
+        )
+    }
+}
+
+/// Microseconds as milliseconds.
+fn millis(micros: u64) -> String {
+    if micros < 10_000 {
+        format!("{}.{:02} ms", micros / 1000, micros % 1000 / 10)
+    } else {
+        format!("{} ms", micros / 1000)
+    }
+}

@@ -1,0 +1,174 @@
+//! The highest rate at which an objective holds: doubled until it breaks, halved in between until the bracket is narrow,
+//! and then confirmed.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::trial::{Load, Trial, run};
+use crate::scenario::quantity;
+
+/// How narrow the bracket has to become: 5 % of its lower end.
+const NARROW: u64 = 20;
+/// How often the lower end has to hold in the end.
+const CONFIRMATIONS: u32 = 3;
+/// The rate beyond which nobody is asked, in requests a second.
+const RATE_MAX: u64 = 1_000_000;
+
+/// What must hold: a percentile of the latency below a time, and every answer 2xx.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    quantile: f64,
+    below: Duration,
+}
+
+impl Slo {
+    /// Whether it held.
+    #[must_use]
+    pub fn holds(&self, trial: &Trial) -> bool {
+        let latency = Duration::from_micros(trial.latency.value_at_quantile(self.quantile));
+        trial.failed() == 0 && trial.missed == 0 && latency < self.below
+    }
+}
+
+impl FromStr for Slo {
+    type Err = SloError;
+
+    fn from_str(text: &str) -> Result<Self, SloError> {
+        let wrong = || SloError { given: text.chars().take(64).collect() };
+        let (percentile, below) = text.split_once('<').ok_or_else(wrong)?;
+        let percentile: f64 =
+            percentile.trim().strip_prefix('p').and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+        let below: quantity::Duration = below.trim().parse().map_err(|_| wrong())?;
+        if !(percentile > 0.0 && percentile <= 100.0) || below.nanos() == 0 {
+            return Err(wrong());
+        }
+        Ok(Self { quantile: percentile / 100.0, below: Duration::from_nanos(below.nanos()) })
+    }
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}<{:?} and every answer 2xx", self.quantile * 100.0, self.below)
+    }
+}
+
+/// A text that is no objective.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is no objective; expected a percentile and a time, such as \"p99<250ms\"")]
+pub struct SloError {
+    given: String,
+}
+
+/// Where a search begins, and where it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The first rate, in requests a second.
+    pub first: u64,
+}
+
+/// The answer: the objective held at the lower rate, several times, and broke at the higher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bracket {
+    /// The highest rate at which it held, in requests a second; 0 if it never did.
+    pub holds: u64,
+    /// The lowest at which it did not; none if it always did.
+    pub breaks: Option<u64>,
+    /// Whether it was the generator that could not go on.
+    pub generator_limited: bool,
+    /// Whether the lower rate held as often as it has to.
+    pub confirmed: bool,
+}
+
+/// Searches. `told` hears of every trial.
+pub async fn find_max(
+    load: &Load,
+    slo: &Slo,
+    limits: Limits,
+    mut told: impl FnMut(&Trial, bool),
+) -> std::io::Result<(Bracket, Option<Trial>)> {
+    let mut bracket = Bracket { holds: 0, breaks: None, generator_limited: false, confirmed: false };
+    let mut best = None;
+    let mut rate = limits.first.clamp(1, RATE_MAX);
+    loop {
+        let trial = run(&Load { count: rate, per: Duration::from_secs(1), ..load.clone() }).await?;
+        let holds = slo.holds(&trial);
+        told(&trial, holds);
+        if holds {
+            bracket.holds = rate;
+            best = Some(trial);
+        } else {
+            bracket.breaks = Some(rate);
+            bracket.generator_limited = trial.is_generator_limited();
+        }
+        match next(&bracket) {
+            Some(other) => rate = other,
+            None => break,
+        }
+    }
+    if bracket.holds == 0 {
+        return Ok((bracket, None));
+    }
+    let mut held = 0;
+    for _ in 0..CONFIRMATIONS {
+        let trial = run(&Load { count: bracket.holds, per: Duration::from_secs(1), ..load.clone() }).await?;
+        let holds = slo.holds(&trial);
+        told(&trial, holds);
+        held += u32::from(holds);
+    }
+    bracket.confirmed = held == CONFIRMATIONS;
+    Ok((bracket, best))
+}
+
+/// The next rate to try, until the bracket is narrow.
+fn next(bracket: &Bracket) -> Option<u64> {
+    let Some(breaks) = bracket.breaks else {
+        return (bracket.holds < RATE_MAX).then(|| (bracket.holds * 2).min(RATE_MAX));
+    };
+    let gap = breaks - bracket.holds;
+    let wide = gap > 1 && gap > bracket.holds / NARROW;
+    wide.then(|| bracket.holds + gap / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the search finds where the objective holds up to a rate.
+    fn found(limit: u64, first: u64) -> (u64, Option<u64>) {
+        let mut bracket = Bracket { holds: 0, breaks: None, generator_limited: false, confirmed: false };
+        let mut rate = first;
+        loop {
+            if rate <= limit {
+                bracket.holds = rate;
+            } else {
+                bracket.breaks = Some(rate);
+            }
+            match next(&bracket) {
+                Some(other) => rate = other,
+                None => return (bracket.holds, bracket.breaks),
+            }
+        }
+    }
+
+    #[test]
+    fn the_bracket_holds_the_limit_and_is_narrow() {
+        for limit in [1, 7, 50, 333, 5_000, 99_999] {
+            let (holds, breaks) = found(limit, 50);
+            let breaks = breaks.unwrap();
+            assert!(holds <= limit && limit < breaks, "{limit}: {holds} to {breaks}");
+            assert!(breaks - holds <= (holds / NARROW).max(1), "{limit}: {holds} to {breaks}");
+        }
+        assert_eq!(found(0, 50).0, 0);
+        assert_eq!(found(u64::MAX, 50), (RATE_MAX, None));
+    }
+
+    #[test]
+    fn an_objective_is_a_percentile_and_a_time() {
+        assert_eq!("p99<250ms".parse::<Slo>().unwrap().below, Duration::from_millis(250));
+        assert_eq!("p99.9 < 1s".parse::<Slo>().unwrap().below, Duration::from_secs(1));
+        for wrong in ["", "p99", "99<250ms", "p0<1s", "p101<1s", "p99<250", "p99<0s"] {
+            assert!(wrong.parse::<Slo>().is_err(), "{wrong:?}");
+        }
+    }
+}

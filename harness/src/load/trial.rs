@@ -1,0 +1,262 @@
+//! One trial: so many requests a second for so long.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+
+use crate::wire::answer::{Progress, read};
+use crate::wire::clock::{Watch, unix_nanos, unix_seconds};
+use crate::wire::exchange::{Stream, connect};
+use crate::wire::request::{Framing, Request};
+use crate::wire::target::Target;
+use crate::wire::{Profile, Secret, Signing, sign};
+
+/// The most requests that are open at once. What is due beyond them is missed.
+const OPEN_MAX: usize = 1_000;
+/// The most connections that are kept for the next request.
+const IDLE_MAX: usize = OPEN_MAX;
+/// The longest wait for an answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(15);
+/// The generator released a request this much later than the schedule wanted it: it is at its own limit.
+const LAG_BUDGET: Duration = Duration::from_millis(50);
+/// The most requests of one trial: a schedule is held in memory.
+const REQUESTS_MAX: u64 = 10_000_000;
+
+/// What is sent, where to, and how fast.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The receiver.
+    pub target: Target,
+    /// How it verifies.
+    pub profile: Profile,
+    /// The secret that it shares with us.
+    pub secret: Secret,
+    /// Requests in each `per`.
+    pub count: u64,
+    /// The time in which they are sent.
+    pub per: Duration,
+    /// For how long.
+    pub lasts: Duration,
+    /// How large bodies are.
+    pub body_bytes: usize,
+}
+
+impl Load {
+    /// The moments at which requests are due, evenly spaced.
+    #[must_use]
+    pub fn schedule(&self) -> Vec<Duration> {
+        let (count, per) = (u128::from(self.count.max(1)), self.per.as_nanos());
+        let total = (self.lasts.as_nanos() * count / per.max(1)).min(REQUESTS_MAX.into());
+        let moment = |at: u128| Duration::from_nanos(u64::try_from(at * per / count).unwrap_or(u64::MAX));
+        (0..total).map(moment).collect()
+    }
+
+    /// Requests a second.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    pub fn per_second(&self) -> f64 {
+        self.count as f64 / self.per.as_secs_f64()
+    }
+}
+
+/// What came of a trial. Latencies are in microseconds, from the moment that the schedule intended.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Requests a second that were intended.
+    pub per_second: f64,
+    /// Requests that the schedule had.
+    pub due: u64,
+    /// Requests that were not sent, as too many were open.
+    pub missed: u64,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Requests that got no answer.
+    pub unanswered: u64,
+    /// Latencies of answers.
+    pub latency: Histogram<u64>,
+    /// How much later than intended requests were released.
+    pub lag: Histogram<u64>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Trial {
+    /// Answers that were no 2xx, and requests without an answer.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        let other = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
+        self.unanswered + other.map(|(_, count)| count).sum::<u64>()
+    }
+
+    /// Whether the generator itself was at its limit, so that the figures say nothing of the receiver.
+    #[must_use]
+    pub fn is_generator_limited(&self) -> bool {
+        self.lag.value_at_quantile(0.99) > u64::try_from(LAG_BUDGET.as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What requests tell as they end.
+struct Tally {
+    trial: Trial,
+    idle: Vec<Box<dyn Stream>>,
+}
+
+/// What every request shares.
+struct Shared {
+    load: Load,
+    addresses: Vec<SocketAddr>,
+    run: u128,
+    tally: Mutex<Tally>,
+}
+
+/// Runs a trial.
+#[expect(clippy::disallowed_methods, reason = "requests are released at the moments of the schedule")]
+pub async fn run(load: &Load) -> std::io::Result<Trial> {
+    let addresses = load.target.resolve().await?;
+    // Whether there is anybody is found out before the clock starts.
+    let first = connect(&load.target, &addresses).await?;
+    let schedule = load.schedule();
+    let trial = Trial {
+        per_second: load.per_second(),
+        due: schedule.len() as u64,
+        missed: 0,
+        statuses: BTreeMap::new(),
+        unanswered: 0,
+        latency: histogram()?,
+        lag: histogram()?,
+        took: Duration::ZERO,
+    };
+    let tally = Mutex::new(Tally { trial, idle: vec![first] });
+    let shared = Arc::new(Shared { load: load.clone(), addresses, run: unix_nanos(), tally });
+    let room = Arc::new(Semaphore::new(OPEN_MAX));
+    let mut open = JoinSet::new();
+    let watch = Watch::start();
+    for (number, due) in schedule.into_iter().enumerate() {
+        if due > watch.passed() {
+            sleep_until(watch.moment(due)).await;
+        }
+        while open.try_join_next().is_some() {}
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            shared.tally().trial.missed += 1;
+            continue;
+        };
+        record(&mut shared.tally().trial.lag, watch.passed().saturating_sub(due));
+        let shared = Arc::clone(&shared);
+        open.spawn(async move {
+            let status = timeout(ANSWER_LIMIT, shared.send(number)).await.ok().flatten();
+            let latency = watch.passed().saturating_sub(due);
+            let mut tally = shared.tally();
+            match status {
+                Some(status) => {
+                    *tally.trial.statuses.entry(status).or_default() += 1;
+                    record(&mut tally.trial.latency, latency);
+                }
+                None => tally.trial.unanswered += 1,
+            }
+            drop(permit);
+        });
+    }
+    while open.join_next().await.is_some() {}
+    let mut trial = shared.tally().trial.clone();
+    trial.took = watch.passed();
+    Ok(trial)
+}
+
+impl Shared {
+    fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends one event, on a connection that is free or a new one, and says which status came.
+    async fn send(&self, number: usize) -> Option<u16> {
+        let bytes = self.request(number).bytes();
+        let idle = self.tally().idle.pop();
+        // A kept connection may have been closed meanwhile; then, and only then, another is opened for the request.
+        if let Some(stream) = idle
+            && let Some(status) = self.exchange(stream, &bytes).await
+        {
+            return Some(status);
+        }
+        let stream = connect(&self.load.target, &self.addresses).await.ok()?;
+        self.exchange(stream, &bytes).await
+    }
+
+    async fn exchange(&self, mut stream: Box<dyn Stream>, bytes: &[u8]) -> Option<u16> {
+        stream.write_all(bytes).await.ok()?;
+        stream.flush().await.ok()?;
+        let mut buffer = Vec::with_capacity(512);
+        loop {
+            let ended = stream.read_buf(&mut buffer).await.ok()? == 0;
+            match read(&buffer, ended) {
+                Progress::Whole(answer, _) => {
+                    let mut tally = self.tally();
+                    if answer.keeps_open && !ended && tally.idle.len() < IDLE_MAX {
+                        tally.idle.push(stream);
+                    }
+                    return Some(answer.status);
+                }
+                Progress::Partial if !ended => {}
+                Progress::Partial | Progress::Malformed(_) => return None,
+            }
+        }
+    }
+
+    fn request(&self, number: usize) -> Request {
+        let Load { target, profile, secret, body_bytes, .. } = &self.load;
+        let (id, timestamp) = (format!("load_{:x}_{number}", self.run), unix_seconds().to_string());
+        let start = format!(r#"{{"id":"{id}","type":"video.trending","data":""#);
+        let filler = "x".repeat(body_bytes.saturating_sub(start.len() + 2));
+        let body = format!("{start}{filler}\"}}").into_bytes();
+        let signing = Signing { id: &id, timestamp: &timestamp, event_type: "video.trending", body: &body };
+        let mut headers = vec![
+            ("Host".to_owned(), target.host_header.clone().into_bytes()),
+            ("User-Agent".to_owned(), b"hookproof".to_vec()),
+            ("Content-Type".to_owned(), b"application/json".to_vec()),
+        ];
+        let signed = sign(*profile, &[secret], &signing);
+        headers.extend(signed.into_iter().map(|(name, value)| (name, value.into_bytes())));
+        Request { method: "POST", path: target.path.clone(), headers, body, framing: Framing::Length }
+    }
+}
+
+/// From a microsecond to a minute, to three digits.
+fn histogram() -> std::io::Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).map_err(std::io::Error::other)
+}
+
+fn record(histogram: &mut Histogram<u64>, length: Duration) {
+    histogram.saturating_record(u64::try_from(length.as_micros()).unwrap_or(u64::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(count: u64, per: Duration, lasts: Duration) -> Load {
+        let profile = Profile::Github;
+        Load {
+            target: Target::parse("http://127.0.0.1:9/").unwrap(),
+            profile,
+            secret: Secret::parse(profile, "a secret of the tests").unwrap(),
+            count,
+            per,
+            lasts,
+            body_bytes: 300,
+        }
+    }
+
+    #[test]
+    fn a_schedule_is_even_and_ends_with_its_time() {
+        let schedule = load(4, Duration::from_secs(1), Duration::from_secs(2)).schedule();
+        let expected: Vec<_> = (0..8).map(|at| Duration::from_millis(at * 250)).collect();
+        assert_eq!(schedule, expected);
+        assert_eq!(load(90, Duration::from_secs(60), Duration::from_secs(10)).schedule().len(), 15);
+    }
+}

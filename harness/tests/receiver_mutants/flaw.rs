@@ -1,0 +1,89 @@
+//! The flaws: each a bug that somebody has shipped, and the case that names it.
+
+macro_rules! flaws {
+    ($($name:ident, $case:literal, $what:literal;)*) => {
+        /// A bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Flaw {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Flaw {
+            /// All of them.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The case that names it.
+            pub(crate) const fn case(self) -> &'static str {
+                match self { $(Self::$name => $case,)* }
+            }
+
+            /// In a few words.
+            pub(crate) const fn what(self) -> &'static str {
+                match self { $(Self::$name => $what,)* }
+            }
+        }
+    };
+}
+
+flaws! {
+    NeverVerifies, "sig.wrong-secret", "takes any signature in the right form";
+    MissingIsFine, "sig.missing", "verifies only where there is a signature";
+    EmptyIsFine, "sig.empty", "finds nothing wrong in an empty list of signatures";
+    IdFromBody, "sig.id-swap", "signs over the id in the body, and dedupes by the one in the header";
+    GuessesTimestamp, "sig.timestamp-swap", "tries the seconds around the timestamp, against clock drift";
+    ComparesPrefix, "sig.truncated", "compares as many characters as were given";
+    BodyOnly, "sig.body-only", "still takes the old scheme, over the body alone";
+    DotInId, "sig.dot-shift", "takes an id with a dot in it";
+    AnyVersion, "sig.unknown-version", "cuts the version off without reading it";
+    AnyAlgorithm, "sig.algorithm", "verifies v1a like v1";
+    TakesHex, "sig.encoding", "takes hexadecimal as well";
+    LenientBase64, "sig.base64-junk", "decodes base64 as leniently as Node";
+    FirstSignatureOnly, "rotation.second-valid", "looks at the first signature only";
+    StopsAtGarbage, "rotation.malformed-first", "rejects at the first signature that it can't parse";
+    RetiredKey, "rotation.retired-key", "never removes old keys";
+    WritesJsonAgain, "raw.whitespace", "verifies over parsed JSON, written again";
+    DuplicateKeys, "raw.duplicate-keys", "refuses a key that is there twice";
+    TrimsBody, "raw.newline", "trims the body before verifying";
+    NotUtf8Breaks, "raw.not-utf8", "decodes the body with an exception";
+    VerifiesText, "raw.replacement", "verifies the decoded text";
+    EmptyBreaks, "raw.empty", "reads the first byte of every body";
+    NotJsonBreaks, "raw.not-json", "lets the parser's exception through";
+    ParsesFirst, "raw.verify-first", "parses the JSON before it verifies";
+    NeedsLength, "raw.chunked", "reads as much as Content-Length says";
+    NoAgeCheck, "time.old", "never looks at the age";
+    NoFutureCheck, "time.future", "looks at the age alone";
+    NarrowTolerance, "time.inside", "allows a minute";
+    NoTimestampIsFine, "time.missing", "checks the timestamp only where there is one";
+    EmptyTimestampIsFine, "time.empty", "takes an empty timestamp for now";
+    LenientTimestamp, "time.noncanonical", "parses timestamps like parseInt";
+    NotANumber, "time.extreme", "compares with NaN";
+    RefusesRetries, "time.resigned", "answers 409 to an id that comes with another timestamp";
+    CaseMatters, "header.case", "looks headers up in lower case";
+    FirstOfTwo, "header.twice", "takes the first of two ids";
+    NotAsciiBreaks, "header.not-ascii", "compares text that has to be ASCII, with an exception";
+    EndlessHeaders, "header.32kb", "reads headers of any length";
+    NoDedupe, "replay.exact", "processes whatever comes";
+    Races, "replay.at-once", "looks an id up, then works, then writes it down";
+    DedupesBySignature, "replay.resigned", "dedupes by the signature";
+    DedupesByIdAndBody, "replay.same-id-new-body", "dedupes by id and body";
+    DedupesBeforeVerifying, "replay.poison", "writes the id down before it verifies";
+    ForgetsAtRestart, "replay.after-restart", "keeps the ids in memory";
+    DedupesBeforeSuccess, "replay.after-failure", "writes the id down before the work is done";
+    InOrderOnly, "order.swapped", "refuses events older than the newest";
+    SlowAck, "ack.fast", "does the work before it answers";
+    KnownTypesOnly, "ack.unknown-type", "answers 400 to types that it does not know";
+    BreaksUnderLoad, "ack.overload", "has 40 database connections, and an exception for the next";
+    Redirects, "ack.no-redirect", "redirects whoever accepts HTML";
+    TakesGet, "method.get", "takes GET as well";
+    TakesPut, "method.put", "takes PUT as well";
+    TakesDelete, "method.delete", "takes DELETE as well";
+    SmallBodies, "limit.20kb", "takes bodies of 16 kB";
+    MediumBodies, "limit.1mb", "takes bodies of 512 kB";
+    EndlessBody, "limit.endless", "buffers bodies of any length";
+    OneAtATime, "limit.slow", "serves one connection after another";
+    Patient, "limit.slow", "waits for ever";
+    Unpacks, "limit.gzip", "unpacks whatever comes, in 64 MB of memory";
+    Recurses, "limit.deep", "parses JSON of any depth on its stack";
+    TellsExpected, "leak.error-body", "says which signature it expected";
+    TellsTrace, "leak.error-body", "answers errors with a stack trace";
+}

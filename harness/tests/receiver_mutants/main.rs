@@ -1,0 +1,138 @@
+//! The judge of receivers, judged: receivers with one realistic bug each must be caught by the case that names it, and
+//! the correct one must pass everything.
+//!
+//! The matrix is kept in `reports/kill-matrix-receivers.md`. When it changes for a good reason:
+//! `HOOKPROOF_BLESS=1 cargo test -p hookproof --test receiver_mutants`.
+#![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
+
+mod flaw;
+mod server;
+mod verify;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flaw::Flaw;
+use hookproof::catalogue::Verdict;
+use hookproof::suite::{self, Hooks, Known, Report, Selection, Settings};
+use hookproof::wire::target::Target;
+use hookproof::wire::{Profile, Secret};
+use server::Server;
+
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+/// How many receivers are tested at once.
+const AT_ONCE: usize = 4;
+
+/// Judges a receiver with a flaw, or the correct one, strictly and with every probe.
+fn judged(flaw: Option<Flaw>) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let address = Server::start(flaw, folder.path().to_owned());
+    let profile = Profile::StandardWebhooks;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let settings = Settings {
+        target: Target::parse(&format!("http://{address}/hooks")).unwrap(),
+        profile,
+        secret: Secret::parse(profile, SECRET).unwrap(),
+        retired: Some(Secret::parse(profile, RETIRED).unwrap()),
+        tolerance_seconds: Settings::TOLERANCE_SECONDS,
+        timeout: Duration::from_secs(10),
+        slow_limit: Duration::from_secs(8),
+        effects: Some(Target::parse(&format!("http://{address}/effects")).unwrap()),
+        hooks: Hooks {
+            restart: Some(format!("touch {}", file("restart"))),
+            break_it: Some(format!("touch {}", file("broken"))),
+            mend: Some(format!("rm {}", file("broken"))),
+        },
+        selection: Selection::default(),
+        known: Known::default(),
+        strict: true,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(suite::run(&settings, |_| {})).unwrap()
+}
+
+/// The cases that came to this.
+fn ids(report: &Report, verdict: Verdict) -> Vec<&str> {
+    report.rows.iter().filter(|row| row.verdict == verdict).map(|row| row.id.as_str()).collect()
+}
+
+#[test]
+fn the_correct_receiver_passes_every_case_strictly() {
+    let report = judged(None);
+    let rest: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
+    assert!(rest.is_empty(), "{}", report.table(suite::Colours::Off));
+    assert_eq!(report.exit_code(), 0);
+    assert_eq!(report.rows.len(), hookproof::catalogue::receiver().len());
+}
+
+#[test]
+fn every_flaw_is_caught_by_the_case_that_names_it() {
+    let next = AtomicUsize::new(0);
+    let rows: Mutex<Vec<(usize, String, Vec<String>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(flaw) = Flaw::ALL.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let report = judged(Some(*flaw));
+                    let caught = ids(&report, Verdict::Fail);
+                    let unclear = ids(&report, Verdict::Inconclusive);
+                    let mut problems = Vec::new();
+                    if !caught.contains(&flaw.case()) {
+                        problems.push(format!("{flaw:?}: {} missed it; caught by {caught:?}", flaw.case()));
+                    }
+                    if !unclear.is_empty() {
+                        problems.push(format!("{flaw:?}: inconclusive: {unclear:?}"));
+                    }
+                    let place = Flaw::ALL.iter().position(|known| known == flaw).unwrap();
+                    rows.lock().unwrap().push((place, row(*flaw, &caught), problems));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap();
+    rows.sort();
+    let matrix = matrix(&rows.iter().map(|(_, row, _)| row.as_str()).collect::<String>());
+    println!("{matrix}");
+    let problems: Vec<_> = rows.iter().flat_map(|(.., problems)| problems).collect();
+    assert!(problems.is_empty(), "{problems:#?}");
+    hold(&matrix, &kept());
+}
+
+fn row(flaw: Flaw, caught: &[&str]) -> String {
+    let others: Vec<_> = caught.iter().filter(|id| **id != flaw.case()).map(|id| format!("`{id}`")).collect();
+    format!("| {} | `{}` | {} |\n", flaw.what(), flaw.case(), others.join(" "))
+}
+
+fn matrix(rows: &str) -> String {
+    let mut text = String::from("# Receivers with one bug each, and the cases that catch them\n\n");
+    let count = Flaw::ALL.len();
+    let _infallible = writeln!(
+        text,
+        "Each row is the same small receiver (`harness/tests/receiver_mutants/`) with one bug; all {count} are caught by the\n\
+         case that names the bug, strictly judged, and the receiver without a bug passes every case. `cargo test -p hookproof\n\
+         --test receiver_mutants` holds this file to the truth.\n\n\
+         What no black box can see is not here: a comparison that stops at the first difference. `timing.remote` reports a\n\
+         statistic and can't fail.\n\n| a receiver that … | is caught by | and by |\n|---|---|---|"
+    );
+    text + rows
+}
+
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../reports/kill-matrix-receivers.md")
+}
+
+/// Holds a kept file to what it should be, or writes it where that is asked for.
+fn hold(text: &str, path: &Path) {
+    if std::env::var_os("HOOKPROOF_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        return;
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(kept, text, "{} is stale; HOOKPROOF_BLESS=1 writes it anew", path.display());
+}

@@ -1,0 +1,395 @@
+//! A small receiver: correct, but for one flaw at most. It speaks standard-webhooks, a thread for each connection, and
+//! shares no code with the suite that judges it.
+//!
+//! Its owner restarts it and breaks it by files in its folder: a `restart` file is a restart (what is in memory only is
+//! gone), and while there is a `broken` file its work fails.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hookproof::wire::clock::Watch;
+
+use crate::flaw::Flaw;
+use crate::verify::{self, Verdict};
+
+pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
+const BODY_BYTES_MAX: usize = 1_100_000;
+/// The longest that reading a request may take.
+const READ_LIMIT: Duration = Duration::from_secs(3);
+/// What a container allows.
+const MEMORY_BYTES: usize = 64 * 1024 * 1024;
+
+pub(crate) struct Server {
+    pub(crate) flaw: Option<Flaw>,
+    folder: PathBuf,
+    state: Mutex<State>,
+    open: AtomicUsize,
+    deliveries: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was processed, by id or by what a flaw takes for one.
+    seen: BTreeSet<String>,
+    effects: Vec<String>,
+    /// The newest event's moment.
+    newest: String,
+    /// Ids with their timestamps.
+    stamped: BTreeSet<(String, String)>,
+}
+
+/// A request.
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A status, and what else is told.
+pub(crate) type Answer = (u16, String);
+
+impl Server {
+    /// Listens on a port of its own until the test ends.
+    pub(crate) fn start(flaw: Option<Flaw>, folder: PathBuf) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Arc::new(Self {
+            flaw,
+            folder,
+            state: Mutex::default(),
+            open: AtomicUsize::new(0),
+            deliveries: AtomicUsize::new(0),
+        });
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let server = Arc::clone(&server);
+                if server.has(Flaw::OneAtATime) {
+                    server.serve(stream);
+                } else {
+                    std::thread::spawn(move || server.serve(stream));
+                }
+            }
+        });
+        address
+    }
+
+    pub(crate) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let _set = stream.set_nodelay(true);
+        let answer = match self.read(&mut stream) {
+            Ok(request) => self.answer(&request),
+            Err(Some(status)) => (status, String::new()),
+            Err(None) => return,
+        };
+        let (status, told) = answer;
+        let extra = if status == 302 { "Location: /login\r\n" } else { "" };
+        let text = format!(
+            "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{extra}Connection: close\r\n\r\n{told}",
+            told.len()
+        );
+        let _gone = stream.write_all(text.as_bytes());
+        // What the client still sends is read for a moment, so that the answer isn't lost in a reset.
+        let _shut = stream.shutdown(std::net::Shutdown::Write);
+        let _set = stream.set_read_timeout(Some(Duration::from_millis(200)));
+        let mut rest = [0; 4096];
+        for _ in 0..64 {
+            if !matches!(stream.read(&mut rest), Ok(1..)) {
+                break;
+            }
+        }
+    }
+
+    /// Reads a request within its limits; else the status to refuse it with, or nothing for whoever went away.
+    fn read(&self, stream: &mut TcpStream) -> Result<Request, Option<u16>> {
+        let watch = Watch::start();
+        let mut bytes = Vec::new();
+        let head_max = if self.has(Flaw::EndlessHeaders) { usize::MAX } else { HEAD_BYTES_MAX };
+        let mut searched = 0;
+        let end = loop {
+            if let Some(at) = bytes[searched..].windows(4).position(|four| four == b"\r\n\r\n") {
+                break searched + at;
+            }
+            searched = bytes.len().saturating_sub(3);
+            if bytes.len() > head_max {
+                return Err(Some(431));
+            }
+            self.more(stream, &mut bytes, watch)?;
+        };
+        let (method, path, headers) = head(&bytes[..end]).ok_or(Some(400))?;
+        let mut request = Request { method, path, headers, body: Vec::new() };
+        let mut rest = bytes.split_off(end + 4);
+        let limit = match self.flaw {
+            Some(Flaw::SmallBodies) => 16_000,
+            Some(Flaw::MediumBodies) => 512_000,
+            Some(Flaw::EndlessBody) => usize::MAX,
+            _ => BODY_BYTES_MAX,
+        };
+        if request.header("transfer-encoding").is_some() {
+            if self.has(Flaw::NeedsLength) {
+                return Err(Some(411));
+            }
+            loop {
+                match chunks(&rest) {
+                    Chunks::Whole(body) => {
+                        request.body = body;
+                        return Ok(request);
+                    }
+                    Chunks::More if rest.len() > limit.saturating_mul(8) || payload(&rest) > limit => {
+                        return Err(Some(413));
+                    }
+                    Chunks::More => self.more(stream, &mut rest, watch)?,
+                    Chunks::Broken => return Err(Some(400)),
+                }
+            }
+        }
+        let length = request.header("content-length").unwrap_or_else(|| "0".to_owned());
+        let length: usize = length.parse().map_err(|_| Some(400))?;
+        if length > limit {
+            return Err(Some(413));
+        }
+        while rest.len() < length {
+            self.more(stream, &mut rest, watch)?;
+        }
+        rest.truncate(length);
+        request.body = rest;
+        Ok(request)
+    }
+
+    fn more(&self, stream: &mut TcpStream, bytes: &mut Vec<u8>, watch: Watch) -> Result<(), Option<u16>> {
+        let left = READ_LIMIT.checked_sub(watch.passed()).filter(|left| !left.is_zero());
+        let left = if self.has(Flaw::Patient) { None } else { Some(left.ok_or(Some(408))?) };
+        let _set = stream.set_read_timeout(left);
+        let mut buffer = [0; 64 * 1024];
+        match stream.read(&mut buffer) {
+            Ok(0) => Err(None),
+            Ok(count) => {
+                bytes.extend_from_slice(&buffer[..count]);
+                Ok(())
+            }
+            Err(error)
+                if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) =>
+            {
+                Err(Some(408))
+            }
+            Err(_) => Err(None),
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        if request.path == "/effects" {
+            let effects = &self.state.lock().unwrap().effects;
+            return (200, serde_json::to_string(effects).unwrap());
+        }
+        self.restart_if_asked();
+        let also = match self.flaw {
+            Some(Flaw::TakesGet) => "GET",
+            Some(Flaw::TakesPut) => "PUT",
+            Some(Flaw::TakesDelete) => "DELETE",
+            _ => "POST",
+        };
+        if request.method != "POST" && request.method != also {
+            return (405, String::new());
+        }
+        if also == "GET" && request.method == "GET" {
+            return (200, "hello".to_owned());
+        }
+        let open = self.open.fetch_add(1, Ordering::SeqCst);
+        let answer = if self.has(Flaw::BreaksUnderLoad) && open >= 40 {
+            (500, String::new())
+        } else {
+            if self.has(Flaw::BreaksUnderLoad) {
+                // A query takes a while.
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            self.deliver(request)
+        };
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+
+    fn deliver(&self, request: &Request) -> Answer {
+        if request.header("content-encoding").is_some() {
+            if !self.has(Flaw::Unpacks) {
+                return (415, String::new());
+            }
+            let unpacked = flate2::read::GzDecoder::new(request.body.as_slice()).take(u64::MAX);
+            let count = std::io::copy(&mut unpacked.take(MEMORY_BYTES as u64 + 1), &mut std::io::sink());
+            // Its container ends it here; the front answers in its place.
+            return if count.unwrap_or(0) > MEMORY_BYTES as u64 {
+                (502, String::new())
+            } else {
+                (400, String::new())
+            };
+        }
+        if self.has(Flaw::Redirects) && request.header("accept").as_deref() == Some("text/html") {
+            return (302, String::new());
+        }
+        if self.has(Flaw::ParsesFirst) && serde_json::from_slice::<serde_json::Value>(&request.body).is_err()
+        {
+            return (400, String::new());
+        }
+        if self.has(Flaw::DedupesBeforeVerifying)
+            && let Some(id) = request.header("webhook-id")
+            && !self.state.lock().unwrap().seen.insert(id)
+        {
+            return (204, String::new());
+        }
+        match verify::verify(self, request) {
+            Verdict::Good { id, timestamp } => self.accept(request, &id, &timestamp),
+            Verdict::Bad(status, why) => (status, why),
+        }
+    }
+
+    /// What happens to a delivery that was verified.
+    fn accept(&self, request: &Request, id: &str, timestamp: &str) -> Answer {
+        let body = &request.body;
+        if let Some(status) = self.odd_body(body) {
+            return (status, String::new());
+        }
+        let text = String::from_utf8_lossy(body);
+        let parsed = if self.has(Flaw::VerifiesText) { text.as_bytes() } else { body.as_slice() };
+        let Ok(event) = serde_json::from_slice::<serde_json::Value>(parsed) else {
+            return (400, String::new());
+        };
+        if self.has(Flaw::KnownTypesOnly) && event["type"] != "video.trending" {
+            return (400, "unknown type".to_owned());
+        }
+        if self.has(Flaw::SlowAck) && self.deliveries.fetch_add(1, Ordering::SeqCst) % 20 == 19 {
+            std::thread::park_timeout(Duration::from_millis(1300));
+        }
+        let key = match self.flaw {
+            Some(Flaw::DedupesBySignature) => request.header("webhook-signature").unwrap_or_default(),
+            Some(Flaw::DedupesByIdAndBody) => format!("{id} {}", String::from_utf8_lossy(body)),
+            _ => id.to_owned(),
+        };
+        if self.has(Flaw::Races) {
+            let known = self.state.lock().unwrap().seen.contains(&key);
+            if known {
+                return (204, String::new());
+            }
+            std::thread::park_timeout(Duration::from_millis(30));
+        }
+        let mut state = self.state.lock().unwrap();
+        if self.has(Flaw::InOrderOnly) {
+            let moment = event["timestamp"].as_str().unwrap_or_default().to_owned();
+            if moment < state.newest {
+                return (409, "out of order".to_owned());
+            }
+            state.newest = moment;
+        }
+        let stamp = (id.to_owned(), timestamp.to_owned());
+        if self.has(Flaw::RefusesRetries) && state.seen.contains(id) && !state.stamped.contains(&stamp) {
+            return (409, "seen".to_owned());
+        }
+        state.stamped.insert(stamp);
+        let broken = self.folder.join("broken").exists();
+        if self.has(Flaw::DedupesBeforeSuccess) && !state.seen.insert(key.clone()) {
+            return (204, String::new());
+        }
+        if broken {
+            return (503, String::new());
+        }
+        let first = self.flaw.is_some_and(|flaw| {
+            matches!(
+                flaw,
+                Flaw::NoDedupe | Flaw::Races | Flaw::DedupesBeforeSuccess | Flaw::DedupesBeforeVerifying
+            )
+        });
+        if state.seen.insert(key) || first {
+            state.effects.push(id.to_owned());
+        }
+        (204, String::new())
+    }
+
+    /// What some receivers answer to bodies that others accept or refuse.
+    fn odd_body(&self, body: &[u8]) -> Option<u16> {
+        let depth = body.iter().take_while(|byte| **byte != b'[').count();
+        let deep = body[depth..].iter().take_while(|byte| **byte == b'[').count() > 10_000;
+        let json = || serde_json::from_slice::<serde_json::Value>(body).is_ok();
+        match self.flaw? {
+            Flaw::NotUtf8Breaks if std::str::from_utf8(body).is_err() => Some(500),
+            Flaw::EmptyBreaks if body.is_empty() => Some(500),
+            Flaw::NotJsonBreaks if body.starts_with(b"hello") && !json() => Some(500),
+            Flaw::Recurses if deep => Some(500),
+            Flaw::DuplicateKeys
+                if body.windows(5).filter(|five| five == b"\"a\":1" || five == b"\"a\":3").count() == 2 =>
+            {
+                Some(400)
+            }
+            _ => None,
+        }
+    }
+
+    fn restart_if_asked(&self) {
+        if std::fs::remove_file(self.folder.join("restart")).is_ok() && self.has(Flaw::ForgetsAtRestart) {
+            self.state.lock().unwrap().seen.clear();
+        }
+    }
+}
+
+impl Request {
+    /// The values of a header, as bytes.
+    pub(crate) fn values(&self, name: &str) -> Vec<&[u8]> {
+        let named = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_slice()).collect()
+    }
+
+    /// The first value of a header, as text.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.values(name).first().map(|value| String::from_utf8_lossy(value).into_owned())
+    }
+}
+
+type Head = (String, String, Vec<(String, Vec<u8>)>);
+
+fn head(bytes: &[u8]) -> Option<Head> {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = std::str::from_utf8(lines.next()?).ok()?;
+    let mut words = first.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let header = |line: &[u8]| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let name = std::str::from_utf8(&line[..colon]).ok()?;
+        Some((name.to_owned(), line[colon + 1..].trim_ascii().to_vec()))
+    };
+    Some((method, path, lines.map(header).collect::<Option<_>>()?))
+}
+
+enum Chunks {
+    Whole(Vec<u8>),
+    More,
+    Broken,
+}
+
+fn chunks(mut bytes: &[u8]) -> Chunks {
+    let mut body = Vec::new();
+    loop {
+        let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Chunks::More };
+        let size =
+            std::str::from_utf8(&bytes[..end]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+        let Some(size) = size else { return Chunks::Broken };
+        if size == 0 {
+            return Chunks::Whole(body);
+        }
+        let rest = &bytes[end + 2..];
+        if rest.len() < size + 2 {
+            return Chunks::More;
+        }
+        body.extend_from_slice(&rest[..size]);
+        bytes = &rest[size + 2..];
+    }
+}
+
+/// How much of a body came so far: all that isn't framing, roughly.
+fn payload(bytes: &[u8]) -> usize {
+    bytes.len() / 8
+}

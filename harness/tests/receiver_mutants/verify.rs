@@ -1,0 +1,198 @@
+//! How the small receiver verifies: strictly, but for its flaw.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use hookproof::wire::clock::unix_seconds;
+use ring::hmac;
+
+use crate::flaw::Flaw;
+use crate::server::{Request, Server};
+use crate::{RETIRED, SECRET};
+
+pub(crate) enum Verdict {
+    Good { id: String, timestamp: String },
+    Bad(u16, String),
+}
+
+pub(crate) fn verify(server: &Server, request: &Request) -> Verdict {
+    match judge(server, request) {
+        Ok((id, timestamp)) => Verdict::Good { id, timestamp },
+        Err((status, why)) => Verdict::Bad(status, why),
+    }
+}
+
+type Refused = (u16, String);
+
+fn refused() -> Refused {
+    (401, "unauthorized".to_owned())
+}
+
+fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused> {
+    let id = one(server, request, "webhook-id")?;
+    let timestamp = match one(server, request, "webhook-timestamp") {
+        Err(_) if server.has(Flaw::NoTimestampIsFine) && request.values("webhook-timestamp").is_empty() => {
+            return signed(server, request, &id, "").map(|()| (id, String::new()));
+        }
+        Err(_) if server.has(Flaw::EmptyTimestampIsFine) && request.values("webhook-timestamp") == [b""] => {
+            return signed(server, request, &id, "").map(|()| (id, String::new()));
+        }
+        other => other?,
+    };
+    if id.contains('.') && !server.has(Flaw::DotInId) {
+        return Err(refused());
+    }
+    fresh(server, &timestamp)?;
+    signed(server, request, &id, &timestamp)?;
+    Ok((id, timestamp))
+}
+
+/// The one value of a header, visible ASCII.
+fn one(server: &Server, request: &Request, name: &str) -> Result<String, Refused> {
+    let values = if server.has(Flaw::CaseMatters) {
+        let named = request.headers.iter().filter(|(known, _)| known == name);
+        named.map(|(_, value)| value.as_slice()).collect()
+    } else {
+        request.values(name)
+    };
+    let first_of_two = server.has(Flaw::FirstOfTwo) && values.len() == 2;
+    let twice_the_same = name == "webhook-signature" && values.len() == 2 && values[0] == values[1];
+    match values.as_slice() {
+        [value] => text(server, value),
+        [value, _] if first_of_two || twice_the_same => text(server, value),
+        _ => Err(refused()),
+    }
+}
+
+fn text(server: &Server, value: &[u8]) -> Result<String, Refused> {
+    if server.has(Flaw::NotAsciiBreaks) && !value.is_ascii() {
+        return Err((500, String::new()));
+    }
+    let visible = !value.is_empty() && value.iter().all(|byte| *byte == b' ' || byte.is_ascii_graphic());
+    let empty_is_fine = value.is_empty() && server.has(Flaw::EmptyIsFine);
+    if visible || empty_is_fine { Ok(String::from_utf8_lossy(value).into_owned()) } else { Err(refused()) }
+}
+
+fn fresh(server: &Server, timestamp: &str) -> Result<(), Refused> {
+    let digits: String = timestamp.trim_start_matches('+').chars().take_while(char::is_ascii_digit).collect();
+    let seconds: i64 = match server.flaw {
+        Some(Flaw::LenientTimestamp) => digits.parse().map_err(|_| refused())?,
+        Some(Flaw::NotANumber) if timestamp == "NaN" => return Ok(()),
+        _ => {
+            let seconds: i64 = timestamp.parse().map_err(|_| refused())?;
+            if seconds < 0 || seconds.to_string() != timestamp {
+                return Err(refused());
+            }
+            seconds
+        }
+    };
+    let tolerance = if server.has(Flaw::NarrowTolerance) { 60 } else { 300 };
+    let age = unix_seconds().saturating_sub(seconds);
+    let old = age > tolerance && !server.has(Flaw::NoAgeCheck);
+    let ahead = age < -tolerance && !server.has(Flaw::NoFutureCheck);
+    if old || ahead { Err(refused()) } else { Ok(()) }
+}
+
+fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Result<(), Refused> {
+    if server.has(Flaw::MissingIsFine) && request.values("webhook-signature").is_empty() {
+        return Ok(());
+    }
+    let header = one(server, request, "webhook-signature")?;
+    if server.has(Flaw::EmptyIsFine) && header.is_empty() {
+        return Ok(());
+    }
+    let body = seen_body(server, &request.body);
+    let signed_id = match serde_json::from_slice::<serde_json::Value>(&request.body) {
+        Ok(event) if server.has(Flaw::IdFromBody) => event["id"].as_str().unwrap_or(id).to_owned(),
+        _ => id.to_owned(),
+    };
+    let content = |timestamp: &str| [signed_id.as_bytes(), b".", timestamp.as_bytes(), b".", &body].concat();
+    let mut expected = vec![tag(SECRET, &content(timestamp))];
+    match (server.flaw, timestamp.parse::<i64>()) {
+        (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
+        (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, &body)),
+        (Some(Flaw::GuessesTimestamp), Ok(seconds)) => {
+            expected.extend([seconds - 1, seconds + 1].map(|at| tag(SECRET, &content(&at.to_string()))));
+        }
+        _ => {}
+    }
+    let mut given = header.split(' ');
+    let good = match server.flaw {
+        Some(Flaw::FirstSignatureOnly) => given.next().is_some_and(|one| matches(server, one, &expected)),
+        Some(Flaw::StopsAtGarbage) => {
+            given.clone().all(|one| one.strip_prefix("v1,").is_some_and(|text| STANDARD.decode(text).is_ok()))
+                && given.any(|one| matches(server, one, &expected))
+        }
+        _ => given.any(|one| matches(server, one, &expected)),
+    };
+    match server.flaw {
+        _ if good => Ok(()),
+        Some(Flaw::TellsExpected) => Err((401, format!("expected v1,{}", STANDARD.encode(&expected[0])))),
+        Some(Flaw::TellsTrace) => {
+            Err((401, "Traceback (most recent call last):\n  File \"app.py\", line 7".to_owned()))
+        }
+        _ => Err(refused()),
+    }
+}
+
+/// The bytes that the signature is held to be over.
+fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
+    match server.flaw {
+        Some(Flaw::WritesJsonAgain) => serde_json::from_slice::<serde_json::Value>(body)
+            .map_or_else(|_| body.to_vec(), |value| rewritten(&value)),
+        Some(Flaw::TrimsBody) => body.trim_ascii().to_vec(),
+        Some(Flaw::VerifiesText) => String::from_utf8_lossy(body).into_owned().into_bytes(),
+        _ => body.to_vec(),
+    }
+}
+
+/// JSON as many languages write it: without blanks, the four known fields in their order.
+fn rewritten(value: &serde_json::Value) -> Vec<u8> {
+    let field = |name: &str| value.get(name).map(|value| format!("\"{name}\":{value}"));
+    let data = value.get("data").filter(|data| data.get("title").is_some());
+    if data.is_some() {
+        // Keys in the order in which the suite's usual data has them, as a map that keeps its order would write them.
+        let data = "\"data\":{\"video\":\"v1\",\"views\":1200000,\"title\":\"Hookproof\"}".to_owned();
+        let fields = [field("id"), field("type"), field("timestamp"), Some(data)];
+        return format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(",")).into_bytes();
+    }
+    let fields = ["id", "type", "timestamp", "data"].map(field);
+    format!("{{{}}}", fields.into_iter().flatten().collect::<Vec<_>>().join(",")).into_bytes()
+}
+
+fn tag(secret: &str, content: &[u8]) -> Vec<u8> {
+    let key = STANDARD.decode(secret.trim_start_matches("whsec_")).unwrap();
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), content).as_ref().to_vec()
+}
+
+/// Whether one signature of the header is one of those that are expected. Not in constant time: nobody is attacked.
+fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
+    let text = match server.flaw {
+        Some(Flaw::AnyVersion) => one.split_once(',').map(|(_, text)| text),
+        Some(Flaw::AnyAlgorithm) => one.strip_prefix("v1,").or_else(|| one.strip_prefix("v1a,")),
+        _ => one.strip_prefix("v1,"),
+    };
+    let Some(text) = text else { return false };
+    if server.has(Flaw::NeverVerifies) {
+        return STANDARD.decode(text).is_ok_and(|bytes| bytes.len() == 32);
+    }
+    let spelled: Vec<String> = expected.iter().map(|tag| STANDARD.encode(tag)).collect();
+    match server.flaw {
+        Some(Flaw::ComparesPrefix) if text.len() >= 8 => spelled.iter().any(|good| good.starts_with(text)),
+        Some(Flaw::TakesHex) => {
+            let hex = |tag: &Vec<u8>| tag.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            spelled.iter().any(|good| good == text) || expected.iter().any(|tag| hex(tag) == text)
+        }
+        Some(Flaw::LenientBase64) => {
+            let known = |byte: &char| byte.is_ascii_alphanumeric() || matches!(byte, '+' | '/');
+            let text: String = text.split('=').next().unwrap_or_default().chars().filter(known).collect();
+            let config = GeneralPurposeConfig::new()
+                .with_decode_allow_trailing_bits(true)
+                .with_decode_padding_mode(DecodePaddingMode::Indifferent);
+            let lenient = GeneralPurpose::new(&alphabet::STANDARD, config);
+            lenient.decode(text).is_ok_and(|bytes| expected.contains(&bytes))
+        }
+        _ => spelled.iter().any(|good| good == text),
+    }
+}

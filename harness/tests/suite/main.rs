@@ -1,0 +1,58 @@
+//! `hookproof receiver` as a person runs it: against the reference receiver, and against what isn't there.
+#![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
+
+mod load;
+mod reference;
+
+use std::process::{Command, Output};
+
+/// Runs the command line with a secret in the environment.
+pub(crate) fn hookproof(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.args(arguments).env("HOOK_SECRET", reference::SECRET).env("OLD_SECRET", reference::RETIRED);
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn check(arguments: &[&str], code: i32, said: &str) {
+    let output = hookproof(arguments);
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    assert!(text.contains(said), "{arguments:?}: expected {said:?} in: {text}");
+    assert!(!text.contains(reference::SECRET), "the secret was printed");
+}
+
+#[test]
+fn nobody_there_is_exit_4() {
+    // The port was free a moment ago, and nobody else knows of it.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("http://127.0.0.1:{port}/");
+    check(&["receiver", &url, "--secret-env", "HOOK_SECRET"], 4, "is the receiver running?");
+}
+
+#[test]
+fn a_bad_command_line_is_exit_64_and_says_what_to_do() {
+    let url = "http://127.0.0.1:9/";
+    let receiver = |rest: &[&'static str]| [&["receiver", url], rest].concat();
+    check(&receiver(&[]), 64, "--secret-env");
+    check(&receiver(&["--secret-env", "HOOKPROOF_NOT_SET"]), 64, "HOOKPROOF_NOT_SET is not set");
+    let secret = ["--secret-env", "HOOK_SECRET"];
+    check(&receiver(&[&secret[..], &["--only", "sig.vald"]].concat()), 64, "the nearest id is sig.valid");
+    check(&receiver(&[&secret[..], &["--tolerance", "300"]].concat()), 64, "300");
+    check(&receiver(&[&secret[..], &["--profile", "svix"]].concat()), 64, "standard-webhooks");
+    check(&["receiver", "https://example.com/", "--secret-env", "HOOK_SECRET"], 64, "--i-own-this-endpoint");
+    check(&["receiver", "ftp://127.0.0.1/", "--secret-env", "HOOK_SECRET"], 64, "http://");
+}
+
+#[test]
+fn list_and_explain_know_every_id() {
+    let listed = hookproof(&["list", "--json"]);
+    let entries: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();
+    let count = hookproof::catalogue::sender().len() + hookproof::catalogue::receiver().len();
+    assert_eq!(entries.len(), count);
+    check(&["list"], 0, "sig.valid");
+    check(&["explain", "sig.truncated"], 0, "crypto.timingSafeEqual");
+    check(&["explain", "rate.envelope"], 0, "token bucket");
+    check(&["explain", "sig.nothing"], 64, "hookproof list");
+}

@@ -1,0 +1,145 @@
+//! The reference receiver, as its own process, is certified: every case, strict, with its effects, a restart by
+//! `kill -9`, and a database that is locked for a while.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::hookproof;
+
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+/// A receiver in a folder of its own, until the test ends.
+struct Reference {
+    folder: tempfile::TempDir,
+    port: u16,
+    effects_port: u16,
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Reference {
+    fn start(profile: &str) -> Self {
+        let reference =
+            Self { folder: tempfile::tempdir().unwrap(), port: free_port(), effects_port: free_port() };
+        let start = format!(
+            "#!/bin/sh\ncd {folder}\n[ -e pid ] && kill -9 $(cat pid)\nHOOK_SECRET={SECRET} nohup {binary} receiver-server \
+             serve --profile {profile} --secret-env HOOK_SECRET --db inbox.db --listen 127.0.0.1:{port} --effects-listen \
+             127.0.0.1:{effects} >>log 2>&1 </dev/null &\necho $! >pid\n",
+            folder = reference.folder.path().display(),
+            binary = env!("CARGO_BIN_EXE_hookproof"),
+            port = reference.port,
+            effects = reference.effects_port,
+        );
+        std::fs::write(reference.file("start"), start).unwrap();
+        let done = Command::new("sh").arg(reference.file("start")).status().unwrap();
+        assert!(done.success());
+        while std::net::TcpStream::connect(("127.0.0.1", reference.port)).is_err() {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        reference
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        let pid = std::fs::read_to_string(self.file("pid")).unwrap_or_default();
+        let _gone = Command::new("kill").args(["-9", pid.trim()]).status();
+    }
+}
+
+/// Holds the database's lock while there is a `broken` file, and says so with a `locked` file, until there is an `end`.
+fn lock_when_asked(folder: &Path) {
+    let there = |name: &str| folder.join(name).exists();
+    let wait = || std::thread::park_timeout(Duration::from_millis(10));
+    while !there("end") {
+        if there("broken") {
+            let database = rusqlite::Connection::open(folder.join("inbox.db")).unwrap();
+            database.busy_timeout(Duration::from_secs(10)).unwrap();
+            database.execute_batch("BEGIN IMMEDIATE").unwrap();
+            std::fs::write(folder.join("locked"), "").unwrap();
+            while there("broken") && !there("end") {
+                wait();
+            }
+            database.execute_batch("ROLLBACK").unwrap();
+            let _gone = std::fs::remove_file(folder.join("locked"));
+        }
+        wait();
+    }
+}
+
+#[test]
+fn the_reference_receiver_passes_every_case_strictly() {
+    let reference = Reference::start("standard-webhooks");
+    let folder = reference.folder.path().to_owned();
+    let text = |name: &str| reference.file(name).display().to_string();
+    let url = format!("http://127.0.0.1:{}/hooks", reference.port);
+    let effects = format!("http://127.0.0.1:{}/effects", reference.effects_port);
+    let restart = format!("sh {}", text("start"));
+    let break_it = format!("touch {}; until [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
+    let mend = format!("rm {}; while [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
+    let locker = std::thread::spawn(move || lock_when_asked(&folder));
+    let (out, junit) = (text("out"), text("junit.xml"));
+    let output = hookproof(&[
+        "receiver",
+        &url,
+        "--secret-env",
+        "HOOK_SECRET",
+        "--retired-secret-env",
+        "OLD_SECRET",
+        "--effects-url",
+        &effects,
+        "--restart-command",
+        &restart,
+        "--break-command",
+        &break_it,
+        "--mend-command",
+        &mend,
+        "--strict",
+        "--out",
+        &out,
+        "--junit",
+        &junit,
+    ]);
+    std::fs::write(reference.file("end"), "").unwrap();
+    locker.join().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout);
+    println!("{table}");
+    assert_eq!(output.status.code(), Some(0), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    let passed = table.lines().filter(|line| line.starts_with("  pass")).count();
+    assert_eq!(passed, hookproof::catalogue::receiver().len(), "{table}");
+    let page = std::fs::read_to_string(reference.file("out").join("receiver.html")).unwrap();
+    assert!(page.contains("<h1>") && !page.contains(SECRET));
+    assert!(std::fs::read_to_string(junit).unwrap().contains("name=\"sig.valid\""));
+}
+
+#[test]
+fn the_reference_receiver_passes_what_concerns_the_other_profiles() {
+    for profile in ["vvv-timestamped", "vvv-frozen", "stripe", "github"] {
+        let reference = Reference::start(profile);
+        let url = format!("http://127.0.0.1:{}/hooks", reference.port);
+        let effects = format!("http://127.0.0.1:{}/effects", reference.effects_port);
+        let arguments = [
+            "receiver",
+            &url,
+            "--profile",
+            profile,
+            "--secret-env",
+            "HOOK_SECRET",
+            "--effects-url",
+            &effects,
+        ];
+        // What the case above has shown, and what takes long.
+        let rest = ["--strict", "--skip", "replay.after-*,limit.slow,ack,timing"];
+        let output = hookproof(&[&arguments[..], &rest[..]].concat());
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{profile}: {told}");
+    }
+}
