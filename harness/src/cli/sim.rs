@@ -1,5 +1,7 @@
 //! `sim`: play scenarios in virtual time.
 
+#![expect(clippy::print_stdout, reason = "what the runs amount to is this command's data")]
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -93,7 +95,8 @@ impl Sim {
             (true, Some(seed)) => swarm::trouble(&scenario, seed, self.until.map(|until| until.0)),
             _ => scenario,
         };
-        let keep = if self.figures || expected(&scenario) > TRACED_EVENTS_MAX { Keep::Figures } else { Keep::Trace };
+        let keep =
+            if self.figures || expected(&scenario) > TRACED_EVENTS_MAX { Keep::Figures } else { Keep::Trace };
         let clock = Clock::default();
         let began = clock.now();
         match simulate(&scenario, &Options { keep, ..options }) {
@@ -135,7 +138,8 @@ impl Sim {
                 println!("{}: {} seeds in {:.1} s", scenario.name, swept.played, took.as_secs_f64());
                 let Some(failure) = swept.failure else { return 0 };
                 let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
-                let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
+                let mutant =
+                    self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
                 println!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence);
                 println!("  {}", failure.witness);
                 println!(
@@ -191,7 +195,11 @@ fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
             println!("  {:?} {}: {}", verdict.status, verdict.id, verdict.sentence);
-            verdict.witness.iter().take(2).for_each(|witness| println!("    {}", swarm::witness_text(witness)));
+            verdict
+                .witness
+                .iter()
+                .take(2)
+                .for_each(|witness| println!("    {}", swarm::witness_text(witness)));
         }
     }
     println!("{}: {:?}: {}", scenario.name, judgement.status, judgement.sentence);

@@ -83,7 +83,9 @@ async fn client(address: SocketAddr, request: Vec<u8>, clock: Clock, until: u64)
         while !buffer[..read].ends_with(b"\r\n\r\n") {
             match stream.read(&mut buffer[read..]).await? {
                 0 => {
-                    return Err(io::Error::other("the endpoint closed the connection, or answered at length"));
+                    return Err(io::Error::other(
+                        "the endpoint closed the connection, or answered at length",
+                    ));
                 }
                 more => read += more,
             }

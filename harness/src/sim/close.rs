@@ -40,7 +40,8 @@ impl World<'_> {
     }
 
     fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
-        let Some(process) = self.seats.iter().filter(|seat| !seat.frozen).find_map(|seat| seat.process.as_ref())
+        let Some(process) =
+            self.seats.iter().filter(|seat| !seat.frozen).find_map(|seat| seat.process.as_ref())
         else {
             return Ok(None);
         };
@@ -54,7 +55,8 @@ impl World<'_> {
             self.figures.lanes[at].delivered = lane.counts.delivered;
         }
         let size = |name: &str| std::fs::metadata(self.folder.path().join(name)).map_or(0, |file| file.len());
-        self.figures.database_bytes = self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
+        self.figures.database_bytes =
+            self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
         self.book.note(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
         if self.options.keep == Keep::Trace {
             self.keep(depth(now, None, &whole))?;
@@ -76,7 +78,8 @@ impl World<'_> {
         }
         self.list_dead()?;
         let end = End { t: self.now, ended: Ended::Done, dead_listed: true, late: 0, dropped: 0 };
-        let counts = self.figures.lanes.iter().flat_map(|lane| [lane.arrivals, lane.delivered, lane.given_up()]);
+        let counts =
+            self.figures.lanes.iter().flat_map(|lane| [lane.arrivals, lane.delivered, lane.given_up()]);
         let words: Vec<u64> = counts.collect();
         self.book.note(&words);
         let (trace, sha256) = self.book.finish(end)?;

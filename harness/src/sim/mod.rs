@@ -10,8 +10,8 @@
 //! behaviours of the scenario's endpoints; crashes, stops, clock steps, a store that can't write. What isn't: the time that
 //! the sender's own code takes, the number of connections, and everything about TLS and HTTP.
 
-pub mod figures;
 mod close;
+pub mod figures;
 mod mutant;
 mod network;
 mod process;

@@ -164,7 +164,8 @@ impl World<'_> {
         if chosen.as_ref().is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole)) {
             return;
         }
-        let latency = self.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
+        let latency =
+            self.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
         let begun = self.now.saturating_add(latency);
         let (last, what) = self.script(at, chosen, begun);
         self.later(latency.saturating_add(last), Happening::Finish(id, what));
@@ -188,9 +189,14 @@ impl World<'_> {
             Script::HugeAnswer { body } => {
                 let read = body.0.min(BODY_READ);
                 let reply = Reply { status: 200, body, ..no_content() };
-                (read.saturating_mul(SECOND) / BYTES_PER_SECOND, Final::Answer { reply, begun, whole: body.0 <= BODY_READ })
+                (
+                    read.saturating_mul(SECOND) / BYTES_PER_SECOND,
+                    Final::Answer { reply, begun, whole: body.0 <= BODY_READ },
+                )
             }
-            Script::Drip { pace } => (pace.0.saturating_mul(DRIPS), whole(Reply { status: 200, ..no_content() })),
+            Script::Drip { pace } => {
+                (pace.0.saturating_mul(DRIPS), whole(Reply { status: 200, ..no_content() }))
+            }
             Script::HalfAnswer => (0, Final::Cut(CutKind::HalfAnswer, "the answer broke off")),
             Script::Close => (0, Final::Cut(CutKind::Close, "closed without an answer")),
             Script::Reset | Script::Refuse | Script::ResetAfterRead => {
@@ -202,7 +208,9 @@ impl World<'_> {
 
     /// The endpoint does at last what it set out to.
     pub(super) fn finish_exchange(&mut self, id: u64, what: Final) -> Result<(), SimError> {
-        let Some(exchange) = self.exchanges.get(&id).filter(|exchange| !exchange.closed) else { return Ok(()) };
+        let Some(exchange) = self.exchanges.get(&id).filter(|exchange| !exchange.closed) else {
+            return Ok(());
+        };
         let (at, n) = (exchange.endpoint, exchange.n.unwrap_or_default());
         let wire = self.wire();
         match what {
@@ -341,13 +349,15 @@ impl World<'_> {
         let endpoint = &self.endpoints[exchange.endpoint];
         let (lane, worker) = (endpoint.lane, exchange.worker);
         let roster = self.seats[worker].roster.clone();
-        let subscriber = roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
+        let subscriber =
+            roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
         let ready = subscriber.ready().map_err(|fault| SimError::Defect(fault.to_string()))?;
         let name = self.ids.name(exchange.row.received, exchange.row.delivery);
         let wall = self.wall_at(exchange.began);
         let headers = sign_attempt(ready, &name, &exchange.row, exchange.number, wall)
             .map_err(|unusable| SimError::Defect(unusable.to_string()))?;
-        let fields: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
+        let fields: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
         let body = &exchange.row.body.bytes;
         let seen = verify(endpoint.profile, &endpoint.secrets, &fields, body);
         let verified = match seen.verdict {

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hookproof_sender::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, Limits, Nanos, Outcome, Output,
-    Settlement, Taking, Term, WallTime,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, Limits, Nanos, Outcome,
+    Output, Settlement, Taking, Term, WallTime,
 };
 use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::runtime::clock::{Moment, instant};
@@ -209,7 +209,10 @@ impl Process {
 
     /// Whether the process was asked to stop and all has come to an end.
     pub(super) fn is_over(&self) -> bool {
-        self.stop.is_asked() && self.engine.is_at_rest() && self.lanes.all_handed_back() && !self.has_requests()
+        self.stop.is_asked()
+            && self.engine.is_at_rest()
+            && self.lanes.all_handed_back()
+            && !self.has_requests()
     }
 
     fn has_requests(&self) -> bool {
@@ -284,7 +287,8 @@ impl Process {
                     Reply::Settled(verdicts) => verdicts,
                     _ => Vec::new(),
                 });
-                let stale: Vec<_> = owners.into_iter().zip(verdicts).filter(|(_, is)| *is == Verdict::Stale).collect();
+                let stale: Vec<_> =
+                    owners.into_iter().zip(verdicts).filter(|(_, is)| *is == Verdict::Stale).collect();
                 stale.into_iter().for_each(|((lane, term), _)| self.lose(lane, term, now));
             }
             Then::Persist { lane, term, hand_back } => first.for_each(|reply| match reply {
@@ -321,7 +325,8 @@ impl Process {
                 Reply::Emitted(emitted) => {
                     let mut matched = 0;
                     for (lane, placed) in lanes.iter().zip(&emitted.targets) {
-                        matched += u32::from(matches!(placed, Placed::Waiting { .. } | Placed::Overflowed { .. }));
+                        matched +=
+                            u32::from(matches!(placed, Placed::Waiting { .. } | Placed::Overflowed { .. }));
                         if let Placed::Waiting { due, .. } = placed {
                             let first = work.entry(*lane).or_insert(*due);
                             *first = (*first).min(*due);
@@ -376,11 +381,8 @@ impl Process {
         let settings = Arc::clone(subscriber.settings());
         let moment = moment(now);
         let origin = handover::open(handover, settings.quarantine(), subscriber.deadline(), Some(&moment));
-        let lease_until = if self.is(Mutant::LeaseNotFenced) {
-            Instant::NEVER
-        } else {
-            instant(self.tenure.until(asked))
-        };
+        let lease_until =
+            if self.is(Mutant::LeaseNotFenced) { Instant::NEVER } else { instant(self.tenure.until(asked)) };
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);
         self.lanes.take(lane, term);
@@ -463,7 +465,9 @@ impl Process {
         outcome: Outcome,
         record: command::Attempt,
     ) {
-        if self.is(Mutant::ChargedOnSend) && let Some(settled) = self.bug.charged.remove(&delivery) {
+        if self.is(Mutant::ChargedOnSend)
+            && let Some(settled) = self.bug.charged.remove(&delivery)
+        {
             self.settle_late(settled, &outcome, record, now);
             return;
         }
@@ -573,7 +577,8 @@ impl Process {
 
     fn persist(&mut self, lane: LaneId, term: Term, record: LaneRecord, now: u64) -> Result<(), SimError> {
         let hand_back = record.is_final();
-        let mut record = handover::seal(record, Some(moment(now))).map_err(|error| SimError::Defect(error.to_string()))?;
+        let mut record =
+            handover::seal(record, Some(moment(now))).map_err(|error| SimError::Defect(error.to_string()))?;
         if self.is(Mutant::PauseForgotten) {
             let mut value: serde_json::Value =
                 serde_json::from_slice(&record).map_err(|error| SimError::Defect(error.to_string()))?;
@@ -621,7 +626,13 @@ impl Process {
     }
 
     /// The end of an attempt that the engine took for a success when it began.
-    fn settle_late(&mut self, settled: Option<Settlement>, outcome: &Outcome, record: command::Attempt, now: u64) {
+    fn settle_late(
+        &mut self,
+        settled: Option<Settlement>,
+        outcome: &Outcome,
+        record: command::Attempt,
+        now: u64,
+    ) {
         let Some(settled) = settled else { return };
         let due = WallTime(self.steady(now).0 + Nanos::SECOND.0);
         let fate = match outcome {
@@ -630,7 +641,10 @@ impl Process {
         };
         let Settlement { lane, term, delivery, attempts, .. } = settled;
         let row = command::Settlement { lane, term, delivery, attempts, fate, attempt: Some(record) };
-        self.submit(vec![Command::Settle(vec![row])], Then::Settle { batch: None, owners: vec![(lane, term)] });
+        self.submit(
+            vec![Command::Settle(vec![row])],
+            Then::Settle { batch: None, owners: vec![(lane, term)] },
+        );
         self.work(lane, due, now);
     }
 

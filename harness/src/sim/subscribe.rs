@@ -34,7 +34,8 @@ pub(super) fn subscribe(subscriber: &Subscriber, number: u64, secret: &str) -> R
     unique[..8].copy_from_slice(&number.to_be_bytes());
     let id = PublicId::new(Kind::Subscriber, super::EPOCH, unique);
     let settings = settings_text(&Value::Object(settings)).map_err(wrong)?;
-    let agreement = settings.validate(&id, &RegionSecrets::default()).map_err(|error| wrong(error.to_string()))?;
+    let agreement =
+        settings.validate(&id, &RegionSecrets::default()).map_err(|error| wrong(error.to_string()))?;
     let patterns: EventPatterns =
         serde_json::from_value(json("events")?).map_err(|error| wrong(error.to_string()))?;
     let patterns = serde_json::to_string(&patterns).map_err(|error| wrong(error.to_string()))?;

@@ -70,9 +70,14 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
     std::thread::scope(|scope| {
         (0..cores).for_each(|_| drop(scope.spawn(work)));
     });
-    let mut failures = found.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut failures = found
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
     failures.sort_by_key(|failure| failure.seed.wrapping_sub(first));
-    let failure = failures.into_iter().next().map(|failure| shorten(scenario, options, failure)).transpose()?;
+    let failure =
+        failures.into_iter().next().map(|failure| shorten(scenario, options, failure)).transpose()?;
     Ok(Swept { played: played.into_inner(), failure })
 }
 
@@ -89,7 +94,8 @@ pub fn attempt(
     let troubled = trouble(scenario, seed, until);
     let options = Options { seed: Some(seed), keep: Keep::Trace, ..options.clone() };
     let simulated = simulate(&troubled, &options)?;
-    let trace = Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
+    let trace =
+        Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
     let judgement = check::judge(&troubled, &trace, Strictness::Usual);
     let failed = judgement.verdicts.iter().find(|verdict| verdict.status == Status::Fail);
     let until = until.unwrap_or(simulated.figures.traffic_end);
@@ -148,9 +154,8 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     for _ in 0..chance.below(3) {
         let at = Duration(chance.below(lasts.max(1)));
         let length = Duration(chance.between(SECOND / 10, 3 * SECOND));
-        let worker = (scenario.sender.workers > 1).then(|| {
-            u32::try_from(chance.below(scenario.sender.workers.into())).unwrap_or_default()
-        });
+        let worker = (scenario.sender.workers > 1)
+            .then(|| u32::try_from(chance.below(scenario.sender.workers.into())).unwrap_or_default());
         let action = match chance.below(4) {
             0 | 1 => FaultAction::Kill,
             2 => FaultAction::Stop,

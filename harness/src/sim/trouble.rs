@@ -2,10 +2,10 @@
 //! and what operators do.
 
 use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
 use hookproof_sender::store::lane::Secret;
 use hookproof_sender::store::read::Whom;
-use hookproof_sender::store::Reader;
 
 use super::network::profile;
 use super::process::Then;
@@ -207,7 +207,7 @@ impl World<'_> {
             let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
             let secret = format!("whsec_{}", base64(&bytes));
             let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { continue };
-            let retire = process.steady(self.now) ;
+            let retire = process.steady(self.now);
             let retire = hookproof_sender::engine::WallTime(retire.0 + Nanos(lasts).0);
             let profile = profile(self.scenario.subscribers[at].sign)?;
             let parsed = crate::wire::Secret::parse(profile, &secret);

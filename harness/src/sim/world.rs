@@ -221,7 +221,12 @@ impl<'a> World<'a> {
             let secret = crate::wire::Secret::parse(profile, &secret)
                 .map_err(|error| SimError::Defect(error.to_string()))?;
             self.endpoints.push(Endpoint {
-                choices: Choices::new(subscriber.behaviours.clone(), subscriber.answers, self.seed, number - 1),
+                choices: Choices::new(
+                    subscriber.behaviours.clone(),
+                    subscriber.answers,
+                    self.seed,
+                    number - 1,
+                ),
                 behaviours: subscriber.behaviours.clone(),
                 profile,
                 secrets: vec![secret],
@@ -432,7 +437,9 @@ impl<'a> World<'a> {
                     self.tell(worker, after, Knock::Claimed(claimed));
                 }
                 Act::Emitted(answers) => self.answered(worker, answers)?,
-                Act::Operated => (0..self.seats.len()).for_each(|other| self.tell(other, LOOK_NS, Knock::Look)),
+                Act::Operated => {
+                    (0..self.seats.len()).for_each(|other| self.tell(other, LOOK_NS, Knock::Look));
+                }
             }
         }
         Ok(())
@@ -465,7 +472,8 @@ impl<'a> World<'a> {
                 self.hand_over(worker, &places)
             }
             None => {
-                let tokens: Vec<u64> = places.iter().map(|place| self.play.schedule.due()[*place].token).collect();
+                let tokens: Vec<u64> =
+                    places.iter().map(|place| self.play.schedule.due()[*place].token).collect();
                 tokens.into_iter().try_for_each(|token| self.refuse(token, None, false, "connection refused"))
             }
         }
@@ -551,7 +559,9 @@ impl<'a> World<'a> {
         let close = self.model.keep_ns >= Model::CLOSE.keep_ns;
         let max = if close { 500 } else { STEP_ROWS };
         for seat in &mut self.seats {
-            let Some(process) = seat.process.as_mut().filter(|process| !process.stop.is_asked()) else { continue };
+            let Some(process) = seat.process.as_mut().filter(|process| !process.stop.is_asked()) else {
+                continue;
+            };
             if seat.frozen {
                 continue;
             }

@@ -1,5 +1,7 @@
 //! Endpoints over real sockets: every answer and every network fault, as a sender meets it and as the trace tells it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod stage;
 
 use hookproof::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};

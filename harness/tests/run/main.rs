@@ -1,5 +1,7 @@
 //! `hookproof run` as its user meets it: the real program, our sender as its child, real sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 

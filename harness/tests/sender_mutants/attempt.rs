@@ -78,11 +78,11 @@ pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     let (whole, each) = if by_read { (Duration::from_secs(3_600), timeout) } else { (timeout, timeout) };
     let answer = tokio::time::timeout(whole, exchange(sender, &url, &request, each)).await;
     let outcome = answer.unwrap_or(Outcome::Late);
-    if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome {
-        if sender.bug.is("follows-redirects") {
-            let again = request.replacen("POST / ", &format!("POST {location} "), 1);
-            return exchange(sender, &url, &again, each).await;
-        }
+    if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome
+        && sender.bug.is("follows-redirects")
+    {
+        let again = request.replacen("POST / ", &format!("POST {location} "), 1);
+        return exchange(sender, &url, &again, each).await;
     }
     outcome
 }

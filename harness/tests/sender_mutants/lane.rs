@@ -189,10 +189,10 @@ impl Lane {
             return Next::Wait;
         }
         let waits = |one: &&Delivery| !one.open;
-        if let Some(old) = self.queue.values().filter(waits).find(|one| now > one.accepted + self.retry.ttl) {
-            if !bug.is("never-expires") {
-                return Next::Expired(old.n);
-            }
+        if let Some(old) = self.queue.values().filter(waits).find(|one| now > one.accepted + self.retry.ttl)
+            && !bug.is("never-expires")
+        {
+            return Next::Expired(old.n);
         }
         let first = self.queue.values().filter(waits).min_by_key(|one| (one.due, one.n));
         let Some((n, due, attempts)) = first.map(|one| (one.n, one.due, one.attempts)) else {
@@ -205,10 +205,8 @@ impl Lane {
         }
         let free = (bug.is("storms-on-recovery") && self.storms)
             || (bug.is("does-not-charge-retries") && attempts > 0);
-        if !free {
-            if let Some(next) = self.limiter.wait(now, bug) {
-                return next;
-            }
+        if !free && let Some(next) = self.limiter.wait(now, bug) {
+            return next;
         }
         self.limiter.start(now, bug, free);
         self.change(n, |one| one.open = true);

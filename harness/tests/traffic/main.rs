@@ -1,5 +1,7 @@
 //! The schedule from scenario and seed, and the generator's honesty about keeping it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
