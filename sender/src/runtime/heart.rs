@@ -39,6 +39,9 @@ const CLAIM_BYTES_MAX: u64 = 4 << 20;
 /// How long a lane waits whose claim the store could not answer.
 const CLAIM_AGAIN: Nanos = Nanos::from_millis(100);
 
+/// How often to look whether all has ended, on the way out.
+const STOP_LOOK: Nanos = Nanos::from_millis(50);
+
 /// Something that happened.
 pub(super) enum Word {
     /// The store handed deliveries out.
@@ -120,21 +123,22 @@ impl<P: Post> Heart<P> {
     }
 
     fn is_over(&self) -> bool {
-        self.stop.is_asked() && self.engine.is_at_rest() && self.lanes.all_handed_back()
+        let is_left = self.engine.is_at_rest() && self.lanes.all_handed_back();
+        // Lanes that are still to come have to be given back, if the store is able to give any.
+        self.stop.is_asked() && is_left && (!self.tenure.is_asking() || self.store.health().failing.is_some())
     }
 
     fn next_wake(&self) -> Instant {
         let tenure = instant(self.tenure.next_step());
-        self.engine.next_wake().map_or(tenure, |wake| wake.min(tenure))
+        let wake = self.engine.next_wake().map_or(tenure, |wake| wake.min(tenure));
+        if self.stop.is_asked() { wake.min(instant(self.clock.now()) + STOP_LOOK) } else { wake }
     }
 
     /// Lets the engine decide, and carries it out.
     fn beat(&mut self) {
         let now = self.clock.now();
         self.engine.handle(instant(now), Input::Tick);
-        if !self.stop.is_asked() {
-            self.step_tenure(now);
-        }
+        self.step_tenure(now);
         while let Some(output) = self.engine.poll() {
             self.carry_out(output, now);
         }
@@ -173,6 +177,7 @@ impl<P: Post> Heart<P> {
             Word::Stop => {
                 self.stop.ask();
                 self.lanes.withdraw_all();
+                self.tenure.stop();
                 self.engine.handle(instant(now), Input::Stop);
             }
         }
@@ -185,7 +190,7 @@ impl<P: Post> Heart<P> {
     fn work(&mut self, lane: LaneId, due: WallTime) {
         if self.lanes.is_ours(lane) {
             self.handle(Input::Work { lane, due: instant(due) });
-        } else {
+        } else if self.roster.get(lane).is_none_or(|subscriber| subscriber.ready().is_ok()) {
             self.tenure.want(lane);
         }
     }
@@ -210,9 +215,8 @@ impl<P: Post> Heart<P> {
             self.lanes.wait_for_roster(Taken { lane, term, state, handover, next }, asked);
             return;
         };
-        if self.stop.is_asked() {
-            return;
-        }
+        // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
+        let is_of_no_use = subscriber.ready().is_err();
         let settings = Arc::clone(subscriber.settings());
         let origin =
             handover::open(handover, settings.quarantine(), subscriber.deadline(), Moment::now().as_ref());
@@ -230,6 +234,9 @@ impl<P: Post> Heart<P> {
             paused,
         })));
         debug!(lane = lane.0, term = term.0, "took a lane");
+        if is_of_no_use {
+            self.handle(Input::Leave { lane });
+        }
     }
 
     fn lose(&mut self, lane: LaneId, term: Term) {
@@ -261,12 +268,22 @@ impl<P: Post> Heart<P> {
             if old.is_none_or(|old| !Arc::ptr_eq(old, &new)) {
                 self.lanes.withdraw(lane);
             }
+            if new.ready().is_err() {
+                self.handle(Input::Leave { lane });
+                continue;
+            }
             if old.is_none_or(|old| !Arc::ptr_eq(old.settings(), new.settings())) {
                 self.handle(Input::Change { lane, settings: Arc::clone(new.settings()) });
             }
             let sendable = new.is_sendable();
             if old.is_none_or(|old| old.is_sendable() != sendable) {
                 self.handle(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
+            }
+        }
+        for subscriber in self.roster.subscribers() {
+            let was_broken = before.get(subscriber.lane()).is_some_and(|old| old.ready().is_err());
+            if was_broken && subscriber.ready().is_ok() {
+                self.tenure.want(subscriber.lane());
             }
         }
         for (taken, asked) in self.lanes.waiting_for_roster() {

@@ -182,6 +182,7 @@ impl Sender {
         let owner = OwnerId(u64::from_le_bytes(random()) >> 1);
         let owner = Owner::register(&path, owner).map_err(beside("lock a file"))?;
         evict_the_dead(&path, &reader, &handle, owner.id()).map_err(store)?;
+        bury_the_dead(&path, &reader).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
         let roster = Arc::clone(keeper.catch_up(&reader, clock.now()).map_err(store)?);
 
@@ -323,7 +324,9 @@ impl Sender {
             // First the store, or a watcher that waits for it in trouble would wait for ever.
             running.thread.stop();
             let watched = running.watcher.join().is_ok();
-            drop(running.owner);
+            if in_order && watched {
+                running.owner.retire();
+            }
             watched
         });
         in_order &= rest.await.unwrap_or(false);
@@ -336,6 +339,15 @@ impl Sender {
     }
 }
 
+/// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
+fn bury_the_dead(database: &Path, reader: &dyn Reader) -> Result<(), StoreError> {
+    let dead = owner::the_dead(database);
+    let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
+    let has_lanes = |id| owners.iter().any(|owner| owner.owner == id && owner.lanes > 0);
+    dead.into_iter().filter(|id| !has_lanes(*id)).for_each(|id| owner::bury(database, id));
+    Ok(())
+}
+
 /// Frees the lanes of owners that are surely dead, without waiting for their leases.
 fn evict_the_dead(
     database: &Path,
@@ -346,7 +358,13 @@ fn evict_the_dead(
     for owner in reader.owners()? {
         if owner.owner != ourselves && owner.lanes > 0 && owner::is_surely_dead(database, owner.owner) {
             info!(owner = owner.owner.0, lanes = owner.lanes, "another process has died; its lanes are free");
-            link::submit(store, vec![Command::Evict(owner.owner)], |_| {});
+            let (id, database) = (owner.owner, database.to_owned());
+            link::submit(store, vec![Command::Evict(id)], move |reply| {
+                // Until then its file has to tell others that it is dead.
+                if reply.is_ok() {
+                    owner::bury(&database, id);
+                }
+            });
         }
     }
     Ok(())

@@ -4,18 +4,25 @@
 //! lets go of it however the process ends. Whoever can take the lock of another owner therefore knows that it is dead,
 //! and need not wait for its leases to run out.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::store::lane::OwnerId;
 
-/// This process as an owner of lanes. Dropping it lets others know that it is gone.
+/// Files of owners that are looked at, at once.
+const FILES_MAX: usize = 10_000;
+
+/// This process as an owner of lanes. Its lock is held until the process ends, unless it is [`Self::retire`]d: whatever
+/// else it drops, requests of it may be under way.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: OwnerId,
     path: PathBuf,
-    _lock: File,
+    lock: ManuallyDrop<File>,
 }
 
 impl Owner {
@@ -25,9 +32,24 @@ impl Owner {
     /// When the lock file can't be made beside the database.
     pub(super) fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
         let path = lock_path(database, id);
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-        lock.lock()?;
-        Ok(Self { id, path, _lock: lock })
+        loop {
+            let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            lock.lock()?;
+            // Whoever cleaned up between the two lines above took it for a dead owner's.
+            if fs::metadata(&path)
+                .is_ok_and(|there| lock.metadata().is_ok_and(|ours| there.ino() == ours.ino()))
+            {
+                return Ok(Self { id, path, lock: ManuallyDrop::new(lock) });
+            }
+        }
+    }
+
+    /// Nothing is owned any more, and nothing under way.
+    pub(super) fn retire(self) {
+        let Self { path, lock, .. } = self;
+        // Left behind, the file does no harm: it is not locked, which is what counts.
+        let _ = fs::remove_file(path);
+        drop(ManuallyDrop::into_inner(lock));
     }
 
     /// Who this is.
@@ -37,26 +59,36 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // Left behind, the file does no harm: it is not locked, which is what counts.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
 pub(super) fn is_surely_dead(database: &Path, id: OwnerId) -> bool {
     let path = lock_path(database, id);
     let Ok(file) = OpenOptions::new().write(true).open(&path) else { return false };
     match file.try_lock() {
-        Ok(()) => {
-            // Nobody needs the file any more; if it can't be removed, the next one to look tries again.
-            let _ = fs::remove_file(&path);
-            true
-        }
+        Ok(()) => true,
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
     }
+}
+
+/// Nobody asks about a dead owner any more.
+pub(super) fn bury(database: &Path, id: OwnerId) {
+    // If its file can't be removed, the next one to look tries again.
+    let _ = fs::remove_file(lock_path(database, id));
+}
+
+/// Owners that are surely dead, by the files that they left beside the database.
+pub(super) fn the_dead(database: &Path) -> Vec<OwnerId> {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(files) = fs::read_dir(folder.unwrap_or(Path::new("."))) else { return Vec::new() };
+    let Some(mut prefix) = database.file_name().and_then(OsStr::to_str).map(str::to_owned) else {
+        return Vec::new();
+    };
+    prefix.push_str("-owner-");
+    let ids = files.filter_map(|file| {
+        let name = file.ok()?.file_name();
+        u64::from_str_radix(name.to_str()?.strip_prefix(&prefix)?, 16).ok().map(OwnerId)
+    });
+    ids.take(FILES_MAX).filter(|id| is_surely_dead(database, *id)).collect()
 }
 
 fn lock_path(database: &Path, id: OwnerId) -> PathBuf {
@@ -78,5 +110,18 @@ mod tests {
         assert!(!is_surely_dead(&database, OwnerId(8)), "nothing is known of an owner without a file");
         fs::copy(lock_path(&database, OwnerId(7)), lock_path(&database, OwnerId(9))).unwrap();
         assert!(is_surely_dead(&database, OwnerId(9)));
+        assert_eq!(the_dead(&database), [OwnerId(9)]);
+        bury(&database, OwnerId(9));
+        assert!(!is_surely_dead(&database, OwnerId(9)));
+        drop(owner);
+        assert!(!is_surely_dead(&database, OwnerId(7)), "its requests may be under way");
+    }
+
+    #[test]
+    fn who_retires_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("sender.db");
+        Owner::register(&database, OwnerId(7)).unwrap().retire();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -30,6 +30,8 @@ pub struct Tenure {
     /// There may be more lanes than one request could bring.
     more: bool,
     renewing: bool,
+    /// What is owned is kept until it is given back; nothing more is asked for.
+    stopping: bool,
     next_renewal: WallTime,
     next_search: WallTime,
 }
@@ -45,6 +47,7 @@ impl Tenure {
             asking: false,
             more: false,
             renewing: false,
+            stopping: false,
             next_renewal: WallTime(now.0 + lease.0 / 3),
             next_search: now,
         }
@@ -53,6 +56,17 @@ impl Tenure {
     /// A lane that is not ours has something to do.
     pub fn want(&mut self, lane: LaneId) {
         self.wanted.insert(lane);
+    }
+
+    /// The process is to end.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether a request for lanes is on its way: what it brings has to be given back.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        self.asking
     }
 
     /// The answer to a request for lanes.
@@ -83,7 +97,7 @@ impl Tenure {
     #[must_use]
     pub fn next_step(&self) -> WallTime {
         let renewal = if self.renewing { WallTime(u64::MAX) } else { self.next_renewal };
-        let search = match (self.asking, self.more || !self.wanted.is_empty()) {
+        let search = match (self.asking || self.stopping, self.more || !self.wanted.is_empty()) {
             (true, _) => WallTime(u64::MAX),
             (false, true) => WallTime(0),
             (false, false) => self.next_search,
@@ -98,7 +112,7 @@ impl Tenure {
             self.renewing = true;
             steps.push(Step::Renew(Renew { owner: self.owner, lease: self.lease }));
         }
-        if self.asking {
+        if self.asking || self.stopping {
             return steps;
         }
         let which = if self.more || self.next_search <= now {
@@ -162,6 +176,21 @@ mod tests {
             tenure.acquired(expected.min(999));
         }
         assert!(tenure.steps(WallTime(1)).is_empty());
+    }
+
+    #[test]
+    fn on_its_way_out_it_keeps_what_it_owns_asks_for_no_more_and_sleeps_in_between() {
+        let mut tenure = tenure();
+        tenure.acquired(1_000);
+        tenure.want(LaneId(1));
+        tenure.stop();
+        let third = WallTime::from_secs(10);
+        assert_eq!(tenure.next_step(), third);
+        assert!(tenure.steps(WallTime::from_secs(9)).is_empty());
+        assert!(matches!(tenure.steps(third)[..], [Step::Renew(_)]));
+        assert_eq!(tenure.next_step(), WallTime(u64::MAX));
+        tenure.renewed(third);
+        assert_eq!(tenure.next_step(), WallTime::from_secs(20));
     }
 
     #[test]

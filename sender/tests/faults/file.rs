@@ -104,6 +104,12 @@ fn a_file_or_a_folder_that_may_not_be_written_is_named_and_left_alone() {
         assert_eq!(fs::read(database.path()).unwrap(), before);
     }
     // And once it may, it does.
+    for beside in ["-wal", "-shm"] {
+        let path = folder.join(format!("{}{beside}", database.path().file_name().unwrap().display()));
+        if path.exists() {
+            allow(&path, 0o666);
+        }
+    }
     crate::binary::Serving::start(serve()).stop_in_order();
 }
 
