@@ -17,6 +17,7 @@ use super::rng::Rng;
 use super::settings::Settings;
 use super::time::{Instant, Nanos};
 use super::verdict::Verdict;
+use super::view::LaneView;
 
 /// The most deliveries that a lane holds without having sent them.
 pub(super) const WINDOW_MAX: u32 = 256;
@@ -28,27 +29,6 @@ const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
 /// How long a delivery waits whose attempt was withheld.
 const WITHHELD_WAIT: Nanos = Nanos::from_millis(100);
-
-/// How a lane is at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneView {
-    /// The lane.
-    pub lane: LaneId,
-    /// Our ownership of it.
-    pub term: Term,
-    /// Attempts whose request may yet arrive.
-    pub in_flight: u32,
-    /// How full the bucket is, in attempts, as of the last time that the limiter was asked.
-    pub level: u64,
-    /// How much of the contract the lane works at under pressure.
-    pub share_percent: u32,
-    /// Whether the breaker holds attempts back.
-    pub breaker_open: bool,
-    /// How much longer the endpoint wants to be left alone.
-    pub paused_for: Nanos,
-    /// Deliveries claimed and not sent.
-    pub held: usize,
-}
 
 /// What a lane does next.
 #[derive(Debug)]

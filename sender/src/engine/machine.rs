@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::attempts::{Attempt, Attempts};
 use super::breaker::IsProbe;
 use super::ids::{AttemptId, LaneId, Term};
-use super::lane::{Ending, Lane, LaneView, Move};
+use super::lane::{Ending, Lane, Move};
 use super::lanes::Lanes;
 use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Taking};
 use super::range::{OutOfRange, within};
@@ -14,6 +14,7 @@ use super::rng::Rng;
 use super::settling::Settling;
 use super::time::Instant;
 use super::timers::Timers;
+use super::view::LaneView;
 
 /// The highest bound.
 const BOUND_MAX: usize = 10_000_000;

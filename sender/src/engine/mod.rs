@@ -71,12 +71,13 @@ mod settling;
 pub mod time;
 mod timers;
 mod verdict;
+mod view;
 
 pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
-pub use lane::LaneView;
 pub use machine::{Engine, Limits};
 pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Settlement, Taking};
 pub use range::OutOfRange;
 pub use record::LaneRecord;
 pub use settings::Settings;
 pub use time::{Instant, Nanos, WallTime};
+pub use view::LaneView;

@@ -7,8 +7,8 @@ use tokio::sync::{oneshot, watch};
 use tracing::warn;
 
 use super::clock::{Clock, random, wall};
-use super::heart::{Mouth, Word};
 use super::link::{Failed, submit};
+use super::word::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
 use crate::fanout::fan_out;

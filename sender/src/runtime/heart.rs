@@ -3,15 +3,11 @@
 //! Everything that happens comes in as a [`Word`]; everything that takes time (a commit, a request) is started and comes
 //! back as a word. The task itself never waits for a disk or a network, so that a stuck store or endpoint holds up
 //! nothing but what depends on it.
-//!
-//! The channel of words has no bound of its own; what can be in it has: answers to commands (one a lane, and batches up
-//! to the engine's bound on unanswered settlements), ends of attempts (the engine's bound on attempts), news from one
-//! watcher (one word a round), and what operators ask.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{debug, error, warn};
 
@@ -22,8 +18,9 @@ use super::link::ask;
 use super::post::{Leave, Post, Posted};
 use super::tenure::{Step, Tenure};
 use super::watcher::tell_of_broken;
+use super::word::{Mouth, Word};
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, LaneView, Nanos, Output,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, LaneRecord, Nanos, Output,
     Settlement, Taking, Term, WallTime,
 };
 use crate::roster::Roster;
@@ -41,50 +38,6 @@ const CLAIM_AGAIN: Nanos = Nanos::from_millis(100);
 
 /// How often to look whether all has ended, on the way out.
 const STOP_LOOK: Nanos = Nanos::from_millis(50);
-
-/// Something that happened.
-pub(super) enum Word {
-    /// The store handed deliveries out.
-    Claimed(Claimed),
-    /// The store would not: the lane is not ours any more.
-    Lost(LaneId, Term),
-    /// An attempt is over.
-    Posted { attempt: AttemptId, delivery: DeliveryId, posted: Posted },
-    /// Settlements are durable.
-    Settled { batch: BatchId, refused: Vec<(LaneId, Term)> },
-    /// A lane was given back.
-    HandedBack(LaneId, Term),
-    /// Lanes are ours, their leases counted from that moment.
-    Acquired { taken: Vec<Taken>, asked: WallTime },
-    /// Our leases were renewed, counted from that moment.
-    Renewed { renewed: Renewed, asked: WallTime },
-    /// They could not be renewed; lanes whose lease runs out start nothing.
-    NotRenewed,
-    /// Lanes have something to do.
-    Work(Vec<(LaneId, WallTime)>),
-    /// Subscribers have changed.
-    Roster(Arc<Roster>),
-    /// Somebody wants to know how lanes are.
-    View(oneshot::Sender<Vec<LaneView>>),
-    /// End in order.
-    Stop,
-}
-
-/// Where words go. Once the heart has stopped, nobody hears them.
-#[derive(Clone)]
-pub(super) struct Mouth(mpsc::UnboundedSender<Word>);
-
-impl Mouth {
-    pub(super) fn say(&self, word: Word) {
-        // After the end there is nothing left that the word could change.
-        let _ = self.0.send(word);
-    }
-}
-
-pub(super) fn channel() -> (Mouth, mpsc::UnboundedReceiver<Word>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (Mouth(sender), receiver)
-}
 
 /// The driver.
 pub(super) struct Heart<P> {

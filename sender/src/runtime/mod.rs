@@ -20,6 +20,7 @@ mod post;
 pub mod tenure;
 mod upkeep;
 mod watcher;
+mod word;
 
 pub use emitter::{Accepted, EmitError};
 pub use link::Failed;
@@ -51,12 +52,13 @@ use crate::store::{Reader, Reply, StoreError};
 use crate::subscriber::RegionSecrets;
 use clock::{Clock, random};
 use emitter::Emitter;
-use heart::{Heart, Mouth, Word};
+use heart::Heart;
 use owner::Owner;
 use post::HttpPost;
 use tenure::Tenure;
 use upkeep::keep_up;
 use watcher::Watcher;
+use word::{Mouth, Word};
 
 /// The store's queue. Settlements have a quarter to themselves, more than the engine ever leaves unanswered.
 const CAPACITY: Capacity = Capacity {
@@ -186,7 +188,7 @@ impl Sender {
         let mut keeper = RosterKeeper::new(options.regions.clone());
         let roster = Arc::clone(keeper.catch_up(&reader, clock.now()).map_err(store)?);
 
-        let (mouth, words) = heart::channel();
+        let (mouth, words) = word::channel();
         let emitter = Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), mouth.clone());
         let emitter = Arc::new(emitter);
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), connections_max);

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::clock::Clock;
 use super::emitter::Emitter;
 use super::evict_the_dead;
-use super::heart::{Mouth, Word};
+use super::word::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::roster::{Roster, RosterKeeper, Subscriber};
 use crate::store::StoreError;

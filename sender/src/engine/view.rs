@@ -1,0 +1,25 @@
+//! How a lane looks from outside, for whoever watches. Nothing is decided by it.
+
+use super::ids::{LaneId, Term};
+use super::time::Nanos;
+
+/// How a lane is at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneView {
+    /// The lane.
+    pub lane: LaneId,
+    /// Our ownership of it.
+    pub term: Term,
+    /// Attempts whose request may yet arrive.
+    pub in_flight: u32,
+    /// How full the bucket is, in attempts, as of the last time that the limiter was asked.
+    pub level: u64,
+    /// How much of the contract the lane works at under pressure.
+    pub share_percent: u32,
+    /// Whether the breaker holds attempts back.
+    pub breaker_open: bool,
+    /// How much longer the endpoint wants to be left alone.
+    pub paused_for: Nanos,
+    /// Deliveries claimed and not sent.
+    pub held: usize,
+}
