@@ -16,5 +16,5 @@ mod terminal;
 pub use html::html;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use model::{FaultReport, Lag, Report, Series, SubscriberReport, schema};
+pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};
 pub use terminal::{Colours, terminal};
