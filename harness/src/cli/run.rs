@@ -164,14 +164,7 @@ impl Run {
         let page = folder.join("report.html");
         forms::write(&page, &report::html(&report))?;
         forms::write(&folder.join("report.json"), &serde_json::to_string_pretty(&report)?)?;
-        let lag = &played.lag;
-        eprintln!(
-            "generator's lag: p50 {} µs, p99 {} µs\ntrace: {}\npage:  {}",
-            lag.quantile(0.5) / 1_000,
-            lag.quantile(0.99) / 1_000,
-            played.trace.display(),
-            page.display()
-        );
+        eprintln!("trace: {}\npage:  {}", played.trace.display(), page.display());
         let regressed = self.regressed(&report);
         reports.push(report);
         Ok(regressed?.map_or(code, |regression| exit::worse(code, regression)))
