@@ -46,7 +46,7 @@ pub(super) struct Run {
     /// Change a value of the scenario: drain=10s, subscriber.ingest.limit.rate=50/s; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// A report of before: what got worse since is a regression
+    /// Reports of before, as --json wrote them: what got worse since is a regression
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     #[command(flatten)]
@@ -173,8 +173,20 @@ impl Run {
     /// The exit code for what got worse since the baseline, if anything did.
     fn regressed(&self, report: &Report) -> std::io::Result<Option<u8>> {
         let Some(path) = &self.baseline else { return Ok(None) };
-        let before: Report = serde_json::from_str(&std::fs::read_to_string(path)?)?;
-        let difference = report::compare::compare(&before, report);
+        let told = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("reading the baseline {}: {error}", path.display()))
+        };
+        let before =
+            baselines(&std::fs::read_to_string(path).map_err(told)?).map_err(|error| told(error.into()))?;
+        let Some(before) = before.iter().find(|before| before.scenario == report.scenario) else {
+            eprintln!(
+                "the baseline {} has no run of {}: nothing is compared",
+                path.display(),
+                report.scenario
+            );
+            return Ok(None);
+        };
+        let difference = report::compare::compare(before, report);
         difference.regressions.iter().for_each(|line| eprintln!("worse than before: {line}"));
         Ok((!difference.regressions.is_empty()).then_some(exit::REGRESSION))
     }
@@ -187,6 +199,15 @@ impl Run {
         }
         self.set.iter().for_each(|change| command.push_str(&format!(" --set '{change}'")));
         command
+    }
+}
+
+/// The reports in a file: one, or the list that a command with several runs wrote.
+fn baselines(text: &str) -> serde_json::Result<Vec<Report>> {
+    if text.trim_start().starts_with('[') {
+        serde_json::from_str(text)
+    } else {
+        Ok(vec![serde_json::from_str(text)?])
     }
 }
 
