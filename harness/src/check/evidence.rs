@@ -89,6 +89,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) arrivals: Vec<u32>,
     /// Which contract held when.
     pub(crate) epochs: Vec<Epoch>,
+    /// When it first said that it is gone (410).
+    pub(crate) gone: Option<u64>,
 }
 
 /// An event that was offered.
@@ -287,11 +289,16 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
         subscriber,
         arrivals: Vec::new(),
         epochs: epochs(scenario, trace, subscriber, end),
+        gone: None,
     };
     let mut lanes: Vec<Lane<'a>> = scenario.subscribers.iter().map(lane).collect();
     for (n, exchange) in (0..).zip(exchanges) {
         if let Some(lane) = exchange.lane {
-            lanes[lane as usize].arrivals.push(n);
+            let lane = &mut lanes[lane as usize];
+            lane.arrivals.push(n);
+            if exchange.status() == Some(410) {
+                lane.gone = Some(lane.gone.map_or(exchange.begun, |earlier| earlier.min(exchange.begun)));
+            }
         }
     }
     for lane in &mut lanes {

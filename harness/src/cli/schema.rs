@@ -1,9 +1,11 @@
 //! `hookproof schema`: the forms of the scenario file and of the report, as JSON Schema.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::exit::{HARNESS, refuse};
 use crate::{report, scenario};
 
 /// Which form.
@@ -23,12 +25,14 @@ enum Form {
 }
 
 /// Prints it.
-#[expect(clippy::print_stdout, reason = "the schema is this command's data")]
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let schema = match arguments.of {
         Form::Scenario => scenario::schema::schema(),
         Form::Report => report::schema(),
     };
-    println!("{schema:#}");
-    ExitCode::SUCCESS
+    match writeln!(io::stdout(), "{schema:#}") {
+        // Whoever reads may have had enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => refuse("schema", error, HARNESS),
+        _ => ExitCode::SUCCESS,
+    }
 }

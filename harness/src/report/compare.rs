@@ -1,8 +1,8 @@
 //! A report against an older one: what got worse, and what became better.
 //!
 //! Verdicts are compared by id: from pass to anything but `not applicable` is a regression, and so is a check that is not
-//! there any more. Figures are compared where noise can't explain them: efficiency (a quotient of two measurements on
-//! the same machine) may fall by a tenth, and deliveries may not be fewer where none is lost by design.
+//! there any more. Of the figures only efficiency is compared, a quotient of two measurements on the same machine; it may
+//! fall by a tenth, which noise can explain.
 
 use super::model::Report;
 use crate::check::{Status, Verdict};

@@ -159,3 +159,22 @@ fn a_sender_that_does_not_start_and_a_scenario_that_is_none_have_their_exit_code
     let (code, said, ..) = start("quiet", "name = \"quiet\"\ntrafic = 1\n", &[]).end();
     assert!(code == Some(64) && said.contains("traffic"), "{code:?}: {said}");
 }
+
+#[test]
+fn what_got_worse_since_the_baseline_exits_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.json");
+    let file = path.to_str().unwrap();
+    let (code, said, ..) = start("quiet", QUIET, &["--json", file]).end();
+    assert_eq!(code, Some(0), "{said}");
+    let mut base: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    // A check that passed once, and that nobody judges any more.
+    let verdicts = base["judgement"]["verdicts"].as_array_mut().unwrap();
+    let mut lost = verdicts.iter().find(|one| one["status"] == "pass").unwrap().clone();
+    lost["id"] = "no.such-check".into();
+    verdicts.push(lost);
+    // As a command with several runs writes them.
+    std::fs::write(&path, serde_json::to_vec(&[base]).unwrap()).unwrap();
+    let (code, said, ..) = start("quiet", QUIET, &["--baseline", file]).end();
+    assert!(code == Some(3) && said.contains("no.such-check"), "{code:?}: {said}");
+}
