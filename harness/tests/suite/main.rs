@@ -1,6 +1,8 @@
 //! `hookproof receiver` as a person runs it: against the reference receiver, and against what isn't there.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
+mod endpoints;
+mod examples;
 mod load;
 mod reference;
 
