@@ -137,6 +137,9 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
     if let Some(dir) = &asked.out {
         keep(dir, &trial, &load.target.url)?;
     }
+    if stopped.load(Ordering::Relaxed) {
+        eprintln!("interrupted: this is what was seen until then");
+    }
     Ok(match () {
         () if stopped.load(Ordering::Relaxed) => EXIT_INTERRUPTED,
         () if trial.is_generator_limited() => EXIT_INCONCLUSIVE,

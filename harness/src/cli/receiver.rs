@@ -232,6 +232,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     }
     let seen = std::cell::RefCell::new(Report::new(settings));
     let step = |step: Step<'_>| match step {
+        Step::Waits => bar.set_message("waits for the receiver"),
         Step::Begins(count) => bar.set_length(count as u64),
         Step::Sends(id) => bar.set_message(id.to_owned()),
         Step::Came(row) => {

@@ -21,16 +21,20 @@ impl Trial {
             .iter()
             .map(|(name, at)| format!("{name} {}", millis(self.latency.value_at_quantile(*at))))
             .collect();
+        let latency = match self.latency.len() {
+            0 => "none".to_owned(),
+            _ => {
+                format!("{} max {}, of what was answered", percentiles.join(" "), millis(self.latency.max()))
+            }
+        };
         let mut text = format!(
-            "{:.0}/s intended, {} due, {} missed, {} unanswered\nanswers    {}\n{unanswered}latency    {} max {}, of what was \
-             answered\ngenerator  lag p50 {} p99 {}\n",
+            "{:.0}/s intended, {} due, {} missed, {} unanswered\nanswers    {}\n{unanswered}latency    {}\ngenerator  lag p50 {} p99 {}\n",
             self.per_second,
             self.due,
             self.missed,
             self.unanswered.values().sum::<u64>(),
             if statuses.is_empty() { "none".to_owned() } else { statuses.join(", ") },
-            percentiles.join(" "),
-            millis(self.latency.max()),
+            latency,
             millis(self.lag.value_at_quantile(0.5)),
             millis(self.lag.value_at_quantile(0.99)),
         );

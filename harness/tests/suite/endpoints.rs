@@ -1,13 +1,24 @@
 //! The suite against endpoints that are no receivers: it comes to an end, says what it saw, and keeps its bounds.
 
+use std::cell::Cell;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use hookproof::suite::{self, Hooks, Known, Selection, Settings, Step};
+use hookproof::wire::target::Target;
+use hookproof::wire::{Profile, Secret};
 
 use crate::check;
+use crate::reference::free_port;
 
 /// Something that listens, and does this with every connection.
 fn endpoint(answer: fn(&mut TcpStream)) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}/", serve_at(0, answer))
+}
+
+/// The same on a port, or on any.
+pub(crate) fn serve_at(port: u16, answer: fn(&mut TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
@@ -20,7 +31,38 @@ fn endpoint(answer: fn(&mut TcpStream)) -> String {
             });
         }
     });
-    format!("http://{address}/")
+    address
+}
+
+/// A script starts its receiver, and the suite in the next line.
+#[test]
+fn a_receiver_that_starts_a_moment_later_is_waited_for() {
+    let port = free_port();
+    let profile = Profile::Github;
+    let settings = Settings {
+        target: Target::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
+        profile,
+        secret: Secret::parse(profile, "a secret of the tests").unwrap(),
+        retired: None,
+        tolerance_seconds: Settings::TOLERANCE_SECONDS,
+        timeout: Settings::TIMEOUT,
+        slow_limit: Settings::SLOW_LIMIT,
+        effects: None,
+        hooks: Hooks::default(),
+        selection: Selection::new(vec!["sig.valid".to_owned()], Vec::new()).unwrap(),
+        known: Known::default(),
+        strict: false,
+    };
+    let started = Cell::new(false);
+    let start = |step: Step<'_>| {
+        if matches!(step, Step::Waits) && !started.replace(true) {
+            serve_at(port, |stream| drop(stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let report = runtime.block_on(suite::run(&settings, start)).unwrap();
+    assert!(started.get(), "it was there from the beginning");
+    assert_eq!(report.exit_code(), 0, "{}", report.table(suite::Colours::Off));
 }
 
 /// Writes this again and again, for as long as somebody takes it.

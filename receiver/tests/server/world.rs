@@ -90,8 +90,22 @@ pub(crate) struct Starting {
 
 impl Starting {
     pub(crate) fn at(listen: &str, arguments: &[&str]) -> Self {
-        let secret = ["--listen", listen, "--secret-env", "HOOK_SECRET"];
-        let mut child = command(arguments).args(secret).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = command(arguments);
+        command.args(["--listen", listen, "--secret-env", "HOOK_SECRET"]);
+        Self::run(command)
+    }
+
+    /// The same where no file may grow beyond so many blocks of the shell's, as on a disk that is nearly full.
+    pub(crate) fn within(blocks: u32, arguments: &[&str]) -> Self {
+        let limited = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited, env!("CARGO_BIN_EXE_hookproof-receiver")]).args(arguments);
+        command.args(["--listen", "127.0.0.1:0", "--secret-env", "HOOK_SECRET"]).env("HOOK_SECRET", SECRET);
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
         Self { process: Process(child), log }
     }
