@@ -159,6 +159,7 @@ impl Inbox {
         let (wake, woken) = worker::bell();
         let ledger =
             ledger::Ledger::new(sql, &options, Arc::clone(&work)).map_err(OpenError::sql(&options.path))?;
+        let work = (work, options.retry.longest);
         let worker = worker::start(reader, orders.clone(), clock.clone(), work, (wake.clone(), woken))?;
         let writer = writer::start(ledger, queue, clock, wake)?;
         let threads = Arc::new(Mutex::new(Some(Threads { worker, writer, _lock: lock })));
