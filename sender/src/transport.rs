@@ -13,11 +13,14 @@
 //! - **Lanes share nothing** but the bound on all sockets together. Each has its own connections, at most
 //!   `connections_max` of them, idle ones included. At the bound an attempt waits for one of its own lane until its
 //!   deadline, then it is unsent. Where all lanes together are at theirs, see `sockets`.
+//! - **Nothing is written too late**: a request whose deadline is over, or whose lane has withdrawn its consent, is not begun,
+//!   whatever it waited for until then.
 //! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read.
 //! - The environment has no say: no proxies, no list of roots, and no compression.
 
 mod attempt;
 mod connect;
+mod consent;
 mod deadline;
 mod failure;
 mod http1;
@@ -37,10 +40,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use connect::Connector;
-use deadline::{after, now};
+pub use consent::{Consent, Giver};
+use deadline::now;
 pub use failure::{Cause, Failure};
 use lane::Lanes;
 pub use made::{Answered, Made};
@@ -109,6 +113,11 @@ pub struct Request<'a> {
     pub body: Bytes,
     /// For everything: waiting for a connection, name lookup, connecting, TLS, sending, and the whole answer.
     pub deadline: Duration,
+    /// When that is over, counted from when the attempt was decided on rather than from when it gets its turn: whoever
+    /// owns the lane next relies on it.
+    pub until: Instant,
+    /// The right to send; without it nothing is written, and the attempt is withheld.
+    pub consent: Consent,
     /// For a new connection: name lookup, connecting and TLS.
     pub connect_deadline: Duration,
     /// The most connections that the lane may have now.
@@ -135,10 +144,9 @@ impl Transport {
 
     /// Makes one attempt. Ends by its deadline. Whoever drops the future must take the attempt for silent.
     pub async fn attempt(&self, request: Request<'_>) -> Made {
-        let deadline = after(request.deadline);
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(request.target) {
-            Ok(route) => attempt::make(&self.shared, &lane, &route, &request, deadline).await,
+            Ok(route) => attempt::make(&self.shared, &lane, &route, &request).await,
             Err(failure) => Made::Unsent(failure),
         }
     }

@@ -4,7 +4,7 @@
 //! - `process`: one process of the sender: engine, store, leases, in the order in which the sender's heart drives them.
 //! - `world`: the happenings in their order; `network`: requests and endpoints; `trouble`: faults; `close`: the end.
 //! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
-//! - [`swarm`]: one scenario, many seeds. - [`figures`]: what a run amounts to, counted as it goes.
+//! - `swarm`: one scenario, many seeds. - `figures`: what a run amounts to, counted as it goes.
 //!
 //! What is modelled: the time that a commit takes and the time that bytes are under way, both drawn by the seed; the
 //! behaviours of the scenario's endpoints; crashes, stops, clock steps, a store that can't write. What isn't: the time that

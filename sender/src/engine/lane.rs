@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::breaker::{Breaker, IsProbe};
+use super::breaker::{Breaker, Health, IsProbe};
 use super::ids::{LaneId, Term};
 use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Origin, Outcome, Reason, Taking};
@@ -26,6 +26,8 @@ const AHEAD: Nanos = Nanos::SECOND;
 /// with each further one.
 const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
+/// How long a delivery waits whose attempt was withheld.
+const WITHHELD_WAIT: Nanos = Nanos::from_millis(100);
 
 /// How a lane is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +212,9 @@ impl Lane {
     pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: Instant) -> Fate {
         let quarantine = if *outcome == Outcome::Silent { self.settings.quarantine() } else { Nanos::ZERO };
         self.limiter.end(now, quarantine);
+        if *outcome == Outcome::Withheld {
+            return self.withheld(attempt, now);
+        }
         let verdict = Verdict::of(outcome, self.settings.retry().retry_after_cap());
         let latency = now.since(attempt.started);
         let breaker = self.settings.breaker();
@@ -236,6 +241,16 @@ impl Lane {
                 }
             }
         }
+    }
+
+    /// Of an attempt that was not made, nothing is learnt. Its place in the bucket is taken all the same: to give it back
+    /// would be one more way to be wrong.
+    fn withheld(&mut self, attempt: &Ending, now: Instant) -> Fate {
+        let policy = self.settings.breaker();
+        self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
+        let due = (now + WITHHELD_WAIT).min(attempt.expires);
+        self.note_work(due);
+        Fate::Retry { due }
     }
 
     /// An attempt ended that belonged to an owner before. Whose it was, the endpoint's word counts.

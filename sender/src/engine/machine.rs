@@ -360,7 +360,9 @@ impl Engine {
             None if is_success(outcome) => Fate::Delivered,
             None => return self.with(id, None, |lane, now| lane.heed(outcome, now)),
         };
-        self.settling.push(Settlement { lane: id, term, delivery, attempts: ending.attempts, fate });
+        let made = u32::from(*outcome != Outcome::Withheld);
+        let attempts = ending.attempts.saturating_sub(1) + made;
+        self.settling.push(Settlement { lane: id, term, delivery, attempts, fate });
         self.with(id, Some(term), |_, _| {});
         self.finish_leaving(slot);
     }

@@ -148,6 +148,9 @@ pub enum Outcome {
     Answered(Answer),
     /// Surely not one byte of the request left: refused, unresolved, no route, TLS failed.
     Unsent,
+    /// The driver kept it back: it had no socket, or the lane was paused, changed or lost before anything was sent. No
+    /// attempt was made, and nothing is held against the endpoint.
+    Withheld,
     /// No answer, or half of one: deadline, reset, closed. The request may still reach the endpoint.
     Silent,
 }

@@ -42,6 +42,12 @@ impl Clock {
     }
 }
 
+/// What tokio's timers compare with.
+#[must_use]
+pub fn tokio_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// The real wall clock, for those who read it elsewhere.
 #[must_use]
 pub fn wall() -> WallTime {

@@ -19,7 +19,7 @@ use super::clock::{Clock, Moment, instant, wall_time};
 use super::handover;
 use super::lanes::{Lanes, Stop};
 use super::link::ask;
-use super::post::{Post, Posted};
+use super::post::{Leave, Post, Posted};
 use super::tenure::{Step, Tenure};
 use super::watcher::tell_of_broken;
 use crate::engine::{
@@ -136,7 +136,7 @@ impl<P: Post> Heart<P> {
             self.step_tenure(now);
         }
         while let Some(output) = self.engine.poll() {
-            self.carry_out(output);
+            self.carry_out(output, now);
         }
         // What is left belongs to lanes that were lost: whoever has them now makes the attempt again.
         self.posted.clear();
@@ -148,7 +148,9 @@ impl<P: Post> Heart<P> {
             Word::Claimed(claimed) => self.fill(claimed),
             Word::Lost(lane, term) => self.lose(lane, term),
             Word::Posted { attempt, delivery, posted } => {
-                self.posted.insert(delivery, posted.record);
+                if let Some(record) = posted.record {
+                    self.posted.insert(delivery, record);
+                }
                 self.engine.handle(instant(now), Input::Ended { attempt, outcome: posted.outcome });
             }
             Word::Settled { batch, refused } => {
@@ -170,6 +172,7 @@ impl<P: Post> Heart<P> {
             }
             Word::Stop => {
                 self.stop.ask();
+                self.lanes.withdraw_all();
                 self.engine.handle(instant(now), Input::Stop);
             }
         }
@@ -251,9 +254,13 @@ impl<P: Post> Heart<P> {
         for (lane, _) in self.lanes.ours() {
             let old = before.get(lane);
             let Some(new) = self.roster.get(lane).cloned() else {
+                self.lanes.withdraw(lane);
                 self.handle(Input::Leave { lane });
                 continue;
             };
+            if old.is_none_or(|old| !Arc::ptr_eq(old, &new)) {
+                self.lanes.withdraw(lane);
+            }
             if old.is_none_or(|old| !Arc::ptr_eq(old.settings(), new.settings())) {
                 self.handle(Input::Change { lane, settings: Arc::clone(new.settings()) });
             }
@@ -267,10 +274,12 @@ impl<P: Post> Heart<P> {
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, output: Output, now: WallTime) {
         match output {
             Output::Claim { lane, term, max } => self.claim(lane, term, max),
-            Output::Send { attempt, lane, delivery, number } => self.send(attempt, lane, delivery, number),
+            Output::Send { attempt, lane, delivery, number } => {
+                self.send(attempt, lane, delivery, number, now);
+            }
             Output::Settle { batch, settlements } => self.settle(batch, &settlements),
             Output::Persist { lane, term, record } => self.persist(lane, term, *record),
             // The loop asks for the next wake itself.
@@ -295,19 +304,23 @@ impl<P: Post> Heart<P> {
         });
     }
 
-    fn send(&mut self, attempt: AttemptId, lane: LaneId, delivery: DeliveryId, number: u32) {
+    /// `now` is the moment of the decision, from which the engine and whoever owns the lane next count.
+    fn send(&mut self, attempt: AttemptId, lane: LaneId, delivery: DeliveryId, number: u32, now: WallTime) {
         let (mouth, post) = (self.mouth.clone(), Arc::clone(&self.post));
         let row = self.lanes.release(lane, delivery);
         let subscriber = self.roster.get(lane).cloned();
-        let (Some(row), Some(subscriber)) = (row, subscriber) else {
+        let consent = self.lanes.consent(lane);
+        let (Some(row), Some(subscriber), Some(consent)) = (row, subscriber, consent) else {
             // Removed in this very moment: as good as a connection that was refused.
             let posted = Posted::impossible(self.clock.now(), "the subscriber was removed");
             mouth.say(Word::Posted { attempt, delivery, posted });
             return;
         };
         let clock = self.clock;
+        let until = clock.deadline(WallTime(now.0.saturating_add(subscriber.deadline().0)));
+        let leave = Leave { until, consent };
         tokio::spawn(async move {
-            let posted = post.post(&clock, &subscriber, &row, number).await;
+            let posted = post.post(&clock, &subscriber, &row, number, leave).await;
             mouth.say(Word::Posted { attempt, delivery, posted });
         });
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::engine::{DeliveryId, LaneId, Term, WallTime};
 use crate::store::reply::{ClaimedRow, Taken};
+use crate::transport::{Consent, Giver};
 
 /// The lanes of this process.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ pub struct Lanes {
 #[derive(Debug)]
 struct Held {
     term: Term,
+    giver: Giver,
     rows: HashMap<DeliveryId, ClaimedRow>,
 }
 
@@ -38,7 +40,7 @@ impl Lanes {
 
     /// A lane is ours under that term, and nothing of it is held.
     pub fn take(&mut self, lane: LaneId, term: Term) {
-        self.ours.insert(lane, Held { term, rows: HashMap::new() });
+        self.ours.insert(lane, Held { term, giver: Giver::new(), rows: HashMap::new() });
     }
 
     /// False if the lane is not ours under that term.
@@ -60,6 +62,24 @@ impl Lanes {
     /// The row of a delivery, which is not kept any longer.
     pub fn release(&mut self, lane: LaneId, delivery: DeliveryId) -> Option<ClaimedRow> {
         self.ours.get_mut(&lane)?.rows.remove(&delivery)
+    }
+
+    /// The right to make an attempt for a lane of ours.
+    #[must_use]
+    pub fn consent(&self, lane: LaneId) -> Option<Consent> {
+        self.ours.get(&lane).map(|held| held.giver.give())
+    }
+
+    /// What of a lane has not been sent yet is not to be sent as it was decided.
+    pub fn withdraw(&mut self, lane: LaneId) {
+        if let Some(held) = self.ours.get_mut(&lane) {
+            held.giver = Giver::new();
+        }
+    }
+
+    /// The same for all lanes.
+    pub fn withdraw_all(&mut self) {
+        self.ours.values_mut().for_each(|held| held.giver = Giver::new());
     }
 
     /// A lane is on its way back to the store.

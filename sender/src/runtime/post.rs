@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::warn;
 
-use super::clock::{Clock, wall};
+use super::clock::{Clock, tokio_now, wall};
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::{Nanos, Outcome, WallTime};
 use crate::fanout::sign_attempt;
@@ -17,26 +18,35 @@ use crate::guard::Guard;
 use crate::roster::Subscriber;
 use crate::store::command::{self, Attempt};
 use crate::store::reply::ClaimedRow;
-use crate::transport::{self, Failure, Made, Request, Transport};
+use crate::transport::{self, Consent, Failure, Made, Request, Transport};
 
 /// Whatever makes attempts.
 pub(super) trait Post: Send + Sync + 'static {
-    /// Makes the `number`th attempt of a delivery. Comes to an end by the subscriber's deadline.
+    /// Makes the `number`th attempt of a delivery. Comes to an end by the time that it is given, and sends nothing once
+    /// the lane's consent is withdrawn.
     fn post(
         &self,
         clock: &Clock,
         subscriber: &Subscriber,
         row: &ClaimedRow,
         number: u32,
+        leave: Leave,
     ) -> impl Future<Output = Posted> + Send;
+}
+
+/// Until when an attempt may go on, and whether it may still begin.
+#[derive(Clone, Debug)]
+pub(super) struct Leave {
+    pub(super) until: Instant,
+    pub(super) consent: Consent,
 }
 
 /// How an attempt went.
 pub(super) struct Posted {
     /// For the engine.
     pub(super) outcome: Outcome,
-    /// For the record.
-    pub(super) record: Attempt,
+    /// For the record, if an attempt was made.
+    pub(super) record: Option<Attempt>,
 }
 
 impl Posted {
@@ -50,7 +60,12 @@ impl Posted {
             error: Some(why.into()),
             body_hash: 0,
         };
-        Self { outcome: Outcome::Unsent, record }
+        Self { outcome: Outcome::Unsent, record: Some(record) }
+    }
+
+    /// No attempt was made, and it is nobody's fault but ours.
+    pub(super) const fn withheld() -> Self {
+        Self { outcome: Outcome::Withheld, record: None }
     }
 
     fn of(made: Made, row: &ClaimedRow, began: WallTime, ended: WallTime) -> Self {
@@ -63,10 +78,11 @@ impl Posted {
             Outcome::Answered(answer) => (command::Outcome::Rejected, Some(answer.status)),
             Outcome::Unsent => (command::Outcome::Unsent, None),
             Outcome::Silent => (command::Outcome::Silent, None),
+            Outcome::Withheld => return Self::withheld(),
         };
         let latency = ended.since(began);
         let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash: row.body.hash };
-        Self { outcome, record }
+        Self { outcome, record: Some(record) }
     }
 }
 
@@ -107,25 +123,43 @@ impl HttpPost {
 }
 
 impl Post for HttpPost {
-    async fn post(&self, clock: &Clock, subscriber: &Subscriber, row: &ClaimedRow, number: u32) -> Posted {
+    async fn post(
+        &self,
+        clock: &Clock,
+        subscriber: &Subscriber,
+        row: &ClaimedRow,
+        number: u32,
+        leave: Leave,
+    ) -> Posted {
         loop {
             let began = clock.now();
-            match self.attempt(subscriber, row, number).await {
+            match self.attempt(subscriber, row, number, &leave).await {
                 Ok(made) => match made.failure() {
-                    // Ours, not the endpoint's. The engine does not hear of it: it has an attempt under way, which
-                    // costs the subscriber nothing but time.
                     Some(failure @ Failure::NoSocket { .. }) => self.say(failure, began),
                     _ => return Posted::of(made, row, began, clock.now()),
                 },
                 Err(impossible) => return Posted::impossible(began, &impossible),
             }
-            pause(TRY_AGAIN).await;
+            // What waits for a socket keeps its place while it may; then its lane decides anew.
+            tokio::select! {
+                () = pause(TRY_AGAIN) => {}
+                () = leave.consent.withdrawn() => return Posted::withheld(),
+            }
+            if leave.until <= tokio_now() {
+                return Posted::withheld();
+            }
         }
     }
 }
 
 impl HttpPost {
-    async fn attempt(&self, subscriber: &Subscriber, row: &ClaimedRow, number: u32) -> Result<Made, String> {
+    async fn attempt(
+        &self,
+        subscriber: &Subscriber,
+        row: &ClaimedRow,
+        number: u32,
+        leave: &Leave,
+    ) -> Result<Made, String> {
         let ready = subscriber.ready().map_err(ToString::to_string)?;
         let id = self.ids.name(row.received, row.delivery);
         let headers =
@@ -138,6 +172,8 @@ impl HttpPost {
             headers: &headers,
             body: Bytes::from_owner(row.body.bytes.clone()),
             deadline: Duration::from_nanos(timeouts.total.0),
+            until: leave.until,
+            consent: leave.consent.clone(),
             connect_deadline: Duration::from_nanos(timeouts.connect.0),
             connections_max: NonZeroU32::new(in_flight).unwrap_or(NonZeroU32::MIN),
         };

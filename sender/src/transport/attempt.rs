@@ -14,20 +14,15 @@ use super::http1::Http1;
 use super::http2::Place;
 use super::lane::{Found, Lane, Want};
 use super::route::Route;
+use super::wire::Permit;
 use super::{Answered, Cause, Failure, Made, Request, Shared};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Hookproof/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Makes one attempt.
-pub(super) async fn make(
-    shared: &Shared,
-    lane: &Lane,
-    route: &Route,
-    request: &Request<'_>,
-    deadline: Instant,
-) -> Made {
-    let attempt = Attempt { shared, lane, route, request, deadline };
+pub(super) async fn make(shared: &Shared, lane: &Lane, route: &Route, request: &Request<'_>) -> Made {
+    let attempt = Attempt { shared, lane, route, request, deadline: request.until };
     match attempt.over(Want::Any).await {
         Ended::Made(made) => made,
         // Not a second request: of the first, nothing was written.
@@ -71,6 +66,8 @@ impl Attempt<'_> {
         match result {
             Ok(answered) => Ended::Made(Made::Answered(answered)),
             Err(failure) if wrote => Ended::Made(Made::Silent(failure)),
+            Err(failure @ Failure::Deadline { .. }) if is_new => Ended::Made(Made::Unsent(failure)),
+            Err(_) if self.permit().check().is_err() => Ended::Made(Made::Unsent(Failure::Withdrawn)),
             Err(failure) if is_new => Ended::Made(Made::Unsent(failure)),
             Err(failure) => Ended::Stale(failure),
         }
@@ -94,7 +91,11 @@ impl Attempt<'_> {
                     let socket =
                         self.shared.sockets.room(&self.shared.lanes, after(within).min(self.deadline));
                     let max = self.shared.sockets.max();
-                    let slot = slot.with(socket.await.ok_or(Failure::NoSocket { max })?);
+                    let socket = tokio::select! {
+                        socket = socket => socket.ok_or(Failure::NoSocket { max })?,
+                        () = self.request.consent.withdrawn() => return Err(Failure::Withdrawn),
+                    };
+                    let slot = slot.with(socket);
                     let opening = self.shared.connector.open(&self.route.origin, &self.lane.lookups, slot);
                     let opened = timeout_at(after(within).min(self.deadline), opening).await;
                     return match opened.map_err(|_| Failure::ConnectDeadline { within })?? {
@@ -120,7 +121,7 @@ impl Attempt<'_> {
             Err(failure) => return (Err(failure), false),
         };
         let trail = connection.trail();
-        trail.begin();
+        trail.permit(self.permit());
         let result = self.in_time(connection.exchange(request)).await;
         if result.is_ok() && connection.is_ready().await {
             self.lane.keep(connection, &self.route.origin);
@@ -139,8 +140,13 @@ impl Attempt<'_> {
             Err(failure) => return (Err(failure), false),
         };
         let handed_over = place.handed_over();
-        let result = self.in_time(place.exchange(request, Bytes::clone(&self.request.body))).await;
+        let result =
+            self.in_time(place.exchange(request, Bytes::clone(&self.request.body), self.permit())).await;
         (result, handed_over.load(Ordering::Relaxed))
+    }
+
+    fn permit(&self) -> Permit {
+        Permit { until: self.deadline, consent: self.request.consent.clone() }
     }
 
     async fn in_time(

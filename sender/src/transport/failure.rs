@@ -34,6 +34,10 @@ pub enum Failure {
         /// How many there may be.
         max: u32,
     },
+    /// Nothing was written before the lane withdrew its consent, since it was paused, changed or lost; or before the
+    /// deadline, since this process stood still. The fault is ours.
+    #[error("the attempt was withdrawn before anything was sent")]
+    Withdrawn,
     /// DNS does not know the name, or gave no answer.
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
@@ -88,6 +92,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the fault is ours: nothing may be held against the endpoint.
+    #[must_use]
+    pub const fn is_ours(&self) -> bool {
+        matches!(self, Self::NoSocket { .. } | Self::Withdrawn)
+    }
+
     /// The same for machines.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -95,6 +105,7 @@ impl Failure {
             Self::Request(_) => "request",
             Self::Full { .. } => "connections_full",
             Self::NoSocket { .. } => "no_socket",
+            Self::Withdrawn => "withdrawn",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::ConnectDeadline { .. } => "connect_deadline",

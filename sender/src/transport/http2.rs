@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::deadline::now;
 use super::lane::Gate;
-use super::wire::{Trail, Wire};
+use super::wire::{Permit, Trail, Wire};
 use super::{ANSWER_BYTES_MAX, Answered, Cause, Failure, HEAD_BYTES_MAX, lock};
 
 /// The most requests at once on one connection, however many the endpoint would take.
@@ -112,9 +112,11 @@ impl Place {
         mut self,
         request: http::Request<()>,
         body: Bytes,
+        permit: Permit,
     ) -> Result<Answered, Failure> {
         let mut sender = self.connection.sender.clone();
         poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|e| failure(&e))?;
+        permit.check()?;
         self.handed_over.store(true, Ordering::Relaxed);
         let (answer, stream) = sender.send_request(request, body.is_empty()).map_err(|e| failure(&e))?;
         let mut upload = Upload(stream);

@@ -26,6 +26,7 @@ impl Made {
             Self::Answered(Answered { status, retry_after, date, .. }) => {
                 Outcome::Answered(Answer { status, retry_after, date, at })
             }
+            Self::Unsent(failure) if failure.is_ours() => Outcome::Withheld,
             Self::Unsent(_) => Outcome::Unsent,
             Self::Silent(_) => Outcome::Silent,
         }

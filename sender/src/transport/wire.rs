@@ -2,15 +2,18 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
+use super::deadline::now;
 use super::lane::Slot;
+use super::{Consent, Failure, lock};
 
 /// A socket, and the place that it takes among its lane's connections.
 pub(super) struct Wire {
@@ -25,11 +28,26 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// What a request needs when its first byte is to be written.
+#[derive(Debug)]
+pub(super) struct Permit {
+    pub(super) until: Instant,
+    pub(super) consent: Consent,
+}
+
+impl Permit {
+    /// Looked at in the moment of writing: a process that stood still finds out here.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.consent.is_withdrawn() || now() >= self.until { Err(Failure::Withdrawn) } else { Ok(()) }
+    }
+}
+
 /// What others may know and say of a socket that they do not hold.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     wrote: AtomicBool,
     discard: AtomicBool,
+    permit: Mutex<Option<Permit>>,
 }
 
 impl Trail {
@@ -37,6 +55,21 @@ impl Trail {
     pub(super) fn begin(&self) {
         self.wrote.store(false, Ordering::Relaxed);
         self.discard.store(true, Ordering::Relaxed);
+    }
+
+    /// What follows needs this permit, until a byte of it is written.
+    pub(super) fn permit(&self, permit: Permit) {
+        *lock(&self.permit) = Some(permit);
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.wrote() {
+            return Ok(());
+        }
+        match lock(&self.permit).as_ref().map(Permit::check) {
+            Some(Err(failure)) => Err(io::Error::other(failure)),
+            Some(Ok(())) | None => Ok(()),
+        }
     }
 
     /// All is sent and answered: the socket may be closed in order.
@@ -65,9 +98,10 @@ impl Wire {
 
     /// The socket for a write. Noted before it happens: how much of it left is not for us to know, least of all under
     /// TLS.
-    fn writing(&mut self) -> Pin<&mut (dyn AsyncWrite + Unpin)> {
+    fn writing(&mut self) -> io::Result<Pin<&mut (dyn AsyncWrite + Unpin)>> {
+        self.trail.check()?;
         self.trail.wrote.store(true, Ordering::Relaxed);
-        self.writer()
+        Ok(self.writer())
     }
 
     fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Unpin)> {
@@ -111,7 +145,7 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.writing().poll_write(cx, buf)
+        self.writing()?.poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -119,7 +153,7 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.writing().poll_write_vectored(cx, bufs)
+        self.writing()?.poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -55,6 +55,26 @@ fn anything_else_is_tried_exactly_as_often_as_declared() {
 }
 
 #[test]
+fn what_was_withheld_is_no_attempt_and_nothing_is_held_against_the_endpoint() {
+    let reply = |sent: &Sent| match sent.number {
+        _ if sent.at < Instant(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::Withheld },
+        1 => status(QUICK, 503),
+        _ => status(QUICK, 204),
+    };
+    let mut world = World::new(reply);
+    let lane = world.lane(1, &settings(per_second(10, 5, 5)), 2);
+    world.run(Nanos::MINUTE);
+    assert!(world.sent.len() > 100, "{}", world.sent.len());
+    assert!(world.sent.iter().all(|sent| sent.number == 1));
+    let view = world.shell.engine.views().into_iter().find(|view| view.lane == lane).unwrap();
+    assert!(!view.breaker_open);
+    assert_eq!(view.share_percent, 100);
+    world.run(Nanos::HOUR);
+    let attempts: Vec<_> = world.shell.store.fates.iter().map(|settled| settled.attempts).collect();
+    assert_eq!((fates(&world), attempts), (vec![Fate::Delivered; 2], vec![2, 2]));
+}
+
+#[test]
 fn an_expired_delivery_is_not_attempted() {
     let mut world = World::new(always(503));
     let contract = settings_with(per_second(10, 5, 5), no_breaker(), Default::default());

@@ -167,6 +167,7 @@ fn treatment() -> impl Strategy<Value = Treatment> {
         1 => Just(Outcome::Answered(answer(503, None))),
         1 => Just(Outcome::Answered(answer(429, Some("0")))),
         1 => Just(Outcome::Unsent),
+        1 => Just(Outcome::Withheld),
         2 => Just(Outcome::Silent),
     ];
     (takes, outcome, any::<u8>()).prop_map(|(takes, outcome, arrives)| Treatment { takes, outcome, arrives })
@@ -312,7 +313,7 @@ impl<'a, S: Sender> Play<'a, S> {
         let UnderWay { start, treatment, elsewhere, .. } = *under_way;
         let outcome = if treatment.takes > TIMEOUT { Outcome::Silent } else { treatment.outcome.clone() };
         match outcome {
-            Outcome::Unsent => {}
+            Outcome::Unsent | Outcome::Withheld => {}
             Outcome::Answered(_) => self.arrive(start, self.now, treatment),
             Outcome::Silent => {
                 self.silent += 1;

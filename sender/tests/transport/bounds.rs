@@ -2,14 +2,15 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hookproof_sender::engine::LaneId;
-use hookproof_sender::transport::{Settings, Transport};
+use hookproof_sender::transport::{Giver, Made, Settings, Transport};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::endpoint::{Connection, Endpoint};
-use crate::rig::{SHORT, brief, check, lenient, post, transport};
+use crate::rig::{LONG, SHORT, brief, check, in_future, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -129,7 +130,7 @@ async fn idle_connections_of_other_lanes_make_room_for_a_new_one() {
     let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
     let transport = few_sockets(2);
     for lane in 1..=6 {
-        check(&post(endpoint.url()).lane(lane).through(&transport).await, "204");
+        check(&post(endpoint.url()).lane(lane).through(&transport).await, "answered 204");
         let open: u32 = (1..=6).map(|lane| transport.connections(LaneId(lane))).sum();
         assert!(open <= 2, "{open}");
     }
@@ -158,8 +159,71 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
         assert_eq!(transport.connections(LaneId(2)), 0);
         answer.send(true).unwrap();
         // The other lane's connection is not kept while somebody waits, so this one gets its turn.
-        check(&post(slow.url()).lane(3).through(&transport).await, "204");
+        check(&post(slow.url()).lane(3).through(&transport).await, "answered 204");
     };
     let (made, ()) = tokio::join!(holds_it, waits);
-    check(&made, "204");
+    check(&made, "answered 204");
+}
+
+/// Takes the only socket of a transport until `free` is sent, then lets go of it.
+async fn holds_the_only_socket(transport: &Transport, during: impl AsyncFnOnce()) -> Endpoint {
+    let (answer, wanted) = tokio::sync::watch::channel(false);
+    let endpoint = Endpoint::start(move |mut connection| {
+        let mut wanted = wanted.clone();
+        async move {
+            while connection.request().await.is_some() {
+                wanted.wait_for(|wanted| *wanted).await.unwrap();
+                connection.say("HTTP/1.1 204 No Content\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    let holder = post(endpoint.url()).lane(1);
+    let (made, ()) = tokio::join!(holder.through(transport), async {
+        during().await;
+        answer.send(true).unwrap();
+    });
+    check(&made, "answered 204");
+    endpoint
+}
+
+#[tokio::test]
+async fn what_waits_for_a_socket_is_not_sent_once_its_lane_has_withdrawn_its_consent() {
+    let transport = few_sockets(1);
+    let other = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
+    holds_the_only_socket(&transport, async || {
+        let giver = Giver::new();
+        let waits = post(other.url()).lane(2);
+        let waits = waits.with_consent(&transport, giver.give(), in_future(LONG));
+        let mut waits = std::pin::pin!(waits);
+        assert!(futures_are_pending(&mut waits).await);
+        drop(giver);
+        check(&waits.await, "unsent withdrawn");
+    })
+    .await;
+    assert_eq!(other.requests(), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_written_after_the_deadline_or_without_consent_over_a_connection_of_either_kind() {
+    let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let transport = transport();
+    let giver = Giver::new();
+    let withdrawn = Giver::new().give();
+    let post = post(endpoint.url());
+    check(&post.with_consent(&transport, withdrawn.clone(), in_future(LONG)).await, "unsent withdrawn");
+    check(&post.with_consent(&transport, giver.give(), in_future(LONG)).await, "answered 204");
+    // The connection is kept from here on.
+    check(&post.with_consent(&transport, withdrawn, in_future(LONG)).await, "unsent withdrawn");
+    let made = post.with_consent(&transport, giver.give(), in_future(Duration::ZERO)).await;
+    assert!(matches!(made, Made::Unsent(_)), "{made:?}");
+    assert_eq!(endpoint.requests(), 1);
+}
+
+/// Polls once, after everything else had its turn.
+async fn futures_are_pending<F: Future + Unpin>(future: &mut F) -> bool {
+    let pending = std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())
+    });
+    pending.await
 }

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use hookproof_sender::engine::LaneId;
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
-use hookproof_sender::transport::{Made, Request, Settings, Transport};
+use hookproof_sender::transport::{Consent, Giver, Made, Request, Settings, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 /// Longer than any test takes: a deadline that is not meant to pass.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -75,17 +76,30 @@ impl Post {
     }
 
     pub(crate) async fn through(&self, transport: &Transport) -> Made {
+        let giver = Giver::new();
+        self.with_consent(transport, giver.give(), in_future(self.deadline)).await
+    }
+
+    pub(crate) async fn with_consent(&self, transport: &Transport, consent: Consent, until: Instant) -> Made {
         let request = Request {
             lane: self.lane,
             target: &self.target,
             headers: &self.headers,
             body: self.body.clone(),
             deadline: self.deadline,
+            until,
+            consent,
             connect_deadline: self.connect_deadline,
             connections_max: NonZeroU32::new(self.connections_max).unwrap(),
         };
         transport.attempt(request).await
     }
+}
+
+/// A moment so long from now.
+#[expect(clippy::disallowed_methods, reason = "a test has no other clock")]
+pub(crate) fn in_future(length: Duration) -> Instant {
+    Instant::now() + length
 }
 
 /// Headers as a delivery has them.
