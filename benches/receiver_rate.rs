@@ -114,7 +114,7 @@ fn start<F: Future<Output = ()>>(answer: impl FnOnce(TcpListener) -> F + Send + 
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let listener = bind(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+            let listener = bind(([127, 0, 0, 1], 0).into(), Duration::ZERO).await.expect("a free port");
             let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
             let schedule = PathBuf::from("/proc").join(thread).join("schedstat");
             let address = listener.local_addr().expect("an address");

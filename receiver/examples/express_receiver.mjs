@@ -7,9 +7,9 @@
 // the delivery is on disk before it is acknowledged; its id is taken once.
 
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { closeSync, existsSync, fdatasync, openSync, readFileSync, write } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { createServer } from "node:http";
-import { promisify } from "node:util";
 import express from "express";
 
 const TOLERANCE_SECONDS = 300;
@@ -19,13 +19,13 @@ const READ_MS_MAX = 10_000;
 const [port = "9000", file = "inbox.log"] = process.argv.slice(2);
 const key = Buffer.from(process.env.HOOK_SECRET.replace(/^whsec_/, ""), "base64");
 
-// One line for each delivery: its id, and its body in base64. A line that a crash has cut short was not acknowledged.
+// One line for each delivery: its id, its body in base64, and a point. A line without the point was cut short by a crash or
+// a full disk, and not acknowledged. Each write begins with a line of its own, so that it is not glued to such a one.
 const lines = existsSync(file) ? readFileSync(file, "utf8").split("\n") : [];
-const cutShort = lines.pop() ?? "";
-const taken = new Map(lines.filter(Boolean).map((line) => [line.split(" ")[0], Promise.resolve()]));
+const whole = lines.map((line) => line.split(" ")).filter((parts) => parts.length === 3 && parts[2] === ".");
+const taken = new Map(whole.map(([id]) => [id, Promise.resolve()]));
 const processed = [...taken.keys()];
-const inbox = openSync(file, "a", 0o600);
-if (cutShort) await promisify(write)(inbox, "\n");
+const inbox = await open(file, "a", 0o600);
 
 let batch = null;
 
@@ -40,8 +40,8 @@ let last = null;
 async function flush() {
   const { lines } = batch;
   batch = null;
-  await promisify(write)(inbox, lines.join(""));
-  await promisify(fdatasync)(inbox);
+  await inbox.appendFile(`\n${lines.join("")}`);
+  await inbox.datasync();
 }
 
 // The one value of a header, in visible ASCII. `rawHeaders` still knows whether it came twice.
@@ -90,7 +90,7 @@ app.post("/hook", raw, async (request, response) => {
   if (id === null) return response.status(401).send("not genuine\n");
   try {
     // The map is asked and written without a pause between, so two copies can't both be the first.
-    if (!taken.has(id)) taken.set(id, keep(`${id} ${request.body.toString("base64")}\n`).then(() => work(id)));
+    if (!taken.has(id)) taken.set(id, keep(`${id} ${request.body.toString("base64")} .\n`).then(() => work(id)));
     await taken.get(id);
     response.status(204).end();
   } catch {
@@ -118,7 +118,7 @@ const server = createServer({ requestTimeout: READ_MS_MAX, headersTimeout: READ_
 server.listen(Number(port), "127.0.0.1");
 for (const signal of ["SIGTERM", "SIGINT"]) {
   process.on(signal, () => {
-    server.close(() => { closeSync(inbox); process.exit(0); });
+    server.close(() => inbox.close().then(() => process.exit(0)));
     server.closeIdleConnections();
   });
 }

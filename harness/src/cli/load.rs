@@ -1,8 +1,9 @@
 //! `hookproof load`: open-loop load on a receiver, and the highest rate at which an objective holds.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -16,6 +17,9 @@ use crate::scenario::quantity::Rate;
 const EXIT_FAILED: u8 = 1;
 /// The generator could not keep its schedule.
 const EXIT_INCONCLUSIVE: u8 = 2;
+
+/// Somebody interrupted it.
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// What `hookproof load` is asked.
 #[derive(Debug, Args)]
@@ -96,11 +100,31 @@ fn settings(asked: &Asked) -> Result<Load, Unusable> {
         lasts: asked.lasts,
         body_bytes: asked.body_bytes,
     };
+    let (requests, most) = (load.requests(), load::REQUESTS_MAX);
+    if requests == 0 || requests > most {
+        return Err(Unusable(format!(
+            "that rate for that time is {requests} requests; expected 1 to {most}"
+        )));
+    }
     Ok(load)
 }
 
+/// Done when somebody interrupts us, and after that remembers it.
+async fn interrupted(flag: &AtomicBool) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        flag.store(true, Ordering::Relaxed);
+    } else {
+        // Without a handler the signal ends the process by itself.
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended> {
-    let trial = load::run(load).await.map_err(Ended::Unreachable)?;
+    if std::io::stderr().is_terminal() {
+        eprintln!("sending {} requests in {:?}", load.requests(), load.lasts);
+    }
+    let stopped = AtomicBool::new(false);
+    let trial = load::run(load, interrupted(&stopped)).await.map_err(Ended::Unreachable)?;
     let holds = slo.map(|slo| slo.holds(&trial));
     let text = if asked.json {
         format!("{}\n", trial.json())
@@ -113,7 +137,11 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
     if let Some(dir) = &asked.out {
         keep(dir, &trial, &load.target.url)?;
     }
+    if stopped.load(Ordering::Relaxed) {
+        eprintln!("interrupted: this is what was seen until then");
+    }
     Ok(match () {
+        () if stopped.load(Ordering::Relaxed) => EXIT_INTERRUPTED,
         () if trial.is_generator_limited() => EXIT_INCONCLUSIVE,
         () if trial.due == 0 => EXIT_INCONCLUSIVE,
         () if holds == Some(false) || trial.failed() + trial.missed > 0 => EXIT_FAILED,
@@ -133,7 +161,11 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
             trial.missed
         );
     };
-    let found = load::find_max(load, slo, Limits { first: 50 }, told).await;
+    let stopped = AtomicBool::new(false);
+    let found = tokio::select! {
+        found = load::find_max(load, slo, Limits { first: 50 }, told) => found,
+        () = interrupted(&stopped) => return Ok(EXIT_INTERRUPTED),
+    };
     let (bracket, best) = found.map_err(Ended::Unreachable)?;
     let Bracket { holds, breaks, generator_limited, confirmed } = bracket;
     let text = if asked.json {
@@ -146,7 +178,13 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         let upper = breaks.map_or_else(|| "and beyond".to_owned(), |breaks| format!("and not at {breaks}/s"));
         let limited = if generator_limited { "\ngenerator-limited: the receiver may carry more" } else { "" };
         let sure = if confirmed { "three times in a row" } else { "but not three times in a row" };
-        format!("{slo}: holds at {holds}/s, {sure}, {upper}{limited}\n")
+        match (&best, holds) {
+            (Some(trial), 0) => {
+                format!("{slo}: nothing was accepted at {:.0}/s\n{}", trial.per_second, trial.text())
+            }
+            (None, 0) => format!("{slo}: does not hold, {upper}{limited}\n"),
+            _ => format!("{slo}: holds at {holds}/s, {sure}, {upper}{limited}\n"),
+        }
     };
     print(&text);
     if let (Some(dir), Some(trial)) = (&asked.out, &best) {

@@ -102,6 +102,21 @@ struct Output {
     json: Option<PathBuf>,
 }
 
+impl Output {
+    /// Finds out before anything is sent whether the report can be written where it was asked for.
+    fn prepare(&self) -> Result<(), String> {
+        if let Some(dir) = &self.out {
+            std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
+        }
+        let files = self.junit.iter().chain(self.json.iter().filter(|path| path.as_os_str() != "-"));
+        for path in files {
+            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| format!("can't write {}: {error}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
 /// Why a command can't begin, in one line, with the hint in it.
 pub(super) struct Unusable(pub(super) String);
 
@@ -120,6 +135,10 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
+    if let Err(why) = asked.output.prepare() {
+        eprintln!("hookproof receiver: {why}");
+        return ExitCode::from(EXIT_USAGE);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -213,6 +232,7 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
     }
     let seen = std::cell::RefCell::new(Report::new(settings));
     let step = |step: Step<'_>| match step {
+        Step::Waits => bar.set_message("waits for the receiver"),
         Step::Begins(count) => bar.set_length(count as u64),
         Step::Sends(id) => bar.set_message(id.to_owned()),
         Step::Came(row) => {
@@ -240,7 +260,6 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
         file(path, &report.junit())?;
     }
     if let Some(dir) = &output.out {
-        std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
         let page = dir.join("receiver.html");
         file(&page, &report.page())?;
         eprintln!("report: {}", page.display());

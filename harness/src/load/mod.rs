@@ -9,4 +9,4 @@ mod search;
 mod trial;
 
 pub use search::{Bracket, Limits, Slo, SloError, find_max};
-pub use trial::{Load, Trial, run};
+pub use trial::{Load, REQUESTS_MAX, Trial, run};

@@ -15,19 +15,26 @@ impl Trial {
     pub fn text(&self) -> String {
         let statuses: Vec<_> =
             self.statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+        let unanswered: String =
+            self.unanswered.iter().map(|(why, count)| format!("unanswered {count} × {why}\n")).collect();
         let percentiles: Vec<_> = QUANTILES
             .iter()
             .map(|(name, at)| format!("{name} {}", millis(self.latency.value_at_quantile(*at))))
             .collect();
+        let latency = match self.latency.len() {
+            0 => "none".to_owned(),
+            _ => {
+                format!("{} max {}, of what was answered", percentiles.join(" "), millis(self.latency.max()))
+            }
+        };
         let mut text = format!(
-            "{:.0}/s intended, {} due, {} missed, {} unanswered\nanswers   {}\nlatency   {} max {}\ngenerator lag p50 {} p99 {}\n",
+            "{:.0}/s intended, {} due, {} missed, {} unanswered\nanswers    {}\n{unanswered}latency    {}\ngenerator  lag p50 {} p99 {}\n",
             self.per_second,
             self.due,
             self.missed,
-            self.unanswered,
+            self.unanswered.values().sum::<u64>(),
             if statuses.is_empty() { "none".to_owned() } else { statuses.join(", ") },
-            percentiles.join(" "),
-            millis(self.latency.max()),
+            latency,
             millis(self.lag.value_at_quantile(0.5)),
             millis(self.lag.value_at_quantile(0.99)),
         );
@@ -50,7 +57,8 @@ impl Trial {
             "intended_per_second": self.per_second,
             "due": self.due,
             "missed": self.missed,
-            "unanswered": self.unanswered,
+            "unanswered": self.unanswered.values().sum::<u64>(),
+            "unanswered_why": self.unanswered,
             "statuses": self.statuses,
             "failed": self.failed(),
             "latency_us": micros,

@@ -5,13 +5,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::trial::{Load, Trial, run};
+use super::trial::{Load, REQUESTS_MAX, Trial, run};
 use crate::scenario::quantity;
 
 /// How narrow the bracket has to become: 5 % of its lower end.
 const NARROW: u64 = 20;
 /// How often the lower end has to hold in the end.
 const CONFIRMATIONS: u32 = 3;
+/// How many rates are tried to be confirmed, each lower than the one before it by as much as the bracket is narrow.
+const CONFIRMED_RATES_MAX: u32 = 4;
 /// The rate beyond which nobody is asked, in requests a second.
 const RATE_MAX: u64 = 1_000_000;
 
@@ -89,9 +91,10 @@ pub async fn find_max(
 ) -> std::io::Result<(Bracket, Option<Trial>)> {
     let mut bracket = Bracket { holds: 0, breaks: None, generator_limited: false, confirmed: false };
     let mut best = None;
-    let mut rate = limits.first.clamp(1, RATE_MAX);
+    let rate_max = rate_max(load.lasts);
+    let mut rate = limits.first.clamp(1, rate_max);
     loop {
-        let trial = run(&Load { count: rate, per: Duration::from_secs(1), ..load.clone() }).await?;
+        let trial = try_at(rate, load).await?;
         let holds = slo.holds(&trial);
         told(&trial, holds);
         if holds {
@@ -100,30 +103,59 @@ pub async fn find_max(
         } else {
             bracket.breaks = Some(rate);
             bracket.generator_limited = trial.is_generator_limited();
+            if trial.accepted() == 0 && bracket.holds == 0 {
+                // It is not the rate that is the matter.
+                return Ok((bracket, Some(trial)));
+            }
         }
-        match next(&bracket) {
+        match next(&bracket, rate_max) {
             Some(other) => rate = other,
             None => break,
         }
     }
-    if bracket.holds == 0 {
-        return Ok((bracket, None));
+    for _ in 0..CONFIRMED_RATES_MAX {
+        let mut held = 0;
+        while held < CONFIRMATIONS && bracket.holds > 0 {
+            let trial = try_at(bracket.holds, load).await?;
+            let holds = slo.holds(&trial);
+            told(&trial, holds);
+            if !holds {
+                break;
+            }
+            held += 1;
+            best = Some(trial);
+        }
+        bracket.confirmed = held == CONFIRMATIONS;
+        if bracket.confirmed || bracket.holds == 0 {
+            break;
+        }
+        bracket.step_down();
     }
-    let mut held = 0;
-    for _ in 0..CONFIRMATIONS {
-        let trial = run(&Load { count: bracket.holds, per: Duration::from_secs(1), ..load.clone() }).await?;
-        let holds = slo.holds(&trial);
-        told(&trial, holds);
-        held += u32::from(holds);
-    }
-    bracket.confirmed = held == CONFIRMATIONS;
     Ok((bracket, best))
 }
 
+async fn try_at(rate: u64, load: &Load) -> std::io::Result<Trial> {
+    let load = Load { count: rate, per: Duration::from_secs(1), ..load.clone() };
+    run(&load, std::future::pending()).await
+}
+
+/// The highest rate of which a trial's schedule can be held.
+fn rate_max(lasts: Duration) -> u64 {
+    (REQUESTS_MAX / lasts.as_secs().max(1)).clamp(1, RATE_MAX)
+}
+
+impl Bracket {
+    /// The lower end did not hold again: it becomes the upper one.
+    fn step_down(&mut self) {
+        self.breaks = Some(self.holds);
+        self.holds -= (self.holds / NARROW).max(1);
+    }
+}
+
 /// The next rate to try, until the bracket is narrow.
-fn next(bracket: &Bracket) -> Option<u64> {
+fn next(bracket: &Bracket, rate_max: u64) -> Option<u64> {
     let Some(breaks) = bracket.breaks else {
-        return (bracket.holds < RATE_MAX).then(|| (bracket.holds * 2).min(RATE_MAX));
+        return (bracket.holds < rate_max).then(|| (bracket.holds * 2).min(rate_max));
     };
     let gap = breaks - bracket.holds;
     let wide = gap > 1 && gap > bracket.holds / NARROW;
@@ -144,7 +176,7 @@ mod tests {
             } else {
                 bracket.breaks = Some(rate);
             }
-            match next(&bracket) {
+            match next(&bracket, RATE_MAX) {
                 Some(other) => rate = other,
                 None => return (bracket.holds, bracket.breaks),
             }
@@ -161,6 +193,17 @@ mod tests {
         }
         assert_eq!(found(0, 50).0, 0);
         assert_eq!(found(u64::MAX, 50), (RATE_MAX, None));
+    }
+
+    #[test]
+    fn what_does_not_hold_again_becomes_the_upper_end() {
+        let mut bracket =
+            Bracket { holds: 1_000, breaks: Some(1_040), generator_limited: false, confirmed: false };
+        bracket.step_down();
+        assert_eq!((bracket.holds, bracket.breaks), (950, Some(1_000)));
+        bracket.holds = 1;
+        bracket.step_down();
+        assert_eq!((bracket.holds, bracket.breaks), (0, Some(1)));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! One trial: so many requests a second for so long.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead as _, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
@@ -27,7 +30,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// The generator released a request this much later than the schedule wanted it: it is at its own limit.
 const LAG_BUDGET: Duration = Duration::from_millis(50);
 /// The most requests of one trial: a schedule is held in memory.
-const REQUESTS_MAX: u64 = 10_000_000;
+pub const REQUESTS_MAX: u64 = 10_000_000;
 
 /// What is sent, where to, and how fast.
 #[derive(Clone, Debug)]
@@ -49,13 +52,22 @@ pub struct Load {
 }
 
 impl Load {
+    /// How many requests it has; more than [`REQUESTS_MAX`] are not sent.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        let total = self.lasts.as_nanos().saturating_mul(u128::from(self.count)) / self.per.as_nanos().max(1);
+        u64::try_from(total).unwrap_or(u64::MAX)
+    }
+
     /// The moments at which requests are due, evenly spaced.
     #[must_use]
     pub fn schedule(&self) -> Vec<Duration> {
         let (count, per) = (u128::from(self.count.max(1)), self.per.as_nanos());
-        let total = (self.lasts.as_nanos() * count / per.max(1)).min(REQUESTS_MAX.into());
-        let moment = |at: u128| Duration::from_nanos(u64::try_from(at * per / count).unwrap_or(u64::MAX));
-        (0..total).map(moment).collect()
+        let moment = |at: u64| {
+            let nanos = u128::from(at) * per / count;
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        };
+        (0..self.requests().min(REQUESTS_MAX)).map(moment).collect()
     }
 
     /// Requests a second.
@@ -77,8 +89,8 @@ pub struct Trial {
     pub missed: u64,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests that got no answer.
-    pub unanswered: u64,
+    /// Requests that got no answer, by why.
+    pub unanswered: BTreeMap<String, u64>,
     /// Latencies of answers.
     pub latency: Histogram<u64>,
     /// How much later than intended requests were released.
@@ -92,7 +104,13 @@ impl Trial {
     #[must_use]
     pub fn failed(&self) -> u64 {
         let other = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
-        self.unanswered + other.map(|(_, count)| count).sum::<u64>()
+        self.unanswered.values().sum::<u64>() + other.map(|(_, count)| count).sum::<u64>()
+    }
+
+    /// Answers that were 2xx.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.statuses.range(200..300).map(|(_, count)| count).sum()
     }
 
     /// Whether the generator itself was at its limit, so that the figures say nothing of the receiver.
@@ -116,9 +134,8 @@ struct Shared {
     tally: Mutex<Tally>,
 }
 
-/// Runs a trial.
-#[expect(clippy::disallowed_methods, reason = "requests are released at the moments of the schedule")]
-pub async fn run(load: &Load) -> std::io::Result<Trial> {
+/// Runs a trial, or as much of it as there is time for until `stop` is done.
+pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result<Trial> {
     let addresses = load.target.resolve().await?;
     // Whether there is anybody is found out before the clock starts.
     let first = connect(&load.target, &addresses).await?;
@@ -128,45 +145,59 @@ pub async fn run(load: &Load) -> std::io::Result<Trial> {
         due: schedule.len() as u64,
         missed: 0,
         statuses: BTreeMap::new(),
-        unanswered: 0,
+        unanswered: BTreeMap::new(),
         latency: histogram()?,
         lag: histogram()?,
         took: Duration::ZERO,
     };
     let tally = Mutex::new(Tally { trial, idle: vec![first] });
     let shared = Arc::new(Shared { load: load.clone(), addresses, run: unix_nanos(), tally });
+    let watch = Watch::start();
+    let mut released = 0;
+    tokio::select! {
+        () = release(&shared, watch, schedule, &mut released) => {}
+        () = stop => shared.tally().trial.due = released,
+    }
+    let mut trial = shared.tally().trial.clone();
+    trial.took = watch.passed();
+    Ok(trial)
+}
+
+/// Releases each request at its moment, and waits for all answers. `released` counts as it goes.
+#[expect(clippy::disallowed_methods, reason = "requests are released at the moments of the schedule")]
+async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, released: &mut u64) {
     let room = Arc::new(Semaphore::new(OPEN_MAX));
     let mut open = JoinSet::new();
-    let watch = Watch::start();
     for (number, due) in schedule.into_iter().enumerate() {
         if due > watch.passed() {
             sleep_until(watch.moment(due)).await;
         }
+        *released += 1;
         while open.try_join_next().is_some() {}
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             shared.tally().trial.missed += 1;
+            // Else whoever wants to stop a schedule that is late all along would not be heard.
+            tokio::task::yield_now().await;
             continue;
         };
         record(&mut shared.tally().trial.lag, watch.passed().saturating_sub(due));
-        let shared = Arc::clone(&shared);
+        let shared = Arc::clone(shared);
         open.spawn(async move {
-            let status = timeout(ANSWER_LIMIT, shared.send(number)).await.ok().flatten();
+            let sent = timeout(ANSWER_LIMIT, shared.send(number)).await;
+            let status = sent.unwrap_or_else(|_| Err(format!("silence for {} s", ANSWER_LIMIT.as_secs())));
             let latency = watch.passed().saturating_sub(due);
             let mut tally = shared.tally();
             match status {
-                Some(status) => {
+                Ok(status) => {
                     *tally.trial.statuses.entry(status).or_default() += 1;
                     record(&mut tally.trial.latency, latency);
                 }
-                None => tally.trial.unanswered += 1,
+                Err(why) => *tally.trial.unanswered.entry(why).or_default() += 1,
             }
             drop(permit);
         });
     }
     while open.join_next().await.is_some() {}
-    let mut trial = shared.tally().trial.clone();
-    trial.took = watch.passed();
-    Ok(trial)
 }
 
 impl Shared {
@@ -174,36 +205,47 @@ impl Shared {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends one event, on a connection that is free or a new one, and says which status came.
-    async fn send(&self, number: usize) -> Option<u16> {
+    /// Sends one event, once, and says which status came, or why none did.
+    async fn send(&self, number: usize) -> Result<u16, String> {
         let bytes = self.request(number).bytes();
-        let idle = self.tally().idle.pop();
-        // A kept connection may have been closed meanwhile; then, and only then, another is opened for the request.
-        if let Some(stream) = idle
-            && let Some(status) = self.exchange(stream, &bytes).await
-        {
-            return Some(status);
-        }
-        let stream = connect(&self.load.target, &self.addresses).await.ok()?;
+        let stream = match self.kept().await {
+            Some(stream) => stream,
+            None => connect(&self.load.target, &self.addresses)
+                .await
+                .map_err(|error| format!("no connection: {error}"))?,
+        };
         self.exchange(stream, &bytes).await
     }
 
-    async fn exchange(&self, mut stream: Box<dyn Stream>, bytes: &[u8]) -> Option<u16> {
-        stream.write_all(bytes).await.ok()?;
-        stream.flush().await.ok()?;
+    /// A kept connection that is still open. Asked before anything is written: a request that fails after that may have
+    /// been read, and sending it again would hide that from the figures.
+    async fn kept(&self) -> Option<Box<dyn Stream>> {
+        loop {
+            let mut stream = self.tally().idle.pop()?;
+            if is_quiet(&mut stream).await {
+                return Some(stream);
+            }
+        }
+    }
+
+    async fn exchange(&self, mut stream: Box<dyn Stream>, bytes: &[u8]) -> Result<u16, String> {
+        let lost = |_| "the connection was lost".to_owned();
+        stream.write_all(bytes).await.map_err(lost)?;
+        stream.flush().await.map_err(lost)?;
         let mut buffer = Vec::with_capacity(512);
         loop {
-            let ended = stream.read_buf(&mut buffer).await.ok()? == 0;
+            let ended = stream.read_buf(&mut buffer).await.map_err(lost)? == 0;
             match read(&buffer, ended) {
                 Progress::Whole(answer, _) => {
                     let mut tally = self.tally();
                     if answer.keeps_open && !ended && tally.idle.len() < IDLE_MAX {
                         tally.idle.push(stream);
                     }
-                    return Some(answer.status);
+                    return Ok(answer.status);
                 }
                 Progress::Partial if !ended => {}
-                Progress::Partial | Progress::Malformed(_) => return None,
+                Progress::Partial => return Err("closed without an answer".to_owned()),
+                Progress::Malformed(why) => return Err(format!("no HTTP: {why}")),
             }
         }
     }
@@ -224,6 +266,16 @@ impl Shared {
         headers.extend(signed.into_iter().map(|(name, value)| (name, value.into_bytes())));
         Request { method: "POST", path: target.path.clone(), headers, body, framing: Framing::Length }
     }
+}
+
+/// Whether nothing has come on a connection, not even its end.
+async fn is_quiet(stream: &mut Box<dyn Stream>) -> bool {
+    let mut byte = [0];
+    poll_fn(|context| {
+        let read = Pin::new(&mut *stream).poll_read(context, &mut ReadBuf::new(&mut byte));
+        Poll::Ready(read.is_pending())
+    })
+    .await
 }
 
 /// From a microsecond to a minute, to three digits.

@@ -18,6 +18,8 @@ use crate::wire::{Secret, Signing};
 const RECORDED_MAX: usize = 40;
 /// How often a request is sent again that was answered with 429 or 503 and `Retry-After`, and the longest wait.
 const PATIENCE: (u32, u64) = (3, 30);
+/// How long all of these waits may take together, so that a receiver that only ever puts off ends the run all the same.
+const PATIENCE_MAX: Duration = Duration::from_secs(300);
 
 /// The bench.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Bench<'a> {
     /// What makes this run's ids differ from those of all others.
     run: String,
     made: Cell<u64>,
+    /// How long was waited for receivers that asked for it.
+    waited: Cell<Duration>,
     recorded: RefCell<Vec<Recorded>>,
     /// What answers told that they should not have.
     leaks: RefCell<Vec<String>>,
@@ -95,8 +99,9 @@ impl<'a> Bench<'a> {
         // Not a secret, only never used before: the clock and the process are enough.
         let run = sha256_hex(format!("{} {}", unix_nanos(), std::process::id()).as_bytes());
         let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
+        let waited = Cell::default();
         let effects = RefCell::new(Err("needs --effects-url".to_owned()));
-        Self { settings, addresses, run: run[..12].to_owned(), made, recorded, leaks, effects }
+        Self { settings, addresses, run: run[..12].to_owned(), made, waited, recorded, leaks, effects }
     }
 
     /// A new delivery, of this moment.
@@ -162,10 +167,12 @@ impl<'a> Bench<'a> {
                 }
                 _ => None,
             };
-            match patience.filter(|seconds| *seconds <= most_seconds && tries > 0) {
-                Some(seconds) => {
+            let patience = patience.filter(|seconds| *seconds <= most_seconds && tries > 0);
+            match patience.filter(|_| self.waited.get() < PATIENCE_MAX).map(Duration::from_secs) {
+                Some(wait) => {
                     tries -= 1;
-                    pass(Duration::from_secs(seconds)).await;
+                    self.waited.set(self.waited.get() + wait);
+                    pass(wait).await;
                 }
                 None => {
                     self.keep(label, request, want, &exchange);

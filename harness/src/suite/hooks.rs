@@ -23,11 +23,66 @@ pub struct Hooks {
 /// Runs a command. What it prints is not ours to show: it may start a server that keeps its output open.
 pub(super) async fn run(command: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // One that is given up, or that an interrupted run leaves behind, ends.
+    shell
+        .kill_on_drop(true)
+        .arg("-c")
+        .arg(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     match timeout(COMMAND_LIMIT, shell.status()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(format!("`{command}` ended with {status}")),
         Ok(Err(error)) => Err(format!("`{command}` could not be run: {error}")),
         Err(_) => Err(format!("`{command}` was not over within {} s", COMMAND_LIMIT.as_secs())),
+    }
+}
+
+/// A receiver that is broken, or is being broken: whatever becomes of the case, it is mended.
+pub(super) struct Broken<'a> {
+    mend: &'a str,
+    mended: bool,
+}
+
+impl<'a> Broken<'a> {
+    pub(super) fn new(mend: &'a str) -> Self {
+        Self { mend, mended: false }
+    }
+
+    /// Mends it, and says whether that worked.
+    pub(super) async fn mend(mut self) -> Result<(), String> {
+        let done = run(self.mend).await;
+        self.mended = true;
+        done
+    }
+}
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        if self.mended {
+            return;
+        }
+        // The run was interrupted: nobody waits any more, and nobody could be told if this failed.
+        let mut shell = std::process::Command::new("sh");
+        let _unheard = shell.arg("-c").arg(self.mend).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_broken_is_mended_once_whatever_happens() {
+        let folder = tempfile::tempdir().unwrap();
+        let mended = folder.path().join("mended");
+        let mend = format!("echo mended >>{}", mended.display());
+        let times = || std::fs::read_to_string(&mended).unwrap_or_default().lines().count();
+        drop(Broken::new(&mend));
+        assert_eq!(times(), 1, "the case was dropped");
+        Broken::new(&mend).mend().await.unwrap();
+        assert_eq!(times(), 2, "the case went on");
+        assert!(Broken::new("exit 3").mend().await.unwrap_err().contains("exit 3"));
     }
 }

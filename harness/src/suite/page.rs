@@ -148,14 +148,14 @@ fn exchange(one: &Recorded) -> String {
         format!("<p class=\"soft\">Once more, while its timestamp is fresh:</p><pre>{}</pre>", escaped(line))
     });
     format!(
-        "<details{open}><summary>{mark} {label}: wanted {wanted}, came {came} after {seconds} s</summary>\n\
+        "<details{open}><summary>{mark} {label}: wanted {wanted}, came {came} after {millis:.1} ms</summary>\n\
          <div class=\"pair\"><pre>{request}</pre><pre>{answer}</pre></div>{curl}</details>\n",
         open = if one.met { "" } else { " open" },
         mark = if one.met { "✓" } else { "✗" },
         label = escaped(&one.label),
         wanted = one.wanted,
         came = escaped(&one.came),
-        seconds = one.seconds,
+        millis = one.seconds * 1000.0,
         request = escaped(&one.request),
         answer = if one.answer.is_empty() { "no answer".to_owned() } else { escaped(&one.answer) },
     )

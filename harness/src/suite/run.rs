@@ -15,12 +15,16 @@ use crate::wire::exchange::Outcome;
 
 /// How long a receiver that stopped serving is given to come back.
 const RECOVERY: Duration = Duration::from_secs(10);
+/// How long a receiver that takes no connection is given to start: scripts start one and go on at once.
+const STARTING: Duration = Duration::from_secs(3);
 /// How often it is asked.
 const RECOVERY_PAUSE: Duration = Duration::from_millis(200);
 
 /// How far the run has come.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
+    /// Nobody takes a connection yet; it is tried again for a moment.
+    Waits,
     /// So many cases will be sent.
     Begins(usize),
     /// This case is being sent.
@@ -56,7 +60,7 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
     let resolved = settings.target.resolve().await;
     let addresses = resolved.map_err(|error| Stopped::Resolve { url: url(), why: error.to_string() })?;
     let bench = Bench::new(settings, addresses);
-    let mut serves = first(&bench).await?;
+    let mut serves = first(&bench, &mut step).await?;
     bench.take_recorded();
     let selected: Vec<(Case, &Entry)> = cases::all()
         .into_iter()
@@ -85,12 +89,22 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
 }
 
 /// The first correct delivery: whether there is anybody, whether it accepts anything, and whether its effects show.
-async fn first(bench: &Bench<'_>) -> Result<Result<(), String>, Stopped> {
-    let delivery = bench.delivery();
-    let exchange = bench.send("a correct delivery", &bench.signed(&delivery), Want::Accept).await;
-    if let Outcome::Unreachable(why) = exchange.outcome {
-        return Err(Stopped::Unreachable { url: bench.settings.target.url.clone(), why });
-    }
+async fn first(bench: &Bench<'_>, step: &mut impl FnMut(Step<'_>)) -> Result<Result<(), String>, Stopped> {
+    let watch = Watch::start();
+    let (delivery, exchange) = loop {
+        let delivery = bench.delivery();
+        let exchange = bench.send("a correct delivery", &bench.signed(&delivery), Want::Accept).await;
+        match exchange.outcome {
+            Outcome::Unreachable(why) if watch.passed() >= STARTING.min(bench.settings.timeout) => {
+                return Err(Stopped::Unreachable { url: bench.settings.target.url.clone(), why });
+            }
+            Outcome::Unreachable(_) => {
+                step(Step::Waits);
+                pass(RECOVERY_PAUSE).await;
+            }
+            _ => break (delivery, exchange),
+        }
+    };
     if !Want::Accept.is_met(&exchange.outcome) {
         let came = words(&exchange.outcome);
         return Ok(Err(format!("a correct delivery gets {came}, so nothing else says anything (sig.valid)")));

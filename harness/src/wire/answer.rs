@@ -6,6 +6,10 @@ const HEADERS_MAX: usize = 128;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The most bytes of an answer's body that are kept. What comes after them is not read.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The most interim answers (1xx) before the one that counts.
+const INTERIM_MAX: usize = 16;
+/// The most bytes of an answer altogether: its head, its body, and what frames a body in small chunks.
+const BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,23 +53,45 @@ pub enum Progress {
 /// Reads what has come of an answer. `ended` says that nothing more will come.
 #[must_use]
 pub fn read(bytes: &[u8], ended: bool) -> Progress {
+    let mut start = 0;
+    for _ in 0..=INTERIM_MAX {
+        match read_next(&bytes[start..], ended) {
+            Next::Interim(length) => start += length,
+            Next::Final(Progress::Whole(answer, length)) => return Progress::Whole(answer, start + length),
+            Next::Final(Progress::Partial) if bytes.len() > BYTES_MAX => {
+                return Progress::Malformed(format!(
+                    "it is longer than {BYTES_MAX} bytes, and no end is in sight"
+                ));
+            }
+            Next::Final(other) => return other,
+        }
+    }
+    Progress::Malformed(format!("more than {INTERIM_MAX} interim answers came before it"))
+}
+
+/// What stands at a place where an answer begins.
+enum Next {
+    /// An interim answer of this many bytes, after which another begins.
+    Interim(usize),
+    /// The answer that counts, as far as it has come.
+    Final(Progress),
+}
+
+fn read_next(bytes: &[u8], ended: bool) -> Next {
     let mut slots = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut slots);
     let head = match response.parse(bytes) {
         Ok(httparse::Status::Complete(head)) => head,
         Ok(httparse::Status::Partial) if bytes.len() > HEAD_BYTES_MAX => {
-            return Progress::Malformed(format!("its head is longer than {HEAD_BYTES_MAX} bytes"));
+            let why = format!("its head is longer than {HEAD_BYTES_MAX} bytes");
+            return Next::Final(Progress::Malformed(why));
         }
-        Ok(httparse::Status::Partial) => return Progress::Partial,
-        Err(error) => return Progress::Malformed(error.to_string()),
+        Ok(httparse::Status::Partial) => return Next::Final(Progress::Partial),
+        Err(error) => return Next::Final(Progress::Malformed(error.to_string())),
     };
     let status = response.code.unwrap_or_default();
-    let after = &bytes[head..];
     if (100..200).contains(&status) {
-        return match read(after, ended) {
-            Progress::Whole(answer, length) => Progress::Whole(answer, head + length),
-            other => other,
-        };
+        return Next::Interim(head);
     }
     let headers: Vec<(String, Vec<u8>)> =
         response.headers.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect();
@@ -75,17 +101,16 @@ pub fn read(bytes: &[u8], ended: bool) -> Progress {
     };
     let (closes, chunked) = (says("connection", "close"), says("transfer-encoding", "chunked"));
     answer.keeps_open &= !closes;
-    if status == 204 || status == 304 {
-        return Progress::Whole(answer, head);
-    }
-    if chunked {
-        return match chunks(after) {
-            Chunks::Whole(body, length) => Progress::Whole(Answer { body, ..answer }, head + length),
-            Chunks::Partial(body) if body.len() >= BODY_BYTES_MAX => cut(answer, body, bytes.len()),
-            Chunks::Partial(_) => Progress::Partial,
-            Chunks::Malformed => Progress::Malformed("its chunks are not well formed".to_owned()),
-        };
-    }
+    Next::Final(match status {
+        204 | 304 => Progress::Whole(answer, head),
+        _ if chunked => read_chunked(answer, bytes, head),
+        _ => read_plain(answer, bytes, head, ended),
+    })
+}
+
+/// An answer whose body has a length, or ends with the connection.
+fn read_plain(mut answer: Answer, bytes: &[u8], head: usize, ended: bool) -> Progress {
+    let after = &bytes[head..];
     match answer.header("content-length").map(|text| text.parse::<usize>()) {
         Some(Ok(length)) if after.len() >= length => {
             answer.body = after[..length].to_vec();
@@ -104,39 +129,51 @@ fn cut(answer: Answer, mut body: Vec<u8>, length: usize) -> Progress {
     Progress::Whole(Answer { body, keeps_open: false, ..answer }, length)
 }
 
-enum Chunks {
-    Whole(Vec<u8>, usize),
-    Partial(Vec<u8>),
-    Malformed,
+fn read_chunked(answer: Answer, bytes: &[u8], head: usize) -> Progress {
+    let after = &bytes[head..];
+    // Looked through first and copied once: this runs again for every piece that comes.
+    let mut pieces = Vec::new();
+    let (mut at, mut kept) = (0, 0);
+    let whole = loop {
+        let (line, size) = match httparse::parse_chunk_size(&after[at..]) {
+            Ok(httparse::Status::Complete(line)) => line,
+            Ok(httparse::Status::Partial) => return Progress::Partial,
+            Err(_) => return Progress::Malformed("its chunks are not well formed".to_owned()),
+        };
+        let start = at + line;
+        if size == 0 {
+            match trailers(&after[start..]) {
+                Some(length) => break Some(start + length),
+                None => return Progress::Partial,
+            }
+        }
+        let room = BODY_BYTES_MAX - kept;
+        let Some(size) = usize::try_from(size).ok().filter(|size| *size <= room) else {
+            if after.len() < start + room {
+                return Progress::Partial;
+            }
+            pieces.push(start..start + room);
+            break None;
+        };
+        if after.len() < start + size + 2 {
+            return Progress::Partial;
+        }
+        pieces.push(start..start + size);
+        (at, kept) = (start + size + 2, kept + size);
+    };
+    let body = pieces.into_iter().flat_map(|piece| &after[piece]).copied().collect();
+    match whole {
+        Some(length) => Progress::Whole(Answer { body, ..answer }, head + length),
+        None => cut(answer, body, bytes.len()),
+    }
 }
 
-fn chunks(bytes: &[u8]) -> Chunks {
-    let (mut body, mut at) = (Vec::new(), 0);
-    loop {
-        match httparse::parse_chunk_size(&bytes[at..]) {
-            Ok(httparse::Status::Complete((head, size))) => {
-                let Ok(size) = usize::try_from(size) else { return Chunks::Malformed };
-                let start = at + head;
-                let Some(end) = start.checked_add(size) else { return Chunks::Malformed };
-                if size == 0 {
-                    // Trailers are read over: they end with an empty line.
-                    let rest = &bytes[start..];
-                    let empty = rest.starts_with(b"\r\n").then_some(2);
-                    let end =
-                        empty.or_else(|| Some(rest.windows(4).position(|four| four == b"\r\n\r\n")? + 4));
-                    return end.map_or(Chunks::Partial(Vec::new()), |end| Chunks::Whole(body, start + end));
-                }
-                if body.len() + size > BODY_BYTES_MAX || bytes.len() < end + 2 {
-                    body.extend_from_slice(&bytes[start..end.min(bytes.len())]);
-                    return Chunks::Partial(body);
-                }
-                body.extend_from_slice(&bytes[start..end]);
-                at = end + 2;
-            }
-            Ok(httparse::Status::Partial) => return Chunks::Partial(body),
-            Err(_) => return Chunks::Malformed,
-        }
+/// How long the trailers are, with the empty line at their end. They are read over.
+fn trailers(bytes: &[u8]) -> Option<usize> {
+    if bytes.starts_with(b"\r\n") {
+        return Some(2);
     }
+    Some(bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4)
 }
 
 #[cfg(test)]
@@ -183,6 +220,38 @@ mod tests {
     fn a_continue_is_read_over() {
         let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
         check(text, false, Some((204, "", true, text.len())));
+    }
+
+    #[test]
+    fn an_answer_that_never_comes_to_an_end_is_cut_off() {
+        #[track_caller]
+        fn is_malformed(bytes: &[u8]) {
+            assert!(matches!(read(bytes, false), Progress::Malformed(_)), "{:?}", read(bytes, false));
+        }
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n";
+        let last = "HTTP/1.1 204 No Content\r\n\r\n";
+        let some = format!("{}{last}", interim.repeat(INTERIM_MAX));
+        check(&some, false, Some((204, "", true, some.len())));
+        is_malformed(interim.repeat(100_000).as_bytes());
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        is_malformed(format!("{head}0\r\n{}", "A: b\r\n".repeat(BYTES_MAX / 6)).as_bytes());
+        is_malformed(format!("{head}{}", "1\r\nx\r\n".repeat(BYTES_MAX / 6)).as_bytes());
+    }
+
+    #[test]
+    fn as_much_of_a_body_is_kept_as_may_be() {
+        let large = "x".repeat(BODY_BYTES_MAX + 1);
+        let heads = ["", "Content-Length: 1000000000000\r\n", "Transfer-Encoding: chunked\r\n"];
+        for (head, framing) in heads.into_iter().zip(["", "", "fffffffffffffff0\r\n"]) {
+            let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n{framing}{large}");
+            match read(text.as_bytes(), false) {
+                Progress::Whole(answer, _) => {
+                    assert_eq!(answer.body.len(), BODY_BYTES_MAX, "{head}");
+                    assert!(!answer.keeps_open);
+                }
+                other => panic!("{head}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -60,6 +60,6 @@ fn answers_other_than_2xx_fail_a_load_and_an_objective() {
     };
     let output = hookproof(&load(&["--rate", "20/s"]));
     assert!(String::from_utf8_lossy(&output.stdout).contains("20 × 500"));
-    check(&load(&["--find-max", "--slo", "p99<10s"]), 1, "holds at 0/s");
+    check(&load(&["--find-max", "--slo", "p99<10s"]), 1, "nothing was accepted at 50/s");
     check(&load(&["--find-max", "--slo", "fast"]), 64, "p99<250ms");
 }

@@ -1,6 +1,8 @@
 //! `hookproof receiver` as a person runs it: against the reference receiver, and against what isn't there.
 #![expect(clippy::unwrap_used, reason = "a test ends where what it stands on is missing")]
 
+mod endpoints;
+mod examples;
 mod load;
 mod reference;
 
@@ -28,7 +30,11 @@ fn nobody_there_is_exit_4() {
     // The port was free a moment ago, and nobody else knows of it.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
-    check(&["receiver", &url, "--secret-env", "HOOK_SECRET"], 4, "is the receiver running?");
+    check(
+        &["receiver", &url, "--secret-env", "HOOK_SECRET", "--timeout", "100ms"],
+        4,
+        "is the receiver running?",
+    );
 }
 
 #[test]

@@ -10,37 +10,52 @@ use crate::hookproof;
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) const RETIRED: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
-/// A receiver in a folder of its own, until the test ends.
-struct Reference {
+/// A receiver in a folder of its own, started by a script as its owner would, until the test ends.
+pub(crate) struct Daemon {
     folder: tempfile::TempDir,
     port: u16,
-    effects_port: u16,
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-impl Reference {
-    fn start(profile: &str) -> Self {
-        let reference =
-            Self { folder: tempfile::tempdir().unwrap(), port: free_port(), effects_port: free_port() };
+impl Daemon {
+    /// Starts a command in the folder, and waits until it listens.
+    pub(crate) fn start(folder: tempfile::TempDir, port: u16, command: &str) -> Self {
+        let daemon = Self { folder, port };
+        // Killed and started again in one breath, as scripts do.
         let start = format!(
-            "#!/bin/sh\ncd {folder}\n[ -e pid ] && kill -9 $(cat pid)\nHOOK_SECRET={SECRET} nohup {binary} receiver-server \
-             serve --profile {profile} --secret-env HOOK_SECRET --db inbox.db --listen 127.0.0.1:{port} --effects-listen \
-             127.0.0.1:{effects} >>log 2>&1 </dev/null &\necho $! >pid\n",
-            folder = reference.folder.path().display(),
-            binary = env!("CARGO_BIN_EXE_hookproof"),
-            port = reference.port,
-            effects = reference.effects_port,
+            "cd {folder}\n[ -e pid ] && kill -9 $(cat pid)\n{command} >>log 2>&1 </dev/null &\necho $! >pid\n",
+            folder = daemon.folder.path().display(),
         );
-        std::fs::write(reference.file("start"), start).unwrap();
-        let done = Command::new("sh").arg(reference.file("start")).status().unwrap();
+        std::fs::write(daemon.file("start"), start).unwrap();
+        let done = Command::new("sh").arg(daemon.file("start")).status().unwrap();
         assert!(done.success());
-        while std::net::TcpStream::connect(("127.0.0.1", reference.port)).is_err() {
+        while std::net::TcpStream::connect(("127.0.0.1", daemon.port)).is_err() {
+            assert!(daemon.is_alive(), "{command} has ended: {}", daemon.log());
             std::thread::park_timeout(Duration::from_millis(20));
         }
-        reference
+        daemon
+    }
+
+    /// The command that restarts it.
+    pub(crate) fn restart(&self) -> String {
+        format!("sh {}", self.file("start").display())
+    }
+
+    /// The command that sends it a signal.
+    pub(crate) fn signal(&self, name: &str) -> String {
+        format!("kill -{name} $(cat {})", self.file("pid").display())
+    }
+
+    /// What it has printed.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.file("log")).unwrap_or_default()
+    }
+
+    fn is_alive(&self) -> bool {
+        Command::new("sh").args(["-c", &self.signal("0")]).status().unwrap().success()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -48,11 +63,22 @@ impl Reference {
     }
 }
 
-impl Drop for Reference {
+impl Drop for Daemon {
     fn drop(&mut self) {
-        let pid = std::fs::read_to_string(self.file("pid")).unwrap_or_default();
-        let _gone = Command::new("kill").args(["-9", pid.trim()]).status();
+        let _gone = Command::new("sh").args(["-c", &self.signal("9")]).status();
     }
+}
+
+/// The reference receiver, and the URL of its effects.
+fn reference(profile: &str) -> (Daemon, String) {
+    let (port, effects_port) = (free_port(), free_port());
+    let command = format!(
+        "HOOK_SECRET={SECRET} nohup {binary} receiver-server serve --profile {profile} --secret-env HOOK_SECRET \
+         --db inbox.db --listen 127.0.0.1:{port} --effects-listen 127.0.0.1:{effects_port}",
+        binary = env!("CARGO_BIN_EXE_hookproof"),
+    );
+    let daemon = Daemon::start(tempfile::tempdir().unwrap(), port, &command);
+    (daemon, format!("http://127.0.0.1:{effects_port}/effects"))
 }
 
 /// Holds the database's lock while there is a `broken` file, and says so with a `locked` file, until there is an `end`.
@@ -77,12 +103,11 @@ fn lock_when_asked(folder: &Path) {
 
 #[test]
 fn the_reference_receiver_passes_every_case_strictly() {
-    let reference = Reference::start("standard-webhooks");
+    let (reference, effects) = reference("standard-webhooks");
     let folder = reference.folder.path().to_owned();
     let text = |name: &str| reference.file(name).display().to_string();
     let url = format!("http://127.0.0.1:{}/hooks", reference.port);
-    let effects = format!("http://127.0.0.1:{}/effects", reference.effects_port);
-    let restart = format!("sh {}", text("start"));
+    let restart = reference.restart();
     let break_it = format!("touch {}; until [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
     let mend = format!("rm {}; while [ -e {} ]; do sleep 0.05; done", text("broken"), text("locked"));
     let locker = std::thread::spawn(move || lock_when_asked(&folder));
@@ -123,9 +148,8 @@ fn the_reference_receiver_passes_every_case_strictly() {
 #[test]
 fn the_reference_receiver_passes_what_concerns_the_other_profiles() {
     for profile in ["vvv-timestamped", "vvv-frozen", "stripe", "github"] {
-        let reference = Reference::start(profile);
+        let (reference, effects) = reference(profile);
         let url = format!("http://127.0.0.1:{}/hooks", reference.port);
-        let effects = format!("http://127.0.0.1:{}/effects", reference.effects_port);
         let arguments = [
             "receiver",
             &url,

@@ -33,12 +33,15 @@ pub(super) struct Door {
     /// The most memory for all bodies at a time
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     bodies_max: u32,
-    /// How long a head, or a body, may take to arrive
+    /// How long a head, or a body, may take to arrive, and an answer to be read
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     read_within: Duration,
     /// The most connections at a time; the next ones wait
     #[arg(long, value_name = "COUNT", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections_max: u32,
+    /// How long to wait at the start for a receiver before this one that is just about to end
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(super) start_within: Duration,
     /// How long to wait at the end for requests under way
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(super) stop_within: Duration,

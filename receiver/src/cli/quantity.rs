@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-/// Such as `250ms`, `30s`, `5m`, `24h` or `7d`.
+/// Such as `250ms`, `30s`, `5m` (or `5min`, as scenarios have it), `24h` or `7d`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let units =
+        [("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
     let millis =
         number(text, &units).ok_or("expected a number and its unit, such as 250ms, 30s, 5m, 24h or 7d")?;
     Ok(Duration::from_millis(millis))
@@ -32,7 +33,7 @@ mod tests {
     #[test]
     fn times_and_sizes_need_their_units() {
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(time("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!((time("5m"), time("5min")), (Ok(Duration::from_secs(300)), time("300s")));
         for text in ["", "5", "s", "-1s", "1.5s", "5 m", "99999999999999999999s", "18446744073709551615d"] {
             assert!(time(text).is_err(), "{text:?}");
         }

@@ -60,7 +60,7 @@ impl Relay {
 
     async fn answer(&self, service: relay::Relay) -> Result<bool, Failure> {
         let mut signals = Signals::new()?;
-        let listener = bind(self.door.listen).await?;
+        let listener = bind(self.door.listen, self.door.start_within).await?;
         info!(address = %listener.local_addr()?, to = ?self.to, "listening");
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };

@@ -68,6 +68,7 @@ impl Serve {
         let clock = Clock::wall();
         let layer = self.door.layer(clock.clone())?;
         let options = Options {
+            open_within: self.door.start_within,
             durability: match self.durability {
                 Survives::PowerLoss => Durability::PowerLoss,
                 Survives::Process => Durability::Process,
@@ -91,12 +92,12 @@ impl Serve {
         let stopping = |mut stopped: watch::Receiver<()>| async move { drop(stopped.changed().await) };
         let (limits, within) = (self.door.limits(), self.door.stop_within);
         if let Some(address) = self.effects_listen {
-            let listener = bind(address).await?;
+            let listener = bind(address, self.door.start_within).await?;
             info!(address = %listener.local_addr()?, "the effects are listed at /effects");
             let effects = Effectual::new(inbox.effects()?);
             tokio::spawn(serve(listener, effects, limits, stopping(stopped.clone()), Duration::ZERO));
         }
-        let listener = bind(self.door.listen).await?;
+        let listener = bind(self.door.listen, self.door.start_within).await?;
         info!(address = %listener.local_addr()?, db = %self.db.display(), "listening");
         let mut answering = tokio::spawn(serve(listener, service, limits, stopping(stopped), within));
         tokio::select! {

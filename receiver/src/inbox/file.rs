@@ -2,9 +2,11 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use tracing::info;
 
 /// "HKPI": marks a file as an inbox.
 const APPLICATION_ID: i64 = 0x484B_5049;
@@ -72,16 +74,39 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
+    /// Takes it, as soon as another process gives it back, if that is soon enough.
+    pub(super) fn take(path: &Path, within: Duration) -> Result<Self, OpenError> {
         let mut name = path.as_os_str().to_owned();
         name.push("-lock");
         let place = PathBuf::from(name);
         let file = private().open(&place).map_err(OpenError::io(&place))?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
+            Err(TryLockError::WouldBlock) if within.is_zero() => {
+                Err(OpenError::InUse { path: path.to_owned() })
+            }
+            Err(TryLockError::WouldBlock) => {
+                info!(db = %path.display(), ?within, "waiting for the receiver before this one to end");
+                match wait(file, within) {
+                    Some(locked) => locked.map_err(OpenError::io(&place)),
+                    None => Err(OpenError::InUse { path: path.to_owned() }),
+                }
+            }
             Err(TryLockError::Error(error)) => Err(OpenError::io(&place)(error)),
         }
+    }
+}
+
+/// Waits for the lock, for so long. A lock can't be waited for with a limit, so a thread does it; if the lock comes to
+/// it too late, nobody takes it over, and it is given back.
+fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
+    let (give, taken) = sync_channel(0);
+    let waiting = std::thread::Builder::new().name("inbox-lock".to_owned()).spawn(move || {
+        let _late = give.send(file.lock().map(|()| Lock(file)));
+    });
+    match waiting {
+        Ok(_) => taken.recv_timeout(within).ok(),
+        Err(error) => Some(Err(error)),
     }
 }
 

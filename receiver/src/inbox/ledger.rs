@@ -70,7 +70,7 @@ impl Ledger {
         arrivals: &[&Arrival],
         settlements: &[Settlement],
     ) -> rusqlite::Result<Vec<Result<Accepted, Refused>>> {
-        let sweeping = self.swept.is_none_or(|swept| now.since(swept) >= SWEEP_EVERY);
+        let sweeping = self.swept.is_none_or(|swept| now < swept || now.since(swept) >= SWEEP_EVERY);
         let mut waiting = self.waiting;
         let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut accepted = Vec::with_capacity(arrivals.len());

@@ -43,6 +43,8 @@ const QUEUE_MAX: usize = 1_024;
 pub struct Options {
     /// The file, made if there is none.
     pub path: PathBuf,
+    /// How long to wait for another process that works on the file, and may be just about to end.
+    pub open_within: Duration,
     /// What an acknowledgement survives.
     pub durability: Durability,
     /// The most deliveries that may wait to be worked on.
@@ -61,6 +63,7 @@ impl Options {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
+            open_within: Duration::ZERO,
             durability: Durability::default(),
             waiting_max: 1_000_000,
             waiting_bytes_max: 8 << 30,
@@ -148,7 +151,7 @@ impl Inbox {
     /// # Errors
     /// When the file can't be opened, is not an inbox, or is another process's.
     pub fn open(options: Options, clock: Clock, work: Arc<dyn Work>) -> Result<Self, OpenError> {
-        let lock = file::Lock::take(&options.path)?;
+        let lock = file::Lock::take(&options.path, options.open_within)?;
         let sql = file::writer(&options.path, options.durability)?;
         let reader = file::reader(&options.path)?;
         let path = options.path.as_path().into();
@@ -156,6 +159,7 @@ impl Inbox {
         let (wake, woken) = worker::bell();
         let ledger =
             ledger::Ledger::new(sql, &options, Arc::clone(&work)).map_err(OpenError::sql(&options.path))?;
+        let work = (work, options.retry.longest);
         let worker = worker::start(reader, orders.clone(), clock.clone(), work, (wake.clone(), woken))?;
         let writer = writer::start(ledger, queue, clock, wake)?;
         let threads = Arc::new(Mutex::new(Some(Threads { worker, writer, _lock: lock })));

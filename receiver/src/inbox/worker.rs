@@ -64,11 +64,11 @@ pub(super) fn start(
     sql: Connection,
     orders: mpsc::Sender<Order>,
     clock: Clock,
-    work: Arc<dyn Work>,
+    (work, put_off_max): (Arc<dyn Work>, Duration),
     (bell, woken): (Bell, Receiver<()>),
 ) -> Result<Handle, OpenError> {
     let stop = Arc::new(AtomicBool::new(false));
-    let worker = Worker { sql, orders, clock, work, stop: Arc::clone(&stop) };
+    let worker = Worker { sql, orders, clock, work, put_off_max, stop: Arc::clone(&stop) };
     let thread = std::thread::Builder::new().name("inbox-worker".to_owned());
     let started = thread.spawn(move || worker.run(&woken));
     let failed =
@@ -81,6 +81,8 @@ struct Worker {
     orders: mpsc::Sender<Order>,
     clock: Clock,
     work: Arc<dyn Work>,
+    /// The longest that work which failed is put off.
+    put_off_max: Duration,
     stop: Arc<AtomicBool>,
 }
 
@@ -107,11 +109,15 @@ impl Worker {
     /// Works on what is due; answers how long there is nothing more to do.
     fn turn(&self) -> rusqlite::Result<Duration> {
         let now = self.clock.now();
-        let due = reader::due(&self.sql, now, TAKEN_MAX)?;
+        let mut due = reader::due(&self.sql, now, TAKEN_MAX)?;
         if due.is_empty() {
-            let next = reader::next_due(&self.sql)?;
-            let wait = next.map_or(LOOK_EVERY, |next| next.since(now));
-            return Ok(wait.clamp(Duration::from_millis(1), LOOK_EVERY));
+            let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
+            let wait = next.since(now);
+            if wait <= self.put_off_max {
+                return Ok(wait.clamp(Duration::from_millis(1), LOOK_EVERY));
+            }
+            // Nothing is put off for that long: the clock was far ahead when it came, and has been set back.
+            due = reader::due(&self.sql, next, TAKEN_MAX)?;
         }
         let undisturbed = due.into_iter().take_while(|_| !self.stopping());
         let settlements: Vec<_> = undisturbed

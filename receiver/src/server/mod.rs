@@ -2,9 +2,11 @@
 //! and an orderly end.
 
 mod receive;
+mod stall;
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,12 @@ use tracing::{debug, warn};
 pub use receive::{Effectual, Receive};
 
 use crate::answer::{closing, method_not_allowed, text};
+use stall::Stall;
 
 /// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long to wait before trying again to listen where somebody else does.
+const BIND_AGAIN: Duration = Duration::from_millis(20);
 /// The most headers in a request.
 const HEADERS_MAX: usize = 100;
 
@@ -39,7 +44,7 @@ pub struct Limits {
     pub connections: usize,
     /// The longest head of a request, in bytes; at least 8,192. Beyond it the answer is 431.
     pub head_bytes: usize,
-    /// How long a head may take, and a connection may rest between two requests.
+    /// How long a head may take, a connection may rest between two requests, and an answer may go unread.
     pub head_time: Duration,
 }
 
@@ -50,12 +55,25 @@ impl Default for Limits {
     }
 }
 
-/// Listens.
+/// Listens; where somebody else does, as soon as they end, if that is soon enough.
 ///
 /// # Errors
 /// When the address can't be had.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|error| BindError { address, error })
+pub async fn bind(address: SocketAddr, within: Duration) -> Result<TcpListener, BindError> {
+    let mut ticks = interval(BIND_AGAIN);
+    let free = async {
+        loop {
+            ticks.tick().await;
+            match TcpListener::bind(address).await {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                other => return other,
+            }
+        }
+    };
+    let bound = timeout(within, free).await;
+    // The last word is the system's own.
+    let bound = if let Ok(bound) = bound { bound } else { TcpListener::bind(address).await };
+    bound.map_err(|error| BindError { address, error })
 }
 
 /// The system refuses to listen there.
@@ -92,7 +110,7 @@ where
         };
         let service = service.clone();
         let bounded = service_fn(move |request| answer(service.clone(), request, limits.head_bytes));
-        let connection = server.serve_connection(TokioIo::new(stream), bounded);
+        let connection = server.serve_connection(TokioIo::new(Stall::new(stream, limits.head_time)), bounded);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {

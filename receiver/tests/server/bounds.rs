@@ -102,6 +102,16 @@ fn slow_heads_and_slow_bodies_are_cut_off_while_others_are_served() {
 }
 
 #[test]
+fn a_client_that_never_reads_its_answers_is_cut_off() {
+    let receiver = World::new().serve(&["--read-within", "300ms", "--connections-max", "1"]);
+    let mut stream = connect(receiver.address);
+    let requests = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(1_000);
+    // Answers pile up until no more requests are read; the only place is taken until the connection ends.
+    while stream.write_all(&requests).is_ok() {}
+    check_serving(receiver.address);
+}
+
+#[test]
 fn a_full_inbox_says_when_to_come_back() {
     let receiver = World::new().serve(&["--waiting-max", "0"]);
     let answer = receiver.post("a", b"{}");

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::wire::try_request;
-use crate::world::{World, signed};
+use crate::world::{Starting, World, signed};
 
 const KILLS: usize = 12;
 const SENDERS: usize = 8;
@@ -56,4 +56,38 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
     assert!(acknowledged.len() > KILLS * KILLS, "there was work: {}", acknowledged.len());
     let lost: Vec<_> = acknowledged.iter().filter(|id| !effects.contains_key(*id)).collect();
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
+}
+
+/// Far more than the limit has room for.
+const FULL_AFTER_MAX: usize = 1_000;
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_acknowledged_and_ends_nothing() {
+    let world = World::new();
+    let database = world.database();
+    let mut receiver = Starting::within(600, &["serve", "--db", database.to_str().unwrap()]).listening();
+    let body = [b'x'; 10_000];
+    let mut acknowledged = Vec::new();
+    let refused = (0..FULL_AFTER_MAX).find_map(|number| {
+        let answer = receiver.post(&format!("a-{number}"), &body);
+        match answer.status {
+            204 => {
+                acknowledged.push(format!("a-{number}"));
+                None
+            }
+            _ => Some(answer),
+        }
+    });
+    let refused = refused.expect("a disk that is never full shows nothing");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("30")));
+    assert!(!acknowledged.is_empty(), "there was room for nothing at all");
+    assert_eq!(receiver.post("again", &body).status, 503, "it is still there, and says so again");
+    receiver.kill();
+    let roomy = world.serve(&[]);
+    assert_eq!(roomy.post("again", &body).status, 204);
+    acknowledged.push("again".to_owned());
+    let mut effects = world.settled_effects();
+    effects.sort();
+    acknowledged.sort();
+    assert_eq!(effects, acknowledged);
 }

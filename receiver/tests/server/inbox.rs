@@ -94,6 +94,27 @@ fn work_that_fails_or_panics_is_tried_again() {
 }
 
 #[test]
+fn what_came_while_the_clock_was_far_ahead_does_not_wait_for_it() {
+    let shelf = Shelf::new();
+    let (work, heard) = Unwilling::new(1, false);
+    let year = Duration::from_secs(365 * 86_400);
+    let ahead = RetryPolicy { first: Duration::from_secs(3_600), ..RetryPolicy::default() };
+    shelf.pass(year);
+    let options = Options { retry: ahead, ..shelf.options() };
+    let inbox = Inbox::open(options, shelf.clock(), Arc::new(work)).unwrap();
+    accept(&inbox, "a").unwrap();
+    assert_eq!(heard.recv().unwrap(), ("a".to_owned(), 0));
+    inbox.close();
+    assert_eq!(shelf.effects().standing().unwrap().waiting, 1, "it failed, and is put off by an hour");
+    shelf.time.fetch_sub(u64::try_from(year.as_millis()).unwrap(), Ordering::Relaxed);
+    let (work, heard) = Unwilling::new(0, false);
+    let inbox = shelf.open(work);
+    assert_eq!(heard.recv().unwrap(), ("a".to_owned(), 1), "a year too late");
+    inbox.close();
+    assert_eq!(shelf.effects().processed(10).unwrap(), ["a"]);
+}
+
+#[test]
 fn work_that_always_fails_is_given_up_and_holds_nobody_up() {
     let shelf = Shelf::new();
     let (work, heard) = Unwilling::new(4, false);

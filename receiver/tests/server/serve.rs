@@ -6,7 +6,7 @@ use hookproof_receiver::verify::Profile;
 
 use crate::signing::{OTHER, SECRET, sign};
 use crate::wire::{answer, connect, head, request};
-use crate::world::{Receiver, World, command, now, signed};
+use crate::world::{Receiver, Starting, World, command, now, signed};
 
 const BODY: &[u8] = br#"{"id":"evt_1","data":{}}"#;
 
@@ -160,11 +160,49 @@ fn one_file_is_one_process() {
     let world = World::new();
     let first = world.serve(&[]);
     let database = world.database();
-    let second =
-        command(&["serve", "--db", database.to_str().unwrap(), "--secret-env", "HOOK_SECRET"]).output();
+    let arguments = [
+        "serve",
+        "--db",
+        database.to_str().unwrap(),
+        "--secret-env",
+        "HOOK_SECRET",
+        "--start-within",
+        "100ms",
+    ];
+    let second = command(&arguments).output();
     let told = String::from_utf8(second.unwrap().stderr).unwrap();
     assert!(told.contains("in use by another receiver"), "{told}");
     assert_eq!(first.post("a", BODY).status, 204);
+}
+
+/// As a script does that kills a receiver and starts the next one in the same breath.
+#[test]
+fn a_receiver_waits_for_the_one_before_it_to_end() {
+    let world = World::new();
+    let mut first = world.serve(&[]);
+    let database = world.database();
+    let arguments = ["serve", "--db", database.to_str().unwrap(), "--start-within", "10m"];
+    assert_eq!(first.post("a", BODY).status, 204);
+    let mut next = Starting::at(&first.address.to_string(), &arguments);
+    next.says("waiting for the receiver before this one");
+    first.kill();
+    let next = next.listening();
+    assert_eq!(next.address, first.address);
+    assert_eq!(next.post("b", BODY).status, 204);
+    assert_eq!(world.settled_effects(), ["a", "b"]);
+}
+
+#[test]
+fn an_address_that_is_taken_is_said() {
+    let world = World::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let database = world.database();
+    let arguments = ["serve", "--db", database.to_str().unwrap(), "--secret-env", "HOOK_SECRET", "--listen"];
+    let output = command(&[&arguments[..], &[&address, "--start-within", "50ms"]].concat()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64), "{told}");
+    assert!(told.contains("choose another address"), "{told}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! A receiver in a process of its own.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -59,17 +59,7 @@ impl World {
 impl Receiver {
     /// Starts a command that listens, and waits until it does.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = command(arguments)
-            .args(["--listen", "127.0.0.1:0", "--secret-env", "HOOK_SECRET"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let line = log.find(|line| line.contains(" listening ")).expect("it listens");
-        let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
-        // What nobody reads would fill the pipe, and then hold it up.
-        std::thread::spawn(move || log.for_each(drop));
-        Self { process: Process(child), folder: None, address }
+        Starting::at("127.0.0.1:0", arguments).listening()
     }
 
     /// Posts a delivery, signed now as Standard Webhooks are.
@@ -89,6 +79,50 @@ impl Receiver {
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.process.0.wait().unwrap()
+    }
+}
+
+/// A command that was started, and may listen soon.
+pub(crate) struct Starting {
+    process: Process,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Starting {
+    pub(crate) fn at(listen: &str, arguments: &[&str]) -> Self {
+        let mut command = command(arguments);
+        command.args(["--listen", listen, "--secret-env", "HOOK_SECRET"]);
+        Self::run(command)
+    }
+
+    /// The same where no file may grow beyond so many blocks of the shell's, as on a disk that is nearly full.
+    pub(crate) fn within(blocks: u32, arguments: &[&str]) -> Self {
+        let limited = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited, env!("CARGO_BIN_EXE_hookproof-receiver")]).args(arguments);
+        command.args(["--listen", "127.0.0.1:0", "--secret-env", "HOOK_SECRET"]).env("HOOK_SECRET", SECRET);
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { process: Process(child), log }
+    }
+
+    /// Waits until it says something, and answers the line.
+    pub(crate) fn says(&mut self, text: &str) -> String {
+        self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text)).expect(text)
+    }
+
+    /// Waits until it listens.
+    pub(crate) fn listening(mut self) -> Receiver {
+        let line = self.says(" listening ");
+        let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        let Self { process, log } = self;
+        // What nobody reads would fill the pipe, and then hold it up.
+        std::thread::spawn(move || log.for_each(drop));
+        Receiver { process, folder: None, address }
     }
 }
 

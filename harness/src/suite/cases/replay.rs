@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::super::bench::{Bench, Delivery};
 use super::super::course::{Case, Finding, Running, limited};
-use super::super::hooks;
+use super::super::hooks::{self, Broken};
 use super::super::want::Want::{self, Accept, NoBreak, Reject};
 use super::super::want::words;
 use super::signature::wrong;
@@ -142,8 +142,9 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     if let Err(why) = hooks::run(command).await {
         return Finding::new(Verdict::HarnessError, why);
     }
-    if !serves_again(bench).await {
-        return Finding::fail(format!("it did not serve within {:?} of its restart", bench.settings.timeout));
+    if let Err(came) = serves_again(bench).await {
+        let limit = bench.settings.timeout;
+        return Finding::fail(format!("it did not serve within {limit:?} of its restart: {came}"));
     }
     if let Err(finding) = step(bench, "the same after a restart", &delivery, Accept).await {
         return finding;
@@ -157,18 +158,19 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
         return Finding::unclear("needs --break-command and --mend-command");
     };
     let delivery = bench.delivery();
+    let broken = Broken::new(mend);
     if let Err(why) = hooks::run(break_it).await {
         return Finding::new(Verdict::HarnessError, why);
     }
     let request = bench.signed(&delivery);
     let failed = bench.exchange(&Feed::Whole(request.bytes()), bench.settings.timeout).await;
     bench.keep("a delivery while it is broken", &request, Want::Report, &failed);
-    if let Err(why) = hooks::run(mend).await {
+    if let Err(why) = broken.mend().await {
         return Finding::new(Verdict::HarnessError, why);
     }
     let came = words(&failed.outcome);
-    if !serves_again(bench).await {
-        return Finding::fail(format!("{came} while broken; it did not serve after it was mended"));
+    if let Err(why) = serves_again(bench).await {
+        return Finding::fail(format!("{came} while broken; it did not serve after it was mended: {why}"));
     }
     let again = delivery.clone().at(unix_seconds());
     if let Err(finding) = step(bench, "the same after it was mended", &again, Accept).await {
@@ -182,16 +184,17 @@ async fn after_failure(bench: &Bench<'_>) -> Finding {
     Finding { came: format!("{came} while broken; then {}", finding.came), ..finding }
 }
 
-/// Waits until connections are taken again.
-async fn serves_again(bench: &Bench<'_>) -> bool {
+/// Waits until deliveries are accepted again, or says what came last.
+async fn serves_again(bench: &Bench<'_>) -> Result<(), String> {
     let watch = Watch::start();
     loop {
         let feed = Feed::Whole(bench.signed(&bench.delivery()).bytes());
-        if Accept.is_met(&bench.exchange(&feed, bench.settings.timeout).await.outcome) {
-            return true;
+        let outcome = bench.exchange(&feed, bench.settings.timeout).await.outcome;
+        if Accept.is_met(&outcome) {
+            return Ok(());
         }
         if watch.passed() >= bench.settings.timeout {
-            return false;
+            return Err(words(&outcome));
         }
         pass(PAUSE).await;
     }

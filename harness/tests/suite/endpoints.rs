@@ -1,0 +1,143 @@
+//! The suite against endpoints that are no receivers: it comes to an end, says what it saw, and keeps its bounds.
+
+use std::cell::Cell;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use hookproof::suite::{self, Hooks, Known, Selection, Settings, Step};
+use hookproof::wire::target::Target;
+use hookproof::wire::{Profile, Secret};
+
+use crate::check;
+use crate::reference::free_port;
+
+/// Something that listens, and does this with every connection.
+fn endpoint(answer: fn(&mut TcpStream)) -> String {
+    format!("http://{}/", serve_at(0, answer))
+}
+
+/// The same on a port, or on any.
+pub(crate) fn serve_at(port: u16, answer: fn(&mut TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                // The beginning of the request; none of them needs more of it.
+                let mut buffer = [0; 64 * 1024];
+                if matches!(stream.read(&mut buffer), Ok(1..)) {
+                    answer(&mut stream);
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A script starts its receiver, and the suite in the next line.
+#[test]
+fn a_receiver_that_starts_a_moment_later_is_waited_for() {
+    let port = free_port();
+    let profile = Profile::Github;
+    let settings = Settings {
+        target: Target::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
+        profile,
+        secret: Secret::parse(profile, "a secret of the tests").unwrap(),
+        retired: None,
+        tolerance_seconds: Settings::TOLERANCE_SECONDS,
+        timeout: Settings::TIMEOUT,
+        slow_limit: Settings::SLOW_LIMIT,
+        effects: None,
+        hooks: Hooks::default(),
+        selection: Selection::new(vec!["sig.valid".to_owned()], Vec::new()).unwrap(),
+        known: Known::default(),
+        strict: false,
+    };
+    let started = Cell::new(false);
+    let start = |step: Step<'_>| {
+        if matches!(step, Step::Waits) && !started.replace(true) {
+            serve_at(port, |stream| drop(stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let report = runtime.block_on(suite::run(&settings, start)).unwrap();
+    assert!(started.get(), "it was there from the beginning");
+    assert_eq!(report.exit_code(), 0, "{}", report.table(suite::Colours::Off));
+}
+
+/// Writes this again and again, for as long as somebody takes it.
+fn flood(stream: &mut TcpStream, head: &[u8], again: &[u8]) {
+    let block = again.repeat(64 * 1024 / again.len());
+    let mut open = stream.write_all(head).is_ok();
+    while open {
+        open = stream.write_all(&block).is_ok();
+    }
+}
+
+/// What the suite says of it: a correct delivery fails, and nothing else can be judged.
+#[track_caller]
+fn check_failing(answer: fn(&mut TcpStream), said: &str) {
+    let url = endpoint(answer);
+    check(&["receiver", &url, "--secret-env", "HOOK_SECRET", "--timeout", "200ms"], 1, said);
+}
+
+#[test]
+fn an_endpoint_that_closes_at_once_fails_the_correct_delivery() {
+    check_failing(|_| {}, ": closed without an answer");
+}
+
+#[test]
+fn an_endpoint_that_hangs_fails_the_correct_delivery() {
+    check_failing(
+        |stream| {
+            let _until_it_ends = stream.read_to_end(&mut Vec::new());
+        },
+        ": no answer in time",
+    );
+}
+
+#[test]
+fn an_endpoint_that_drips_its_answer_is_not_waited_for() {
+    check_failing(
+        |stream| {
+            for byte in b"HTTP/1.1 204 No Content\r\nA-Long-Header: a".iter().chain(std::iter::repeat(&b'a'))
+            {
+                std::thread::park_timeout(std::time::Duration::from_millis(50));
+                if stream.write_all(&[*byte]).is_err() {
+                    break;
+                }
+            }
+        },
+        ": no answer in time",
+    );
+}
+
+#[test]
+fn garbage_is_no_answer() {
+    check_failing(|stream| drop(stream.write_all(b"220 mail.example ESMTP\r\n")), ": no HTTP");
+    check_failing(|stream| flood(stream, b"HTTP/1.1 200 OK\r\nA: ", b"a"), ": no HTTP");
+}
+
+#[test]
+fn interim_answers_without_end_are_no_answer() {
+    check_failing(|stream| flood(stream, b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "interim answers");
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    check_failing(
+        |stream| {
+            drop(stream.write_all(
+                b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+            ));
+        },
+        ": 302",
+    );
+}
+
+/// Its status is what counts, so it is even found to accept; the answer itself is not read to an end that never comes.
+#[test]
+fn an_answer_without_end_is_cut_off() {
+    let url = endpoint(|stream| flood(stream, b"HTTP/1.1 200 OK\r\n\r\n", b"x"));
+    check(&["receiver", &url, "--secret-env", "HOOK_SECRET", "--only", "sig.valid,sig.missing"], 1, ": 200");
+}

@@ -1,0 +1,70 @@
+//! The small receivers in other languages are certified like any partner's, where their runtime is there. Where it is
+//! not, that is printed (`--nocapture`). The one in PHP is for a web server in front of it, and is not certified here.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::hookproof;
+use crate::reference::{Daemon, SECRET, free_port};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../receiver/examples").join(name)
+}
+
+/// Certifies a receiver that `command` starts in a folder of its own, with every probe.
+fn certify(folder: tempfile::TempDir, port: u16, command: &str) {
+    let daemon = Daemon::start(folder, port, command);
+    let url = format!("http://127.0.0.1:{port}/hook");
+    let effects = format!("http://127.0.0.1:{port}/effects");
+    let restart = daemon.restart();
+    // Whatever stands still is broken: the delivery gets no answer in time, and then comes again.
+    let (break_it, mend) = (daemon.signal("STOP"), daemon.signal("CONT"));
+    let secrets = ["--secret-env", "HOOK_SECRET", "--retired-secret-env", "OLD_SECRET"];
+    let probes = ["--effects-url", &effects, "--restart-command", &restart];
+    let breaking = ["--break-command", &break_it, "--mend-command", &mend, "--timeout", "5s"];
+    let arguments = [&["receiver", &url, "--strict"][..], &secrets, &probes, &breaking].concat();
+    let output = hookproof(&arguments);
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{table}{}{}",
+        daemon.log(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Whether a runtime is there with what the example needs; says so where it is not.
+fn is_there(probe: &mut Command, what: &str) -> bool {
+    let there = probe.output().is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("skipped: {what} is not on this machine");
+    }
+    there
+}
+
+#[test]
+fn the_flask_example_is_certified() {
+    if !is_there(Command::new("python3").args(["-c", "import flask"]), "Python with Flask") {
+        return;
+    }
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let script = example("flask_receiver.py");
+    certify(folder, port, &format!("HOOK_SECRET={SECRET} python3 {} {port} inbox.db", script.display()));
+}
+
+/// Modules are looked for beside the script, so it is copied to where Express is: `HOOKPROOF_NODE_MODULES` names a
+/// `node_modules` that has it.
+#[test]
+fn the_express_example_is_certified() {
+    let modules = std::env::var_os("HOOKPROOF_NODE_MODULES").map(PathBuf::from).unwrap_or_default();
+    let has_express = modules.join("express").is_dir();
+    if !has_express || !is_there(Command::new("node").arg("--version"), "Node") {
+        eprintln!("skipped: Node with Express; HOOKPROOF_NODE_MODULES names no node_modules that has it");
+        return;
+    }
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    std::os::unix::fs::symlink(&modules, folder.path().join("node_modules")).unwrap();
+    std::fs::copy(example("express_receiver.mjs"), folder.path().join("receiver.mjs")).unwrap();
+    certify(folder, port, &format!("HOOK_SECRET={SECRET} node receiver.mjs {port} inbox.log"));
+}
