@@ -97,7 +97,7 @@ impl Sim {
         };
         let keep =
             if self.figures || expected(&scenario) > TRACED_EVENTS_MAX { Keep::Figures } else { Keep::Trace };
-        let clock = Clock::default();
+        let clock = Clock::begun();
         let began = clock.now();
         match simulate(&scenario, &Options { keep, ..options }) {
             Ok(simulated) => {
@@ -130,7 +130,7 @@ impl Sim {
     }
 
     fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {
-        let clock = Clock::default();
+        let clock = Clock::begun();
         let began = clock.now();
         match swarm::sweep(scenario, options, count) {
             Ok(swept) => {

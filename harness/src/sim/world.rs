@@ -531,6 +531,8 @@ impl<'a> World<'a> {
                 }
                 Answered::Stale => {
                     if let Some(place) = self.play.place_of(token) {
+                        // The subscribers have changed: it reads them, and matches the event again.
+                        self.tell(worker, LOOK_NS, Knock::Look);
                         self.tell(worker, LOOK_NS + 1, Knock::Offered(vec![place]));
                     }
                 }

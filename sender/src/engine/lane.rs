@@ -10,7 +10,7 @@ use super::breaker::{Breaker, IsProbe};
 use super::ids::{LaneId, Term};
 use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Origin, Outcome, Reason, Taking};
-use super::pressure::Pressure;
+use super::pressure::{Pressure, Strain};
 use super::record::LaneRecord;
 use super::retry::Meaning;
 use super::rng::Rng;
@@ -214,7 +214,10 @@ impl Lane {
         let latency = now.since(attempt.started);
         let breaker = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, verdict.health, latency, now);
-        self.pressure.end(self.settings.pressure(), verdict.strain, attempt.started, now);
+        // The breaker holds back already while its probes fail: the share must not shrink with the length of an outage.
+        if !attempt.probe.0 || verdict.strain != Strain::Failed {
+            self.pressure.end(self.settings.pressure(), verdict.strain, attempt.started, now);
+        }
         match (verdict.meaning, verdict.pause) {
             (Meaning::Success, _) => Fate::Delivered,
             (Meaning::Gone, _) => {

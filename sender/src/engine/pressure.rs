@@ -141,8 +141,14 @@ impl Pressure {
 
     /// An attempt ended that started at `started`.
     pub fn end(&mut self, policy: &PressurePolicy, strain: Strain, started: Instant, now: Instant) {
-        self.average(now.since(started), strain != Strain::None);
-        if strain == Strain::Refused || self.is_slowing(policy) || self.is_failing(policy) {
+        self.average(now.since(started), strain);
+        // Each attempt speaks for itself: a success is no sign that others failed, nor a failure that answers are slow.
+        let is_strained = match strain {
+            Strain::Refused => true,
+            Strain::Failed => self.is_failing(policy),
+            Strain::None => self.is_slowing(policy),
+        };
+        if is_strained {
             self.clean = 0;
             self.give_way(started, now);
         } else if strain == Strain::None {
@@ -171,12 +177,13 @@ impl Pressure {
         }
     }
 
-    fn average(&mut self, latency: Nanos, failed: bool) {
+    fn average(&mut self, latency: Nanos, strain: Strain) {
         let toward = |average: u64, sample: u64, weight: u64| average - average / weight + sample / weight;
-        let failed = if failed { WHOLE } else { 0 };
-        if self.seen == 0 {
+        let failed = if strain == Strain::None { 0 } else { WHOLE };
+        if self.latency == (0, 0) {
             self.latency = (latency.0, latency.0);
-        } else {
+        } else if strain == Strain::None {
+            // What fails is counted as that: its latency is often a deadline, which says nothing about answers.
             let (quick, slow) = self.latency;
             self.latency = (toward(quick, latency.0, 8), toward(slow, latency.0, 64));
         }
@@ -323,6 +330,23 @@ mod tests {
             assert_eq!(bench.attempts(1, Strain::Failed, QUICK), 100);
         }
         assert!(bench.attempts(12, Strain::Failed, QUICK) < 100);
+    }
+
+    #[test]
+    fn successes_after_an_outage_do_not_halve_again() {
+        for latency in [QUICK, Nanos::from_secs(3)] {
+            let mut bench = Bench::new();
+            bench.attempts(100, Strain::None, QUICK);
+            let fallen = bench.attempts(12, Strain::Failed, latency);
+            assert!(fallen < 100);
+            let mut before = fallen;
+            for _ in 0..30 {
+                let share = bench.attempts(1, Strain::None, QUICK);
+                assert!(share >= before, "fell from {before} to {share} percent on a success");
+                before = share;
+            }
+            assert!(before > fallen);
+        }
     }
 
     #[test]
