@@ -1,8 +1,10 @@
 //! Ring 1: the production engine and the production store in virtual time, with modelled endpoints and faults. A heap of
 //! happenings, no real clock, no threads: a seed decides everything, and the same seed does it again.
 //!
-//! - `process`: one process of the sender: engine, store, leases, in the order in which the sender's heart drives them.
-//! - `world`: the happenings in their order; `network`: requests and endpoints; `trouble`: faults; `close`: the end.
+//! - `world`: what there is; `heap`: what is to happen, in order; `offer`: the emitter; `close`: the end.
+//! - `process`: one process of the sender, engine and store; `lanes`, `deeds`: what it owns and does, in the order in which
+//!   the sender's heart has it; `beat`: processes in their turn.
+//! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults.
 //! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
 //! - [`swarm`]: one scenario, many seeds. - [`figures`]: what a run amounts to, counted as it goes.
 //!
@@ -10,10 +12,17 @@
 //! behaviours of the scenario's endpoints; crashes, stops, clock steps, a store that can't write. What isn't: the time that
 //! the sender's own code takes, the number of connections, and everything about TLS and HTTP.
 
+mod arrival;
+mod beat;
+mod book;
 mod close;
+mod deeds;
 pub mod figures;
+mod heap;
+mod lanes;
 mod mutant;
 mod network;
+mod offer;
 mod process;
 mod subscribe;
 pub mod swarm;
