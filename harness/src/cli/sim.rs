@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::check::{self, Judgement, Status, Strictness};
+use crate::check::{Judgement, Status};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
-use crate::sim::{Keep, Mutant, Options, SimError, Simulated, simulate, swarm};
+use crate::sim::{Keep, Mutant, Options, SimError, Simulated, judged, simulate, skipped, swarm};
 use crate::trace::Trace;
 
 const EXIT_FAILED: u8 = 1;
@@ -121,7 +121,7 @@ impl Sim {
             return EXIT_HARNESS;
         }
         match Trace::read(simulated.trace.as_slice()) {
-            Ok(trace) => conclude(scenario, &check::judge(scenario, &trace, Strictness::Usual)),
+            Ok(trace) => conclude(scenario, &judged(scenario, &trace)),
             Err(error) => {
                 eprintln!("hookproof sim: {}: {error}", scenario.name);
                 EXIT_HARNESS
@@ -194,7 +194,7 @@ fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String
 fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
-            println!("  {:?} {}: {}", verdict.status, verdict.id, verdict.sentence);
+            println!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence);
             verdict
                 .witness
                 .iter()
@@ -202,7 +202,10 @@ fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
                 .for_each(|witness| println!("    {}", swarm::witness_text(witness)));
         }
     }
-    println!("{}: {:?}: {}", scenario.name, judgement.status, judgement.sentence);
+    for (id, why) in skipped(judgement) {
+        println!("  skipped {id}: {why}");
+    }
+    println!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence);
     match judgement.status {
         Status::Fail => EXIT_FAILED,
         Status::Inconclusive => EXIT_INCONCLUSIVE,
@@ -248,7 +251,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(all)
 }
 
-fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {
+pub(super) fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| vec![format!("{} cannot be read: {error}", path.display())])?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)

@@ -13,6 +13,7 @@ mod model;
 mod terminal;
 
 pub use html::html;
+pub(crate) use html::{STYLE, escape};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use model::{Lag, Report, Series, SubscriberReport, schema};

@@ -6,6 +6,7 @@
 //!   the sender's heart has it; `beat`: processes in their turn.
 //! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults.
 //! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
+//! - [`judged`]: the same checks as for a real run, less what virtual time can't show.
 //! - [`swarm`]: one scenario, many seeds. - [`figures`]: what a run amounts to, counted as it goes.
 //!
 //! What is modelled: the time that a commit takes and the time that bytes are under way, both drawn by the seed; the
@@ -19,6 +20,7 @@ mod close;
 mod deeds;
 pub mod figures;
 mod heap;
+mod judged;
 mod lanes;
 mod mutant;
 mod network;
@@ -34,6 +36,7 @@ use std::path::PathBuf;
 use hookproof_sender::engine::WallTime;
 use hookproof_sender::store::StoreError;
 
+pub use judged::{judged, skipped};
 pub use mutant::Mutant;
 pub use world::simulate;
 

@@ -234,6 +234,10 @@ impl World<'_> {
                 let (status, retry_after) = (rendered.status, rendered.retry_after);
                 if (200..300).contains(&status) {
                     self.figures.lanes[at].delivered += u64::from(whole);
+                    let token = self.net.exchanges.get(&id).and_then(|exchange| self.token(&exchange.row));
+                    if let Some(intended) = token.and_then(|token| self.intended(token)) {
+                        self.figures.taken(at, self.now, self.now.saturating_sub(intended));
+                    }
                 }
                 if self.given.options.keep == Keep::Trace {
                     let retry_after = retry_after.clone();

@@ -133,6 +133,10 @@ impl World<'_> {
         why: &str,
     ) -> Result<(), SimError> {
         self.figures.refused += 1;
+        let due = self.play.due_of(token).copied();
+        for lane in due.into_iter().flat_map(|due| &self.play.owed_lanes[due.kind as usize]) {
+            self.figures.lanes[*lane].refused += 1;
+        }
         let retry_after = status.map(|_| "5".to_owned());
         let why = why.to_owned();
         self.keep(Record::Refused(Refused { t: self.now, token, status, retry_after, unknown, why }))

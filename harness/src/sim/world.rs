@@ -33,6 +33,9 @@ const PURPOSE_SECRETS: u64 = 3;
 /// Another process notices what was committed within so long.
 pub(super) const LOOK_NS: u64 = 4_000_000;
 
+/// So many stretches of a run show how latency went.
+const STRETCHES: u64 = 360;
+
 /// Something that happens.
 pub(super) enum Happening {
     Emit,
@@ -142,7 +145,10 @@ impl<'a> World<'a> {
         let fitting = Model::fitting(schedule.lasts().saturating_add(scenario.drain.0), schedule.due().len());
         let seats = (0..scenario.sender.workers).map(|_| Seat::default()).collect();
         let header = super::book::header(scenario, &schedule, seed);
-        let figures = Figures::new(scenario.subscribers.iter().map(|one| one.name.as_str()));
+        let figures = Figures::new(
+            scenario.subscribers.iter().map(|one| one.name.as_str()),
+            schedule.lasts().saturating_add(scenario.drain.0) / STRETCHES,
+        );
         Ok(Self {
             given: Given { scenario, options, model: options.model.unwrap_or(fitting), seed },
             now: 0,
