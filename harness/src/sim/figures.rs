@@ -121,6 +121,13 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are allowed"))
 }
 
+/// It grows with what it counts, as far as any length of time goes.
+fn record(histogram: &mut Histogram<u64>, nanos: u64) {
+    if histogram.record(nanos / 1_000).is_err() {
+        histogram.saturating_record(nanos / 1_000);
+    }
+}
+
 impl Figures {
     pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, stretch_ns: u64) -> Self {
         Self {
@@ -150,14 +157,14 @@ impl Figures {
     }
 
     pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {
-        self.lanes[lane].first_us.saturating_record(waited_ns / 1_000);
+        record(&mut self.lanes[lane].first_us, waited_ns);
     }
 
     /// A delivery was taken, so long after its event's intended moment.
     pub(super) fn taken(&mut self, lane: usize, now: u64, waited_ns: u64) {
         let begin = now - now % self.stretch_ns;
         let lane = &mut self.lanes[lane];
-        lane.taken_us.saturating_record(waited_ns / 1_000);
+        record(&mut lane.taken_us, waited_ns);
         match lane.slowest.last_mut().filter(|(at, _)| *at == begin) {
             Some((_, slowest)) => *slowest = waited_ns.max(*slowest),
             None => lane.slowest.push((begin, waited_ns)),
