@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::check::{Judgement, Status};
+use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
@@ -121,12 +121,17 @@ impl Sim {
             return EXIT_HARNESS;
         }
         match Trace::read(simulated.trace.as_slice()) {
-            Ok(trace) => conclude(scenario, &judged(scenario, &trace)),
+            Ok(trace) => conclude(scenario, &judged(scenario, &trace, self.strictness())),
             Err(error) => {
                 eprintln!("hookproof sim: {}: {error}", scenario.name);
                 EXIT_HARNESS
             }
         }
+    }
+
+    /// A seed of the swarm is judged as the sweep judged it.
+    fn strictness(&self) -> Strictness {
+        if self.swarm { Strictness::Strict } else { Strictness::Usual }
     }
 
     fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {

@@ -14,8 +14,8 @@ const BEYOND: [(&str, &str); 3] = [
 /// Judges a simulated run. What virtual time can't express is not applicable, with the reason for its sentence; what it
 /// can is judged as ever.
 #[must_use]
-pub fn judged(scenario: &Scenario, trace: &Trace) -> Judgement {
-    let mut judgement = judge(scenario, trace, Strictness::Usual);
+pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
+    let mut judgement = judge(scenario, trace, strictness);
     for verdict in &mut judgement.verdicts {
         let beyond = BEYOND.iter().find(|(id, _)| *id == verdict.id);
         if let Some((_, why)) = beyond.filter(|_| verdict.status == Status::Inconclusive) {

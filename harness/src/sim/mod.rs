@@ -6,8 +6,8 @@
 //!   the sender's heart has it; `beat`: processes in their turn.
 //! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults.
 //! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
-//! - [`judged`]: the same checks as for a real run, less what virtual time can't show.
-//! - [`swarm`]: one scenario, many seeds. - [`figures`]: what a run amounts to, counted as it goes.
+//! - `judged`: the same checks as for a real run, less what virtual time can't show.
+//! - `swarm`: one scenario, many seeds. - `figures`: what a run amounts to, counted as it goes.
 //!
 //! What is modelled: the time that a commit takes and the time that bytes are under way, both drawn by the seed; the
 //! behaviours of the scenario's endpoints; crashes, stops, clock steps, a store that can't write. What isn't: the time that

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Keep, Options, SimError, judged, simulate};
-use crate::check::{Status, Witness};
+use crate::check::{Status, Strictness, Witness};
 use crate::scenario::{Duration, FaultAction, FaultPlan, SECOND, Scenario, Shape};
 use crate::trace::Trace;
 use crate::traffic::Chance;
@@ -96,7 +96,8 @@ pub fn attempt(
     let simulated = simulate(&troubled, &options)?;
     let trace =
         Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
-    let judgement = judged(&troubled, &trace);
+    // What our own sender should do, it must.
+    let judgement = judged(&troubled, &trace, Strictness::Strict);
     let failed = judgement.verdicts.iter().find(|verdict| verdict.status == Status::Fail);
     let until = until.unwrap_or(simulated.figures.traffic_end);
     Ok(failed.map(|verdict| Failure {

@@ -3,8 +3,8 @@
 //! A case that saw nothing is `inconclusive`, never `pass`: what a receiver that accepts nothing rejects proves nothing,
 //! so everything rests on `sig.valid`, which is sent first, and again after every case that attacks.
 //!
-//! In reading order: [`Settings`] says what is asked; the bench signs, sends and remembers; the cases are tables of
-//! requests with what is wanted, and courses for what a table can't say; [`run`] goes through them; [`Report`] is what
+//! In reading order: `Settings` says what is asked; the bench signs, sends and remembers; the cases are tables of
+//! requests with what is wanted, and courses for what a table can't say; `run` goes through them; `Report` is what
 //! came of it.
 
 mod bench;

@@ -30,7 +30,7 @@ pub struct Due {
     pub token: u64,
     /// The place of its type among [`Schedule::types`].
     pub kind: u32,
-    /// The place of its key among [`Schedule::keys`].
+    /// The place of its key among `Schedule::keys`.
     pub key: u32,
     /// How large its data is.
     pub bytes: u32,

@@ -5,7 +5,7 @@
 //! public definitions, on another crypto library (`ring`) than theirs. Two more reasons to have its own: a verifier
 //! that judges must say *which* key signed, and a client that attacks must send what no client library would.
 //!
-//! Nothing here reads a clock but [`clock`], and nothing but [`exchange`] opens a socket.
+//! Nothing here reads a clock but `clock`, and nothing but `exchange` opens a socket.
 
 pub mod answer;
 pub mod clock;

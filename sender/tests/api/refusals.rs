@@ -9,7 +9,7 @@ use crate::world::World;
 async fn whatever_is_wrong_with_a_request_is_said_in_one_form() {
     let world = World::new().await;
     let rows = [
-        ("GET", "/", 404, "unknown_path", None),
+        ("GET", "/nothing", 404, "unknown_path", None),
         ("GET", "/v1/nothing", 404, "unknown_path", None),
         ("GET", "/v1/events", 405, "method_not_allowed", None),
         ("PUT", "/v1/subscribers", 405, "method_not_allowed", None),

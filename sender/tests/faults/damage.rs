@@ -76,9 +76,8 @@ fn survives(serving: &mut Serving) {
     let (_keep, nothing) = std::sync::mpsc::channel();
     holds_still(serving, &nothing, Duration::from_secs(2));
     let complaints = serving.complaints();
-    // Each kind of request that fails for good says so, again and again as others succeed in between: more than the one
-    // line that other faults have, and far from what a loop without pauses would write.
-    assert!(complaints.len() <= 60, "{} lines: {complaints:#?}", complaints.len());
+    // A line for each way in which requests fail for good, however often they do.
+    assert!(complaints.len() <= 10, "{} lines: {complaints:#?}", complaints.len());
     serving.tell_to_stop();
     let (code, _) = serving.wait();
     assert!(matches!(code, Some(0 | 1)), "{code:?}");

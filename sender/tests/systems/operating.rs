@@ -103,6 +103,7 @@ fn the_alerts_have_the_figures_of_the_systems() {
         "hookproof_oldest_due_age_seconds > 60",
         "hookproof_oldest_due_age_seconds > 1800",
         "> 0.8",
+        "sum by (instance, subscriber, name, le) (rate(hookproof_latency_seconds_bucket[15m]))) > 2",
     ] {
         assert!(alerts.contains(figure), "{figure}");
     }

@@ -129,7 +129,7 @@ async fn idle_connections_of_other_lanes_make_room_for_a_new_one() {
     let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
     let transport = few_sockets(2);
     for lane in 1..=6 {
-        check(&post(endpoint.url()).lane(lane).through(&transport).await, "204");
+        check(&post(endpoint.url()).lane(lane).through(&transport).await, "answered 204");
         let open: u32 = (1..=6).map(|lane| transport.connections(LaneId(lane))).sum();
         assert!(open <= 2, "{open}");
     }
@@ -158,8 +158,8 @@ async fn where_all_sockets_are_in_use_an_attempt_waits_and_the_fault_is_ours() {
         assert_eq!(transport.connections(LaneId(2)), 0);
         answer.send(true).unwrap();
         // The other lane's connection is not kept while somebody waits, so this one gets its turn.
-        check(&post(slow.url()).lane(3).through(&transport).await, "204");
+        check(&post(slow.url()).lane(3).through(&transport).await, "answered 204");
     };
     let (made, ()) = tokio::join!(holds_it, waits);
-    check(&made, "204");
+    check(&made, "answered 204");
 }

@@ -14,6 +14,7 @@
 //!
 //! No clock is read here: time comes from the [`Clock`] that the thread is given.
 
+mod complaints;
 mod order;
 mod queue;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use std::time::Duration;
 use crate::engine::WallTime;
 use crate::store::command::Claim;
 use crate::store::{Claimer, Command, Reply, Store, StoreError};
+use complaints::Complaints;
 pub use order::OnItsWay;
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
@@ -86,7 +88,7 @@ impl StoreThread {
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "claims wait for commits"),
         }
-        let writer = Writer { store, clock, queue: queue.clone(), given_up: None };
+        let writer = Writer { store, clock, queue: queue.clone(), given_up: Complaints::default() };
         // The last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
         Ok(Self { handle: Handle { queue }, threads })
@@ -142,9 +144,8 @@ struct Writer {
     store: Box<dyn Store>,
     clock: Clock,
     queue: Arc<Queue>,
-    /// Why a request was last given up, if nothing has gone well since: a store that is broken for good is not to
-    /// fill the log.
-    given_up: Option<StoreError>,
+    /// Why requests were given up.
+    given_up: Complaints,
 }
 
 impl Writer {
@@ -199,14 +200,12 @@ impl Writer {
                     if tries > 1 {
                         tracing::info!(tries, "the store works again");
                     }
-                    self.given_up = None;
                     self.queue.worked(self.store.written());
                     return Ok(replies);
                 }
                 Err(error) if !error.may_pass() => {
-                    if self.given_up.as_ref() != Some(&error) {
-                        tracing::error!(%error, "a request was given up");
-                        self.given_up = Some(error.clone());
+                    if let Some(unsaid) = self.given_up.hear(now, &error) {
+                        tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
                     return Err(error);
                 }
