@@ -89,6 +89,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) arrivals: Vec<u32>,
     /// Which contract held when.
     pub(crate) epochs: Vec<Epoch>,
+    /// When it first said that it is gone (410).
+    pub(crate) gone: Option<u64>,
 }
 
 /// An event that was offered.
@@ -181,6 +183,13 @@ impl<'a> Evidence<'a> {
     /// When a delivery's event was surely taken.
     pub(crate) fn accepted(&self, delivery: &Delivery) -> Option<u64> {
         self.event(delivery).and_then(|event| event.accepted)
+    }
+
+    /// Whether an endpoint had said that it is gone by the time the event was taken: nothing is owed to it any more, though
+    /// a sender may well keep it as a dead letter.
+    pub(crate) fn is_let_go(&self, delivery: &Delivery) -> bool {
+        let gone = self.lanes[delivery.lane as usize].gone;
+        gone.zip(self.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
     }
 
     pub(crate) fn subscriber(&self, delivery: &Delivery) -> &'a Subscriber {
@@ -294,11 +303,16 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
         subscriber,
         arrivals: Vec::new(),
         epochs: epochs(scenario, trace, subscriber, end),
+        gone: None,
     };
     let mut lanes: Vec<Lane<'a>> = scenario.subscribers.iter().map(lane).collect();
     for (n, exchange) in (0..).zip(exchanges) {
         if let Some(lane) = exchange.lane {
-            lanes[lane as usize].arrivals.push(n);
+            let lane = &mut lanes[lane as usize];
+            lane.arrivals.push(n);
+            if exchange.status() == Some(410) {
+                lane.gone = Some(lane.gone.map_or(exchange.begun, |earlier| earlier.min(exchange.begun)));
+            }
         }
     }
     for lane in &mut lanes {

@@ -1,7 +1,7 @@
 //! `queue.bounded`: what waits never exceeds its bound, and nothing is unaccounted for: at every sample, what the sender
 //! says is delivered, dead, coalesced and waiting adds up to what it had acknowledged. The sum is at least what was surely
 //! acknowledged at the sample before (it was asked after that), and at most what was offered before the sample after
-//! (it had answered by then): samples follow one another.
+//! (it had answered by then): samples follow one another. What is taken once an endpoint is gone (410) may count or not.
 //!
 //! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters, never in silence.
 //! `queue.memory`: resident memory grows by no more than `rss_growth_max`.
@@ -65,7 +65,18 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
         (offer.t, offer.owed.len() as u64)
     };
     let mut offered: Vec<(u64, u64)> = evidence.events.iter().map(owed).collect();
-    let taken = evidence.events.iter().filter_map(|event| Some((event.accepted?, owed(event).1)));
+    let gone: Vec<(&str, u64)> =
+        evidence.lanes.iter().filter_map(|lane| Some((lane.subscriber.name.as_str(), lane.gone?))).collect();
+    // An event that comes once an endpoint is gone may be kept for it, or not.
+    let let_go = |event: &super::evidence::Event, taken: u64| {
+        let owed = &evidence.trace.offers[event.offer as usize].owed;
+        let by_then = gone.iter().filter(|(name, at)| *at <= taken && owed.iter().any(|one| one == name));
+        by_then.count() as u64
+    };
+    let taken = evidence.events.iter().filter_map(|event| {
+        let t = event.accepted?;
+        Some((t, owed(event).1 - let_go(event, t)))
+    });
     let mut accepted: Vec<(u64, u64)> = taken.collect();
     offered.sort_unstable();
     accepted.sort_unstable();

@@ -14,11 +14,14 @@ pub(super) enum Fate {
     Unsettled,
 }
 
-/// The fates of all deliveries that are owed for an event that was surely taken, in the deliveries' order.
+/// The fates of all deliveries that are owed for an event that was surely taken, in the deliveries' order. What came for an
+/// endpoint that was gone need not be settled.
 pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)> {
     let newest = newest(evidence);
     let owed = evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some());
-    owed.map(|delivery| (delivery, fate(evidence, delivery, &newest))).collect()
+    owed.map(|delivery| (delivery, fate(evidence, delivery, &newest)))
+        .filter(|(delivery, fate)| *fate != Fate::Unsettled || !evidence.is_let_go(delivery))
+        .collect()
 }
 
 fn fate(evidence: &Evidence<'_>, delivery: &Delivery, newest: &Newest<'_>) -> Fate {

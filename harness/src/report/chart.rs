@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use super::html::escape;
+use super::model::FaultReport;
 use crate::check::Witness;
 use crate::scenario::SECOND;
 
@@ -10,6 +12,12 @@ const WIDTH: u64 = 720;
 const HEIGHT: u64 = 120;
 /// More bars than this can't be told from one another.
 const BARS_MAX: usize = 360;
+/// Faults that are marked: a crash loop's hundredth kill says what the first dozen did.
+const FAULTS_MAX: usize = 24;
+/// Words of faults lie in so many rows, so that neighbours don't cover one another.
+const FAULT_ROWS: u64 = 3;
+/// The narrowest mark of a witness that can be seen.
+const WITNESS_MIN: u64 = 3;
 
 /// A kind of bar: its class in the page's style, and its counts.
 pub(super) struct Bars<'a> {
@@ -17,8 +25,17 @@ pub(super) struct Bars<'a> {
     pub(super) counts: &'a [u64],
 }
 
+/// What is marked in a chart.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Marks<'a> {
+    /// What was done to the sender.
+    pub(super) faults: &'a [FaultReport],
+    /// What shows a failed check.
+    pub(super) witnesses: &'a [&'a Witness],
+}
+
 /// Bars stacked on one another, second by second.
-pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks: &[&Witness]) -> String {
+pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks: Marks<'_>) -> String {
     let seconds = bars.iter().map(|one| one.counts.len()).max().unwrap_or(0).max(1);
     let fold = seconds.div_ceil(BARS_MAX);
     let columns = seconds.div_ceil(fold);
@@ -33,7 +50,7 @@ pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks:
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">",
         HEIGHT + 18,
-        super::html::escape(title)
+        escape(title)
     );
     for at in 0..columns {
         let x = at as u64 * WIDTH / columns as u64;
@@ -55,19 +72,7 @@ pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks:
         let y = HEIGHT - bound * HEIGHT / top;
         let _ = write!(svg, "<line class=\"bound\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>");
     }
-    let length = seconds as u64 * SECOND;
-    for witness in marks {
-        let place = |t: u64| {
-            u64::try_from(u128::from(t.min(length)) * u128::from(WIDTH) / u128::from(length)).unwrap_or(0)
-        };
-        let (from, until) = (place(witness.from), place(witness.until));
-        let width = (until - from.min(until)).max(3);
-        let _ = write!(
-            svg,
-            "<rect class=\"witness\" x=\"{from}\" y=\"0\" width=\"{width}\" height=\"{HEIGHT}\"><title>{}</title></rect>",
-            super::html::escape(&witness.what)
-        );
-    }
+    mark(&mut svg, seconds as u64 * SECOND, marks);
     let _ = write!(
         svg,
         "<text x=\"0\" y=\"{0}\">0 s</text><text x=\"{WIDTH}\" y=\"{0}\" text-anchor=\"end\">{seconds} s</text>\
@@ -75,4 +80,33 @@ pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks:
         HEIGHT + 14
     );
     svg
+}
+
+/// Marks faults with a line and their word, witnesses with a band over what they span.
+fn mark(svg: &mut String, length: u64, marks: Marks<'_>) {
+    let place = |t: u64| {
+        u64::try_from(u128::from(t.min(length)) * u128::from(WIDTH) / u128::from(length)).unwrap_or(0)
+    };
+    for (row, fault) in marks.faults.iter().take(FAULTS_MAX).enumerate() {
+        let x = place(fault.at);
+        // Words near the right edge end at their line, so that none is cut off.
+        let (anchor, at) = if x > WIDTH * 4 / 5 { ("end", x.saturating_sub(3)) } else { ("start", x + 3) };
+        let y = 12 + (row as u64 % FAULT_ROWS) * 12;
+        let _ = write!(
+            svg,
+            "<line class=\"fault\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"{HEIGHT}\"/>\
+             <text class=\"fault\" x=\"{at}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
+            escape(&fault.what)
+        );
+    }
+    for witness in marks.witnesses {
+        let (from, until) = (place(witness.from), place(witness.until));
+        let width = (until - from.min(until)).max(WITNESS_MIN);
+        let _ = write!(
+            svg,
+            "<rect class=\"witness\" x=\"{}\" y=\"0\" width=\"{width}\" height=\"{HEIGHT}\"><title>{}</title></rect>",
+            from.min(WIDTH - WITNESS_MIN),
+            escape(&witness.what)
+        );
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::chart::{Bars, stacked};
+use super::chart::{Bars, Marks, stacked};
 use super::model::{Report, SubscriberReport};
 use crate::catalogue;
 use crate::check::verdict::show;
@@ -14,9 +14,10 @@ const CHARTS_MAX: usize = 24;
 
 pub(crate) const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--soft:#59636e;--line:#d1d9e0;--pass:#1a7f37;--fail:#cf222e;
---warn:#9a6700;--held:#bf8700;--bar:#0969da}
+--warn:#9a6700;--held:#bf8700;--bar:#0969da;
+--fault:#8250df}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#0d1117;--soft:#9198a1;--line:#3d444d;--pass:#3fb950;
---fail:#f85149;--warn:#d29922;--held:#d29922;--bar:#4493f8}}
+--fail:#f85149;--warn:#d29922;--held:#d29922;--bar:#4493f8;--fault:#ab7df8}}
 @media print{:root{--ink:#000;--paper:#fff;--soft:#444;--line:#bbb}details{display:block}section{break-inside:avoid}}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:2rem auto;
 padding:0 1rem}
@@ -30,11 +31,12 @@ text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numer
 svg{width:100%;height:auto;background:linear-gradient(var(--line),var(--line)) bottom 18px left/100% 1px no-repeat}
 svg text{font:11px ui-monospace,monospace;fill:var(--soft)}
 .taken{fill:var(--pass)}.held{fill:var(--held)}.failed{fill:var(--fail)}.waiting{fill:var(--bar)}
-.bound{stroke:var(--ink);stroke-dasharray:5 4}.witness{fill:var(--fail);fill-opacity:.25;stroke:var(--fail)}
+.bound{stroke:var(--ink);stroke-dasharray:5 4}line.fault{stroke:var(--fault);stroke-width:1.5}
+svg text.fault{fill:var(--fault)}.witness{fill:var(--fail);fill-opacity:.25;stroke:var(--fail)}
 .key span{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em}
 .key .taken{background:var(--pass)}.key .held{background:var(--held)}.key .failed{background:var(--fail)}
 td:first-child,td:nth-child(2) code{white-space:nowrap}td[colspan],td:only-of-type code{white-space:normal}
-ul{margin:.2rem 0;padding-left:1.2rem}";
+ul{margin:.2rem 0;padding-left:1.2rem}summary{cursor:pointer;color:var(--soft);margin:.6rem 0}";
 
 /// Text inside HTML, in an element or an attribute.
 pub(crate) fn escape(text: &str) -> String {
@@ -70,6 +72,7 @@ pub fn html(report: &Report) -> String {
     failed(&mut page, report);
     waiting(&mut page, report);
     subscribers(&mut page, report);
+    generator(&mut page, report);
     checks(&mut page, report);
     run(&mut page, report);
     page.push_str("</main></body></html>\n");
@@ -134,7 +137,8 @@ fn waiting(page: &mut String, report: &Report) {
     }
     let bounds: Option<u64> = report.subscribers.iter().map(|one| one.bound).sum();
     let bars = [Bars { class: "waiting", counts: &report.waiting.0 }];
-    let chart = stacked("deliveries waiting, by second", &bars, bounds, &[]);
+    let marks = Marks { faults: &report.faults, witnesses: &[] };
+    let chart = stacked("deliveries waiting, by second", &bars, bounds, marks);
     let most = report.waiting.0.iter().max().copied().unwrap_or(0);
     let _ = write!(
         page,
@@ -146,7 +150,8 @@ fn subscribers(page: &mut String, report: &Report) {
     page.push_str(
         "<h2>Subscribers</h2><p class=\"soft key\">Arrivals a second, by answer:<span class=\"taken\"></span>2xx\
          <span class=\"held\"></span>429<span class=\"failed\"></span>anything else. The dashed line is what the contract lets \
-         through in a second at most, burst included; red marks are witnesses.</p>\n",
+         through in a second at most, burst included; violet lines are what was done to the sender, red bands what shows \
+         a failed check.</p>\n",
     );
     let witnesses: Vec<&Witness> = report
         .judgement
@@ -168,7 +173,8 @@ fn subscribers(page: &mut String, report: &Report) {
             Bars { class: "failed", counts: &one.failed.0 },
         ];
         let title = format!("arrivals a second at {}", one.name);
-        let chart = stacked(&title, &bars, one.allowed, &marks(one));
+        let own = marks(one);
+        let chart = stacked(&title, &bars, one.allowed, Marks { faults: &report.faults, witnesses: &own });
         let [p50, p95, p99, max] = one.latency.map(show);
         let _ = write!(
             page,
@@ -190,9 +196,44 @@ fn subscribers(page: &mut String, report: &Report) {
     }
 }
 
+fn generator(page: &mut String, report: &Report) {
+    let lag = &report.generator;
+    // Virtual time knows no lag.
+    if lag.by_second.0.iter().all(|lag| *lag == 0) {
+        return;
+    }
+    let bars = [Bars { class: "waiting", counts: &lag.by_second.0 }];
+    let chart = stacked("the generator's lag, by second", &bars, None, Marks::default());
+    let _ = write!(
+        page,
+        "<section><h2>The generator's own lag</h2><p class=\"soft\">The latest event of each second, in \
+         microseconds behind its schedule. {} events: p50 {}, p99 {}, at most {}.</p>{chart}</section>",
+        lag.events,
+        show(lag.p50),
+        show(lag.p99),
+        show(lag.max)
+    );
+}
+
 fn checks(page: &mut String, report: &Report) {
-    page.push_str("<h2>Checks</h2><table><tr><th>verdict</th><th>check</th><th>what was seen</th></tr>\n");
-    for verdict in &report.judgement.verdicts {
+    let (silent, judged): (Vec<&Verdict>, Vec<&Verdict>) =
+        report.judgement.verdicts.iter().partition(|verdict| verdict.status == Status::NotApplicable);
+    page.push_str("<h2>Checks</h2>");
+    table(page, &judged);
+    if !silent.is_empty() {
+        let _ = write!(
+            page,
+            "<details><summary>{} checks have nothing to judge in this scenario</summary>",
+            silent.len()
+        );
+        table(page, &silent);
+        page.push_str("</details>\n");
+    }
+}
+
+fn table(page: &mut String, verdicts: &[&Verdict]) {
+    page.push_str("<table><tr><th>verdict</th><th>check</th><th>what was seen</th></tr>\n");
+    for verdict in verdicts {
         let figures: Vec<String> = verdict
             .figures
             .iter()

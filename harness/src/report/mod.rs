@@ -1,6 +1,7 @@
 //! The verdict, in every form: a `Report` holds what was judged and what the charts need; each form is a function of it.
 //!
-//! - `model`: the report itself, which is also its JSON. - `terminal`, `markdown`, `junit`: for people and for CI.
+//! - `model`: the report itself, which is also its JSON.
+//! - `terminal`, `markdown`, `junit`: for people and for CI.
 //! - `html`, `chart`: one page that needs no network and no script.
 //! - `compare`: a report against an older one.
 
@@ -16,5 +17,5 @@ pub use html::html;
 pub(crate) use html::{STYLE, escape};
 pub use junit::junit;
 pub use markdown::markdown;
-pub use model::{Lag, Report, Series, SubscriberReport, schema};
+pub use model::{FaultReport, Lag, Report, Series, SubscriberReport, schema};
 pub use terminal::{Colours, terminal};

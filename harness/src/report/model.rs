@@ -7,7 +7,7 @@ use crate::check::Judgement;
 use crate::check::evidence::Outcome;
 use crate::check::figures;
 use crate::scenario::{SECOND, Scenario};
-use crate::trace::{Ended, Machine, Trace};
+use crate::trace::{Ended, Fault, Machine, Trace};
 
 /// The version of this form.
 const FORMAT: u32 = 1;
@@ -46,6 +46,20 @@ pub struct Report {
     pub subscribers: Vec<SubscriberReport>,
     /// What waited in all, by second.
     pub waiting: Series,
+    /// What was done to the sender.
+    #[serde(default)]
+    pub faults: Vec<FaultReport>,
+}
+
+/// Something that was done to the sender under test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultReport {
+    /// When, in nanoseconds since the run began.
+    pub at: u64,
+    /// When it was over, for what lasts.
+    pub until: Option<u64>,
+    /// What, in the scenario's word, and whom it concerned.
+    pub what: String,
 }
 
 /// How fast a sender was.
@@ -70,6 +84,9 @@ pub struct Lag {
     pub p99: u64,
     /// The most.
     pub max: u64,
+    /// The most in each second of the run, in microseconds.
+    #[serde(default)]
+    pub by_second: Series,
 }
 
 /// A count for each second of the run.
@@ -136,14 +153,33 @@ impl Report {
                 p50: figures::percentile(&lags, 500),
                 p99: figures::percentile(&lags, 990),
                 max: lags.last().copied().unwrap_or(0),
+                by_second: lag_by_second(trace, seconds),
             },
             subscribers: (0..)
                 .zip(&scenario.subscribers)
                 .map(|(at, _)| subscriber(&evidence, at, seconds))
                 .collect(),
             waiting: waiting(trace, seconds),
+            faults: trace.faults.iter().map(fault).collect(),
         }
     }
+}
+
+fn fault(fault: &Fault) -> FaultReport {
+    let whom = fault.detail.as_ref().map_or(String::new(), |whom| format!(" ({whom})"));
+    FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.action) }
+}
+
+/// How late the latest event of each second was, in microseconds.
+fn lag_by_second(trace: &Trace, seconds: usize) -> Series {
+    let mut most = vec![0; seconds];
+    for offer in &trace.offers {
+        let second = usize::try_from(offer.intended / SECOND).unwrap_or(usize::MAX);
+        if let Some(slot) = most.get_mut(second) {
+            *slot = offer.t.saturating_sub(offer.intended).div_ceil(1_000).max(*slot);
+        }
+    }
+    Series(most)
 }
 
 fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberReport {
@@ -246,8 +282,11 @@ pub fn schema() -> serde_json::Value {
             "driver": text, "repeat": text, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),
-            "generator": { "type": "object", "properties": { "events": count, "p50": count, "p99": count, "max": count } },
-            "subscribers": { "type": "array", "items": subscriber }, "waiting": series
+            "generator": { "type": "object", "properties": { "events": count, "p50": count, "p99": count, "max": count,
+                "by_second": series } },
+            "subscribers": { "type": "array", "items": subscriber }, "waiting": series,
+            "faults": { "type": "array", "items": { "type": "object", "required": ["at", "what"],
+                "properties": { "at": count, "until": maybe("integer"), "what": text } } }
         }
     })
 }

@@ -1,18 +1,26 @@
-//! What a run shows while it goes on: on a terminal one line that moves, else nothing.
+//! What a run shows while it goes on: on a terminal a bar, and what was offered and what arrived second by second, as
+//! they grow; else nothing.
 
 use std::io::IsTerminal;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Recorder;
 use crate::scenario::SECOND;
 
-/// The line.
+/// How often the figures change.
+const PAUSE_NS: u64 = SECOND / 5;
+/// Columns of a course. A longer run is folded, so that all of it stays in sight.
+const COLUMNS: usize = 40;
+
+/// The lines.
 pub(super) struct View {
     bar: ProgressBar,
-    /// When the last figures were taken, and how many arrivals there were.
-    last: (u64, u64),
+    lasts_ns: u64,
+    updated: u64,
+    offered: Course,
+    arrived: Course,
 }
 
 impl View {
@@ -21,36 +29,38 @@ impl View {
         let shown = wanted && std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(lasts_ns / 1_000_000), target);
-        let style = ProgressStyle::with_template("{prefix:.bold} {bar:24} {msg}");
+        let style = ProgressStyle::with_template("{prefix:.bold} {bar:30} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name.to_owned());
-        Self { bar, last: (0, 0) }
+        Self { bar, lasts_ns, updated: 0, offered: Course::default(), arrived: Course::default() }
     }
 
     /// Shows where the run is.
     pub(super) fn update(&mut self, now: u64, recorder: &Recorder, waiting: Option<u64>) {
-        const PAUSE_NS: u64 = SECOND / 5;
-        let (then, before) = self.last;
-        if now.saturating_sub(then) < PAUSE_NS {
+        if now.saturating_sub(self.updated) < PAUSE_NS {
             return;
         }
-        let (arrivals, tally) = (recorder.arrivals(), recorder.tally());
-        let per_second = (arrivals - before).saturating_mul(SECOND) / (now - then).max(1);
-        self.last = (now, arrivals);
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        self.updated = now;
+        let tally = recorder.tally();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.offered.note(now / SECOND, count(&tally.offers));
+        self.arrived.note(now / SECOND, recorder.arrivals());
         let waiting = waiting.map_or_else(|| "?".to_owned(), |waiting| waiting.to_string());
+        let phase = if now < self.lasts_ns { "" } else { ", draining" };
         self.bar.set_position(now / 1_000_000);
         self.bar.set_message(format!(
-            "{:>3} s  offered {}  accepted {}  refused {}  arrived {arrivals} ({per_second}/s)  delivered {}  waiting {waiting}",
+            "{} s of {} s{phase}\n  offered {}\n  arrived {}\n  accepted {}, refused {}, delivered {}, waiting {waiting}",
             now / SECOND,
-            count(&tally.offers),
+            self.lasts_ns.div_ceil(SECOND),
+            self.offered,
+            self.arrived,
             count(&tally.accepted),
             count(&tally.refused),
             count(&tally.delivered),
         ));
     }
 
-    /// Says something beside the line, also where there is none.
+    /// Says something beside the lines, also where there are none.
     pub(super) fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
@@ -59,5 +69,69 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// How a count grew, second by second.
+#[derive(Debug, Default)]
+struct Course {
+    /// What came in each second.
+    seconds: Vec<u64>,
+    count: u64,
+}
+
+impl Course {
+    fn note(&mut self, second: u64, count: u64) {
+        let second = usize::try_from(second).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, 0);
+        }
+        self.seconds[second] += count.saturating_sub(self.count);
+        self.count = count;
+    }
+}
+
+/// A run of a day, by second.
+const SECONDS_MAX: usize = 86_400;
+
+impl std::fmt::Display for Course {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let fold = self.seconds.len().div_ceil(COLUMNS).max(1);
+        // Of several seconds in one column the fullest is shown: a spike must not be averaged away.
+        let columns: Vec<u64> =
+            self.seconds.chunks(fold).map(|some| some.iter().copied().max().unwrap_or(0)).collect();
+        let most = columns.iter().copied().max().unwrap_or(0).max(1);
+        for count in &columns {
+            let step = usize::try_from(count * (STEPS.len() as u64 - 1) / most).unwrap_or(0);
+            write!(f, "{}", STEPS[step])?;
+        }
+        // The second that has just begun says little: the whole one before it is the rate.
+        let lately = self.seconds.len().checked_sub(2).map_or(0, |at| self.seconds[at]);
+        write!(f, " {lately}/s, {} in all, {most}/s at most", self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_course_shows_the_fullest_second_and_the_rate_of_the_last_whole_one() {
+        let mut course = Course::default();
+        for (second, count) in [(0, 2), (0, 10), (1, 80), (2, 100), (3, 101)] {
+            course.note(second, count);
+        }
+        assert_eq!(course.to_string(), "▁█▂▁ 20/s, 101 in all, 70/s at most");
+    }
+
+    #[test]
+    fn a_long_course_is_folded_and_keeps_its_spike() {
+        let mut course = Course::default();
+        (0..200).for_each(|second| course.note(second, second));
+        course.note(200, 1_000);
+        let shown = course.to_string();
+        assert!(shown.chars().take_while(|letter| *letter != ' ').count() <= COLUMNS, "{shown}");
+        assert!(shown.contains("█ "), "{shown}");
     }
 }

@@ -3,4 +3,5 @@
 mod build;
 mod exactness;
 mod golden;
+mod gone;
 mod traces;

@@ -1,0 +1,49 @@
+//! What is owed to an endpoint that has said that it is gone.
+
+use hookproof::check::{Status, Strictness, judge};
+use hookproof::trace::{Dead, Trace};
+
+use crate::build;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A run whose first request was answered with that status and is given up, and whose second event, taken at
+/// `taken`, came to nothing.
+fn trace(status: u16, taken: u64) -> Trace {
+    let mut trace = build::trace(&build::scenario("rate = \"10/s\", burst = 5"), &[SECOND, 3 * SECOND]);
+    trace.arrivals.pop();
+    trace.answers.pop();
+    trace.answers[0].status = status;
+    trace.accepted[1].t = taken;
+    trace.dead.push(Dead {
+        t: 3 * SECOND,
+        subscriber: "a".to_owned(),
+        token: Some(0),
+        id: Some("msg_0".to_owned()),
+        reason: "gone".to_owned(),
+        attempts: Some(1),
+    });
+    trace
+}
+
+fn check(trace: &Trace, expected: Status) {
+    let scenario = build::scenario("rate = \"10/s\", burst = 5");
+    let judgement = judge(&scenario, trace, Strictness::Usual);
+    let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == "loss.none").expect("judged");
+    assert_eq!(verdict.status, expected, "{}", verdict.sentence);
+}
+
+#[test]
+fn what_is_taken_once_an_endpoint_is_gone_is_not_lost() {
+    check(&trace(410, 2 * SECOND), Status::Pass);
+}
+
+#[test]
+fn what_was_taken_before_is_owed_a_dead_letter() {
+    check(&trace(410, SECOND / 2), Status::Fail);
+}
+
+#[test]
+fn no_other_answer_lets_a_sender_off() {
+    check(&trace(500, 2 * SECOND), Status::Fail);
+}

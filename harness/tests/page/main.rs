@@ -1,0 +1,139 @@
+//! The report's page, as a browser shows it: without a network, in light and in dark, wide and narrow, on paper.
+//!
+//! Where there is no Chromium, each test says so and passes: `.ci/run` installs one where it can.
+
+mod browser;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Measures the page once it is laid out, and leaves what it found in an element that the browser prints.
+const PROBE: &str = r#"<script>
+const seen = list => [...list].filter(one => { const box = one.getBoundingClientRect(); return box.width > 0 && box.height > 0; });
+const inside = one => { const box = one.getBoundingClientRect(), svg = one.closest('svg').getBoundingClientRect();
+  return box.left >= svg.left - 1 && box.right <= svg.right + 1 && box.top >= svg.top - 1 && box.bottom <= svg.bottom + 1; };
+const found = document.createElement('pre');
+found.id = 'probe';
+found.textContent = JSON.stringify({
+  charts: seen(document.querySelectorAll('svg')).length,
+  bare: seen(document.querySelectorAll('svg')).filter(svg => seen(svg.querySelectorAll('rect')).length === 0).length,
+  taken: seen(document.querySelectorAll('svg rect.taken')).length,
+  outside: [...document.querySelectorAll('svg rect, svg line, svg text')].filter(one => !inside(one)).length,
+  witnesses: seen(document.querySelectorAll('svg rect.witness')).length,
+  faults: seen(document.querySelectorAll('svg line.fault')).length,
+  wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  loaded: performance.getEntriesByType('resource').map(one => one.name),
+  paper: getComputedStyle(document.body).backgroundColor,
+  ink: getComputedStyle(document.body).color,
+  text: document.querySelector('main').innerText,
+});
+document.body.append(found);
+</script></body>"#;
+
+/// A page of a trace that is shipped, and what a browser is started with.
+struct Page {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    html: String,
+}
+
+/// The report of a shipped trace; none, and a line that says so, where there is no browser to show it.
+fn page(test: &str, trace: &str) -> Option<Page> {
+    let Some(program) = browser::find() else {
+        eprintln!("{test}: skipped: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
+        return None;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("report.html");
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces");
+    let checked = Command::new(env!("CARGO_BIN_EXE_hookproof"))
+        .arg("check")
+        .arg(traces.join(trace))
+        .arg("--html")
+        .arg(&file)
+        .output()
+        .expect("it starts");
+    let html = std::fs::read_to_string(&file)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&checked.stderr)));
+    Some(Page { folder, program, html })
+}
+
+impl Page {
+    /// Shows the page with the probe in it; answers what that found. A word on the console fails.
+    fn probe(&self, arguments: &[&str]) -> Value {
+        let file = self.folder.path().join("probed.html");
+        std::fs::write(&file, self.html.replace("</body>", PROBE)).expect("written");
+        let shown = self.run(arguments, &["--dump-dom", &format!("file://{}", file.display())]);
+        let dom = String::from_utf8_lossy(&shown.stdout);
+        let said = String::from_utf8_lossy(&shown.stderr);
+        let console: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+        assert_eq!(console, Vec::<&str>::new());
+        let found = dom.split("<pre id=\"probe\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+        let found = found.unwrap_or_else(|| panic!("the browser printed no page: {said}"));
+        let found = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        serde_json::from_str(&found).expect("what the probe wrote")
+    }
+
+    fn run(&self, arguments: &[&str], last: &[&str]) -> std::process::Output {
+        let all: Vec<String> = arguments.iter().chain(last).map(|one| (*one).to_owned()).collect();
+        browser::run(&self.program, &self.folder.path().join("profile"), &all)
+    }
+}
+
+fn number(found: &Value, name: &str) -> i64 {
+    found[name].as_i64().unwrap_or_else(|| panic!("{name}: {found}"))
+}
+
+#[test]
+fn every_chart_has_its_marks_and_nothing_is_loaded_from_anywhere() {
+    let Some(page) = page("every_chart_has_its_marks", "good.jsonl") else { return };
+    let found = page.probe(&["--window-size=1000,1400"]);
+    assert!(number(&found, "charts") >= 2 && number(&found, "taken") > 0, "{found}");
+    assert_eq!((number(&found, "bare"), number(&found, "outside")), (0, 0), "{found}");
+    assert_eq!(number(&found, "witnesses"), 0, "{found}");
+    assert_eq!(found["loaded"], Value::Array(Vec::new()));
+    assert!(found["text"].as_str().is_some_and(|text| text.contains("checks passed")), "{found}");
+}
+
+#[test]
+fn the_witness_of_a_failed_check_is_marked_and_told() {
+    for (trace, check) in [("over-rate.jsonl", "rate.envelope"), ("early-retry.jsonl", "retry.after-429")] {
+        let Some(page) = page("the_witness_of_a_failed_check", trace) else { return };
+        let found = page.probe(&["--window-size=1000,1400"]);
+        assert!(number(&found, "witnesses") > 0, "{trace}: {found}");
+        assert_eq!(number(&found, "outside"), 0, "{trace}: {found}");
+        let text = found["text"].as_str().unwrap_or_default();
+        assert!(text.contains(check) && text.contains("What to do"), "{trace}: {text}");
+    }
+}
+
+#[test]
+fn it_fits_a_narrow_screen() {
+    let Some(page) = page("it_fits_a_narrow_screen", "over-rate.jsonl") else { return };
+    let found = page.probe(&["--window-size=500,800"]);
+    assert_eq!(number(&found, "wider"), 0, "{found}");
+}
+
+#[test]
+fn it_follows_the_reader_into_the_dark() {
+    let Some(page) = page("it_follows_the_reader_into_the_dark", "good.jsonl") else { return };
+    let light = page.probe(&["--blink-settings=preferredColorScheme=1"]);
+    let dark = page.probe(&["--blink-settings=preferredColorScheme=0"]);
+    assert_eq!(light["paper"], "rgb(255, 255, 255)");
+    assert_ne!((&light["paper"], &light["ink"]), (&dark["paper"], &dark["ink"]));
+}
+
+#[test]
+fn it_prints() {
+    let Some(page) = page("it_prints", "over-rate.jsonl") else { return };
+    let (file, paper) = (page.folder.path().join("page.html"), page.folder.path().join("page.pdf"));
+    std::fs::write(&file, &page.html).expect("written");
+    let to = format!("--print-to-pdf={}", paper.display());
+    page.run(&[&to], &["--no-pdf-header-footer", &format!("file://{}", file.display())]);
+    let pdf = std::fs::read(&paper).expect("it was printed");
+    let text = String::from_utf8_lossy(&pdf);
+    let sheets = text.matches("/Type /Page\n").count() + text.matches("/Type/Page/").count();
+    assert!(pdf.starts_with(b"%PDF") && sheets >= 1, "{sheets} sheets, {} bytes", pdf.len());
+}
