@@ -217,13 +217,6 @@ impl<'a> Evidence<'a> {
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 
-    /// From when on the sender could write down what it learnt at `t`: at once, unless its store was locked or full, or itself stopped.
-    pub(crate) fn writable_from(&self, t: u64) -> u64 {
-        let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
-        let hindered = self.trace.faults.iter().filter(|fault| hinders(&fault.action));
-        hindered.filter(|fault| fault.t <= t).filter_map(|fault| fault.until).fold(t, u64::max)
-    }
-
     /// Whether an operator sent dead letters again.
     pub(crate) fn is_redriven(&self) -> bool {
         self.trace.faults.iter().any(|fault| fault.action == "redrive")

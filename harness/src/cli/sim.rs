@@ -147,11 +147,13 @@ impl Sim {
                     self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
                 println!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence);
                 println!("  {}", failure.witness);
+                let until = failure.until.map_or_else(String::new, |until| {
+                    format!(" --until {}", crate::scenario::Duration(until))
+                });
                 println!(
-                    "  repeat: hookproof sim {} --seed {} --swarm --until {}{sets}{mutant}",
+                    "  repeat: hookproof sim {} --seed {} --swarm{until}{sets}{mutant}",
                     path.display(),
-                    failure.seed,
-                    crate::scenario::Duration(failure.until)
+                    failure.seed
                 );
                 EXIT_FAILED
             }

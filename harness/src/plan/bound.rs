@@ -59,7 +59,10 @@ pub fn bounds(moments: &[u64], service: &Service) -> Option<Bounds> {
     if service.millihertz == 0 || !service.pauses.iter().all(ends) {
         return None;
     }
-    let mut queue = Fluid::new(service.millihertz, &service.pauses);
+    // What the latency puts off may fall into a pause that it would have ended before: each begins that much earlier.
+    let sooner = |(from, until): &(u64, u64)| (from.saturating_sub(service.latency_ns), *until);
+    let pauses = merged(service.pauses.iter().map(sooner).collect());
+    let mut queue = Fluid::new(service.millihertz, &pauses);
     let (mut peak, mut delay_ns, mut empty_at) = (0, 0, 0);
     for at in moments {
         let level = queue.put(*at);

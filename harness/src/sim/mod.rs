@@ -77,7 +77,11 @@ impl Model {
         if events < 200_000 && lasts_ns < 7_200 * SECOND {
             return Self::CLOSE;
         }
-        let commit = if events < 500_000 { Self::CLOSE.commit_ns } else { (200_000_000, 300_000_000) };
+        let commit = match events {
+            ..500_000 => Self::CLOSE.commit_ns,
+            ..3_000_000 => (200_000_000, 300_000_000),
+            _ => (500_000_000, 700_000_000),
+        };
         Self {
             commit_ns: commit,
             sample_ns: (lasts_ns / 3_000).max(SECOND),

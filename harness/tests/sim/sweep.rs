@@ -59,9 +59,8 @@ fn a_failure_is_cut_to_the_beginning_that_still_fails() {
     let scenario = read(&reduced());
     let failure = found(Mutant::SettleLost);
     let lasts: u64 = scenario.traffic.iter().filter_map(|phase| phase.lasts).map(|lasts| lasts.0).sum();
-    assert!(failure.until < lasts, "nothing was cut off the {lasts} ns");
-    let again =
-        attempt(&scenario, &with(Some(Mutant::SettleLost)), failure.seed, Some(failure.until)).unwrap();
+    assert!(failure.until.is_some_and(|until| until < lasts), "nothing was cut off the {lasts} ns");
+    let again = attempt(&scenario, &with(Some(Mutant::SettleLost)), failure.seed, failure.until).unwrap();
     assert_eq!(again.map(|again| again.sentence), Some(failure.sentence));
 }
 
