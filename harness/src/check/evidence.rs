@@ -185,13 +185,6 @@ impl<'a> Evidence<'a> {
         self.event(delivery).and_then(|event| event.accepted)
     }
 
-    /// Whether an endpoint had said that it is gone by the time the event was taken: nothing is owed to it any more, though
-    /// a sender may well keep it as a dead letter.
-    pub(crate) fn is_let_go(&self, delivery: &Delivery) -> bool {
-        let gone = self.lanes[delivery.lane as usize].gone;
-        gone.zip(self.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
-    }
-
     pub(crate) fn subscriber(&self, delivery: &Delivery) -> &'a Subscriber {
         self.lanes[delivery.lane as usize].subscriber
     }

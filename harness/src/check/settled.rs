@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Delivery, Evidence};
+use super::evidence::{Delivery, Evidence, Outcome};
+use crate::scenario::Answer;
 
 /// What became of a delivery that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)>
     let newest = newest(evidence);
     let owed = evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some());
     owed.map(|delivery| (delivery, fate(evidence, delivery, &newest)))
-        .filter(|(delivery, fate)| *fate != Fate::Unsettled || !evidence.is_let_go(delivery))
+        .filter(|(delivery, fate)| *fate != Fate::Unsettled || !is_let_go(evidence, delivery))
         .collect()
 }
 
@@ -31,8 +32,31 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, newest: &Newest<'_>) -> Fa
     if delivery.dead.is_some() {
         return Fate::Dead;
     }
+    if is_taken_at_length(evidence, delivery) {
+        return Fate::Delivered;
+    }
     let replaced = key(evidence, delivery).and_then(|(key, t)| newest.get(&key).map(|latest| t < *latest));
     if replaced == Some(true) { Fate::Coalesced } else { Fate::Unsettled }
+}
+
+/// Whether an endpoint said 2xx to one of a delivery's attempts, and then so much that nobody need read it to the end.
+/// A sender may take that for success, or try again.
+fn is_taken_at_length(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let behaviours = &evidence.subscriber(delivery).behaviours;
+    let at_length = |t: u64| {
+        let mut huge = behaviours.iter().filter(|one| matches!(one.answer, Answer::HugeAnswer { .. }));
+        huge.any(|behaviour| behaviour.covers(t))
+    };
+    evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n)).any(|exchange| {
+        matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. }) && at_length(exchange.t)
+    })
+}
+
+/// Whether an endpoint had said that it is gone by the time the event was taken: nothing is owed to it any more, though
+/// a sender may well keep it as a dead letter.
+fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let gone = evidence.lanes[delivery.lane as usize].gone;
+    gone.zip(evidence.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
 }
 
 /// By lane, type and key of what a lane coalesces: when the latest event was offered that did arrive.

@@ -31,20 +31,29 @@ pub(crate) struct Arguments {
 
 /// Judges each trace; the worst of them decides the exit code.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let mut worst = 0;
+    if let Err(what) = arguments.forms.fit(arguments.traces.len()) {
+        return exit::refuse("check", what, USAGE);
+    }
+    let (mut worst, mut reports) = (0, Vec::new());
     for path in &arguments.traces {
         match one(path, arguments) {
-            Ok(code) => worst = exit::worse(worst, code),
+            Ok((code, report)) => {
+                worst = exit::worse(worst, code);
+                reports.push(report);
+            }
             Err(what) => {
                 eprintln!("hookproof check: {}: {what}", path.display());
                 worst = exit::worse(worst, USAGE);
             }
         }
     }
-    ExitCode::from(worst)
+    match arguments.forms.write(&reports) {
+        Ok(()) => ExitCode::from(worst),
+        Err(error) => exit::refuse("check", error, exit::HARNESS),
+    }
 }
 
-fn one(path: &Path, arguments: &Arguments) -> Result<u8, String> {
+fn one(path: &Path, arguments: &Arguments) -> Result<(u8, Report), String> {
     let trace = Trace::open(path).map_err(|error| error.to_string())?;
     let (text, name) = match &arguments.scenario {
         Some(file) => {
@@ -62,5 +71,5 @@ fn one(path: &Path, arguments: &Arguments) -> Result<u8, String> {
     let repeat = format!("hookproof check {}", path.display());
     let report = Report::new(&scenario, &trace, judgement, repeat);
     arguments.forms.show(&report).map_err(|error| error.to_string())?;
-    Ok(code)
+    Ok((code, report))
 }

@@ -11,50 +11,70 @@ use crate::report::{self, Colours, Report};
 /// The forms that a report is asked for in.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Forms {
-    /// Write the report as JSON; - prints it on stdout, one line a run, instead of the table
+    /// Write the report as JSON, of several runs a list; - prints it on stdout, one line a run, instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as JUnit XML, one test case for each check
+    /// Write the report as JUnit XML, one suite a run, one test case for each check
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Write the report as Markdown, for a job's summary
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write the report as one page of HTML
+    /// Write the report of one run as one page of HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
 impl Forms {
-    /// Prints and writes a report in every form that was asked for.
+    /// Refuses what can't hold so many runs.
+    pub(crate) fn fit(&self, runs: usize) -> Result<(), String> {
+        if self.html.is_some() && runs > 1 {
+            return Err(format!("--html is one page of one run, and there are {runs}"));
+        }
+        Ok(())
+    }
+
+    /// Prints a report.
     pub(crate) fn show(&self, report: &Report) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        let printed = self.json.as_deref() == Some(Path::new("-"));
-        if printed {
+        if self.is_printed() {
             serde_json::to_writer(&mut out, report)?;
-            writeln!(out)?;
-        } else {
-            let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            let colours = if out.is_terminal() && !plain { Colours::Yes } else { Colours::No };
-            out.write_all(report::terminal(report, colours).as_bytes())?;
+            return writeln!(out);
         }
-        if let Some(path) = self.json.as_ref().filter(|_| !printed) {
-            write(path, &serde_json::to_string_pretty(report)?)?;
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colours = if out.is_terminal() && !plain { Colours::Yes } else { Colours::No };
+        out.write_all(report::terminal(report, colours).as_bytes())
+    }
+
+    /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each.
+    pub(crate) fn write(&self, reports: &[Report]) -> io::Result<()> {
+        if let Some(path) = self.json.as_ref().filter(|_| !self.is_printed()) {
+            let text = match reports {
+                [one] => serde_json::to_string_pretty(one)?,
+                several => serde_json::to_string_pretty(several)?,
+            };
+            write(path, &text)?;
         }
         if let Some(path) = &self.junit {
-            write(path, &report::junit(report).map_err(io::Error::other)?)?;
+            write(path, &report::junit(reports).map_err(io::Error::other)?)?;
         }
         if let Some(path) = &self.markdown {
-            write(path, &report::markdown(report))?;
+            let sections: Vec<String> = reports.iter().map(report::markdown).collect();
+            write(path, &sections.join("\n"))?;
         }
-        if let Some(path) = &self.html {
+        if let Some((path, report)) = self.html.as_ref().zip(reports.first()) {
             write(path, &report::html(report))?;
         }
         Ok(())
     }
+
+    fn is_printed(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file, and names it where that fails.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
         .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", path.display())))
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use tokio::sync::watch;
 
 use super::exit::{self, HARNESS, USAGE};
-use super::forms::Forms;
+use super::forms::{self, Forms};
 use crate::check::{self, Strictness};
 use crate::report::{self, Report};
 use crate::run::{Interrupt, Options, Played, RunError, play};
@@ -21,7 +21,8 @@ const EXIT_INTERRUPTED: u8 = 130;
 #[command(after_help = "\
 Examples:
   hookproof run scenarios/viral-spike.toml
-  hookproof run scenarios/*.toml --out reports/runs
+  hookproof run scenarios/*.toml --out reports/runs --junit junit.xml
+  hookproof run scenarios/*.toml --times 5
   hookproof run scenarios/throughput.toml --set drain=10s --seed 7
   hookproof run scenarios/recovery-storm.toml --driver scenarios/drivers/svix.toml
 
@@ -36,6 +37,9 @@ pub(super) struct Run {
     /// In the place of the scenario's seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Play all of them so many times, and stop at the first that doesn't pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    times: u32,
     /// Where traces and reports go, each scenario's into a folder of its name
     #[arg(long, value_name = "DIR", default_value = "reports/runs")]
     out: PathBuf,
@@ -66,18 +70,33 @@ impl Run {
 
     /// Plays all scenarios, one after another; answers the worst exit code.
     async fn all(&self) -> u8 {
+        if let Err(what) = self.forms.fit(self.scenarios.len() * self.times as usize) {
+            eprintln!("hookproof run: {what}; each run leaves its page in its folder");
+            return USAGE;
+        }
         let interrupt = interrupts();
-        let mut worst = 0;
-        for path in &self.scenarios {
-            worst = exit::worse(worst, self.one(path, interrupt.clone()).await);
+        let (mut worst, mut reports) = (0, Vec::new());
+        let rounds = (0..self.times).flat_map(|_| &self.scenarios);
+        for path in rounds {
+            let code = self.one(path, interrupt.clone(), &mut reports).await;
+            worst = exit::worse(worst, code);
             if *interrupt.borrow() {
-                return EXIT_INTERRUPTED;
+                worst = EXIT_INTERRUPTED;
+                break;
             }
+            // What the next round would write over is what shows the trouble.
+            if code != 0 && self.times > 1 {
+                break;
+            }
+        }
+        if let Err(error) = self.forms.write(&reports) {
+            eprintln!("hookproof run: the reports could not be written: {error}");
+            return HARNESS;
         }
         worst
     }
 
-    async fn one(&self, path: &Path, interrupt: Interrupt) -> u8 {
+    async fn one(&self, path: &Path, interrupt: Interrupt, reports: &mut Vec<Report>) -> u8 {
         let scenario = match read(path, &self.set) {
             Ok(scenario) => scenario,
             Err(problems) => {
@@ -103,7 +122,7 @@ impl Run {
         match play(&scenario, &options, interrupt).await {
             Ok(played) => {
                 let seed = self.seed.unwrap_or(scenario.seed);
-                self.judge(&scenario, &played, self.repeat(path, seed))
+                self.judge(&scenario, &played, self.repeat(path, seed), reports)
             }
             Err(error) => {
                 eprintln!("hookproof run: {}: {error}", scenario.name);
@@ -115,8 +134,8 @@ impl Run {
 
 impl Run {
     /// Judges what was played, and writes the report in every form.
-    fn judge(&self, scenario: &Scenario, played: &Played, repeat: String) -> u8 {
-        match self.report(scenario, played, repeat) {
+    fn judge(&self, scenario: &Scenario, played: &Played, repeat: String, reports: &mut Vec<Report>) -> u8 {
+        match self.report(scenario, played, repeat, reports) {
             Ok(code) => match played.ended {
                 Ended::Interrupted => EXIT_INTERRUPTED,
                 Ended::SenderGone => exit::worse(code, EXIT_UNREACHABLE),
@@ -129,7 +148,13 @@ impl Run {
         }
     }
 
-    fn report(&self, scenario: &Scenario, played: &Played, repeat: String) -> std::io::Result<u8> {
+    fn report(
+        &self,
+        scenario: &Scenario,
+        played: &Played,
+        repeat: String,
+        reports: &mut Vec<Report>,
+    ) -> std::io::Result<u8> {
         let trace = Trace::open(&played.trace).map_err(std::io::Error::other)?;
         let judgement = check::judge(scenario, &trace, Strictness::Usual);
         let code = exit::code(judgement.status);
@@ -137,8 +162,8 @@ impl Run {
         self.forms.show(&report)?;
         let folder = played.trace.with_file_name("");
         let page = folder.join("report.html");
-        std::fs::write(&page, report::html(&report))?;
-        std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(&report)?)?;
+        forms::write(&page, &report::html(&report))?;
+        forms::write(&folder.join("report.json"), &serde_json::to_string_pretty(&report)?)?;
         let lag = &played.lag;
         eprintln!(
             "generator's lag: p50 {} µs, p99 {} µs\ntrace: {}\npage:  {}",
@@ -147,7 +172,9 @@ impl Run {
             played.trace.display(),
             page.display()
         );
-        Ok(self.regressed(&report)?.map_or(code, |regression| exit::worse(code, regression)))
+        let regressed = self.regressed(&report);
+        reports.push(report);
+        Ok(regressed?.map_or(code, |regression| exit::worse(code, regression)))
     }
 
     /// The exit code for what got worse since the baseline, if anything did.

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -172,13 +173,52 @@ pub fn hold(parent: u32, command: &[OsString]) -> io::Error {
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(program).args(arguments).exec()
 }
 
-/// A port on loopback that nobody uses at the moment.
+/// A port on loopback that nobody uses at the moment, from below those that the system gives to connections: else one of
+/// these could take it before the sender does, or while the sender is down between a kill and its next start.
 pub fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    const FIRST: u16 = 10_000;
+    const TRIES: u32 = 2_000;
+    /// How far apart two processes begin to look, so that those that run beside one another don't meet.
+    const APART: u32 = 97;
+    static TURN: AtomicU32 = AtomicU32::new(0);
+
+    let bind = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port));
+    let span = u32::from(first_given().saturating_sub(FIRST)).max(1);
+    for _ in 0..TRIES {
+        let turn = std::process::id().wrapping_mul(APART).wrapping_add(TURN.fetch_add(1, Ordering::Relaxed));
+        let port = FIRST.saturating_add(u16::try_from(turn % span).unwrap_or_default());
+        if bind(port).is_ok() {
+            return Ok(port);
+        }
+    }
+    Ok(bind(0)?.local_addr()?.port())
+}
+
+/// The first port that the system gives to connections by itself.
+fn first_given() -> u16 {
+    /// As Linux has it unless told otherwise.
+    const USUAL: u16 = 32_768;
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(USUAL)
 }
 
 /// Where a worker's prints go.
 #[must_use]
 pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
     dir.join(format!("sender-{worker}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_differ_and_are_not_those_that_the_system_gives_away() {
+        let ports: Vec<u16> = (0..50).map(|_| free_port().expect("a port")).collect();
+        let mut distinct = ports.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), ports.len(), "{ports:?}");
+        assert!(ports.iter().all(|port| *port < first_given()), "{ports:?}");
+    }
 }

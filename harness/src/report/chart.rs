@@ -76,7 +76,8 @@ pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks:
     let _ = write!(
         svg,
         "<text x=\"0\" y=\"{0}\">0 s</text><text x=\"{WIDTH}\" y=\"{0}\" text-anchor=\"end\">{seconds} s</text>\
-         <text x=\"4\" y=\"12\">{top}</text></svg>",
+         <text x=\"4\" y=\"14\">{top}</text>\
+         <line class=\"axis\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{HEIGHT}\" y2=\"{HEIGHT}\"/></svg>",
         HEIGHT + 14
     );
     svg
@@ -91,7 +92,7 @@ fn mark(svg: &mut String, length: u64, marks: Marks<'_>) {
         let x = place(fault.at);
         // Words near the right edge end at their line, so that none is cut off.
         let (anchor, at) = if x > WIDTH * 4 / 5 { ("end", x.saturating_sub(3)) } else { ("start", x + 3) };
-        let y = 12 + (row as u64 % FAULT_ROWS) * 12;
+        let y = 14 + (row as u64 % FAULT_ROWS) * 12;
         let _ = write!(
             svg,
             "<line class=\"fault\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"{HEIGHT}\"/>\

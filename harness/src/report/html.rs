@@ -28,8 +28,9 @@ h1{font-size:1.5rem;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}h3{font-si
 .not-applicable{color:var(--soft)}
 table{border-collapse:collapse;width:100%;font-size:14px}td,th{border-bottom:1px solid var(--line);padding:.3rem .5rem;
 text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-svg{width:100%;height:auto;background:linear-gradient(var(--line),var(--line)) bottom 18px left/100% 1px no-repeat}
-svg text{font:11px ui-monospace,monospace;fill:var(--soft)}
+svg{width:100%;height:auto}.axis{stroke:var(--line)}
+svg text{font:11px ui-monospace,monospace;fill:var(--soft);paint-order:stroke;stroke:var(--paper);stroke-width:3px}
+@media(max-width:40rem){svg text{font-size:17px}}
 .taken{fill:var(--pass)}.held{fill:var(--held)}.failed{fill:var(--fail)}.waiting{fill:var(--bar)}
 .bound{stroke:var(--ink);stroke-dasharray:5 4}line.fault{stroke:var(--fault);stroke-width:1.5}
 svg text.fault{fill:var(--fault)}.witness{fill:var(--fail);fill-opacity:.25;stroke:var(--fail)}
@@ -132,14 +133,14 @@ fn witnesses(page: &mut String, verdict: &Verdict) {
 }
 
 fn waiting(page: &mut String, report: &Report) {
-    if report.waiting.0.is_empty() {
+    if report.course.waiting.0.is_empty() {
         return;
     }
     let bounds: Option<u64> = report.subscribers.iter().map(|one| one.bound).sum();
-    let bars = [Bars { class: "waiting", counts: &report.waiting.0 }];
-    let marks = Marks { faults: &report.faults, witnesses: &[] };
+    let bars = [Bars { class: "waiting", counts: &report.course.waiting.0 }];
+    let marks = Marks { faults: &report.course.faults, witnesses: &[] };
     let chart = stacked("deliveries waiting, by second", &bars, bounds, marks);
-    let most = report.waiting.0.iter().max().copied().unwrap_or(0);
+    let most = report.course.waiting.0.iter().max().copied().unwrap_or(0);
     let _ = write!(
         page,
         "<h2>Backlog</h2><p class=\"soft\">Deliveries waiting in all; {most} at most.</p>{chart}"
@@ -174,7 +175,8 @@ fn subscribers(page: &mut String, report: &Report) {
         ];
         let title = format!("arrivals a second at {}", one.name);
         let own = marks(one);
-        let chart = stacked(&title, &bars, one.allowed, Marks { faults: &report.faults, witnesses: &own });
+        let chart =
+            stacked(&title, &bars, one.allowed, Marks { faults: &report.course.faults, witnesses: &own });
         let [p50, p95, p99, max] = one.latency.map(show);
         let _ = write!(
             page,

@@ -1,4 +1,4 @@
-//! The report as JUnit, one test case for each check.
+//! Reports as JUnit: one suite for each run, one test case for each check.
 
 use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
 
@@ -7,19 +7,21 @@ use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
-/// The report as JUnit XML.
+/// Reports as JUnit XML, one suite for each.
 ///
 /// # Errors
 /// When it can't be written as XML.
-pub fn junit(report: &Report) -> Result<String, quick_junit::SerializeError> {
-    let mut suite = TestSuite::new(report.scenario.as_str());
-    for verdict in &report.judgement.verdicts {
-        let mut case = TestCase::new(verdict.id.as_str(), status(verdict));
-        case.set_classname(report.scenario.as_str());
-        suite.add_test_case(case);
-    }
+pub fn junit(reports: &[Report]) -> Result<String, quick_junit::SerializeError> {
     let mut junit = Junit::new("hookproof");
-    junit.add_test_suite(suite);
+    for report in reports {
+        let mut suite = TestSuite::new(report.scenario.as_str());
+        for verdict in &report.judgement.verdicts {
+            let mut case = TestCase::new(verdict.id.as_str(), status(verdict));
+            case.set_classname(report.scenario.as_str());
+            suite.add_test_case(case);
+        }
+        junit.add_test_suite(suite);
+    }
     junit.to_string()
 }
 

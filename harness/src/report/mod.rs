@@ -17,5 +17,5 @@ pub use html::html;
 pub(crate) use html::{STYLE, escape};
 pub use junit::junit;
 pub use markdown::markdown;
-pub use model::{FaultReport, Lag, Report, Series, SubscriberReport, schema};
+pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};
 pub use terminal::{Colours, terminal};

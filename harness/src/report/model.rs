@@ -44,6 +44,14 @@ pub struct Report {
     pub generator: Lag,
     /// Each subscriber's side.
     pub subscribers: Vec<SubscriberReport>,
+    /// What went on beside them.
+    #[serde(flatten)]
+    pub course: Course,
+}
+
+/// The course of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Course {
     /// What waited in all, by second.
     pub waiting: Series,
     /// What was done to the sender.
@@ -159,8 +167,10 @@ impl Report {
                 .zip(&scenario.subscribers)
                 .map(|(at, _)| subscriber(&evidence, at, seconds))
                 .collect(),
-            waiting: waiting(trace, seconds),
-            faults: trace.faults.iter().map(fault).collect(),
+            course: Course {
+                waiting: waiting(trace, seconds),
+                faults: trace.faults.iter().map(fault).collect(),
+            },
         }
     }
 }

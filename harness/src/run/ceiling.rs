@@ -1,12 +1,17 @@
 //! What the machine itself can do: a bare client to the same endpoints with the same bodies, before the run.
 //!
-//! The sender's rate over this one means the same on any machine. The client does what any must (connections that are kept,
-//! one request after another on each) and nothing else: it signs nothing, stores nothing and decides nothing.
+//! The sender's rate over this one means the same on any machine. The client does what any must (HTTP by the library that
+//! everybody uses, connections that are kept, one request after another on each) and nothing else: it signs nothing,
+//! stores nothing and decides nothing.
 
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -56,14 +61,10 @@ pub async fn bare_client(
     lasts_ns: u64,
 ) -> io::Result<u64> {
     let until = clock.now().saturating_add(lasts_ns);
+    let body = Bytes::copy_from_slice(body);
     let mut clients = JoinSet::new();
     for address in addresses.iter().cycle().take(if addresses.is_empty() { 0 } else { connections }) {
-        let head = format!(
-            "POST / HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        let request = [head.as_bytes(), body].concat();
-        clients.spawn(client(*address, request, clock.clone(), until));
+        clients.spawn(client(*address, body.clone(), clock.clone(), until));
     }
     let mut answered = 0;
     while let Some(one) = clients.join_next().await {
@@ -72,24 +73,22 @@ pub async fn bare_client(
     Ok(answered)
 }
 
-async fn client(address: SocketAddr, request: Vec<u8>, clock: Clock, until: u64) -> io::Result<u64> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn client(address: SocketAddr, body: Bytes, clock: Clock, until: u64) -> io::Result<u64> {
+    let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let (mut answered, mut buffer) = (0, vec![0; 4 << 10]);
+    let (mut requests, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    tokio::spawn(connection);
+    let host = address.to_string();
+    let mut answered = 0;
     while clock.now() < until {
-        stream.write_all(&request).await?;
-        // An endpoint that behaves answers 204: the end of its head is its end.
-        let mut read = 0;
-        while !buffer[..read].ends_with(b"\r\n\r\n") {
-            match stream.read(&mut buffer[read..]).await? {
-                0 => {
-                    return Err(io::Error::other(
-                        "the endpoint closed the connection, or answered at length",
-                    ));
-                }
-                more => read += more,
-            }
-        }
+        let request = Request::post("/")
+            .header("host", &host)
+            .header("content-type", "application/json")
+            .body(Full::new(body.clone()))
+            .map_err(io::Error::other)?;
+        let answer = requests.send_request(request).await.map_err(io::Error::other)?;
+        answer.into_body().collect().await.map_err(io::Error::other)?;
         answered += 1;
     }
     Ok(answered)

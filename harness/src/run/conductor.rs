@@ -91,7 +91,8 @@ impl Conductor<'_> {
             let now = self.clock.now();
             let waiting = queue.waiting.load(Ordering::Relaxed);
             self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
-            if *interrupt.borrow() {
+            // Without a trace there is nothing to go on for; why it can't be written, its writer says.
+            if *interrupt.borrow() || self.recorder.is_broken() {
                 return Ok(Ended::Interrupted);
             }
             if self.crew.is_gone() && steps.peek().is_none() {

@@ -104,6 +104,19 @@ pub enum RunError {
         "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
     )]
     Endpoints(std::io::Error),
+    /// There are more endpoints than open files allow.
+    #[error(
+        "{subscribers} subscribers need about {needed} open files, and the limit is {limit}; expected fewer subscribers, or a \
+         higher limit (ulimit -Hn)"
+    )]
+    Files {
+        /// How many endpoints there are.
+        subscribers: usize,
+        /// What they need.
+        needed: u64,
+        /// What there is.
+        limit: u64,
+    },
     /// The processes of the sender can't be looked after.
     #[error("the sender's processes cannot be looked after: {0}")]
     Process(std::io::Error),
@@ -122,7 +135,7 @@ impl RunError {
     /// Whether it is what was asked for that cannot be done.
     #[must_use]
     pub const fn is_askers(&self) -> bool {
-        matches!(self, Self::Driver(_) | Self::Schedule(_))
+        matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. })
     }
 }
 
@@ -130,10 +143,10 @@ impl RunError {
 pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) -> Result<Played, RunError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
+    raise_files(scenario.subscribers.len())?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let home = options.out.join("sender");
     fresh(&home)?;
-    raise_files();
     let trace = options.out.join("trace.jsonl");
     let clock = Clock::default();
     // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
@@ -327,11 +340,18 @@ fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
     RunError::File { path: path.to_owned(), error }
 }
 
-/// Raises the limit on open files as far as it goes without privilege. The sender inherits it.
-fn raise_files() {
+/// Raises the limit on open files as far as it goes without privilege, and sees whether it is enough: before the endpoints
+/// are opened, of which the last would fail. The sender inherits the limit.
+fn raise_files(subscribers: usize) -> Result<(), RunError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+    /// What else is open: the trace, the sender's API, libraries.
+    const OTHERS: u64 = 100;
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Should that fail, whoever needs more files says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // A listener and a connection for each.
+    let needed = 2 * subscribers as u64 + OTHERS;
+    if needed > limit { Err(RunError::Files { subscribers, needed, limit }) } else { Ok(()) }
 }

@@ -4,8 +4,8 @@
 //! many, and is inconclusive.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -24,6 +24,8 @@ struct Inner {
     /// How many arrivals there were. Held while one is queued, so that their numbers are in the order of the trace.
     arrivals: Mutex<u64>,
     tally: Tally,
+    /// Whether nobody writes any more.
+    is_broken: AtomicBool,
 }
 
 /// What has been seen so far, kept or not.
@@ -57,7 +59,8 @@ impl Recorder {
     #[must_use]
     pub fn new(queue_max: usize) -> (Self, Receiver<Message>) {
         let (queue, messages) = sync_channel(queue_max);
-        (Self(Arc::new(Inner { queue, arrivals: Mutex::new(0), tally: Tally::default() })), messages)
+        let (arrivals, tally, is_broken) = (Mutex::new(0), Tally::default(), AtomicBool::new(false));
+        (Self(Arc::new(Inner { queue, arrivals, tally, is_broken })), messages)
     }
 
     /// A recorder whose records go to a sink, by a thread that ends with [`Recorder::end`].
@@ -89,9 +92,12 @@ impl Recorder {
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        // Without a reader the run is over, or its disk has failed: lines that the trace lacks, as when it is full.
-        if self.0.queue.try_send(Message::Record(Box::new(record))).is_err() {
+        if let Err(error) = self.0.queue.try_send(Message::Record(Box::new(record))) {
             tally.dropped.fetch_add(1, Ordering::Relaxed);
+            // Without a reader the run is over, or its disk has failed.
+            if matches!(error, TrySendError::Disconnected(_)) {
+                self.0.is_broken.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -122,6 +128,12 @@ impl Recorder {
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.0.tally
+    }
+
+    /// Whether nobody writes any more, as seen by whoever kept a record last: the disk has failed.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.0.is_broken.load(Ordering::Relaxed)
     }
 
     /// Records that could not be kept.
@@ -168,10 +180,11 @@ mod tests {
     fn what_finds_the_queue_full_is_counted_and_nobody_waits() {
         let (recorder, records) = Recorder::new(2);
         (0..5).for_each(|t| recorder.keep(cut(t)));
-        assert_eq!(recorder.dropped(), 3);
+        assert!(recorder.dropped() == 3 && !recorder.is_broken());
         assert_eq!(records.try_iter().count(), 2);
         drop(records);
         recorder.keep(cut(9));
         assert_eq!(recorder.dropped(), 4);
+        assert!(recorder.is_broken());
     }
 }

@@ -122,7 +122,7 @@ mod tests {
         for (second, count) in [(0, 2), (0, 10), (1, 80), (2, 100), (3, 101)] {
             course.note(second, count);
         }
-        assert_eq!(course.to_string(), "▁█▂▁ 20/s, 101 in all, 70/s at most");
+        assert_eq!(course.to_string(), "▂█▃▁ 20/s, 101 in all, 70/s at most");
     }
 
     #[test]

@@ -138,6 +138,14 @@ pub enum RetryAfter {
     Text(String),
 }
 
+impl RetryAfter {
+    /// Whether it is one of the two forms that every sender must read, and asks for a wait.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self, Self::Seconds(1..) | Self::Date(_))
+    }
+}
+
 impl Behaviour {
     pub(super) fn read(reader: &Reader<'_>) -> Option<Self> {
         let answer = answer(reader)?;

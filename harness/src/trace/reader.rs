@@ -21,6 +21,8 @@ pub const FORMAT: u32 = 1;
 pub const DISORDER: u64 = 2 * SECOND;
 /// The longest line that is read.
 const LINE_MAX: u64 = 16 << 20;
+/// The most that is read, decompressed: a trace lies in memory whole.
+const BYTES_MAX: u64 = 8 << 30;
 
 /// A whole trace in memory, by kind, each kind in the order of its lines; arrivals by their number.
 #[derive(Clone, Debug)]
@@ -70,6 +72,9 @@ pub enum TraceError {
     /// Another version wrote it.
     #[error("the trace has format {0}; expected {FORMAT}: judge it with the version that wrote it")]
     Format(u32),
+    /// It is too large.
+    #[error("the trace is larger than {} GiB; expected a smaller one, of a shorter run", BYTES_MAX >> 30)]
+    Large,
     /// A line is no record.
     #[error("line {line} of the trace is no record: {why}")]
     Line {
@@ -104,8 +109,12 @@ impl Trace {
     pub fn read(mut source: impl BufRead) -> Result<Self, TraceError> {
         let mut line = Vec::new();
         let mut trace = Self::begin(&mut source, &mut line)?;
-        let (mut lines, mut latest) = (1, 0);
+        let (mut lines, mut latest, mut bytes) = (1, 0, 0);
         loop {
+            bytes += line.len() as u64;
+            if bytes > BYTES_MAX {
+                return Err(TraceError::Large);
+            }
             let whole = match next(&mut source, &mut line, lines + 1) {
                 Ok(Some(whole)) => whole,
                 Ok(None) => break,

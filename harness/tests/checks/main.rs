@@ -3,5 +3,5 @@
 mod build;
 mod exactness;
 mod golden;
-mod gone;
+mod owed;
 mod traces;

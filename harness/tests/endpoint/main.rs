@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod plain;
 mod stage;
 
 use hookproof::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};

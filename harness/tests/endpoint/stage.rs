@@ -190,7 +190,7 @@ pub(crate) async fn recording_rate() -> u64 {
         }
         bytes
     });
-    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+    let stage = Stage { clock, recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = Spec {
         name: "a".to_owned(),
         behaviours: Vec::new(),
@@ -198,7 +198,7 @@ pub(crate) async fn recording_rate() -> u64 {
         profile: Profile::StandardWebhooks,
     };
     let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
-    let rate = rate(&endpoints.addresses(), &clock).await;
+    let rate = rate(endpoints.addresses()[0]).await;
     endpoints.close().await;
     assert_eq!(stage.recorder.dropped(), 0);
     drop(stage);
@@ -229,15 +229,15 @@ pub(crate) async fn bare_rate() -> u64 {
             tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
         }
     });
-    let rate = rate(&[address], &Clock::begun()).await;
+    let rate = rate(address).await;
     server.abort();
     rate
 }
 
-async fn rate(addresses: &[std::net::SocketAddr], clock: &Clock) -> u64 {
-    let client = |lasts| hookproof::run::bare_client(addresses, BODY.as_bytes(), 32, clock, lasts);
-    client(MEASURED_NS / 4).await.unwrap();
+async fn rate(address: std::net::SocketAddr) -> u64 {
+    let clock = Clock::begun();
+    crate::plain::answered(address, BODY, 32, MEASURED_NS / 4).await;
     let began = clock.now();
-    let answered = client(MEASURED_NS).await.unwrap();
+    let answered = crate::plain::answered(address, BODY, 32, MEASURED_NS).await;
     answered * MEASURED_NS / (clock.now() - began).max(1)
 }

@@ -6,11 +6,11 @@
 use super::envelope::{arrivals, limited};
 use super::level::{fits, least_burst, peak};
 use crate::check::evidence::Evidence;
+use crate::check::retry::asked::expects_retries;
 use crate::check::verdict::{Finding, Tally};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    let misbehaves = evidence.scenario.subscribers.iter().any(|subscriber| !subscriber.behaviours.is_empty());
-    if !misbehaves || limited(evidence).next().is_none() {
+    if !expects_retries(evidence) || limited(evidence).next().is_none() {
         return Finding::unasked("no subscriber with a rate has deliveries to retry");
     }
     let mut is_first = vec![true; evidence.exchanges.len()];

@@ -19,13 +19,13 @@ type Wanted = fn(u16, Asked) -> bool;
 
 /// `retry.after-429`
 pub(in crate::check) fn judge_429(evidence: &Evidence<'_>) -> Finding {
-    let has = has(evidence, |status, after| status == 429 && after.is_some());
+    let has = has(evidence, |status, after| status == 429 && after.is_some_and(RetryAfter::is_plain));
     judge(evidence, has, |status, asked| status == 429 && asked != Asked::Nonsense)
 }
 
 /// `retry.after-503`
 pub(in crate::check) fn judge_503(evidence: &Evidence<'_>) -> Finding {
-    let has = has(evidence, |status, after| status == 503 && after.is_some());
+    let has = has(evidence, |status, after| status == 503 && after.is_some_and(RetryAfter::is_plain));
     judge(evidence, has, |status, asked| status == 503 && asked != Asked::Nonsense)
 }
 

@@ -6,9 +6,11 @@
 use super::asked::{Asked, has};
 use crate::check::evidence::Evidence;
 use crate::check::verdict::{Finding, Tally, show};
+use crate::scenario::RetryAfter;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if !has(evidence, |status, after| matches!(status, 429 | 503) && after.is_some()) {
+    if !has(evidence, |status, after| matches!(status, 429 | 503) && after.is_some_and(RetryAfter::is_plain))
+    {
         return Finding::unasked("no endpoint asks for a pause");
     }
     let mut tally = Tally::default();

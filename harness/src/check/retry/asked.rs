@@ -1,7 +1,7 @@
 //! `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date; and everything else.
 
 use crate::check::evidence::{Evidence, Exchange};
-use crate::scenario::{Behaviour, RetryAfter, SECOND};
+use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
 /// What an endpoint asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +70,21 @@ fn date(text: &str) -> Option<u64> {
 pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&RetryAfter>) -> bool) -> bool {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
     behaviours.any(|behaviour: &Behaviour| match &behaviour.answer {
-        crate::scenario::Answer::Status(reply) => wanted(reply.status, reply.retry_after.as_ref()),
-        crate::scenario::Answer::Enforce { .. } => wanted(429, Some(&RetryAfter::Seconds(1))),
+        Answer::Status(reply) => wanted(reply.status, reply.retry_after.as_ref()),
+        Answer::Enforce { .. } => wanted(429, Some(&RetryAfter::Seconds(1))),
         _ => false,
     })
+}
+
+/// Whether deliveries were tried again, or an endpoint does what makes any sender try again.
+pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>) -> bool {
+    let fails = |answer: &Answer| match answer {
+        Answer::Status(reply) => !matches!(reply.status, 200..=299 | 410),
+        Answer::HugeAnswer { .. } | Answer::Stall => false,
+        _ => true,
+    };
+    let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours);
+    behaviours.any(|behaviour| fails(&behaviour.answer)) || evidence.retries().next().is_some()
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 //! sender can't know of it. Where the sender lists a delivery as `exhausted`, it had no fewer either, unless some could not
 //! be seen (a closed port, a reset before the request was read). Redriven deliveries start again and aren't judged.
 
+use super::asked::expects_retries;
 use crate::check::evidence::{Delivery, Evidence};
 use crate::check::verdict::{Finding, Tally};
 use crate::scenario::Answer;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if evidence.scenario.subscribers.iter().all(|subscriber| subscriber.behaviours.is_empty()) {
-        return Finding::unasked("every endpoint behaves");
+    if !expects_retries(evidence) {
+        return Finding::unasked("no endpoint does what is tried again");
     }
     if evidence.is_redriven() {
         return Finding::unasked("dead letters are sent again");

@@ -1,6 +1,7 @@
-//! What is owed to an endpoint that has said that it is gone.
+//! What is owed, and by what it counts as settled: where an endpoint is gone, and where it says yes at endless length.
 
 use hookproof::check::{Status, Strictness, judge};
+use hookproof::scenario::Scenario;
 use hookproof::trace::{Dead, Trace};
 
 use crate::build;
@@ -27,8 +28,11 @@ fn trace(status: u16, taken: u64) -> Trace {
 }
 
 fn check(trace: &Trace, expected: Status) {
-    let scenario = build::scenario("rate = \"10/s\", burst = 5");
-    let judgement = judge(&scenario, trace, Strictness::Usual);
+    check_by(&build::scenario("rate = \"10/s\", burst = 5"), trace, expected);
+}
+
+fn check_by(scenario: &Scenario, trace: &Trace, expected: Status) {
+    let judgement = judge(scenario, trace, Strictness::Usual);
     let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == "loss.none").expect("judged");
     assert_eq!(verdict.status, expected, "{}", verdict.sentence);
 }
@@ -46,4 +50,18 @@ fn what_was_taken_before_is_owed_a_dead_letter() {
 #[test]
 fn no_other_answer_lets_a_sender_off() {
     check(&trace(500, 2 * SECOND), Status::Fail);
+}
+
+#[test]
+fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
+    let broken_off = |scenario: &Scenario| {
+        let mut trace = build::trace(scenario, &[SECOND]);
+        trace.answers[0].whole = false;
+        trace
+    };
+    let well = build::scenario("rate = \"10/s\", burst = 5");
+    check_by(&well, &broken_off(&well), Status::Fail);
+    let text = format!("{}\n[[subscriber.behaviour]]\nanswer = \"huge-answer\"\n", well.text);
+    let huge = Scenario::from_text(&text, "huge.toml").expect("valid");
+    check_by(&huge, &broken_off(&huge), Status::Pass);
 }
