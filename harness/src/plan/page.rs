@@ -126,9 +126,9 @@ fn charts(page: &mut String, plan: &Plan) {
             lasts: figures.end,
             show: show_short,
         });
-        let _ = write!(
+        let _ = writeln!(
             page,
-            "<section><h3>{}</h3><p class=\"soft\">Backlog</p>{backlog}<p class=\"soft\">Latency</p>{latency}</section>\n",
+            "<section><h3>{}</h3><p class=\"soft\">Backlog</p>{backlog}<p class=\"soft\">Latency</p>{latency}</section>",
             escape(&lane.name)
         );
     }
@@ -145,12 +145,12 @@ fn machine(page: &mut String, plan: &Plan) {
     let machine = &plan.machine;
     let ceiling =
         machine.ceiling_per_second.map_or("not measured".to_owned(), |ceiling| format!("{ceiling}/s"));
-    let _ = write!(
+    let _ = writeln!(
         page,
         "<h2>The machine</h2><table><tr><th>requests in the busiest second</th><td class=\"n\">{}</td></tr>\
          <tr><th>a bare client's ceiling here</th><td class=\"n\">{ceiling}</td></tr>\
          <tr><th>database, at its largest</th><td class=\"n\">{} MiB</td></tr>\
-         <tr><th>deliveries in memory, by the sender's bounds</th><td class=\"n\">{} MiB</td></tr></table>\n",
+         <tr><th>deliveries in memory, by the sender's bounds</th><td class=\"n\">{} MiB</td></tr></table>",
         machine.peak_per_second,
         machine.database_bytes >> 20,
         machine.memory_bytes >> 20

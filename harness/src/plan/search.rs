@@ -14,6 +14,13 @@ pub struct Edge {
     pub fails: Option<u64>,
 }
 
+impl Edge {
+    fn note(&mut self, at: u64, holds: bool) {
+        let side = if holds { &mut self.holds } else { &mut self.fails };
+        *side = Some(at);
+    }
+}
+
 /// Looks for the edge from `start` on, where what holds also holds for anything less.
 ///
 /// # Errors
@@ -25,22 +32,14 @@ pub fn edge<E>(start: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Res
         edge.holds = Some(start);
         let mut next = start.saturating_mul(2);
         while edge.fails.is_none() && next <= start.saturating_mul(FURTHEST) {
-            if holds(next)? {
-                edge.holds = Some(next)
-            } else {
-                edge.fails = Some(next)
-            }
+            edge.note(next, holds(next)?);
             next = next.saturating_mul(2);
         }
     } else {
         edge.fails = Some(start);
         let mut next = start / 2;
         while edge.holds.is_none() && next >= (start / FURTHEST).max(1) {
-            if holds(next)? {
-                edge.holds = Some(next)
-            } else {
-                edge.fails = Some(next)
-            }
+            edge.note(next, holds(next)?);
             next /= 2;
         }
     }
@@ -49,7 +48,7 @@ pub fn edge<E>(start: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Res
         && high - low > 1
     {
         let middle = low + (high - low) / 2;
-        if holds(middle)? { edge.holds = Some(middle) } else { edge.fails = Some(middle) }
+        edge.note(middle, holds(middle)?);
     }
     Ok(edge)
 }

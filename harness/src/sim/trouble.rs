@@ -18,7 +18,7 @@ use crate::trace::{Fault, Process, ProcessEvent, Record};
 use crate::wire::digest::base64;
 
 /// How long a process takes from its start until it is ready.
-const STARTS_NS: (u64, u64) = (20_000_000, 200_000_000);
+const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
 /// How soon another process notices that one has died.
 const NOTICE_NS: u64 = 1_000_000_000;
 /// Dead letters that are redriven at once.
