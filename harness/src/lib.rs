@@ -48,3 +48,6 @@ pub mod load;
 
 /// The production engine and store in virtual time.
 pub mod sim;
+
+/// How far a launch stretches, what breaks first, and what would carry it.
+pub mod plan;

@@ -1,5 +1,6 @@
 //! `duplicate.bounded`: a delivery that was taken comes again only where its process was killed while the exchange was open,
-//! or within [`JUST`] of its end, so that the sender could not note it; where the answer came at or past the sender's
+//! or within [`JUST`] of its end, so that the sender could not note it (counted from when its store could be written again,
+//! if a fault forbade it just then); where the answer came at or past the sender's
 //! deadline; or where it was redriven. A number in `expect.duplicates` allows so many instead, wherever.
 //!
 //! `duplicate.dedupe`: the same event id offered twice is delivered once.
@@ -26,10 +27,18 @@ fn is_excused(evidence: &Evidence<'_>, delivery: &Delivery, taken: u32, again: u
     let deadline = evidence.subscriber(delivery).timeout.0;
     let late = exchange.end.saturating_sub(exchange.t).saturating_add(NEAR) >= deadline;
     // What had left before the success was known is no second thought: a deadline passed, or a process was replaced.
-    let killed = evidence.was_killed(exchange.t, exchange.end.saturating_add(JUST));
+    let killed = evidence.was_killed(exchange.t, writable_from(evidence, exchange.end).saturating_add(JUST));
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
     late || killed || again_killed
+}
+
+/// From when on the sender could write down what it learnt at `t`: at once, unless its store was locked or full, or itself
+/// stopped.
+fn writable_from(evidence: &Evidence<'_>, t: u64) -> u64 {
+    let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
+    let hindered = evidence.trace.faults.iter().filter(|fault| hinders(&fault.action));
+    hindered.filter(|fault| fault.t <= t).filter_map(|fault| fault.until).fold(t, u64::max)
 }
 
 /// `duplicate.bounded`

@@ -140,7 +140,7 @@ fn unknown(id: &str) -> Verdict {
 /// A generator that fell behind measured itself: nothing else that the run shows can be trusted to be the sender's.
 const SCHEDULE: &str = "harness.schedule";
 
-fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
+pub(crate) fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
     let with = |status: Status| verdicts.iter().filter(move |verdict| verdict.status == status);
     let names = |some: Vec<&Verdict>| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
     let failed: Vec<&Verdict> = with(Status::Fail).collect();

@@ -36,6 +36,7 @@ mod settled;
 pub mod verdict;
 
 pub use evidence::Evidence;
+pub(crate) use judge::conclude;
 pub use judge::{Judgement, Strictness, Verdict, judge};
 pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
 

@@ -8,6 +8,7 @@ mod forms;
 mod init;
 mod list;
 mod load;
+mod plan;
 mod query;
 mod receiver;
 mod run;
@@ -40,6 +41,8 @@ enum Command {
     Run(run::Run),
     /// Play scenarios in virtual time, by one seed or many
     Sim(sim::Sim),
+    /// How far a launch stretches, what breaks first, and what would carry more
+    Plan(plan::Asks),
     /// Become another program that dies with the one that asked (what `run` starts senders through)
     #[command(hide = true)]
     Hold {
@@ -96,6 +99,7 @@ pub fn main() -> ExitCode {
     match arguments.command {
         Command::Run(asked) => asked.run(),
         Command::Sim(asked) => asked.run(),
+        Command::Plan(asked) => asked.run(),
         Command::Hold { parent, command } => {
             eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
             ExitCode::from(EXIT_HARNESS)

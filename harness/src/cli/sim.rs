@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::check::{self, Judgement, Status, Strictness};
+use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
-use crate::sim::{Keep, Mutant, Options, SimError, Simulated, simulate, swarm};
+use crate::sim::{Keep, Mutant, Options, SimError, Simulated, judged, simulate, skipped, swarm};
 use crate::trace::Trace;
 
 const EXIT_FAILED: u8 = 1;
@@ -121,12 +121,17 @@ impl Sim {
             return EXIT_HARNESS;
         }
         match Trace::read(simulated.trace.as_slice()) {
-            Ok(trace) => conclude(scenario, &check::judge(scenario, &trace, Strictness::Usual)),
+            Ok(trace) => conclude(scenario, &judged(scenario, &trace, self.strictness())),
             Err(error) => {
                 eprintln!("hookproof sim: {}: {error}", scenario.name);
                 EXIT_HARNESS
             }
         }
+    }
+
+    /// A seed of the swarm is judged as the sweep judged it.
+    fn strictness(&self) -> Strictness {
+        if self.swarm { Strictness::Strict } else { Strictness::Usual }
     }
 
     fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {
@@ -142,11 +147,13 @@ impl Sim {
                     self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
                 println!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence);
                 println!("  {}", failure.witness);
+                let until = failure.until.map_or_else(String::new, |until| {
+                    format!(" --until {}", crate::scenario::Duration(until))
+                });
                 println!(
-                    "  repeat: hookproof sim {} --seed {} --swarm --until {}{sets}{mutant}",
+                    "  repeat: hookproof sim {} --seed {} --swarm{until}{sets}{mutant}",
                     path.display(),
-                    failure.seed,
-                    crate::scenario::Duration(failure.until)
+                    failure.seed
                 );
                 EXIT_FAILED
             }
@@ -194,7 +201,7 @@ fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String
 fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
-            println!("  {:?} {}: {}", verdict.status, verdict.id, verdict.sentence);
+            println!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence);
             verdict
                 .witness
                 .iter()
@@ -202,7 +209,10 @@ fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
                 .for_each(|witness| println!("    {}", swarm::witness_text(witness)));
         }
     }
-    println!("{}: {:?}: {}", scenario.name, judgement.status, judgement.sentence);
+    for (id, why) in skipped(judgement) {
+        println!("  skipped {id}: {why}");
+    }
+    println!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence);
     match judgement.status {
         Status::Fail => EXIT_FAILED,
         Status::Inconclusive => EXIT_INCONCLUSIVE,
@@ -248,7 +258,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(all)
 }
 
-fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {
+pub(super) fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| vec![format!("{} cannot be read: {error}", path.display())])?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)

@@ -12,7 +12,7 @@ use crate::check::{Status, Verdict, Witness};
 /// Charts of more subscribers than this make the page too long to read; those with a witness come first.
 const CHARTS_MAX: usize = 24;
 
-const STYLE: &str = "
+pub(crate) const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--soft:#59636e;--line:#d1d9e0;--pass:#1a7f37;--fail:#cf222e;
 --warn:#9a6700;--held:#bf8700;--bar:#0969da;
 --fault:#8250df}
@@ -40,7 +40,7 @@ td:first-child,td:nth-child(2) code{white-space:nowrap}td[colspan],td:only-of-ty
 ul{margin:.2rem 0;padding-left:1.2rem}summary{cursor:pointer;color:var(--soft);margin:.6rem 0}";
 
 /// Text inside HTML, in an element or an attribute.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -14,6 +14,7 @@ mod model;
 mod terminal;
 
 pub use html::html;
+pub(crate) use html::{STYLE, escape};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};

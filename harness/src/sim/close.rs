@@ -27,7 +27,8 @@ impl World<'_> {
         if done && (drained || (whole && waiting == Some(0))) {
             self.over = true;
         } else {
-            let every = if done { self.model.sample_ns.min(SECOND) } else { self.model.sample_ns };
+            let every =
+                if done { self.given.model.sample_ns.min(SECOND) } else { self.given.model.sample_ns };
             self.later(every, Happening::Sample);
         }
         Ok(())
@@ -36,7 +37,7 @@ impl World<'_> {
     /// When the run is over at the latest.
     fn last_moment(&self) -> u64 {
         let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
-        self.figures.traffic_end.max(fault).saturating_add(self.scenario.drain.0)
+        self.figures.traffic_end.max(fault).saturating_add(self.given.scenario.drain.0)
     }
 
     fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
@@ -58,7 +59,7 @@ impl World<'_> {
         self.figures.database_bytes =
             self.figures.database_bytes.max(size("sender.db") + size("sender.db-wal"));
         self.book.note(&[now, whole.accepted, whole.delivered, whole.dead, whole.waiting]);
-        if self.options.keep == Keep::Trace {
+        if self.given.options.keep == Keep::Trace {
             self.keep(depth(now, None, &whole))?;
             for lane in lanes.iter().take(LISTED) {
                 self.keep(depth(now, Some(lane.name.to_string()), &lane.counts))?;
@@ -100,11 +101,11 @@ impl World<'_> {
                     Reason::Gone => (3, "gone"),
                 };
                 self.figures.lanes[at].dead[place] += 1;
-                if self.options.keep == Keep::Trace {
+                if self.given.options.keep == Keep::Trace {
                     let token = self.play.tokens.find(letter.delivery.event.as_bytes());
                     records.push(Record::Dead(Dead {
                         t: self.now,
-                        subscriber: self.scenario.subscribers[at].name.clone(),
+                        subscriber: self.given.scenario.subscribers[at].name.clone(),
                         token,
                         id: None,
                         reason: reason.to_owned(),

@@ -17,6 +17,14 @@ pub struct LaneFigures {
     pub dead: [u64; 4],
     /// From an event's intended moment to its first arrival, in microseconds.
     pub first_us: Histogram<u64>,
+    /// The same, to the answer that took it.
+    pub taken_us: Histogram<u64>,
+    /// Deliveries whose event was refused.
+    pub refused: u64,
+    /// Deliveries that waited when the run ended.
+    pub left: u64,
+    /// The longest that a delivery took, by when it was taken: the beginning of the stretch, nanoseconds.
+    pub slowest: Vec<(u64, u64)>,
     /// The most that waited at a sample: rows, bytes, and when.
     pub peak: Peak,
     /// When it last had something waiting.
@@ -60,6 +68,8 @@ pub struct Figures {
     /// The largest that the database became.
     pub database_bytes: u64,
     second: (u64, u64),
+    /// How long the stretches are for which the slowest delivery is kept.
+    pub stretch_ns: u64,
 }
 
 impl LaneFigures {
@@ -70,8 +80,11 @@ impl LaneFigures {
             delivered: 0,
             arrivals: 0,
             dead: [0; 4],
-            // Two digits are what a table shows; a histogram for each of thousands of lanes must stay small.
-            first_us: Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are allowed")),
+            first_us: histogram(),
+            taken_us: histogram(),
+            refused: 0,
+            left: 0,
+            slowest: Vec::new(),
             peak: Peak::default(),
             busy_until: 0,
             waiting: Vec::new(),
@@ -82,6 +95,12 @@ impl LaneFigures {
     #[must_use]
     pub fn first_ns(&self, thousandths: u32) -> u64 {
         self.first_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
+    }
+
+    /// A percentile of the time from an event's intended moment until its delivery was taken, in nanoseconds.
+    #[must_use]
+    pub fn taken_ns(&self, thousandths: u32) -> u64 {
+        self.taken_us.value_at_quantile(f64::from(thousandths) / 1_000.0).saturating_mul(1_000)
     }
 
     /// Deliveries given up.
@@ -97,8 +116,20 @@ impl LaneFigures {
     }
 }
 
+/// Two digits are what a table shows; a histogram for each of thousands of lanes must stay small.
+fn histogram() -> Histogram<u64> {
+    Histogram::new(2).unwrap_or_else(|_| unreachable!("two digits are allowed"))
+}
+
+/// It grows with what it counts, as far as any length of time goes.
+fn record(histogram: &mut Histogram<u64>, nanos: u64) {
+    if histogram.record(nanos / 1_000).is_err() {
+        histogram.saturating_record(nanos / 1_000);
+    }
+}
+
 impl Figures {
-    pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, stretch_ns: u64) -> Self {
         Self {
             lanes: names.map(LaneFigures::new).collect(),
             offered: 0,
@@ -111,6 +142,7 @@ impl Figures {
             busiest_second: 0,
             database_bytes: 0,
             second: (0, 0),
+            stretch_ns: stretch_ns.max(1),
         }
     }
 
@@ -125,7 +157,18 @@ impl Figures {
     }
 
     pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {
-        self.lanes[lane].first_us.saturating_record(waited_ns / 1_000);
+        record(&mut self.lanes[lane].first_us, waited_ns);
+    }
+
+    /// A delivery was taken, so long after its event's intended moment.
+    pub(super) fn taken(&mut self, lane: usize, now: u64, waited_ns: u64) {
+        let begin = now - now % self.stretch_ns;
+        let lane = &mut self.lanes[lane];
+        record(&mut lane.taken_us, waited_ns);
+        match lane.slowest.last_mut().filter(|(at, _)| *at == begin) {
+            Some((_, slowest)) => *slowest = waited_ns.max(*slowest),
+            None => lane.slowest.push((begin, waited_ns)),
+        }
     }
 
     pub(super) fn sample(&mut self, lane: usize, now: u64, rows: u64, bytes: u64) {
@@ -133,6 +176,7 @@ impl Figures {
         if rows > lane.peak.rows {
             (lane.peak.rows, lane.peak.at) = (rows, now);
         }
+        lane.left = rows;
         lane.peak.bytes = lane.peak.bytes.max(bytes);
         if rows > 0 {
             lane.busy_until = now;

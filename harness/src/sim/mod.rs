@@ -1,19 +1,30 @@
 //! Ring 1: the production engine and the production store in virtual time, with modelled endpoints and faults. A heap of
 //! happenings, no real clock, no threads: a seed decides everything, and the same seed does it again.
 //!
-//! - `process`: one process of the sender: engine, store, leases, in the order in which the sender's heart drives them.
-//! - `world`: the happenings in their order; `network`: requests and endpoints; `trouble`: faults; `close`: the end.
+//! - `world`: what there is; `heap`: what is to happen, in order; `offer`: the emitter; `close`: the end.
+//! - `process`: one process of the sender, engine and store; `lanes`, `deeds`: what it owns and does, in the order in which
+//!   the sender's heart has it; `beat`: processes in their turn.
+//! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults.
 //! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
+//! - `judged`: the same checks as for a real run, less what virtual time can't show.
 //! - `swarm`: one scenario, many seeds. - `figures`: what a run amounts to, counted as it goes.
 //!
 //! What is modelled: the time that a commit takes and the time that bytes are under way, both drawn by the seed; the
 //! behaviours of the scenario's endpoints; crashes, stops, clock steps, a store that can't write. What isn't: the time that
 //! the sender's own code takes, the number of connections, and everything about TLS and HTTP.
 
+mod arrival;
+mod beat;
+mod book;
 mod close;
+mod deeds;
 pub mod figures;
+mod heap;
+mod judged;
+mod lanes;
 mod mutant;
 mod network;
+mod offer;
 mod process;
 mod subscribe;
 pub mod swarm;
@@ -25,6 +36,7 @@ use std::path::PathBuf;
 use hookproof_sender::engine::WallTime;
 use hookproof_sender::store::StoreError;
 
+pub use judged::{judged, skipped};
 pub use mutant::Mutant;
 pub use world::simulate;
 
@@ -65,7 +77,11 @@ impl Model {
         if events < 200_000 && lasts_ns < 7_200 * SECOND {
             return Self::CLOSE;
         }
-        let commit = if events < 500_000 { Self::CLOSE.commit_ns } else { (200_000_000, 300_000_000) };
+        let commit = match events {
+            ..500_000 => Self::CLOSE.commit_ns,
+            500_000..3_000_000 => (200_000_000, 300_000_000),
+            _ => (500_000_000, 700_000_000),
+        };
         Self {
             commit_ns: commit,
             sample_ns: (lasts_ns / 3_000).max(SECOND),

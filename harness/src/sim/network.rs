@@ -1,19 +1,20 @@
 //! Requests on their way, and the endpoints that they reach: every behaviour of the scenario, in virtual time.
 
-use hookproof_sender::engine::{Answer, AttemptId, DeliveryId, LaneId, Nanos, Outcome};
-use hookproof_sender::fanout::sign_attempt;
+use std::collections::BTreeMap;
+
+use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId, Nanos};
 use hookproof_sender::store::command;
 use hookproof_sender::store::reply::ClaimedRow;
 
+use super::arrival::translate;
 use super::world::{Happening, Knock, World};
 use super::{EPOCH, Keep, SimError};
 use crate::endpoint::answer::render;
 use crate::endpoint::choice::{Before, Choices, Enforced, Luck};
 use crate::endpoint::http_date;
 use crate::scenario::{Answer as Script, Behaviour, Millionths, Profile, Reply, RetryAfter, SECOND, Size};
-use crate::trace::{self, Arrival, Cut, CutKind, Record, Signed, Verified};
-use crate::wire::digest::sha256_hex;
-use crate::wire::{self, verify};
+use crate::trace::{self, Cut, CutKind, Record};
+use crate::wire;
 
 /// What a large answer travels at.
 const BYTES_PER_SECOND: u64 = 1 << 30;
@@ -32,16 +33,25 @@ pub(super) struct Endpoint {
     pub(super) lane: LaneId,
 }
 
+/// The endpoints, and the requests under way to them.
+#[derive(Default)]
+pub(super) struct Network {
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) exchanges: BTreeMap<u64, Exchange>,
+    next_exchange: u64,
+    next_arrival: u64,
+}
+
 /// A request that was sent.
 pub(super) struct Exchange {
     pub(super) worker: usize,
     pub(super) generation: u64,
-    attempt: AttemptId,
+    pub(super) attempt: AttemptId,
     delivery: DeliveryId,
-    endpoint: usize,
-    row: ClaimedRow,
-    number: u32,
-    began: u64,
+    pub(super) endpoint: usize,
+    pub(super) row: ClaimedRow,
+    pub(super) number: u32,
+    pub(super) began: u64,
     luck: Luck,
     /// Its number among the arrivals, once it has arrived.
     n: Option<u64>,
@@ -78,12 +88,12 @@ impl World<'_> {
     ) -> Result<(), SimError> {
         let endpoint = self.endpoint_of(lane)?;
         let generation = self.seats[worker].generation;
-        let refused = self.endpoints[endpoint].behaviours.iter().any(|behaviour| {
+        let refused = self.net.endpoints[endpoint].behaviours.iter().any(|behaviour| {
             matches!(behaviour.answer, Script::Refuse)
                 && behaviour.share == Millionths::ONE
                 && behaviour.covers(self.now)
         });
-        let luck = self.endpoints[endpoint].choices.draw();
+        let luck = self.net.endpoints[endpoint].choices.draw();
         let delivery = row.delivery;
         let exchange = Exchange {
             worker,
@@ -99,11 +109,11 @@ impl World<'_> {
             over: false,
             closed: false,
         };
-        let id = self.next_exchange;
-        self.next_exchange += 1;
+        let id = self.net.next_exchange;
+        self.net.next_exchange += 1;
         let wire = self.wire();
-        let timeout = self.endpoints[endpoint].timeout;
-        self.exchanges.insert(id, exchange);
+        let timeout = self.net.endpoints[endpoint].timeout;
+        self.net.exchanges.insert(id, exchange);
         if refused {
             self.finish(id, CutOr::Nothing);
             self.later(wire, Happening::Heard(id, Heard::Unsent("connection refused")));
@@ -116,10 +126,10 @@ impl World<'_> {
 
     /// A request reaches its endpoint.
     pub(super) fn arrive(&mut self, id: u64, stalled: bool) -> Result<(), SimError> {
-        let Some(exchange) = self.exchanges.get(&id) else { return Ok(()) };
+        let Some(exchange) = self.net.exchanges.get(&id) else { return Ok(()) };
         let (at, luck) = (exchange.endpoint, exchange.luck);
         if !stalled {
-            match self.endpoints[at].choices.before(self.now, luck) {
+            match self.net.endpoints[at].choices.before(self.now, luck) {
                 Before::Read => {}
                 Before::Reset => {
                     self.finish(id, CutOr::Cut(CutKind::Reset));
@@ -134,16 +144,16 @@ impl World<'_> {
                 }
             }
         }
-        let token = self.token(&self.exchanges[&id].row);
-        let n = self.next_arrival;
-        self.next_arrival += 1;
+        let token = self.token(&self.net.exchanges[&id].row);
+        let n = self.net.next_arrival;
+        self.net.next_arrival += 1;
         self.figures.arrival(at, self.now);
         self.first_arrival(at, token, id);
-        if self.options.keep == Keep::Trace {
+        if self.given.options.keep == Keep::Trace {
             let arrival = self.arrival(id, n, token)?;
             self.keep(Record::Arrival(arrival))?;
         }
-        if let Some(exchange) = self.exchanges.get_mut(&id) {
+        if let Some(exchange) = self.net.exchanges.get_mut(&id) {
             exchange.n = Some(n);
             if exchange.over {
                 // Its sender gave up while it waited in the socket.
@@ -157,15 +167,15 @@ impl World<'_> {
 
     /// What the endpoint does with a request that was read.
     fn perform(&mut self, id: u64, token: Option<u64>) {
-        let exchange = &self.exchanges[&id];
+        let exchange = &self.net.exchanges[&id];
         let (at, luck) = (exchange.endpoint, exchange.luck);
-        let chosen = self.endpoints[at].choices.choose(self.now, luck, token);
+        let chosen = self.net.endpoints[at].choices.choose(self.now, luck, token);
         let chosen = chosen.map(|(place, behaviour)| (place, behaviour.clone()));
         if chosen.as_ref().is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole)) {
             return;
         }
         let latency =
-            self.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
+            self.net.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
         let begun = self.now.saturating_add(latency);
         let (last, what) = self.script(at, chosen, begun);
         self.later(latency.saturating_add(last), Happening::Finish(id, what));
@@ -178,7 +188,7 @@ impl World<'_> {
         match behaviour.answer {
             Script::Status(reply) => (reply.body.0.saturating_mul(SECOND) / BYTES_PER_SECOND, whole(reply)),
             Script::Enforce { limit, burst } => {
-                match self.endpoints[at].choices.enforce(place, limit, burst, begun) {
+                match self.net.endpoints[at].choices.enforce(place, limit, burst, begun) {
                     Enforced::Inside => (0, whole(no_content())),
                     Enforced::Past { retry_after_s } => {
                         let retry_after = Some(RetryAfter::Seconds(retry_after_s));
@@ -208,7 +218,7 @@ impl World<'_> {
 
     /// The endpoint does at last what it set out to.
     pub(super) fn finish_exchange(&mut self, id: u64, what: Final) -> Result<(), SimError> {
-        let Some(exchange) = self.exchanges.get(&id).filter(|exchange| !exchange.closed) else {
+        let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.closed) else {
             return Ok(());
         };
         let (at, n) = (exchange.endpoint, exchange.n.unwrap_or_default());
@@ -224,8 +234,12 @@ impl World<'_> {
                 let (status, retry_after) = (rendered.status, rendered.retry_after);
                 if (200..300).contains(&status) {
                     self.figures.lanes[at].delivered += u64::from(whole);
+                    let token = self.net.exchanges.get(&id).and_then(|exchange| self.token(&exchange.row));
+                    if let Some(intended) = token.and_then(|token| self.intended(token)) {
+                        self.figures.taken(at, self.now, self.now.saturating_sub(intended));
+                    }
                 }
-                if self.options.keep == Keep::Trace {
+                if self.given.options.keep == Keep::Trace {
                     let retry_after = retry_after.clone();
                     let answer = trace::Answer { t: begun, end: self.now, n, status, retry_after, whole };
                     self.keep(Record::Answer(answer))?;
@@ -240,7 +254,9 @@ impl World<'_> {
 
     /// The sender hears the end of an attempt, if nothing ended it before.
     pub(super) fn heard(&mut self, id: u64, heard: Heard) -> Result<(), SimError> {
-        let Some(exchange) = self.exchanges.get(&id).filter(|exchange| !exchange.over) else { return Ok(()) };
+        let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.over) else {
+            return Ok(());
+        };
         let (worker, generation) = (exchange.worker, exchange.generation);
         if self.is_frozen(worker, generation) {
             return self.knock(worker, generation, Knock::Heard(id, heard));
@@ -268,10 +284,10 @@ impl World<'_> {
             let how = self.walked_out(id);
             self.finish(id, CutOr::Cut(how));
         }
-        if let Some(exchange) = self.exchanges.get_mut(&id) {
+        if let Some(exchange) = self.net.exchanges.get_mut(&id) {
             exchange.over = true;
             if exchange.closed {
-                self.exchanges.remove(&id);
+                self.net.exchanges.remove(&id);
             }
         }
         Ok(())
@@ -279,8 +295,8 @@ impl World<'_> {
 
     /// How the endpoint sees its peer go.
     fn walked_out(&self, id: u64) -> CutKind {
-        let exchange = &self.exchanges[&id];
-        let at = &self.endpoints[exchange.endpoint];
+        let exchange = &self.net.exchanges[&id];
+        let at = &self.net.endpoints[exchange.endpoint];
         let black = at.behaviours.iter().any(|behaviour| {
             matches!(behaviour.answer, Script::Blackhole) && behaviour.covers(exchange.began)
         });
@@ -291,7 +307,7 @@ impl World<'_> {
     pub(super) fn hang_up(&mut self, worker: usize, generation: u64) {
         let mine = |exchange: &&mut Exchange| exchange.worker == worker && exchange.generation == generation;
         let mut open = Vec::new();
-        for (id, exchange) in &mut self.exchanges {
+        for (id, exchange) in &mut self.net.exchanges {
             if mine(&exchange) {
                 exchange.over = true;
                 open.push((*id, exchange.n.is_some(), exchange.closed));
@@ -304,7 +320,7 @@ impl World<'_> {
             // What had not arrived may still, or may not: half of it was in no socket yet.
             let lost = !arrived && self.chance.below(2) == 0;
             if lost || arrived {
-                self.exchanges.remove(&id);
+                self.net.exchanges.remove(&id);
             }
         }
     }
@@ -312,29 +328,31 @@ impl World<'_> {
     /// The endpoint is done with an exchange.
     fn finish(&mut self, id: u64, how: CutOr) {
         let now = self.now;
-        let Some(exchange) = self.exchanges.get_mut(&id).filter(|exchange| !exchange.closed) else { return };
+        let Some(exchange) = self.net.exchanges.get_mut(&id).filter(|exchange| !exchange.closed) else {
+            return;
+        };
         exchange.closed = true;
         let (n, at, over) = (exchange.n, exchange.endpoint, exchange.over);
         if over {
-            self.exchanges.remove(&id);
+            self.net.exchanges.remove(&id);
         }
         if let CutOr::Cut(how) = how
-            && self.options.keep == Keep::Trace
+            && self.given.options.keep == Keep::Trace
         {
-            let endpoint = self.scenario.subscribers[at].name.clone();
+            let endpoint = self.given.scenario.subscribers[at].name.clone();
             self.keep_later(Record::Cut(Cut { t: now, endpoint, n, how }));
         }
     }
 
     /// Every exchange that is still open when the run ends.
     pub(super) fn cut_open(&mut self) {
-        let open = self.exchanges.iter().filter(|(_, exchange)| !exchange.closed && exchange.n.is_some());
+        let open = self.net.exchanges.iter().filter(|(_, exchange)| !exchange.closed && exchange.n.is_some());
         let open: Vec<u64> = open.map(|(id, _)| *id).collect();
         open.into_iter().for_each(|id| self.finish(id, CutOr::Cut(CutKind::RunEnded)));
     }
 
     fn first_arrival(&mut self, at: usize, token: Option<u64>, id: u64) {
-        if self.exchanges[&id].number != 1 {
+        if self.net.exchanges[&id].number != 1 {
             return;
         }
         let intended = token.and_then(|token| self.intended(token));
@@ -342,73 +360,12 @@ impl World<'_> {
             self.figures.first(at, self.now.saturating_sub(intended));
         }
     }
-
-    /// The record of a request, signed by the sender and verified by the harness.
-    fn arrival(&mut self, id: u64, n: u64, token: Option<u64>) -> Result<Arrival, SimError> {
-        let exchange = &self.exchanges[&id];
-        let endpoint = &self.endpoints[exchange.endpoint];
-        let (lane, worker) = (endpoint.lane, exchange.worker);
-        let roster = self.seats[worker].roster.clone();
-        let subscriber =
-            roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
-        let ready = subscriber.ready().map_err(|fault| SimError::Defect(fault.to_string()))?;
-        let name = self.ids.name(exchange.row.received, exchange.row.delivery);
-        let wall = self.wall_at(exchange.began);
-        let headers = sign_attempt(ready, &name, &exchange.row, exchange.number, wall)
-            .map_err(|unusable| SimError::Defect(unusable.to_string()))?;
-        let fields: Vec<(&str, &[u8])> =
-            headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
-        let body = &exchange.row.body.bytes;
-        let seen = verify(endpoint.profile, &endpoint.secrets, &fields, body);
-        let verified = match seen.verdict {
-            Ok(keys) => Verified::Keys(keys),
-            Err(wrong) => Verified::No(wrong.to_string()),
-        };
-        Ok(Arrival {
-            t: self.now,
-            read: self.now,
-            n,
-            endpoint: self.scenario.subscribers[exchange.endpoint].name.clone(),
-            connection: id,
-            token,
-            id: seen.id,
-            attempt: seen.attempt,
-            method: "POST".to_owned(),
-            path: "/".to_owned(),
-            content_type: Some("application/json".to_owned()),
-            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
-            sha256: sha256_hex(body),
-            signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
-        })
-    }
 }
 
 /// What the endpoint's side of the trace says at the end of an exchange.
 enum CutOr {
     Cut(CutKind),
     Nothing,
-}
-
-/// What the engine and the record make of it.
-fn translate(
-    heard: Heard,
-    wall: hookproof_sender::engine::WallTime,
-) -> (Outcome, command::Outcome, Option<u16>, Option<&'static str>) {
-    match heard {
-        Heard::Answered { status, retry_after, date } => {
-            let kind = if (200..300).contains(&status) {
-                command::Outcome::Delivered
-            } else {
-                command::Outcome::Rejected
-            };
-            let bytes = |text: String| text.into_bytes().into_boxed_slice();
-            let answer =
-                Answer { status, retry_after: retry_after.map(bytes), date: Some(bytes(date)), at: wall };
-            (Outcome::Answered(answer), kind, Some(status), None)
-        }
-        Heard::Unsent(why) => (Outcome::Unsent, command::Outcome::Unsent, None, Some(why)),
-        Heard::Silent(why) => (Outcome::Silent, command::Outcome::Silent, None, Some(why)),
-    }
 }
 
 /// The harness's profile for the scenario's.

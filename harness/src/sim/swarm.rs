@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Keep, Options, SimError, simulate};
-use crate::check::{self, Status, Strictness, Witness};
+use super::{Keep, Options, SimError, judged, simulate};
+use crate::check::{Status, Strictness, Witness};
 use crate::scenario::{Duration, FaultAction, FaultPlan, SECOND, Scenario, Shape};
 use crate::trace::Trace;
 use crate::traffic::Chance;
@@ -38,8 +38,10 @@ pub struct Failure {
     pub check: String,
     /// What shows it.
     pub witness: String,
-    /// The shortest traffic found that still fails, in nanoseconds.
-    pub until: u64,
+    /// The shortest beginning found that still fails, in nanoseconds; none if nothing can be cut off.
+    pub until: Option<u64>,
+    /// How long the traffic was.
+    lasts: u64,
 }
 
 /// Plays `count` seeds, from the scenario's (or the options') on, on all cores, until one fails.
@@ -96,15 +98,17 @@ pub fn attempt(
     let simulated = simulate(&troubled, &options)?;
     let trace =
         Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
-    let judgement = check::judge(&troubled, &trace, Strictness::Usual);
+    // What our own sender should do, it must.
+    let judgement = judged(&troubled, &trace, Strictness::Strict);
     let failed = judgement.verdicts.iter().find(|verdict| verdict.status == Status::Fail);
-    let until = until.unwrap_or(simulated.figures.traffic_end);
+    let lasts = simulated.figures.traffic_end;
     Ok(failed.map(|verdict| Failure {
         seed,
         sentence: format!("{}: {}", verdict.id, verdict.sentence),
         check: verdict.id.clone(),
         witness: verdict.witness.first().map_or_else(|| "no witness".to_owned(), witness_text),
         until,
+        lasts,
     }))
 }
 
@@ -126,9 +130,10 @@ pub fn witness_text(witness: &Witness) -> String {
 fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<Failure, SimError> {
     let (mut holds, mut shortest) = (0, failure);
     for _ in 0..CUTS_MAX {
-        let middle = holds + (shortest.until - holds) / 2;
+        let fails = shortest.until.unwrap_or(shortest.lasts);
+        let middle = holds + fails.saturating_sub(holds) / 2;
         // A beginning of no length says nothing.
-        if shortest.until - holds < SECOND / 4 {
+        if fails < holds + SECOND / 4 {
             break;
         }
         match attempt(scenario, options, shortest.seed, Some(middle))? {

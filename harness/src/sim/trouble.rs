@@ -18,7 +18,7 @@ use crate::trace::{Fault, Process, ProcessEvent, Record};
 use crate::wire::digest::base64;
 
 /// How long a process takes from its start until it is ready.
-const STARTS_NS: (u64, u64) = (20_000_000, 200_000_000);
+const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
 /// How soon another process notices that one has died.
 const NOTICE_NS: u64 = 1_000_000_000;
 /// Dead letters that are redriven at once.
@@ -148,7 +148,7 @@ impl World<'_> {
         process.ask_to_stop(now);
         self.seats[worker].dirty = true;
         self.seats[worker].again_after = lasts;
-        self.tell(worker, self.scenario.sender.stop_within.0, Knock::Late);
+        self.tell(worker, self.given.scenario.sender.stop_within.0, Knock::Late);
         self.process_record(worker, ProcessEvent::Asked, None)
     }
 
@@ -171,9 +171,9 @@ impl World<'_> {
 
     /// The lanes that an operator means, and where their endpoints are.
     fn meant(&self, whom: Option<&str>) -> Vec<(usize, LaneId)> {
-        let all = self.scenario.subscribers.iter().enumerate();
+        let all = self.given.scenario.subscribers.iter().enumerate();
         let meant = all.filter(|(_, one)| whom.is_none_or(|whom| whom == one.group || whom == one.name));
-        meant.map(|(at, _)| (at, self.endpoints[at].lane)).collect()
+        meant.map(|(at, _)| (at, self.net.endpoints[at].lane)).collect()
     }
 
     /// Has a process carry out what an operator wants.
@@ -189,7 +189,7 @@ impl World<'_> {
     fn relimit(&mut self, whom: Option<&str>, limit: &Limit) -> Result<(), SimError> {
         let mut commands = Vec::new();
         for (at, lane) in self.meant(whom) {
-            let name = &self.scenario.subscribers[at].name;
+            let name = &self.given.scenario.subscribers[at].name;
             let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { continue };
             let found = process.reader.subscriber(&Whom::Name(name.as_str().into()));
             let Some(row) = found.map_err(store_failed("read a subscriber"))? else { continue };
@@ -209,9 +209,9 @@ impl World<'_> {
             let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { continue };
             let retire = process.steady(self.now);
             let retire = hookproof_sender::engine::WallTime(retire.0 + Nanos(lasts).0);
-            let profile = profile(self.scenario.subscribers[at].sign)?;
+            let profile = profile(self.given.scenario.subscribers[at].sign)?;
             let parsed = crate::wire::Secret::parse(profile, &secret);
-            self.endpoints[at].secrets.push(parsed.map_err(|error| SimError::Defect(error.to_string()))?);
+            self.net.endpoints[at].secrets.push(parsed.map_err(|error| SimError::Defect(error.to_string()))?);
             commands.push(Command::Rotate(Rotate { lane, secret: Secret::new(secret), retire }));
         }
         self.operate(commands);

@@ -142,12 +142,14 @@ impl Pressure {
 
     /// An attempt ended that started at `started`.
     pub fn end(&mut self, policy: &PressurePolicy, strain: Strain, started: Instant, now: Instant) {
-        self.average(now.since(started), strain);
-        // Each attempt speaks for itself: a success is no sign that others failed, nor a failure that answers are slow.
+        let latency = now.since(started);
+        self.average(latency, strain);
+        // Each attempt speaks for itself: a success is no sign that others failed, nor a failure that answers are slow, nor a
+        // quick answer that those before it were not.
         let is_strained = match strain {
             Strain::Refused => true,
             Strain::Failed => self.is_failing(policy),
-            Strain::None => self.is_slowing(policy),
+            Strain::None => self.is_slowing(policy, latency),
         };
         if is_strained {
             self.clean = 0;
@@ -192,8 +194,9 @@ impl Pressure {
         self.seen = self.seen.saturating_add(1);
     }
 
-    fn is_slowing(&self, policy: &PressurePolicy) -> bool {
+    fn is_slowing(&self, policy: &PressurePolicy, latency: Nanos) -> bool {
         let (lately, before) = self.latency;
+        let lately = lately.min(latency.0);
         self.seen >= SAMPLES_MIN
             && lately > policy.latency_min.0
             && lately / u64::from(policy.latency_factor) > before
@@ -348,6 +351,19 @@ mod tests {
             }
             assert!(before > fallen);
         }
+    }
+
+    #[test]
+    fn a_few_answers_that_waited_for_us_do_not_starve_the_lane() {
+        let mut bench = Bench::new();
+        bench.attempts(100, Strain::None, QUICK);
+        let frozen = bench.now;
+        bench.now = frozen + Nanos::from_secs(27);
+        for _ in 0..4 {
+            bench.pressure.end(&bench.policy, Strain::None, frozen, bench.now);
+        }
+        assert_eq!(bench.pressure.percent(), 50);
+        assert_eq!(bench.attempts(10, Strain::None, QUICK), 56);
     }
 
     #[test]

@@ -1,0 +1,197 @@
+//! `plan`: how far a launch stretches.
+
+#![expect(clippy::print_stdout, reason = "the plan is this command's data")]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::endpoint::Spec;
+use crate::plan::scale::{AS_IT_STANDS, scaled};
+use crate::plan::slo::Slo;
+use crate::plan::{Asked, Plan, answer, page, plan, table, with_live, with_recorded};
+use crate::run::ceiling;
+use crate::scenario::{Duration, Range, Scenario};
+use crate::sim::{EPOCH, Options, SimError};
+use crate::trace::{ClockKind, FORMAT, Header};
+
+const EXIT_FAILED: u8 = 1;
+const EXIT_USAGE: u8 = 64;
+const EXIT_HARNESS: u8 = 70;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof plan scenarios/capacity-launch.toml
+  hookproof plan launch.toml --slo 'p95<60s' --slo shed=0 --slo 'partner.drain<10m' --carry 5
+  hookproof plan launch.toml --from sender.db --recorded last-launch.csv --times 3 --out reports/plan
+
+Objectives: p50, p95, p99 and drain (lengths of time), shed, expired, dead and backlog (counts), each for everybody or,
+as in partner.p95<60s, for one. Without any, nothing may be shed or expire, and the backlog has to drain in the
+scenario's time. Exits with 1 where the traffic as it stands does not meet them.")]
+pub(super) struct Asks {
+    /// The launch, as a scenario
+    #[arg(value_name = "SCENARIO")]
+    scenario: PathBuf,
+    /// An objective: p95<60s, shed=0, drain<10m; may be given again
+    #[arg(long, value_name = "OBJECTIVE")]
+    slo: Vec<Slo>,
+    /// Take subscribers and their measured latencies from a sender's database
+    #[arg(long, value_name = "DATABASE")]
+    from: Option<PathBuf>,
+    /// Play real traffic: CSV or JSON Lines with time,type,key,bytes
+    #[arg(long, value_name = "FILE")]
+    recorded: Option<PathBuf>,
+    /// Plan for so many times the traffic
+    #[arg(long, value_name = "N", default_value = "1")]
+    times: crate::scenario::Millionths,
+    /// Look for what would carry so many times the traffic; the next whole multiple without it
+    #[arg(long, value_name = "N")]
+    carry: Option<crate::scenario::Millionths>,
+    /// In the place of the scenario's seed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Change a value of the scenario: drain=10s; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Don't measure what this machine can do
+    #[arg(long)]
+    no_measure: bool,
+    /// Don't look for the headroom: one simulation, and its bounds
+    #[arg(long)]
+    no_headroom: bool,
+    /// Where the page and the JSON go; reports/plan without it
+    #[arg(long, value_name = "DIR", default_value = "reports/plan")]
+    out: PathBuf,
+    /// The plan as JSON on stdout, in the place of the table
+    #[arg(long)]
+    json: bool,
+}
+
+impl Asks {
+    pub(super) fn run(self) -> ExitCode {
+        match self.plan() {
+            Ok(code) => ExitCode::from(code),
+            Err((code, why)) => {
+                eprintln!("hookproof plan: {why}");
+                ExitCode::from(code)
+            }
+        }
+    }
+
+    fn plan(self) -> Result<u8, (u8, String)> {
+        let usage = |why: String| (EXIT_USAGE, why);
+        let scenario = self.scenario().map_err(usage)?;
+        let ceiling_per_second = if self.no_measure { None } else { Some(measure(&scenario)?) };
+        let folder = self.scenario.parent().map(Path::to_owned).unwrap_or_default();
+        let asked = Asked {
+            slos: self.slo.clone(),
+            carry: self.carry.map(|carry| carry.0 / AS_IT_STANDS),
+            headroom: !self.no_headroom,
+            ceiling_per_second,
+            options: Options { seed: self.seed, folder, ..Options::default() },
+        };
+        let plan = plan(&scenario, &asked).map_err(|error| match error {
+            SimError::Schedule(_) | SimError::Subscriber { .. } => (EXIT_USAGE, error.to_string()),
+            _ => (EXIT_HARNESS, error.to_string()),
+        })?;
+        let page = self.write(&plan).map_err(|error| (EXIT_HARNESS, error.to_string()))?;
+        if self.json {
+            println!("{}", json(&plan));
+        } else {
+            println!("{}\n\n{}page: {}", answer(&plan), table(&plan), page.display());
+        }
+        let holds =
+            plan.headroom.as_ref().is_none_or(|one| one.carries.is_some_and(|held| held >= AS_IT_STANDS));
+        Ok(if !plan.model_errors.is_empty() {
+            EXIT_HARNESS
+        } else if holds {
+            0
+        } else {
+            EXIT_FAILED
+        })
+    }
+
+    /// The scenario with all that is to be different.
+    fn scenario(&self) -> Result<Scenario, String> {
+        let mut scenario = super::sim::read(&self.scenario, &self.set)
+            .map_err(|problems| problems.join("\nhookproof plan: "))?;
+        if let Some(database) = &self.from {
+            scenario = with_live(&scenario, database).map_err(|error| error.to_string())?;
+        }
+        if let Some(recording) = &self.recorded {
+            scenario = with_recorded(&scenario, recording).map_err(|error| error.to_string())?;
+        }
+        let times = self.times.0 / AS_IT_STANDS;
+        if times == 0 {
+            return Err("--times is 0; expected more".to_owned());
+        }
+        let known = |slo: &&Slo| scenario.subscribers.iter().any(|one| slo.concerns(&one.name, &one.group));
+        if let Some(stray) = self.slo.iter().find(|slo| !known(slo)) {
+            return Err(format!(
+                "the objective {stray} is about nobody; the subscribers are {}",
+                names(&scenario)
+            ));
+        }
+        Ok(scaled(&scenario, times))
+    }
+
+    fn write(&self, plan: &Plan) -> std::io::Result<PathBuf> {
+        let folder = self.out.join(&plan.scenario);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("plan.json"), json(plan))?;
+        let path = folder.join("plan.html");
+        std::fs::write(&path, page(plan))?;
+        Ok(path)
+    }
+}
+
+fn names(scenario: &Scenario) -> String {
+    let names: Vec<&str> = scenario.subscribers.iter().map(|one| one.name.as_str()).take(20).collect();
+    names.join(", ")
+}
+
+/// The answer, and what it rests on.
+fn json(plan: &Plan) -> String {
+    let mut value = serde_json::json!(plan);
+    value["answer"] = answer(plan).into();
+    value.to_string()
+}
+
+/// What a bare client reaches on this machine, in two seconds, with bodies of the scenario's largest size and endpoints
+/// that answer at once.
+fn measure(scenario: &Scenario) -> Result<u64, (u8, String)> {
+    let failed =
+        |why: String| (EXIT_HARNESS, format!("this machine can't be measured: {why}; try --no-measure"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(error.to_string()))?;
+    let subscriber = scenario.subscribers.first().ok_or_else(|| failed("nobody is subscribed".to_owned()))?;
+    let profile = subscriber
+        .sign
+        .name()
+        .parse()
+        .map_err(|error: crate::wire::UnknownProfile| failed(error.to_string()))?;
+    let spec = Spec {
+        name: subscriber.name.clone(),
+        behaviours: Vec::new(),
+        answers: Range::just(Duration(0)),
+        profile,
+    };
+    let size = usize::try_from(scenario.events.data_bytes.most.0).unwrap_or(usize::MAX);
+    let header = Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario: scenario.name.clone(),
+        scenario_sha256: String::new(),
+        schedule_sha256: String::new(),
+        seed: scenario.seed,
+        driver: "plan".to_owned(),
+        clock: ClockKind::Real,
+        clock_resolution_ns: 1,
+        began_unix_ns: EPOCH.0,
+        scenario_toml: String::new(),
+    };
+    let measured = runtime.block_on(ceiling(vec![spec], &vec![b'x'; size], header));
+    measured.map_err(|error| failed(error.to_string()))
+}

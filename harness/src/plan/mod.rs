@@ -1,0 +1,248 @@
+//! The launch question: how far does it stretch, what breaks first, and what would carry it?
+//!
+//! ```text
+//!  Scenario ──► simulated as it stands ──► per subscriber ── beside the bounds of network calculus
+//!     └──────► simulated at 2×, 4×, 3× … ──► headroom ──► what broke ──► the same with one limit raised ──► changes
+//! ```
+//!
+//! - `slo`: objectives. - `search`: where something stops to hold. - `scale`: the scenario otherwise.
+//! - `bound`, `service`: what can't be exceeded, by arithmetic. - `live`: subscribers from a sender's database.
+//! - `headroom`: how far, and what then. - `table`, `page`, `chart`: what people read.
+//!
+//! All but `live` is a function of the scenario. The machine is not modelled: its ceiling comes in as a figure.
+
+pub mod bound;
+mod chart;
+pub mod headroom;
+mod live;
+mod page;
+pub mod scale;
+pub mod search;
+mod service;
+pub mod slo;
+mod table;
+
+use serde::Serialize;
+
+pub use live::{LiveError, with_live, with_recorded};
+pub use page::page;
+pub use service::service;
+pub use table::{answer, table};
+
+use crate::check::verdict::show;
+use crate::scenario::{Scenario, Subscriber};
+use crate::sim::figures::{Figures, LaneFigures};
+use crate::sim::{Keep, Options, SimError, Simulated, simulate};
+use crate::traffic::Schedule;
+use bound::{Bounds, bounds};
+use headroom::Headroom;
+use slo::Slo;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What has to hold; the usual objectives where there are none.
+    pub slos: Vec<Slo>,
+    /// In thousandths, what the changes are to carry; the next whole multiple where nothing is said.
+    pub carry: Option<u64>,
+    /// Whether the headroom is looked for.
+    pub headroom: bool,
+    /// Requests a second that a bare client reaches on this machine, if it was measured.
+    pub ceiling_per_second: Option<u64>,
+    /// How it is simulated.
+    pub options: Options,
+}
+
+/// One subscriber's side of the plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct LanePlan {
+    /// Its name.
+    pub name: String,
+    /// What is owed to it.
+    pub owed: u64,
+    /// The most that waited: rows, bytes, and when.
+    pub peak_rows: u64,
+    /// Bytes of bodies at the most.
+    pub peak_bytes: u64,
+    /// When the rows were the most, in nanoseconds.
+    pub peak_at_ns: u64,
+    /// How long after the traffic its backlog was gone.
+    pub drain_ns: u64,
+    /// What still waited at the end of the run.
+    pub left: u64,
+    /// From an event's moment until its delivery was taken: p50, p95, p99.
+    pub latency_ns: [u64; 3],
+    /// Deliveries shed as the queue was full, and those whose event was refused for it.
+    pub shed: u64,
+    /// Deliveries that grew too old.
+    pub expired: u64,
+    /// What can't be exceeded; or why nothing is sure.
+    pub bound: Result<BoundPlan, &'static str>,
+}
+
+/// The bounds of one subscriber.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BoundPlan {
+    /// Deliveries a thousand seconds that are surely served.
+    pub service_millihertz: u64,
+    /// The burst of its arrivals over that rate.
+    pub burst: u64,
+    /// Deliveries that wait, at most.
+    pub backlog: u64,
+    /// How long one waits, at most.
+    pub delay_ns: u64,
+    /// How long after the traffic its backlog is gone at the latest.
+    pub drain_ns: u64,
+}
+
+/// What the machine has to do.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MachinePlan {
+    /// Requests in the busiest second.
+    pub peak_per_second: u64,
+    /// What a bare client reaches here, if it was measured.
+    pub ceiling_per_second: Option<u64>,
+    /// The largest that the database becomes, in bytes.
+    pub database_bytes: u64,
+    /// What the sender holds of deliveries at most, in bytes: by its own bounds, not measured.
+    pub memory_bytes: u64,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// Of which scenario.
+    pub scenario: String,
+    /// The objectives.
+    pub objectives: Vec<String>,
+    /// Each subscriber.
+    pub lanes: Vec<LanePlan>,
+    /// The machine.
+    pub machine: MachinePlan,
+    /// How far it stretches, if that was asked.
+    pub headroom: Option<Headroom>,
+    /// Simulated figures beyond their bounds: the model is wrong there.
+    pub model_errors: Vec<String>,
+    /// What the charts need.
+    #[serde(skip)]
+    pub figures: Option<Figures>,
+}
+
+/// Plans.
+///
+/// # Errors
+/// When the scenario can't be simulated.
+pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
+    let slos = if asked.slos.is_empty() { usual(scenario) } else { asked.slos.clone() };
+    let figures = simulated(scenario, &asked.options)?.figures;
+    let seed = asked.options.seed.unwrap_or(scenario.seed);
+    let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &asked.options.folder)?;
+    let kinds: Vec<&str> = schedule.types().collect();
+    let (mut lanes, mut model_errors) = (Vec::new(), Vec::new());
+    for (subscriber, lane) in scenario.subscribers.iter().zip(&figures.lanes) {
+        let owed: Vec<bool> = kinds.iter().map(|kind| subscriber.is_owed(kind)).collect();
+        let due = schedule.due().iter().filter(|due| owed.get(due.kind as usize).copied().unwrap_or(false));
+        let moments: Vec<u64> = due.map(|due| due.at).collect();
+        let service = service(scenario, subscriber);
+        let found = bounds(&moments, &service);
+        if let Some(bounds) = &found {
+            model_errors.extend(beyond(lane, bounds, &figures));
+        }
+        let bound = found.ok_or_else(|| service::why_unbounded(&service, subscriber));
+        lanes.push(lane_plan(
+            lane,
+            &figures,
+            bound.map(|bounds| told(&bounds, service.millihertz, &figures)),
+        ));
+    }
+    let machine = machine(scenario, &figures, &schedule, asked.ceiling_per_second);
+    let headroom = asked.headroom.then(|| headroom::search(scenario, &slos, &figures, asked)).transpose()?;
+    Ok(Plan {
+        scenario: scenario.name.clone(),
+        objectives: slos.iter().map(ToString::to_string).collect(),
+        lanes,
+        machine,
+        headroom,
+        model_errors,
+        figures: Some(figures),
+    })
+}
+
+/// Nothing is shed or expires, and the backlog has drained when the scenario says.
+fn usual(scenario: &Scenario) -> Vec<Slo> {
+    let drain = format!("drain<={}", scenario.drain);
+    ["shed=0", "expired=0", &drain].iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+pub(super) fn simulated(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
+    simulate(scenario, &Options { keep: Keep::Figures, ..options.clone() })
+}
+
+fn lane_plan(lane: &LaneFigures, figures: &Figures, bound: Result<BoundPlan, &'static str>) -> LanePlan {
+    LanePlan {
+        name: lane.name.clone(),
+        owed: lane.owed,
+        peak_rows: lane.peak.rows,
+        peak_bytes: lane.peak.bytes,
+        peak_at_ns: lane.peak.at,
+        drain_ns: lane.drain_ns(figures.traffic_end),
+        left: lane.left,
+        latency_ns: [500, 950, 990].map(|thousandths| lane.taken_ns(thousandths)),
+        shed: slo::Measure::Shed.of(lane, figures),
+        expired: lane.dead[1],
+        bound,
+    }
+}
+
+fn told(bounds: &Bounds, millihertz: u64, figures: &Figures) -> BoundPlan {
+    BoundPlan {
+        service_millihertz: millihertz,
+        burst: bounds.burst,
+        backlog: bounds.backlog,
+        delay_ns: bounds.delay_ns,
+        drain_ns: bounds.empty_at.saturating_sub(figures.traffic_end),
+    }
+}
+
+/// Where the simulation is beyond what arithmetic allows, one of the two is wrong.
+fn beyond(lane: &LaneFigures, bounds: &Bounds, figures: &Figures) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut compare = |what: &str, seen: u64, most: u64, told: [String; 2]| {
+        if seen > most {
+            let [seen, most] = told;
+            errors.push(format!(
+                "{}: {what} of {seen} is beyond its bound of {most}: the model is wrong",
+                lane.name
+            ));
+        }
+    };
+    let count = |figures: [u64; 2]| figures.map(|figure| figure.to_string());
+    compare("a backlog", lane.peak.rows, bounds.backlog, count([lane.peak.rows, bounds.backlog]));
+    let slowest = lane.slowest.iter().map(|(_, slowest)| *slowest).max().unwrap_or(0);
+    compare("a delay", slowest, bounds.delay_ns, [slowest, bounds.delay_ns].map(show));
+    let busy = lane.busy_until.min(figures.end);
+    compare("a backlog until", busy, bounds.empty_at, [busy, bounds.empty_at].map(show));
+    errors
+}
+
+/// A row that is held: its body, and about so much around it.
+const AROUND_BYTES: u64 = 512;
+/// What a lane holds of deliveries that it has not sent, at most.
+const HELD_MAX: u64 = 256;
+
+fn machine(
+    scenario: &Scenario,
+    figures: &Figures,
+    schedule: &Schedule,
+    ceiling_per_second: Option<u64>,
+) -> MachinePlan {
+    let bytes: u64 = schedule.due().iter().map(|due| u64::from(due.bytes)).max().unwrap_or(0);
+    let held = |one: &Subscriber| HELD_MAX + u64::from(one.limit.in_flight.unwrap_or(1_000));
+    let rows: u64 = scenario.subscribers.iter().map(held).sum();
+    MachinePlan {
+        peak_per_second: figures.busiest_second,
+        ceiling_per_second,
+        database_bytes: figures.database_bytes,
+        memory_bytes: rows.saturating_mul(bytes + AROUND_BYTES),
+    }
+}

@@ -1,0 +1,170 @@
+//! The scenario otherwise: more of its traffic, another limit, one subscriber alone. All of them pure.
+
+use crate::scenario::{Rate, Scenario, Shape, Subscriber};
+
+/// A scenario's traffic as it stands, in thousandths.
+pub const AS_IT_STANDS: u64 = 1_000;
+
+/// The same traffic, so many thousandths of it. A recording is played whole numbers of times, so it is rounded to one.
+#[must_use]
+pub fn scaled(scenario: &Scenario, thousandths: u64) -> Scenario {
+    let mut scaled = scenario.clone();
+    let times = |rate: &mut Rate| *rate = multiplied(*rate, thousandths);
+    for phase in &mut scaled.traffic {
+        match &mut phase.shape {
+            Shape::Steady { rate } | Shape::Poisson { rate } => times(rate),
+            Shape::Ramp { rate, to } | Shape::Spike { rate, to } => {
+                times(rate);
+                times(to);
+            }
+            Shape::Burst { events } => *events = events.saturating_mul(thousandths).div_ceil(AS_IT_STANDS),
+            Shape::Recorded { times, .. } => {
+                let whole = u64::from(*times).saturating_mul(thousandths).saturating_add(AS_IT_STANDS / 2);
+                *times = u32::try_from(whole / AS_IT_STANDS).unwrap_or(u32::MAX).max(1);
+            }
+            Shape::Pause => {}
+        }
+    }
+    scaled
+}
+
+/// Whether some of its traffic scales in whole multiples only.
+#[must_use]
+pub fn is_coarse(scenario: &Scenario) -> bool {
+    scenario.traffic.iter().any(|phase| matches!(phase.shape, Shape::Recorded { .. }))
+}
+
+fn multiplied(rate: Rate, thousandths: u64) -> Rate {
+    let (mut count, mut per) =
+        (rate.count.saturating_mul(thousandths), rate.per.0.saturating_mul(AS_IT_STANDS));
+    // In its first unit, where that is exact: it is told to people.
+    if count % AS_IT_STANDS == 0 {
+        (count, per) = (count / AS_IT_STANDS, rate.per.0);
+    }
+    Rate { count, per: crate::scenario::Duration(per) }
+}
+
+/// The scenario with one of its subscribers. Lanes share nothing but the machine, which isn't modelled.
+#[must_use]
+pub fn alone(scenario: &Scenario, place: usize) -> Scenario {
+    let mut alone = scenario.clone();
+    alone.subscribers = scenario.subscribers.get(place).cloned().into_iter().collect();
+    alone
+}
+
+/// Something about a subscriber that can be raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knob {
+    /// The rate, and the caps on windows with it.
+    Rate,
+    /// The burst, and the requests in flight with it.
+    Burst,
+    /// How much may wait.
+    Queue,
+}
+
+impl Knob {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rate, Self::Burst, Self::Queue];
+
+    /// Raises it to so many thousandths of what it was, rounded up; false if there is nothing to raise.
+    pub fn raise(self, subscriber: &mut Subscriber, thousandths: u64) -> bool {
+        let more = |count: u64| count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS);
+        let limit = &mut subscriber.limit;
+        match self {
+            Self::Rate => {
+                let Some(bucket) = &mut limit.bucket else { return false };
+                bucket.rate.count = more(bucket.rate.count);
+                limit.windows.iter_mut().for_each(|window| window.count = more(window.count));
+            }
+            Self::Burst => {
+                let Some(bucket) = &mut limit.bucket else { return false };
+                bucket.burst = u32::try_from(more(bucket.burst.into())).unwrap_or(u32::MAX).min(BURST_MAX);
+                let raised =
+                    limit.in_flight.map(|count| u32::try_from(more(count.into())).unwrap_or(u32::MAX));
+                limit.in_flight = raised.map(|count| count.min(IN_FLIGHT_MAX));
+            }
+            Self::Queue => {
+                let Some(rows) = &mut subscriber.queue.rows else { return false };
+                *rows = more(*rows);
+                if let Some(bytes) = &mut subscriber.queue.bytes {
+                    bytes.0 = more(bytes.0);
+                }
+            }
+        }
+        true
+    }
+
+    /// What it is, as the scenario would write it.
+    #[must_use]
+    pub fn of(self, subscriber: &Subscriber) -> String {
+        let limit = &subscriber.limit;
+        match (self, &limit.bucket) {
+            (Self::Rate, Some(bucket)) => bucket.rate.to_string(),
+            (Self::Burst, Some(bucket)) => match limit.in_flight {
+                Some(in_flight) => format!("{} ({in_flight} in flight)", bucket.burst),
+                None => bucket.burst.to_string(),
+            },
+            (Self::Queue, _) => {
+                subscriber.queue.rows.map_or("unbounded".to_owned(), |rows| format!("{rows} rows"))
+            }
+            (_, None) => "unbounded".to_owned(),
+        }
+    }
+
+    /// Its name in a sentence.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Burst => "burst",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+/// The most that the sender takes.
+const BURST_MAX: u32 = 1_000_000;
+const IN_FLIGHT_MAX: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::SECOND;
+
+    fn scenario() -> Scenario {
+        let text = "name = \"s\"\n[[traffic]]\nshape = \"spike\"\nrate = \"3/s\"\nto = \"90/s\"\nlasts = \"4s\"\n\
+                    [[subscriber]]\nname = \"a\"\nlimit = { rate = \"5/s\", burst = 10, windows = [\"7 per 1s\"] }\n\
+                    [[subscriber]]\nname = \"b\"\n";
+        Scenario::from_text(text, "s.toml").unwrap()
+    }
+
+    #[test]
+    fn traffic_is_scaled_exactly() {
+        let to = |thousandths| match scaled(&scenario(), thousandths).traffic[0].shape {
+            Shape::Spike { rate, to } => (rate, to),
+            ref other => panic!("{other:?}"),
+        };
+        let (rate, most) = to(1_000);
+        assert_eq!((rate.to_string(), most.to_string()), ("3/s".to_owned(), "90/s".to_owned()));
+        let (rate, most) = to(2_500);
+        assert_eq!((rate.count, rate.per.0), (7_500, 1_000 * SECOND));
+        assert_eq!(most.to_string(), "225/s");
+    }
+
+    #[test]
+    fn one_subscriber_is_left_alone_with_the_whole_traffic() {
+        let alone = alone(&scenario(), 1);
+        assert_eq!(alone.subscribers.len(), 1);
+        assert_eq!((alone.subscribers[0].name.as_str(), &alone.traffic), ("b", &scenario().traffic));
+    }
+
+    #[test]
+    fn a_knob_raises_what_it_says_and_nothing_else() {
+        let mut one = scenario().subscribers.remove(0);
+        assert!(Knob::Rate.raise(&mut one, 2_500));
+        assert_eq!((Knob::Rate.of(&one), one.limit.windows[0].count), ("13/s".to_owned(), 18));
+        assert_eq!(Knob::Burst.of(&one), "10");
+        assert!(!Knob::Queue.raise(&mut one, 2_000), "nothing bounds its queue");
+    }
+}

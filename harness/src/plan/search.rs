@@ -1,0 +1,88 @@
+//! Finding where something stops to hold, by doubling and halving. Pure: whether it holds is asked of the caller.
+
+/// In thousandths: how close the two sides of the edge are brought, in proportion.
+const CLOSE: u64 = 20;
+/// The furthest that is looked for, as a multiple of where the search begins.
+const FURTHEST: u64 = 64;
+
+/// Where it stops to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The last that held; none if nothing down to the sixty-fourth part did.
+    pub holds: Option<u64>,
+    /// The first that did not; none if nothing up to the sixty-fourfold did.
+    pub fails: Option<u64>,
+}
+
+impl Edge {
+    fn note(&mut self, at: u64, holds: bool) {
+        let side = if holds { &mut self.holds } else { &mut self.fails };
+        *side = Some(at);
+    }
+}
+
+/// Looks for the edge from `start` on, where what holds also holds for anything less.
+///
+/// # Errors
+/// The caller's own.
+pub fn edge<E>(start: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Result<Edge, E> {
+    let start = start.max(1);
+    let mut edge = Edge { holds: None, fails: None };
+    if holds(start)? {
+        edge.holds = Some(start);
+        let mut next = start.saturating_mul(2);
+        while edge.fails.is_none() && next <= start.saturating_mul(FURTHEST) {
+            edge.note(next, holds(next)?);
+            next = next.saturating_mul(2);
+        }
+    } else {
+        edge.fails = Some(start);
+        let mut next = start / 2;
+        while edge.holds.is_none() && next >= (start / FURTHEST).max(1) {
+            edge.note(next, holds(next)?);
+            next /= 2;
+        }
+    }
+    while let (Some(low), Some(high)) = (edge.holds, edge.fails)
+        && (high - low) * 1_000 > low.saturating_mul(CLOSE)
+        && high - low > 1
+    {
+        let middle = low + (high - low) / 2;
+        edge.note(middle, holds(middle)?);
+    }
+    Ok(edge)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(start: u64, last: u64) -> (Edge, u32) {
+        let mut asked = 0;
+        let holds = |at: u64| {
+            asked += 1;
+            Ok::<bool, Infallible>(at <= last)
+        };
+        let Ok(edge) = edge(start, holds);
+        (edge, asked)
+    }
+
+    proptest! {
+        #[test]
+        fn the_edge_lies_between_what_held_and_what_failed(start in 1_u64..100_000, last in 0_u64..1_000_000) {
+            let (edge, asked) = found(start, last);
+            prop_assert!(asked <= 20, "asked {} times", asked);
+            prop_assert!(edge.holds.is_none_or(|held| held <= last));
+            prop_assert!(edge.fails.is_none_or(|failed| failed > last));
+            match (edge.holds, edge.fails) {
+                (Some(low), Some(high)) => prop_assert!((high - low) * 50 <= low || high - low == 1),
+                (None, _) => prop_assert!(last < (start / 32).max(1)),
+                (_, None) => prop_assert!(last >= start * 64),
+            }
+        }
+    }
+}

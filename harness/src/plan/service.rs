@@ -1,0 +1,143 @@
+//! What service of a lane is sure, by its contract and by what the scenario says of its endpoint: the server of
+//! [`super::bound`]. Pure, and on the safe side throughout: what may fail counts as no service at all.
+
+use super::bound::{Service, merged};
+use crate::scenario::{
+    Answer, Behaviour, FaultAction, FaultPlan, Limit, Millionths, RetryAfter, SECOND, Scenario, Subscriber,
+};
+
+/// What the sender itself adds to an attempt: a commit, a claim, the way there and back.
+const OWN_NS: u64 = 10_000_000;
+/// The share of the contract that is sure, in percent: several limits at once get into each other's way a little.
+const SURE_PERCENT: u64 = 95;
+/// A lease, and the time that another process needs to notice that it is over.
+const LEASE_NS: u64 = 30 * SECOND;
+/// A process starts, and those beside it notice that one has died.
+const START_NS: u64 = 2 * SECOND;
+/// Ten successes at one attempt a minute, which is the least that pressure leaves, bring a lane back to a twentieth.
+const EASE_NS: u64 = 600 * SECOND;
+/// From a twentieth on: ten successes at each of twenty steps.
+const EASE_ATTEMPTS: u64 = 710;
+
+/// The sure service of a subscriber; `lasts` is how long its traffic goes on.
+#[must_use]
+pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
+    let latency = subscriber.behaviours.iter().filter(|one| is_success(one)).filter_map(|one| one.latency);
+    let slowest = latency.map(|range| range.most.0).fold(subscriber.answers.most.0, u64::max);
+    let limits = std::iter::once(&subscriber.limit).chain(changed(scenario, subscriber));
+    let (mut millihertz, mut latency_ns) = (u64::MAX, 0);
+    for limit in limits {
+        millihertz = millihertz.min(rate(limit, slowest.saturating_add(OWN_NS)));
+        let windows = limit.windows.iter().map(|window| window.length.0).max().unwrap_or(0);
+        latency_ns = latency_ns.max(windows);
+    }
+    let millihertz =
+        u64::try_from(u128::from(millihertz) * u128::from(SURE_PERCENT) / 100).unwrap_or(u64::MAX);
+    let failing = subscriber.behaviours.iter().filter(|one| !is_success(one));
+    let pauses = failing.map(|one| away(one, subscriber, millihertz));
+    let down = scenario.faults.iter().filter_map(|fault| outage(fault, subscriber));
+    Service {
+        millihertz,
+        latency_ns: latency_ns.saturating_add(slowest).saturating_add(2 * OWN_NS),
+        pauses: merged(pauses.chain(down).collect()),
+    }
+}
+
+fn changed<'a>(scenario: &'a Scenario, subscriber: &'a Subscriber) -> impl Iterator<Item = &'a Limit> {
+    scenario.faults.iter().filter_map(|fault| match &fault.action {
+        FaultAction::Limit { subscriber: whom, limit, .. } => {
+            let concerned =
+                whom.as_ref().is_none_or(|whom| *whom == subscriber.name || *whom == subscriber.group);
+            concerned.then_some(limit)
+        }
+        _ => None,
+    })
+}
+
+/// The rate that a limit leaves where an attempt takes so long.
+///
+/// The bucket is a ring of σ permits, each in flight for the latency and then in a queue that is served at ρ: at worst
+/// behind all others, so that σ of them go round within latency + σ/ρ. A cap on a window holds each of its permits
+/// for its length and the latency.
+fn rate(limit: &Limit, latency_ns: u64) -> u64 {
+    let mut rate = u64::MAX;
+    if let Some(bucket) = &limit.bucket {
+        let round =
+            u128::from(bucket.rate.per.0) * u128::from(bucket.burst) / u128::from(bucket.rate.count.max(1));
+        rate = rate.min(millihertz(bucket.burst.into(), round + u128::from(latency_ns)));
+    }
+    if let Some(in_flight) = limit.in_flight {
+        rate = rate.min(millihertz(in_flight.into(), latency_ns.into()));
+    }
+    for window in &limit.windows {
+        rate = rate.min(millihertz(window.count, u128::from(window.length.0) + u128::from(latency_ns)));
+    }
+    rate.min(1_000_000 * 1_000)
+}
+
+fn millihertz(count: u64, in_ns: u128) -> u64 {
+    u64::try_from(u128::from(count) * 1_000 * u128::from(SECOND) / in_ns.max(1)).unwrap_or(u64::MAX)
+}
+
+fn is_success(behaviour: &Behaviour) -> bool {
+    matches!(&behaviour.answer, Answer::Status(reply) if (200..300).contains(&reply.status))
+}
+
+/// When nothing is sure because of how the endpoint behaves, and until the lane is surely back at its contract.
+fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64, u64) {
+    let asked = match &behaviour.answer {
+        Answer::Status(reply) => match &reply.retry_after {
+            Some(RetryAfter::Seconds(seconds)) => seconds.saturating_mul(SECOND),
+            _ => subscriber.retry.retry_after_cap.0.min(120 * SECOND),
+        },
+        _ => 0,
+    };
+    let cooldown = subscriber.breaker.as_ref().map_or(3_600 * SECOND, |breaker| breaker.cooldown_max.0);
+    let ease = u128::from(EASE_ATTEMPTS) * 1_000 * u128::from(SECOND) / u128::from(millihertz.max(1));
+    let back = [
+        asked,
+        cooldown,
+        subscriber.retry.cap.0.min(subscriber.retry.ttl.0),
+        subscriber.timeout.0.saturating_mul(2),
+        EASE_NS,
+        u64::try_from(ease).unwrap_or(u64::MAX),
+    ];
+    let back = back.into_iter().fold(SECOND, u64::saturating_add);
+    (behaviour.at.0, behaviour.until().map_or(u64::MAX, |until| until.saturating_add(back)))
+}
+
+/// When the sender itself is not there, or may not do what it could.
+fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
+    let limit = &subscriber.limit;
+    // Whoever takes a lane over assumes that all that was allowed has just been sent.
+    let full = limit
+        .bucket
+        .as_ref()
+        .map_or(0, |bucket| bucket.rate.per.0.saturating_mul(bucket.burst.into()) / bucket.rate.count.max(1));
+    let windows = limit.windows.iter().map(|window| window.length.0).max().unwrap_or(0);
+    let hold = [START_NS, limit.quarantine.0, subscriber.timeout.0, full.max(windows)];
+    let hold = hold.into_iter().fold(0, u64::saturating_add);
+    let after = match fault.action {
+        FaultAction::Kill => hold,
+        FaultAction::Stop => LEASE_NS.saturating_add(hold),
+        FaultAction::Restart => hold.saturating_add(subscriber.timeout.0),
+        FaultAction::DiskFull | FaultAction::LockDatabase => SECOND,
+        _ => return None,
+    };
+    Some((fault.at.0, fault.at.0.saturating_add(fault.lasts.0).saturating_add(after)))
+}
+
+/// Whether an endpoint fails for good, if only now and then: nothing is sure then.
+#[must_use]
+pub(super) fn why_unbounded(service: &Service, subscriber: &Subscriber) -> &'static str {
+    let forever = subscriber.behaviours.iter().filter(|one| !is_success(one) && one.until().is_none());
+    if forever.clone().any(|one| one.share < Millionths::ONE) {
+        "it may fail at any time, so no service is sure"
+    } else if forever.count() > 0 {
+        "it fails for good"
+    } else if service.millihertz == 0 {
+        "its contract leaves nothing"
+    } else {
+        "no bound holds"
+    }
+}

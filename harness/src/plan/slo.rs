@@ -1,0 +1,156 @@
+//! Objectives as people write them: `p95<60s`, `shed=0`, `drain<10min`, `partner-c.p99<5min`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::scenario::Duration;
+use crate::sim::figures::{Figures, LaneFigures};
+
+/// One objective.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slo {
+    /// Whom it is about: a subscriber or a group; everybody without it.
+    pub whom: Option<String>,
+    /// What it is about.
+    pub measure: Measure,
+    /// The most that it may be: nanoseconds, or a count.
+    pub most: u64,
+    text: String,
+}
+
+/// What an objective is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// A percentile, in thousandths, of the time from an event's moment until its delivery is taken.
+    Latency(u32),
+    /// How long after the end of the traffic nothing waits any more.
+    Drain,
+    /// Deliveries shed as the queue was full.
+    Shed,
+    /// Deliveries that grew too old.
+    Expired,
+    /// Deliveries given up, for whatever reason.
+    Dead,
+    /// Deliveries that wait at once.
+    Backlog,
+}
+
+const MEASURES: [(&str, Measure); 8] = [
+    ("p50", Measure::Latency(500)),
+    ("p95", Measure::Latency(950)),
+    ("p99", Measure::Latency(990)),
+    ("drain", Measure::Drain),
+    ("shed", Measure::Shed),
+    ("expired", Measure::Expired),
+    ("dead", Measure::Dead),
+    ("backlog", Measure::Backlog),
+];
+
+impl Measure {
+    const fn is_time(self) -> bool {
+        matches!(self, Self::Latency(_) | Self::Drain)
+    }
+
+    /// What it amounts to for a subscriber.
+    #[must_use]
+    pub fn of(self, lane: &LaneFigures, figures: &Figures) -> u64 {
+        match self {
+            Self::Latency(thousandths) => lane.taken_ns(thousandths),
+            // What still waits at the end has not drained: it counts for at least one moment more than the run had.
+            Self::Drain if lane.left > 0 => figures.end.saturating_sub(figures.traffic_end).saturating_add(1),
+            Self::Drain => lane.drain_ns(figures.traffic_end),
+            Self::Shed => lane.dead[2].saturating_add(lane.refused),
+            Self::Expired => lane.dead[1],
+            Self::Dead => lane.given_up(),
+            Self::Backlog => lane.peak.rows,
+        }
+    }
+}
+
+impl Slo {
+    /// Whether it is about this subscriber.
+    #[must_use]
+    pub fn concerns(&self, name: &str, group: &str) -> bool {
+        self.whom.as_deref().is_none_or(|whom| whom == name || whom == group)
+    }
+
+    /// A figure of this measure, as it is told.
+    #[must_use]
+    pub fn show(&self, figure: u64) -> String {
+        if self.measure.is_time() { crate::check::verdict::show(figure) } else { figure.to_string() }
+    }
+}
+
+impl FromStr for Slo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            |why: &str| format!("{text:?} is no objective: {why}; expected one like p95<60s or shed=0");
+        let place = text.find(['<', '=']).ok_or_else(|| wrong("it has neither < nor ="))?;
+        let (left, right) = text.split_at(place);
+        let (sign, figure) = right.split_at(1);
+        let is_equal = sign == "=" || figure.starts_with('=');
+        let figure = figure.trim_start_matches('=').trim();
+        let (whom, name) = match left.trim().rsplit_once('.') {
+            Some((whom, name)) => (Some(whom.to_owned()), name),
+            None => (None, left.trim()),
+        };
+        let known = MEASURES.iter().find(|(word, _)| *word == name);
+        let names: Vec<&str> = MEASURES.iter().map(|(word, _)| *word).collect();
+        let (_, measure) =
+            *known.ok_or_else(|| wrong(&format!("{name:?} is none of {}", names.join(", "))))?;
+        let most =
+            if measure.is_time() { length(figure) } else { figure.parse().map_err(|_| "a count".to_owned()) };
+        let most = most.map_err(|why| wrong(&format!("{figure:?} is not {why}")))?;
+        if !is_equal && most == 0 {
+            return Err(wrong("nothing is less than 0"));
+        }
+        let most = if is_equal { most } else { most - 1 };
+        Ok(Self { whom, measure, most, text: text.to_owned() })
+    }
+}
+
+/// A length of time; minutes may be written `10m`, as they are in objectives everywhere.
+fn length(text: &str) -> Result<u64, String> {
+    let minutes = text.strip_suffix('m').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let text = minutes.map_or_else(|| text.to_owned(), |digits| format!("{digits}min"));
+    text.parse::<Duration>().map(|length| length.0).map_err(|_| "a length of time".to_owned())
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<(Option<&str>, Measure, u64), &str>) {
+        let read: Result<Slo, String> = text.parse();
+        match (read, expected) {
+            (Ok(slo), Ok((whom, measure, most))) => {
+                assert_eq!((slo.whom.as_deref(), slo.measure, slo.most), (whom, measure, most), "{text}");
+                assert_eq!(slo.to_string(), text);
+            }
+            (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+            (read, expected) => panic!("{text}: {read:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn objectives_are_read_as_people_write_them() {
+        let minute = 60_000_000_000;
+        check("p95<60s", Ok((None, Measure::Latency(950), minute - 1)));
+        check("p95<=60s", Ok((None, Measure::Latency(950), minute)));
+        check("drain<10m", Ok((None, Measure::Drain, 10 * minute - 1)));
+        check("shed=0", Ok((None, Measure::Shed, 0)));
+        check("partner-c.backlog<100", Ok((Some("partner-c"), Measure::Backlog, 99)));
+        check("p95", Err("neither"));
+        check("p90<1s", Err("none of p50, p95"));
+        check("p95<60", Err("not a length of time"));
+        check("shed<0", Err("nothing is less than 0"));
+    }
+}

@@ -1,0 +1,215 @@
+//! The plan in a terminal: the answer in one sentence, then the table.
+
+use std::fmt::Write;
+
+use super::headroom::{Change, Headroom};
+use super::{LanePlan, Plan};
+use crate::check::verdict::show;
+
+/// Subscribers in the table; the others are in the page and the JSON.
+const LISTED_MAX: usize = 30;
+
+/// So many thousandths, as a multiple.
+pub(super) fn times(thousandths: u64) -> String {
+    let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 10);
+    if part == 0 {
+        format!("{whole}×")
+    } else {
+        format!("{whole}.{}×", format!("{part:02}").trim_end_matches('0'))
+    }
+}
+
+/// The answer, in one sentence.
+#[must_use]
+pub fn answer(plan: &Plan) -> String {
+    let Some(headroom) = &plan.headroom else {
+        let worst = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
+        return worst.map_or_else(String::new, |lane| {
+            format!(
+                "the slowest backlog, that of {}, is gone {} after the traffic",
+                lane.name,
+                show(lane.drain_ns)
+            )
+        });
+    };
+    let carries = match (headroom.carries, headroom.fails) {
+        (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
+        (Some(held), Some(_)) => format!("does not carry this traffic, only {} of it", times(held)),
+        (Some(held), None) => format!("carries {} this traffic at least; more was not tried", times(held)),
+        (None, _) => "does not carry this traffic, nor any part of it that was tried".to_owned(),
+    };
+    let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
+        format!("; {} breaks first ({}: {})", breach.subscriber, breach.objective, breach.figure)
+    });
+    let change = headroom.breaks.first().and_then(|breach| first_change(headroom, &breach.subscriber));
+    let change = change.map_or(String::new(), |change| {
+        let others = headroom.changes.iter().filter(|other| other.subscriber != change.subscriber);
+        let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
+        names.dedup();
+        let more = match names.len() {
+            0 => String::new(),
+            count => format!(", and change {count} more below"),
+        };
+        format!(
+            ": to carry {}, raise its {} from {} to {}{more}",
+            times(headroom.carry),
+            change.knob,
+            change.from,
+            change.to
+        )
+    });
+    format!("{carries}{breaks}{change}")
+}
+
+fn first_change<'a>(headroom: &'a Headroom, subscriber: &str) -> Option<&'a Change> {
+    headroom.changes.iter().find(|change| change.subscriber == subscriber)
+}
+
+/// The table, and what else there is to say.
+#[must_use]
+pub fn table(plan: &Plan) -> String {
+    let head = [
+        "subscriber",
+        "owed",
+        "peak rows",
+        "≤ bound",
+        "peak bytes",
+        "at",
+        "drained",
+        "≤ bound",
+        "p50",
+        "p95",
+        "p99",
+        "shed",
+        "expired",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    let mut lanes: Vec<&LanePlan> = plan.lanes.iter().collect();
+    lanes.sort_by_key(|lane| std::cmp::Reverse((lane.shed + lane.expired, lane.drain_ns, lane.peak_rows)));
+    rows.extend(lanes.iter().take(LISTED_MAX).map(|lane| row(lane)));
+    let mut text = columns(&rows);
+    if lanes.len() > LISTED_MAX {
+        let _ =
+            writeln!(text, "{} subscribers more are in the page and in --json.", lanes.len() - LISTED_MAX);
+    }
+    for lane in lanes.iter().take(LISTED_MAX) {
+        if let Err(why) = lane.bound {
+            let _ = writeln!(text, "no bound for {}: {why}", lane.name);
+        }
+    }
+    let machine = &plan.machine;
+    let ceiling = machine.ceiling_per_second.map_or_else(
+        || "this machine's ceiling was not measured".to_owned(),
+        |ceiling| {
+            let percent = machine.peak_per_second * 100 / ceiling.max(1);
+            format!("{percent} % of the {ceiling}/s that a bare client reaches on this machine")
+        },
+    );
+    let _ = writeln!(
+        text,
+        "machine: {} requests in the busiest second, {ceiling}; database up to {} MiB; what waits in memory up to {} MiB",
+        machine.peak_per_second,
+        machine.database_bytes >> 20,
+        machine.memory_bytes >> 20
+    );
+    if let Some(headroom) = &plan.headroom {
+        text.push_str(&changes(headroom));
+    }
+    for error in &plan.model_errors {
+        let _ = writeln!(text, "ERROR in the model: {error}");
+    }
+    text
+}
+
+fn row(lane: &LanePlan) -> [String; 13] {
+    let bound = lane.bound.as_ref();
+    let drained = if lane.left > 0 { format!("no, {} left", lane.left) } else { show_short(lane.drain_ns) };
+    [
+        lane.name.clone(),
+        lane.owed.to_string(),
+        lane.peak_rows.to_string(),
+        bound.map_or_else(|_| "none".to_owned(), |bound| bound.backlog.to_string()),
+        format!("{} KiB", lane.peak_bytes >> 10),
+        show_short(lane.peak_at_ns),
+        drained,
+        bound.map_or_else(|_| "none".to_owned(), |bound| show_short(bound.drain_ns)),
+        show_short(lane.latency_ns[0]),
+        show_short(lane.latency_ns[1]),
+        show_short(lane.latency_ns[2]),
+        lane.shed.to_string(),
+        lane.expired.to_string(),
+    ]
+}
+
+/// A length of time in three digits or so.
+pub(super) fn show_short(nanos: u64) -> String {
+    match nanos / 1_000_000 {
+        0 => "0".to_owned(),
+        millis @ 1..1_000 => format!("{millis} ms"),
+        millis @ 1_000..100_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        millis @ 100_000..10_000_000 => format!("{} min", millis.div_ceil(60_000)),
+        millis => format!("{}.{} h", millis / 3_600_000, millis % 3_600_000 / 360_000),
+    }
+}
+
+fn changes(headroom: &Headroom) -> String {
+    let mut text = String::new();
+    for change in &headroom.changes {
+        let _ = writeln!(
+            text,
+            "to carry {}: {}: raise the {} from {} to {} ({})",
+            times(headroom.carry),
+            change.subscriber,
+            change.knob,
+            change.from,
+            change.to,
+            times(change.factor)
+        );
+    }
+    for name in &headroom.hopeless {
+        let _ =
+            writeln!(text, "to carry {}: {name}: no change of one limit is enough", times(headroom.carry));
+    }
+    if headroom.coarse {
+        text.push_str("recorded traffic was scaled in whole multiples\n");
+    }
+    text
+}
+
+/// Rows under one another: the first column to the left, the others to the right.
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(at, (cell, width))| {
+                let pad = " ".repeat(width - cell.chars().count());
+                if at == 0 { format!("{cell}{pad}") } else { format!("{pad}{cell}") }
+            })
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiples_and_lengths_are_short() {
+        assert_eq!([1_000, 3_437, 500, 1_090].map(times), ["1×", "3.43×", "0.5×", "1.09×"]);
+        let lengths = [0, 12_000_000, 3_450_000_000, 600_000_000_000, 86_400_000_000_000];
+        assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "10 min", "24.0 h"]);
+    }
+
+    #[test]
+    fn columns_stand_under_one_another() {
+        let rows = [["a", "1"], ["bcd", "23"]].map(|row| row.map(str::to_owned));
+        assert_eq!(columns(&rows), "a     1\nbcd  23\n");
+    }
+}

@@ -1,0 +1,75 @@
+//! A request as the endpoint records it, and its end as the sender does.
+
+use hookproof_sender::engine::{Answer, Outcome};
+use hookproof_sender::fanout::sign_attempt;
+use hookproof_sender::store::command;
+
+use super::SimError;
+use super::network::Heard;
+use super::world::World;
+use crate::trace::{Arrival, Signed, Verified};
+use crate::wire::digest::sha256_hex;
+use crate::wire::verify;
+
+impl World<'_> {
+    /// The record of a request, signed by the sender and verified by the harness.
+    pub(super) fn arrival(&mut self, id: u64, n: u64, token: Option<u64>) -> Result<Arrival, SimError> {
+        let exchange = &self.net.exchanges[&id];
+        let endpoint = &self.net.endpoints[exchange.endpoint];
+        let (lane, worker) = (endpoint.lane, exchange.worker);
+        let roster = self.seats[worker].roster.clone();
+        let subscriber =
+            roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
+        let ready = subscriber.ready().map_err(|fault| SimError::Defect(fault.to_string()))?;
+        let name = self.ids.name(exchange.row.received, exchange.row.delivery);
+        let wall = self.wall_at(exchange.began);
+        let headers = sign_attempt(ready, &name, &exchange.row, exchange.number, wall)
+            .map_err(|unusable| SimError::Defect(unusable.to_string()))?;
+        let fields: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
+        let body = &exchange.row.body.bytes;
+        let seen = verify(endpoint.profile, &endpoint.secrets, &fields, body);
+        let verified = match seen.verdict {
+            Ok(keys) => Verified::Keys(keys),
+            Err(wrong) => Verified::No(wrong.to_string()),
+        };
+        Ok(Arrival {
+            t: self.now,
+            read: self.now,
+            n,
+            endpoint: self.given.scenario.subscribers[exchange.endpoint].name.clone(),
+            connection: id,
+            token,
+            id: seen.id,
+            attempt: seen.attempt,
+            method: "POST".to_owned(),
+            path: "/".to_owned(),
+            content_type: Some("application/json".to_owned()),
+            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
+            sha256: sha256_hex(body),
+            signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
+        })
+    }
+}
+
+/// What the engine and the record make of it.
+pub(super) fn translate(
+    heard: Heard,
+    wall: hookproof_sender::engine::WallTime,
+) -> (Outcome, command::Outcome, Option<u16>, Option<&'static str>) {
+    match heard {
+        Heard::Answered { status, retry_after, date } => {
+            let kind = if (200..300).contains(&status) {
+                command::Outcome::Delivered
+            } else {
+                command::Outcome::Rejected
+            };
+            let bytes = |text: String| text.into_bytes().into_boxed_slice();
+            let answer =
+                Answer { status, retry_after: retry_after.map(bytes), date: Some(bytes(date)), at: wall };
+            (Outcome::Answered(answer), kind, Some(status), None)
+        }
+        Heard::Unsent(why) => (Outcome::Unsent, command::Outcome::Unsent, None, Some(why)),
+        Heard::Silent(why) => (Outcome::Silent, command::Outcome::Silent, None, Some(why)),
+    }
+}

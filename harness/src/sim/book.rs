@@ -1,0 +1,90 @@
+//! What is written down of a run: a trace, or the hash of what one would have said.
+
+use ring::digest;
+
+use super::world::World;
+use super::{EPOCH, Keep, SimError};
+use crate::scenario::Scenario;
+use crate::trace::{ClockKind, FORMAT, Header, Record, Writer};
+use crate::traffic::Schedule;
+use crate::wire::digest::{hex, sha256_hex};
+
+/// What is written down.
+pub(super) struct Book {
+    writer: Option<Writer<Vec<u8>>>,
+    digest: digest::Context,
+    pub(super) later: Vec<Record>,
+}
+
+impl World<'_> {
+    /// Writes a record down.
+    pub(super) fn keep(&mut self, record: Record) -> Result<(), SimError> {
+        self.book.keep(&record)
+    }
+
+    /// The same, for those who can't fail.
+    pub(super) fn keep_later(&mut self, record: Record) {
+        self.book.later.push(record);
+    }
+
+    pub(super) fn write_later(&mut self) -> Result<(), SimError> {
+        let later = std::mem::take(&mut self.book.later);
+        later.iter().try_for_each(|record| self.book.keep(record))
+    }
+}
+
+impl Book {
+    pub(super) fn new(header: Header, keep: Keep) -> Result<Self, SimError> {
+        let mut digest = digest::Context::new(&digest::SHA256);
+        digest.update(header.schedule_sha256.as_bytes());
+        let writer = match keep {
+            Keep::Trace => Some(Writer::new(Vec::new(), header).map_err(unwritten)?),
+            Keep::Figures => None,
+        };
+        Ok(Self { writer, digest, later: Vec::new() })
+    }
+
+    fn keep(&mut self, record: &Record) -> Result<(), SimError> {
+        match &mut self.writer {
+            Some(writer) => writer.write(record).map_err(unwritten),
+            None => Ok(()),
+        }
+    }
+
+    /// Something happened that the trace would have said, had one been kept.
+    pub(super) fn note(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.digest.update(&word.to_le_bytes()));
+    }
+
+    pub(super) fn finish(self, end: crate::trace::End) -> Result<(Vec<u8>, String), SimError> {
+        match self.writer {
+            Some(writer) => {
+                let bytes = writer.finish(end).map_err(unwritten)?;
+                let sha256 = sha256_hex(&bytes);
+                Ok((bytes, sha256))
+            }
+            None => Ok((Vec::new(), hex(self.digest.finish().as_ref()))),
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn unwritten(error: std::io::Error) -> SimError {
+    SimError::Defect(format!("a record can't be written to memory: {error}"))
+}
+
+pub(super) fn header(scenario: &Scenario, schedule: &Schedule, seed: u64) -> Header {
+    Header {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario: scenario.name.clone(),
+        scenario_sha256: sha256_hex(scenario.text.as_bytes()),
+        schedule_sha256: schedule.sha256(),
+        seed,
+        driver: "sim".to_owned(),
+        clock: ClockKind::Virtual,
+        clock_resolution_ns: 1,
+        began_unix_ns: EPOCH.0,
+        scenario_toml: scenario.text.clone(),
+    }
+}

@@ -1,0 +1,34 @@
+//! The same checks as for a real run, less what virtual time can't show, which is named instead of passed.
+
+use crate::check::{Judgement, Status, Strictness, conclude, judge};
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+
+/// Checks of what a simulated sender hasn't got, and why.
+const BEYOND: [(&str, &str); 3] = [
+    ("queue.memory", "a simulated process has no memory of its own to look at"),
+    ("network.huge-answer", "a simulated process has no memory of its own to look at"),
+    ("efficiency", "virtual time says nothing of this machine's speed"),
+];
+
+/// Judges a simulated run. What virtual time can't express is not applicable, with the reason for its sentence; what it
+/// can is judged as ever.
+#[must_use]
+pub fn judged(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
+    let mut judgement = judge(scenario, trace, strictness);
+    for verdict in &mut judgement.verdicts {
+        let beyond = BEYOND.iter().find(|(id, _)| *id == verdict.id);
+        if let Some((_, why)) = beyond.filter(|_| verdict.status == Status::Inconclusive) {
+            verdict.status = Status::NotApplicable;
+            verdict.sentence = format!("skipped: {why}");
+        }
+    }
+    (judgement.status, judgement.sentence) = conclude(&judgement.verdicts, trace);
+    judgement
+}
+
+/// What was skipped, and why.
+pub fn skipped(judgement: &Judgement) -> impl Iterator<Item = (&str, &str)> {
+    let told = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::NotApplicable);
+    told.filter_map(|verdict| Some((verdict.id.as_str(), verdict.sentence.strip_prefix("skipped: ")?)))
+}

@@ -1,0 +1,95 @@
+//! `hookproof plan` as people call it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::shipped;
+
+fn hookproof(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.args(arguments).current_dir(folder).env("NO_COLOR", "1").output().unwrap()
+}
+
+fn plan(more: &[&str], folder: &Path) -> (Option<i32>, String, String) {
+    let scenario = shipped().join("capacity-launch.toml");
+    let all = [&["plan", scenario.to_str().unwrap(), "--no-measure"], more].concat();
+    let output = hookproof(&all, folder);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn lane(value: &Value, name: &str) -> Value {
+    let lanes = value["lanes"].as_array().unwrap();
+    lanes.iter().find(|lane| lane["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn the_answer_comes_first_and_the_page_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, told, _) = plan(&["--no-headroom", "--out", "plans"], folder.path());
+    assert_eq!(code, Some(0));
+    assert!(told.lines().next().unwrap().contains("partner-c"), "{told}");
+    assert!(told.contains("this machine's ceiling was not measured"), "{told}");
+    let page = std::fs::read_to_string(folder.path().join("plans/capacity-launch/plan.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>"));
+}
+
+#[test]
+fn three_times_the_traffic_is_three_times_as_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let owed = |times: &str| {
+        let (_, told, _) = plan(&["--no-headroom", "--json", "--times", times], folder.path());
+        let value: Value = serde_json::from_str(&told).unwrap();
+        value["lanes"].as_array().unwrap().iter().map(|lane| lane["owed"].as_u64().unwrap()).sum::<u64>()
+    };
+    let (one, three) = (owed("1"), owed("3"));
+    assert!((one * 3).abs_diff(three) * 50 < three, "{one} and {three}");
+}
+
+#[test]
+fn recorded_traffic_takes_the_place_of_the_scenarios() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..40).map(|at| format!("{}.5,video.published,k{at},300\n", at / 20)).collect();
+    std::fs::write(folder.path().join("real.csv"), format!("time,type,key,bytes\n{rows}")).unwrap();
+    let (code, told, why) = plan(&["--no-headroom", "--json", "--recorded", "real.csv"], folder.path());
+    assert_eq!(code, Some(0), "{why}");
+    let value: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(lane(&value, "partner-c")["owed"], 40);
+    assert_eq!(lane(&value, "partner-b")["owed"], 0);
+}
+
+#[test]
+fn subscribers_are_taken_from_a_live_senders_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let add = [
+        "sender",
+        "subscriber",
+        "add",
+        "--db",
+        "sender.db",
+        "live-one",
+        "http://127.0.0.1:9/",
+        "--allow-private-targets",
+    ];
+    let added = hookproof(&add, folder.path());
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let (code, told, why) = plan(&["--no-headroom", "--json", "--from", "sender.db"], folder.path());
+    assert_eq!(code, Some(0), "{why}");
+    let value: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(value["lanes"].as_array().unwrap().len(), 1);
+    assert!(lane(&value, "live-one")["owed"].as_u64().unwrap() > 500, "{told}");
+    let (code, _, why) = plan(&["--from", "nowhere.db"], folder.path());
+    assert_eq!(code, Some(64));
+    assert!(why.contains("nowhere.db"), "{why}");
+}
+
+#[test]
+fn what_is_no_objective_is_said_with_what_would_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, why) = plan(&["--slo", "p90<1s"], folder.path());
+    assert_eq!((code, why.contains("none of p50, p95")), (Some(64), true), "{why}");
+    let (code, _, why) = plan(&["--slo", "nobody.shed=0"], folder.path());
+    assert_eq!((code, why.contains("about nobody")), (Some(64), true), "{why}");
+}

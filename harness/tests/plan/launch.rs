@@ -1,0 +1,94 @@
+//! The launch question, asked of the scenario that comes with the project.
+
+use hookproof::plan::headroom::{Headroom, breaches};
+use hookproof::plan::scale::scaled;
+use hookproof::plan::slo::Slo;
+use hookproof::plan::{Asked, Plan, answer, page, plan, table};
+use hookproof::scenario::Scenario;
+use hookproof::sim::{Keep, Options, simulate};
+
+use crate::{asked, launch};
+
+const SLOS: [&str; 3] = ["p95<20s", "shed=0", "drain<10m"];
+
+fn planned() -> (Plan, Headroom) {
+    let plan = plan(&launch(), &Asked { headroom: true, ..asked(&SLOS) }).unwrap();
+    let headroom = plan.headroom.clone().unwrap();
+    (plan, headroom)
+}
+
+/// Whether the simulation, asked anew, says that the objectives hold.
+fn holds(scenario: &Scenario, slos: &[Slo]) -> bool {
+    let options = Options { keep: Keep::Figures, ..asked(&[]).options };
+    breaches(scenario, slos, &simulate(scenario, &options).unwrap().figures).is_empty()
+}
+
+#[test]
+fn the_headroom_is_confirmed_by_simulation_on_both_sides() {
+    let (plan, headroom) = planned();
+    let slos = asked(&SLOS).slos;
+    let carries = headroom.carries.unwrap();
+    assert!(carries > 1_000, "{headroom:?}");
+    assert!(holds(&scaled(&launch(), carries * 95 / 100), &slos), "fails at 0.95 of {carries}");
+    assert!(!holds(&scaled(&launch(), carries * 110 / 100), &slos), "holds at 1.1 of {carries}");
+    assert!(plan.model_errors.is_empty(), "{:?}", plan.model_errors);
+    assert_eq!(headroom.breaks[0].subscriber, "partner-c");
+    // And what it says would carry more does.
+    let change = headroom.changes.iter().find(|change| change.knob == "rate").unwrap();
+    let mut raised = scaled(&launch(), headroom.carry);
+    assert!(!holds(&raised, &slos));
+    let partner = raised.subscribers.iter_mut().find(|one| one.name == "partner-c").unwrap();
+    partner.limit.bucket.as_mut().unwrap().rate = change.to.parse().unwrap();
+    assert!(holds(&raised, &slos), "{change:?}");
+    let told = answer(&plan);
+    assert!(told.starts_with("carries ") && told.contains("; partner-c breaks first (p95<20s: "), "{told}");
+    assert!(
+        told.contains(&format!("from {} to {}", headroom.changes[0].from, headroom.changes[0].to)),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_launch_that_does_not_fit_says_which_part_of_it_does() {
+    let plan = plan(&launch(), &Asked { headroom: true, ..asked(&["partner-c.p95<2s"]) }).unwrap();
+    let headroom = plan.headroom.clone().unwrap();
+    assert!(headroom.carries.unwrap() < 1_000);
+    assert_eq!(headroom.carry, 1_000);
+    assert!(answer(&plan).starts_with("does not carry this traffic, only 0."), "{}", answer(&plan));
+}
+
+#[test]
+fn simulated_figures_stay_inside_their_bounds_and_a_bound_that_they_pass_is_said() {
+    let honest = plan(&launch(), &asked(&[])).unwrap();
+    assert!(honest.model_errors.is_empty(), "{:?}", honest.model_errors);
+    for lane in &honest.lanes {
+        let bound = lane.bound.unwrap();
+        assert!(lane.peak_rows > 0 && lane.peak_rows <= bound.backlog, "{lane:?}");
+    }
+    // The model is told that partner-c answers within a tenth of a second; its endpoint takes ten.
+    let mut slow = launch();
+    slow.subscribers[2].limit.in_flight = Some(1);
+    let found = hookproof::plan::service(&slow, &slow.subscribers[2]);
+    assert!(found.millihertz < 5_000, "one request in flight can't reach the contract: {found:?}");
+}
+
+#[test]
+fn an_endpoint_that_fails_for_good_has_no_bound_and_its_reason() {
+    let text = launch().text + "\n[[subscriber.behaviour]]\nanswer = 500\nshare = 0.1\n";
+    let scenario = Scenario::from_text(&text, "launch.toml").unwrap();
+    let plan = plan(&scenario, &asked(&[])).unwrap();
+    assert_eq!(plan.lanes[2].bound.err(), Some("it may fail at any time, so no service is sure"));
+    assert!(table(&plan).contains("no bound for partner-c: it may fail at any time"));
+}
+
+#[test]
+fn the_page_holds_everything_and_needs_nothing() {
+    let plan = plan(&launch(), &asked(&SLOS)).unwrap();
+    let page = page(&plan);
+    for part in ["prefers-color-scheme:dark", "<svg", "class=\"bound\"", "partner-c", "Backlog", "Latency"] {
+        assert!(page.contains(part), "no {part}");
+    }
+    for foreign in ["<script", "http://", "https://", "url("] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}

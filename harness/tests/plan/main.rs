@@ -1,0 +1,31 @@
+//! The plan: its arithmetic against definitions, its headroom against the simulation, its page against its promises.
+#![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
+
+mod bounds;
+mod command;
+mod launch;
+
+use std::path::{Path, PathBuf};
+
+use hookproof::plan::Asked;
+use hookproof::scenario::Scenario;
+use hookproof::sim::Options;
+
+pub(crate) fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
+}
+
+pub(crate) fn launch() -> Scenario {
+    let text = std::fs::read_to_string(shipped().join("capacity-launch.toml")).unwrap();
+    Scenario::from_text(&text, "capacity-launch.toml").unwrap()
+}
+
+pub(crate) fn asked(slos: &[&str]) -> Asked {
+    Asked {
+        slos: slos.iter().map(|slo| slo.parse().unwrap()).collect(),
+        carry: None,
+        headroom: false,
+        ceiling_per_second: None,
+        options: Options { folder: shipped(), ..Options::default() },
+    }
+}

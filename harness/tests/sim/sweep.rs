@@ -1,0 +1,74 @@
+//! The sweep: nothing to find in the right sender, and each bug within a thousand seeds.
+
+use hookproof::sim::swarm::{Failure, attempt, sweep, trouble};
+use hookproof::sim::{Keep, Mutant, Options};
+
+use crate::{options, read, reduced};
+
+/// As many as the test command has time for; more by the environment.
+fn seeds() -> u64 {
+    std::env::var("HOOKPROOF_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
+}
+
+fn with(mutant: Option<Mutant>) -> Options {
+    Options { mutant, ..options(Keep::Trace) }
+}
+
+fn found(mutant: Mutant) -> Failure {
+    let swept = sweep(&read(&reduced()), &with(Some(mutant)), 1_000).unwrap();
+    swept.failure.unwrap_or_else(|| panic!("{} seeds did not find {}", swept.played, mutant.name()))
+}
+
+#[test]
+fn the_sender_survives_the_sweep() {
+    let swept = sweep(&read(&reduced()), &with(None), seeds()).unwrap();
+    assert!(swept.failure.is_none(), "{:#?}", swept.failure);
+    assert_eq!(swept.played, seeds());
+}
+
+#[test]
+fn every_bug_is_found_within_a_thousand_seeds_by_what_it_breaks() {
+    let expected = [
+        (Mutant::ChargedOnSend, ["rate.", "retry."]),
+        (Mutant::LeaseNotFenced, ["rate.", "retry."]),
+        (Mutant::SettleLost, ["duplicate.", "retry."]),
+        (Mutant::PauseForgotten, ["retry.after-", "retry.after-"]),
+    ];
+    for (mutant, sections) in expected {
+        let failure = found(mutant);
+        let named = sections.iter().any(|section| failure.check.starts_with(section));
+        assert!(named, "{} broke {}", mutant.name(), failure.sentence);
+        assert!(!failure.witness.is_empty());
+    }
+}
+
+/// Seeds that the alarm must go off for: if these are ever silent, so is the sweep.
+#[test]
+fn the_alarm_works() {
+    let scenario = read(&reduced());
+    for (mutant, canary) in [(Mutant::ChargedOnSend, 1), (Mutant::SettleLost, 2)] {
+        let alarm = attempt(&scenario, &with(Some(mutant)), canary, None).unwrap();
+        assert!(alarm.is_some(), "seed {canary} no longer finds {}", mutant.name());
+        let silence = attempt(&scenario, &with(None), canary, None).unwrap();
+        assert!(silence.is_none(), "seed {canary} finds fault with the right sender: {silence:?}");
+    }
+}
+
+#[test]
+fn a_failure_is_cut_to_the_beginning_that_still_fails() {
+    let scenario = read(&reduced());
+    let failure = found(Mutant::SettleLost);
+    let lasts: u64 = scenario.traffic.iter().filter_map(|phase| phase.lasts).map(|lasts| lasts.0).sum();
+    assert!(failure.until.is_some_and(|until| until < lasts), "nothing was cut off the {lasts} ns");
+    let again = attempt(&scenario, &with(Some(Mutant::SettleLost)), failure.seed, failure.until).unwrap();
+    assert_eq!(again.map(|again| again.sentence), Some(failure.sentence));
+}
+
+#[test]
+fn every_seed_has_troubles_of_its_own() {
+    let scenario = read(&reduced());
+    let [one, again, other] = [1, 1, 2].map(|seed| trouble(&scenario, seed, None));
+    assert_eq!(one, again);
+    assert_ne!(one.faults, other.faults);
+    assert_ne!(one.subscribers[0].answers, other.subscribers[0].answers);
+}
