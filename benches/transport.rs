@@ -19,7 +19,7 @@ use bytes::Bytes;
 use hookproof_sender::engine::LaneId;
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::Headers;
-use hookproof_sender::transport::{Made, Request, Settings, Transport};
+use hookproof_sender::transport::{Giver, Made, Request, Settings, Transport};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -228,8 +228,9 @@ async fn hookproof(sink: SocketAddr) -> Figures {
     let target = Arc::new(Target::parse(&format!("http://{sink}/"), &guard).expect("it is well formed"));
     let transport = Arc::new(Transport::new(Settings::default(), guard).expect("TLS is set up"));
     let connections_max = u32::try_from(CONNECTIONS).ok().and_then(NonZeroU32::new).expect("it is 64");
+    let giver = Arc::new(Giver::new());
     let exchange = move || {
-        let (transport, target) = (Arc::clone(&transport), Arc::clone(&target));
+        let (transport, target, giver) = (Arc::clone(&transport), Arc::clone(&target), Arc::clone(&giver));
         async move {
             let request = Request {
                 lane: LaneId(1),
@@ -237,6 +238,8 @@ async fn hookproof(sink: SocketAddr) -> Figures {
                 headers: &Headers::default(),
                 body: BODY,
                 deadline: DEADLINE,
+                until: in_time(),
+                consent: giver.give(),
                 connect_deadline: DEADLINE,
                 connections_max,
             };
@@ -245,4 +248,10 @@ async fn hookproof(sink: SocketAddr) -> Figures {
         }
     };
     pooled(exchange).await
+}
+
+/// The deadline of an attempt that begins now.
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn in_time() -> tokio::time::Instant {
+    tokio::time::Instant::now() + DEADLINE
 }
