@@ -71,7 +71,7 @@ pub(super) struct Watcher {
 /// How far the outbox was read.
 #[derive(Default)]
 pub(super) struct Outbox {
-    after: OutboxId,
+    after: Option<OutboxId>,
     /// Rows up to there wait, and are tried again from that look on.
     again: Option<u64>,
 }
@@ -171,7 +171,7 @@ impl Watcher {
         loop {
             let rows = self.reader.outbox(self.outbox.after, ROWS_MAX)?;
             let Some(last) = rows.last() else { break };
-            self.outbox.after = last.id;
+            self.outbox.after = Some(last.id);
             let outboxed = self.emitter.emit_outbox(&rows);
             stale |= outboxed.stale;
             if let Some(error) = outboxed.waits {
@@ -192,7 +192,7 @@ impl Watcher {
             _ => {}
         }
         if self.outbox.again.is_none() {
-            self.outbox.after = OutboxId(0);
+            self.outbox.after = None;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 use crate::bystander::Bystander;
 
@@ -20,6 +21,46 @@ const HOSTILE: [&str; 12] = [
     "'a', 'k', '1', printf('%.*c', 5000000, 'i')",
     "printf('%.*c', 5000000, 't'), 'k', '1', NULL",
 ];
+
+/// Numbers that the outbox does not give out itself.
+const HOSTILE_IDS: [i64; 5] = [i64::MIN, -5, 0, 1 << 62, i64::MAX];
+
+#[test]
+fn a_row_of_any_number_is_set_aside_and_rows_after_it_go_on() {
+    let (database, serving, bystander) = Bystander::beside();
+    let sink = Endpoint::taking();
+    database.subscribe("sink", &sink.url, &["--events", "good"]);
+    let sql = database.sql();
+    let mut last = 0;
+    for (count, id) in HOSTILE_IDS.iter().enumerate() {
+        sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
+        serving.wait_for_lines("set aside an outbox row", count + 1);
+        assert_eq!(serving.get("/readyz").status, 200, "{id}");
+        // The highest number there is leaves none for the next row, unless somebody sees to it; and none comes twice.
+        sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+        assert!(last < sql.last_insert_rowid(), "{id}");
+        last = sql.last_insert_rowid();
+        sink.wait_for(count + 1);
+    }
+    assert_eq!(database.json(&["status", "--json"])["outbox"]["rejected"], HOSTILE_IDS.len());
+    assert_eq!(serving.complaints().len(), HOSTILE_IDS.len(), "{:#?}", serving.complaints());
+    bystander.did_not_notice(serving);
+}
+
+#[test]
+fn a_sender_starts_on_an_outbox_with_rows_of_any_number() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &[]);
+    let sql = database.sql();
+    for id in HOSTILE_IDS {
+        sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
+    }
+    let serving = database.serve();
+    serving.wait_for_lines("set aside an outbox row", HOSTILE_IDS.len());
+    sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+    sink.wait_for(1);
+    serving.stop_in_order();
+}
 
 #[test]
 fn hostile_rows_are_set_aside_and_hold_up_no_row_after_them() {
