@@ -223,7 +223,7 @@ impl Emitter {
             });
         }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
-        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) })
+        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now(), wall()) })
     }
 
     /// Sets aside rows that can't become events, and waits until that is durable: else the next look would find them,
