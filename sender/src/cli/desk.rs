@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::Failure;
+use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
 use crate::engine::{LaneId, WallTime};
 use crate::excerpt::Excerpt;
@@ -24,7 +25,12 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// The tokio runtime that all commands run on.
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))
+    let runtime = runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))?;
+    {
+        let _within = runtime.enter();
+        outlive_file_size_limit()?;
+    }
+    Ok(runtime)
 }
 
 /// A database to change things in.
