@@ -146,3 +146,33 @@ fn rows_that_wait_for_a_full_subscriber_hold_up_no_other_and_cost_little() {
     assert!(serving.is_running());
     bystander.did_not_notice(serving);
 }
+
+#[test]
+fn rows_for_a_full_subscriber_are_taken_the_oldest_first_as_soon_as_there_is_room() {
+    const AT_ONCE: usize = 200;
+    const ONE_BY_ONE: usize = 100;
+    let sink = Endpoint::taking();
+    let settings = ["queue.rows=5", "queue.when_full=refuse", "limit.rate=1000/s", "limit.burst=100"];
+    let database = Database::with_sink(&sink.url, &settings);
+    let serving = database.serve();
+    let sql = database.sql();
+    sql.execute_batch("BEGIN").unwrap();
+    let insert = |number: usize| {
+        let row = "INSERT INTO outbox (type, key, data) VALUES ('a', ?1, '1')";
+        sql.execute(row, [number.to_string()]).unwrap();
+    };
+    (0..AT_ONCE).for_each(insert);
+    sql.execute_batch("COMMIT").unwrap();
+    // While some wait, newer ones come: each time that something was delivered, and so there is room.
+    for number in 0..ONE_BY_ONE {
+        sink.wait_for(number + 1);
+        insert(AT_ONCE + number);
+    }
+    sink.wait_for(AT_ONCE + ONE_BY_ONE);
+    let mut recorded = sql.prepare("SELECT CAST(key AS INTEGER) FROM events ORDER BY event").unwrap();
+    let recorded: Vec<usize> =
+        recorded.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(recorded, (0..AT_ONCE + ONE_BY_ONE).collect::<Vec<_>>());
+    assert!(serving.complaints().len() <= 1, "{:#?}", serving.complaints());
+    serving.stop_in_order();
+}

@@ -1,7 +1,7 @@
 //! Recording events.
 
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, OutboxId, RejectOutbox};
+use hookproof_sender::store::command::{Change, RejectOutbox};
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::reply::Placed;
 use hookproof_sender::store::{Command, Refusal, Reply};
