@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
-use crate::binary::{Database, Serving};
+use crate::binary::{Database, Serving, event};
 use crate::{WIDE, acknowledged_after_all, holds_still, offer};
 
 /// No file of the process grows beyond so many bytes.
@@ -29,11 +29,15 @@ fn without_room_nothing_is_acknowledged_and_with_room_everything_goes_on() {
         let offered = offer(&serving, "during");
         holds_still(&mut serving, &offered, Duration::from_secs(4));
         assert_eq!(serving.get("/readyz").status, 503);
+        // By now it is known that this will not pass soon: who comes later need not wait, and knows that nothing is kept.
+        let refused = serving.post("/v1/events", &event("refused"));
+        assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("store")));
+        assert!(refused.header("retry-after").is_some(), "{refused:?}");
         // What is there can still be read.
         assert_eq!(serving.get("/v1/status").json()["deliveries"]["delivered"], sink.count());
         limit(&serving, "unlimited");
-        let event = acknowledged_after_all(&serving, &offered);
-        sink.wait_for_events(&[event]);
+        let acknowledged = acknowledged_after_all(&serving, &offered);
+        sink.wait_for_events(&[acknowledged]);
         let delivered = sink.count();
         serving.until("/v1/status", |status| status["deliveries"]["delivered"] == delivered);
     }
