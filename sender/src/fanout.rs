@@ -17,12 +17,14 @@ use crate::store::reply::ClaimedRow;
 
 /// What an event becomes: a delivery for each subscriber that wants its type.
 ///
-/// `id` is the event's own, or one made for it. It is due at once; coalescing holds it back in the store.
+/// `id` is the event's own, or one made for it. It is due at once; coalescing holds it back in the store. `now` is the
+/// steady time, by which everything is ordered and expires; `wall` is what the body says, to those who compare it with
+/// clocks of their own.
 #[must_use]
-pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime) -> Emit {
+pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime, wall: WallTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
     let matching = roster.matching(&offer.event_type);
-    let mut bodies = Bodies { offer, id, now, places: BTreeMap::new(), made: Vec::new() };
+    let mut bodies = Bodies { offer, id, wall, places: BTreeMap::new(), made: Vec::new() };
     let mut slot_name = None;
     let mut targets = Vec::with_capacity(matching.len());
     for (lane, ready) in matching {
@@ -55,7 +57,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime)
 struct Bodies<'a> {
     offer: &'a Offer<'a>,
     id: &'a PublicId,
-    now: WallTime,
+    wall: WallTime,
     places: BTreeMap<ShapeId, usize>,
     made: Vec<Body>,
 }
@@ -65,7 +67,7 @@ impl Bodies<'_> {
     fn place(&mut self, shaping: &Shaping) -> usize {
         *self.places.entry(shaping.id()).or_insert_with(|| {
             let data = shaping.apply(self.offer.data);
-            let body = event::Body::build(self.id, &self.offer.event_type, self.now, data.json());
+            let body = event::Body::build(self.id, &self.offer.event_type, self.wall, data.json());
             self.made.push(stored(body));
             self.made.len() - 1
         })

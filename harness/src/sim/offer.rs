@@ -152,7 +152,8 @@ fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::E
     let offer = Offer::from_parts(Some(&text), kind, Some(key), data.as_bytes(), &Limits::default())
         .map_err(|refusal| defect(refusal.to_string()))?;
     let id: PublicId = text.parse().map_err(|error| defect(format!("{error}")))?;
-    Ok(fan_out(process.roster(), &offer, &id, process.steady(now)))
+    let steady = process.steady(now);
+    Ok(fan_out(process.roster(), &offer, &id, steady, steady))
 }
 
 impl Play {

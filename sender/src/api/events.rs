@@ -10,8 +10,12 @@ use serde_json::{Value, json};
 use super::App;
 use super::input::{Query, bytes, media_type, unsupported};
 use super::problem::{Problem, answer};
+use crate::engine::Nanos;
 use crate::event::{Batch, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
+
+/// How long the store may have been failing when events are still put in its queue: most faults pass sooner.
+const FAILING_MAX: Nanos = Nanos::SECOND;
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";
@@ -31,6 +35,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     // With room for blanks around the event, which count as its length all the same.
     let bytes = bytes(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
     let offer = Offer::parse(bytes.trim_ascii(), &limits)?;
+    refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
     // One offer has one answer; the sender is stopping if there is none.
     let result = results.into_iter().next();
@@ -50,8 +55,21 @@ async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     for (number, offer) in batch.offers() {
         lines.push((number, offer.map(|offer| offers.push(offer)).err()));
     }
+    refuse_if_failing(app)?;
     let results = app.sender().emit(&offers).await;
     Ok(lines_shown(app, lines, results))
+}
+
+/// A store that has failed for a while will not be mended within this request: whoever emits should know at once, rather
+/// than wait, and not know in the end.
+fn refuse_if_failing(app: &App) -> Result<(), Problem> {
+    match app.sender().health().failing {
+        Some((since, error)) if app.sender().clock().now().since(since) > FAILING_MAX => {
+            let message = format!("the event is not recorded: the store does not write: {error}");
+            Err(Problem::unavailable("store", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn lines_shown(

@@ -1,29 +1,32 @@
 //! Where to listen, and what a connection may do: how many there are, how long a head may be and take.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{interval, timeout};
 use tracing::{debug, warn};
 
 use super::Token;
 
-/// Connections at a time; the next ones wait to be accepted.
+/// Connections at a time. For the next one, the oldest without a request under way is closed; if all have one, it waits.
 const CONNECTIONS_MAX: usize = 1_024;
 /// The longest head of a request, in bytes, and the most headers in it.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 64;
 /// How long a head may take, and a connection may rest between two requests.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -66,15 +69,30 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     within: Duration,
 ) -> bool {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    serve_bounded(listener, router, stop, within, CONNECTIONS_MAX).await
+}
+
+async fn serve_bounded(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()>,
+    within: Duration,
+    connections_max: usize,
+) -> bool {
+    let connections = Arc::new(Semaphore::new(connections_max));
+    let open = Arc::new(Open::default());
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     let mut failing = false;
     loop {
         let accept = async {
+            let accepted = listener.accept().await;
+            if accepted.is_ok() && connections.available_permits() == 0 {
+                open.close_the_oldest_idle();
+            }
             // Never closed, so there is always a permit in the end.
             let permit = Arc::clone(&connections).acquire_owned().await;
-            (permit, listener.accept().await)
+            (permit, accepted)
         };
         let (permit, stream) = tokio::select! {
             accepted = accept => match accepted {
@@ -98,18 +116,92 @@ pub async fn serve(
         let mut server = http1::Builder::new();
         server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
         server.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-        let connection =
-            server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "a connection ended early");
+        let entry = open.enter();
+        let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));
+        let answer = service_fn(move |request| {
+            let under_way = UnderWay::begin(&state);
+            let response = router.call(request);
+            async move {
+                let response = response.await;
+                drop(under_way);
+                response
             }
-            drop(permit);
+        });
+        let connection = graceful.watch(server.serve_connection(TokioIo::new(stream), answer));
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    debug!(%error, "a connection ended early");
+                },
+                () = entry.state.close.notified() => debug!("an idle connection made room for another"),
+            }
+            drop((entry, permit));
         });
     }
     drop(listener);
     timeout(within, graceful.shutdown()).await.is_ok()
+}
+
+/// The connections that are open, by the order in which they came.
+#[derive(Default)]
+struct Open(Mutex<(u64, BTreeMap<u64, Arc<State>>)>);
+
+#[derive(Default)]
+struct State {
+    /// Requests whose head has come and that are not answered.
+    under_way: AtomicU32,
+    is_told: AtomicBool,
+    close: Notify,
+}
+
+impl Open {
+    fn enter(self: &Arc<Self>) -> Entry {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.0 += 1;
+        let (number, state) = (open.0, Arc::<State>::default());
+        open.1.insert(number, Arc::clone(&state));
+        Entry { open: Arc::clone(self), number, state }
+    }
+
+    /// Heads that never end, or come byte by byte, must not keep others out: health least of all.
+    fn close_the_oldest_idle(&self) {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |state: &&Arc<State>| {
+            state.under_way.load(Ordering::Relaxed) == 0 && !state.is_told.load(Ordering::Relaxed)
+        };
+        if let Some(oldest) = open.1.values().find(is_idle) {
+            oldest.is_told.store(true, Ordering::Relaxed);
+            oldest.close.notify_one();
+        }
+    }
+}
+
+/// One of them, for as long as it is.
+struct Entry {
+    open: Arc<Open>,
+    number: u64,
+    state: Arc<State>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.open.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.number);
+    }
+}
+
+struct UnderWay(Arc<State>);
+
+impl UnderWay {
+    fn begin(state: &Arc<State>) -> Self {
+        state.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 async fn pause(length: Duration) {
@@ -117,4 +209,44 @@ async fn pause(length: Duration) {
     // The first tick is at once.
     ticks.tick().await;
     ticks.tick().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn at_the_bound_the_oldest_half_a_head_makes_room_and_later_ones_stay() {
+        const MAX: usize = 3;
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(|| async { "well" }));
+        let never = std::future::pending();
+        let server = tokio::spawn(serve_bounded(listener, router, never, Duration::ZERO, MAX));
+        let mut halves = Vec::new();
+        for _ in 0..MAX {
+            let mut half = TcpStream::connect(address).await.unwrap();
+            half.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
+            halves.push(half);
+        }
+        let mut late = TcpStream::connect(address).await.unwrap();
+        late.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        late.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("well"), "{answer}");
+        // Had it waited for a head's time to run out, all halves would be gone by now.
+        let mut oldest = halves.remove(0);
+        assert!(matches!(oldest.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it is closed");
+        for mut half in halves {
+            half.write_all(b"connection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            half.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.ends_with("well"), "{answer}");
+        }
+        server.abort();
+    }
 }

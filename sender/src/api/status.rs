@@ -13,6 +13,7 @@ use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::{LaneId, LaneView, WallTime};
 use crate::operate::shown;
+use crate::store::lane::LaneState;
 use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{LaneStatus, LastHour, Over, ReadError, Reader, Status};
@@ -55,7 +56,9 @@ impl Figures {
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {
-        let (status, page) = (reader.status(now)?, reader.lanes(cursor, limit)?);
+        let (status, mut page) = (reader.status(now)?, reader.lanes(cursor, limit)?);
+        // What they were owed is being given up; nobody can do anything about them.
+        page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
         let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();

@@ -220,33 +220,32 @@ impl Which {
 
 fn redrive(desk: &Desk, which: &command::Dead) -> Result<(u64, u64), Failure> {
     let (mut redriven, mut kept, mut after) = (0, 0, None);
-    loop {
+    desk.in_steps(|| {
         let step = Redrive { which: which.clone(), after, max: STEP_ROWS };
         match desk.command(Command::Redrive(step))? {
             Reply::Redriven(done) => {
                 redriven += u64::try_from(done.rows.len()).unwrap_or(u64::MAX);
                 kept += done.kept;
-                if done.last.is_none() || done.last <= after {
-                    return Ok((redriven, kept));
-                }
+                let more = done.last.is_some() && done.last > after;
                 after = done.last;
+                Ok(more)
             }
-            other => return Err(Failure::ours(format_args!("the store answered {other:?}"))),
+            other => Err(Failure::ours(format_args!("the store answered {other:?}"))),
         }
-    }
+    })?;
+    Ok((redriven, kept))
 }
 
 fn purge(desk: &Desk, which: &command::Dead) -> Result<u64, Failure> {
     let mut purged = 0;
-    loop {
+    desk.in_steps(|| {
         match desk.command(Command::Forget(Forget { which: which.clone(), max: STEP_ROWS }))? {
             Reply::Dropped { rows, more } => {
                 purged += rows;
-                if !more || rows == 0 {
-                    return Ok(purged);
-                }
+                Ok(more && rows > 0)
             }
-            other => return Err(Failure::ours(format_args!("the store answered {other:?}"))),
+            other => Err(Failure::ours(format_args!("the store answered {other:?}"))),
         }
-    }
+    })?;
+    Ok(purged)
 }

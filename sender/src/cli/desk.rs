@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use super::failure::Failure;
+use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
-use crate::engine::{LaneId, WallTime};
+use crate::engine::{LaneId, Nanos, WallTime};
 use crate::excerpt::Excerpt;
 use crate::runtime::clock::Clock;
 use crate::runtime::{Options, Sender};
@@ -21,10 +23,18 @@ pub(super) const PAGE_ROWS: u32 = 500;
 /// How long an operator's command waits for its own end.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
+/// The longest rest between two steps of a command: after a step that was itself held up.
+const REST_MAX: Nanos = Nanos::from_secs(1);
+
 /// The tokio runtime that all commands run on.
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))
+    let runtime = runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))?;
+    {
+        let _within = runtime.enter();
+        outlive_file_size_limit()?;
+    }
+    Ok(runtime)
 }
 
 /// A database to change things in.
@@ -57,9 +67,35 @@ impl Desk {
         }
     }
 
+    /// Carries out `step` until it says that nothing is left. Between two steps, whoever else writes to the database has
+    /// as long as the last one took: work that can wait never takes more than half of what the disk can do.
+    pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+        let clock = self.sender.clock();
+        let rest = |length: Nanos| {
+            let never = std::future::pending::<()>();
+            let passed = self.wait(async { timeout(Duration::from_nanos(length.0), never).await });
+            debug_assert!(passed.is_err(), "what never happens takes longer");
+        };
+        in_steps(|| clock.now(), rest, step)
+    }
+
     /// Ends in order.
     pub(super) fn close(self) {
         self.wait(self.sender.stop(STOP_WITHIN));
+    }
+}
+
+fn in_steps(
+    mut now: impl FnMut() -> WallTime,
+    mut rest: impl FnMut(Nanos),
+    mut step: impl FnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    loop {
+        let began = now();
+        if !step()? {
+            return Ok(());
+        }
+        rest(now().since(began).min(REST_MAX));
     }
 }
 
@@ -137,5 +173,31 @@ pub(super) fn each<T>(
             Some(next) => from = Some(next),
             None => return Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    #[test]
+    fn a_command_rests_for_as_long_as_each_step_took_and_not_after_the_last() {
+        let time = Cell::new(0);
+        let rests = RefCell::new(Vec::new());
+        let mut steps = [3, 40, 5_000, 7].map(Nanos::from_millis).into_iter();
+        let now = || WallTime(time.get());
+        in_steps(
+            now,
+            |length| rests.borrow_mut().push(length),
+            || {
+                let Some(took) = steps.next() else { return Ok(false) };
+                time.set(time.get() + took.0);
+                Ok(steps.len() > 0)
+            },
+        )
+        .unwrap();
+        assert_eq!(*rests.borrow(), [3, 40, 1_000].map(Nanos::from_millis));
     }
 }

@@ -156,16 +156,14 @@ fn emit_lines(
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
     let mut tally = Tally::default();
-    loop {
+    desk.in_steps(|| {
         let (batch, is_last) = read_batch(input, limits, tally.lines)?;
         if let Some((number, _)) = batch.last() {
             tally.lines = *number;
         }
         emit_batch(desk, &batch, limits, &mut tally, printer)?;
-        if is_last {
-            break;
-        }
-    }
+        Ok(!is_last)
+    })?;
     let Tally { recorded, deliveries, refused, .. } = tally;
     if !printer.json {
         printer.line(format_args!(

@@ -123,7 +123,7 @@ impl Found {
             ("latency", words::latency(Some(&self.latency))),
             ("slow endpoints", first_of(&self.slow)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
-            ("delivered by", format!("{} processes that hold subscribers now", self.senders)),
+            ("delivered by", delivered_by(self.senders)),
         ];
         if let Some(oldest) = figures.oldest_received {
             rows.insert(3, ("oldest waiting", format!("received {}", ago(oldest, now))));
@@ -144,6 +144,13 @@ impl Found {
     }
 }
 
+fn delivered_by(senders: usize) -> String {
+    match senders {
+        1 => "1 process that holds subscribers now".to_owned(),
+        senders => format!("{senders} processes that hold subscribers now"),
+    }
+}
+
 /// The first few of some names, and how many more there are.
 fn first_of(names: &[String]) -> String {
     if names.is_empty() {
@@ -153,5 +160,17 @@ fn first_of(names: &[String]) -> String {
     match names.len().saturating_sub(NAMES_MAX) {
         0 => first,
         more => format!("{first}, and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_is_no_processes() {
+        assert_eq!(delivered_by(0), "0 processes that hold subscribers now");
+        assert_eq!(delivered_by(1), "1 process that holds subscribers now");
+        assert_eq!(delivered_by(2), "2 processes that hold subscribers now");
     }
 }

@@ -117,10 +117,13 @@ impl Add {
         with_desk(options, |desk| desk.command(Command::Subscribe(subscribe)))?;
         if printer.json {
             return printer
-                .object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }));
+                .object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }))
+                .map_err(|failure| unseen(&failure, "is added", &self.name));
         }
-        printer.line(format_args!("added {} as {id}", self.name))?;
-        printer.line(format_args!("secret  {}", secret.reveal()))?;
+        printer
+            .line(format_args!("added {} as {id}", self.name))
+            .and_then(|()| printer.line(format_args!("secret  {}", secret.reveal())))
+            .map_err(|failure| unseen(&failure, "is added", &self.name))?;
         eprintln!("the secret is not shown again; hand it to whoever runs the endpoint");
         Ok(())
     }
@@ -267,9 +270,13 @@ impl RotateSecret {
             desk.command(Command::Rotate(Rotate { lane: subscriber.lane, secret: stored(&secret), retire }))
         })?;
         if printer.json {
-            return printer.object(&json!({ "name": self.name, "secret": secret.reveal() }));
+            return printer
+                .object(&json!({ "name": self.name, "secret": secret.reveal() }))
+                .map_err(|failure| unseen(&failure, "has a new secret", &self.name));
         }
-        printer.line(format_args!("secret  {}", secret.reveal()))?;
+        printer
+            .line(format_args!("secret  {}", secret.reveal()))
+            .map_err(|failure| unseen(&failure, "has a new secret", &self.name))?;
         eprintln!("the secret is not shown again; the old one signs too for {}", self.overlap);
         Ok(())
     }
@@ -322,6 +329,13 @@ fn patterns_json(patterns: &EventPatterns) -> Result<String, Failure> {
 
 fn secret(variable: Option<&str>) -> Result<Secret, Failure> {
     variable.map_or_else(|| Ok(Secret::generate(&random())), secret_from)
+}
+
+/// What was done stays done, but nobody saw the secret.
+fn unseen(failure: &Failure, done: &str, name: &str) -> Failure {
+    Failure::ours(format_args!(
+        "{failure}; {name} {done} all the same, and nobody has seen its secret: `subscriber rotate {name}` makes another"
+    ))
 }
 
 fn stored(secret: &Secret) -> lane::Secret {

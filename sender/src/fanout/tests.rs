@@ -61,7 +61,7 @@ fn roster(settings: &[Value]) -> Roster {
 
 fn emit(roster: &Roster, offer: &str) -> Emit {
     let offer = Offer::parse(offer.as_bytes(), &Limits::default()).unwrap();
-    fan_out(roster, &offer, &"evt_1".parse().unwrap(), NOW)
+    fan_out(roster, &offer, &"evt_1".parse().unwrap(), NOW, NOW)
 }
 
 const OFFER: &str = r#"{"type":"video.trending","key":"v1","data":{"a":1,"b":{"c":"x"},"d":"UC-42"}}"#;
@@ -124,7 +124,13 @@ fn a_body_has_the_data_that_its_subscriber_may_see_and_the_hash_of_its_bytes() {
 #[test]
 fn an_event_that_is_emitted_at_the_end_of_time_expires_there() {
     let offer = Offer::parse(OFFER.as_bytes(), &Limits::default()).unwrap();
-    let emit = fan_out(&roster(&[json!({})]), &offer, &"evt_1".parse().unwrap(), WallTime(u64::MAX));
+    let emit = fan_out(
+        &roster(&[json!({})]),
+        &offer,
+        &"evt_1".parse().unwrap(),
+        WallTime(u64::MAX),
+        WallTime(u64::MAX),
+    );
     assert_eq!(emit.targets[0].expires, WallTime(u64::MAX));
 }
 
@@ -253,7 +259,7 @@ proptest! {
         let roster = roster(&settings);
         let offer = Offer::parse(OFFER.as_bytes(), &Limits::default()).unwrap();
         let id: PublicId = "evt_1".parse().unwrap();
-        let emit = fan_out(&roster, &offer, &id, NOW);
+        let emit = fan_out(&roster, &offer, &id, NOW, NOW);
         prop_assert_eq!(emit.targets.len(), settings.len());
         let shaping = |lane| &roster.get(lane).unwrap().ready().unwrap().agreement().shaping;
         for one in &emit.targets {

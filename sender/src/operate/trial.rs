@@ -95,7 +95,7 @@ impl Trial<'_> {
                 .map_err(|fault| TrialError::Subscriber(format!("{name} can't be sent to: {fault}")))?;
             let kind = self.event_type.map_or_else(|| wanted(ready), |kind| kind.as_str().to_owned());
             let offer = Offer::from_parts(None, &kind, None, self.data.as_bytes(), &limits)?;
-            let emit = fan_out(&roster, &offer, &id, sender.clock().now());
+            let emit = fan_out(&roster, &offer, &id, sender.clock().now(), wall());
             let emit = only_for(self.lane, emit).ok_or_else(|| {
                 TrialError::Subscriber(format!(
                     "{name} does not want {kind}, or takes nothing now; expected a type that its events match, and an \

@@ -2,7 +2,8 @@
 //!
 //! The sender counts by a *steady* clock: the wall clock as it was when the process began, plus the time that has
 //! passed since on the monotonic one. It never steps, so that a wall clock set back by an hour neither holds deliveries
-//! back nor lets any out early. Only what others read is told by the real wall clock: the timestamps in signatures.
+//! back nor lets any out early. Only what others read is told by the real wall clock: the timestamps in signatures and
+//! in bodies.
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,6 +32,13 @@ impl Clock {
     pub fn now(&self) -> WallTime {
         let passed = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         WallTime(self.base.0.saturating_add(passed))
+    }
+
+    /// How far this clock is ahead of the wall's, if that is worth a word: then some process on this store has had a
+    /// clock that was wrong, or this one's is.
+    #[must_use]
+    pub fn ahead(&self) -> Option<Nanos> {
+        Some(self.now().since(wall())).filter(|ahead| *ahead > Nanos::MINUTE)
     }
 
     /// When the tokio timer has to fire for a moment of the steady time. Never sooner.

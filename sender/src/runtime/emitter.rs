@@ -1,10 +1,11 @@
 //! From an offer to an acknowledgement: match, shape, record. No HTTP, and no word before it is durable.
 
+mod outbox;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{oneshot, watch};
-use tracing::warn;
 
 use super::clock::{Clock, random, wall};
 use super::link::{Failed, submit};
@@ -13,10 +14,10 @@ use crate::engine::{DeliveryId, LaneId};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
 use crate::fanout::fan_out;
 use crate::roster::Roster;
-use crate::store::command::{Command, Emit, OutboxId, RejectOutbox};
-use crate::store::read::OutboxRow;
+use crate::store::command::{Command, Emit, OutboxId};
 use crate::store::reply::{Bound, Emitted, FullLane, Placed, Refusal, Reply};
 use crate::store::thread::{Handle, Why};
+pub(super) use outbox::Outboxed;
 
 /// Events in one request to the store.
 pub(super) const CHUNK_EVENTS: usize = 256;
@@ -76,15 +77,6 @@ impl EmitError {
             Self::Broken { .. } | Self::Busy | Self::Store(_) => true,
         }
     }
-}
-
-/// What became of outbox rows.
-#[derive(Debug, Default)]
-pub(super) struct Outboxed {
-    /// Some wait, and the first of them for this.
-    pub(super) waits: Option<EmitError>,
-    /// Subscribers changed meanwhile: some are to be matched anew at the next look.
-    pub(super) stale: bool,
 }
 
 /// The way in for events.
@@ -177,39 +169,6 @@ impl Emitter {
         results
     }
 
-    /// Makes events of outbox rows, and waits until that is durable. Rows that have to wait stay where they are; the
-    /// first reason is given. For a thread of its own.
-    pub(super) fn emit_outbox(self: &Arc<Self>, rows: &[OutboxRow]) -> Outboxed {
-        let roster = self.roster();
-        let (mut prepared, mut rejects, mut broken) = (Vec::new(), Vec::new(), None);
-        for row in rows {
-            if let Some(why) = &row.unreadable {
-                rejects.push(RejectOutbox { id: row.id, why: why.clone() });
-                continue;
-            }
-            let (id, key) = (row.event.as_deref(), row.key.as_deref());
-            match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
-                Ok(offer) => match self.prepare(&roster, &offer, Some(row.id)) {
-                    Ok(emit) => prepared.push(emit),
-                    // It waits; those beside it need not.
-                    Err(error) => broken = Some(error),
-                },
-                Err(refusal) => rejects.push(RejectOutbox { id: row.id, why: refusal.to_string() }),
-            }
-        }
-        let mut outboxed = Outboxed { waits: self.reject(rejects).err().or(broken), stale: false };
-        for told in self.submit(prepared) {
-            for answer in told.answers.blocking_recv().unwrap_or(told.unanswered) {
-                match answer {
-                    Ok(_) => {}
-                    Err(Unrecorded::StaleRoster) => outboxed.stale = true,
-                    Err(Unrecorded::For(error)) => outboxed.waits = outboxed.waits.or(Some(error)),
-                }
-            }
-        }
-        outboxed
-    }
-
     fn prepare(
         &self,
         roster: &Roster,
@@ -223,27 +182,7 @@ impl Emitter {
             });
         }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
-        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now()) })
-    }
-
-    /// Sets aside rows that can't become events, and waits until that is durable: else the next look would find them,
-    /// and complain of them, again.
-    fn reject(&self, rejects: Vec<RejectOutbox>) -> Result<(), EmitError> {
-        if rejects.is_empty() {
-            return Ok(());
-        }
-        let (tell, told) = oneshot::channel();
-        let commands = rejects.iter().cloned().map(Command::RejectOutbox).collect();
-        // The watcher waits below; it is gone only with the process.
-        submit(&self.store, commands, move |result| drop(tell.send(result)));
-        let replies = told.blocking_recv().unwrap_or(Err(Failed::Stopped))?;
-        for (RejectOutbox { id, why }, reply) in rejects.iter().zip(replies) {
-            // Another process may have been there first, and said so.
-            if matches!(reply, Reply::Done) {
-                warn!(row = id.0, refusal = %why, "set aside an outbox row");
-            }
-        }
-        Ok(())
+        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now(), wall()) })
     }
 
     /// Hands events to the store, some at a time.

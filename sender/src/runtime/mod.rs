@@ -178,6 +178,13 @@ impl Sender {
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let clock = Clock::new(glance.clock);
+        if let Some(ahead) = clock.ahead() {
+            warn!(
+                %ahead,
+                "the database's time is ahead of the wall clock: some process on it had a wrong clock, or this one has; \
+                 what falls due and expires is counted by the database's time"
+            );
+        }
         let thread = StoreThread::start(Box::new(writer), Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();

@@ -18,6 +18,10 @@ use crate::store::thread::Handle;
 const EVERY: Duration = Duration::from_millis(500);
 /// Rows in one step: what one commit writes in about a millisecond.
 const STEP_ROWS: u32 = 500;
+/// Steps of each kind in a row: what comes then waits for the next look.
+const STEPS_MAX: u32 = 64;
+/// Of those, the ones that may look at what is kept and find nothing to do.
+const FRUITLESS_STEPS_MAX: u32 = 4;
 
 /// For how long things are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,41 +55,180 @@ pub(super) async fn keep_up(
             _ = ticks.tick() => {}
             _ = stop.changed() => return,
         }
-        let now = clock.now();
-        let before = |kept: Nanos| WallTime(now.0.saturating_sub(kept.0));
-        let purge = Purge {
-            settled_before: before(retention.settled),
-            attempts_before: before(retention.attempts),
-            dead_before: before(retention.dead),
-            max: STEP_ROWS,
-        };
-        for command in [Command::Sweep(Sweep { max: STEP_ROWS }), Command::Purge(purge)] {
-            let mut more = true;
-            while more {
-                // A store in trouble answers no sooner than it is told to stop, which comes after this.
-                more = tokio::select! {
-                    more = step(&store, command.clone()) => more,
-                    _ = stop.changed() => return,
-                };
+        let mut round = Round::new(due(&retention, clock.now()));
+        let mut done = None;
+        while let Some(command) = round.next(done) {
+            // A store in trouble answers no sooner than it is told to stop, which comes after this.
+            done = tokio::select! {
+                done = step(&store, command) => Some(done),
+                _ = stop.changed() => return,
+            };
+        }
+    }
+}
+
+/// What there may be to do at that time.
+fn due(retention: &Retention, now: WallTime) -> [Command; 2] {
+    let before = |kept: Nanos| WallTime(now.0.saturating_sub(kept.0));
+    let purge = Purge {
+        settled_before: before(retention.settled),
+        attempts_before: before(retention.attempts),
+        dead_before: before(retention.dead),
+        max: STEP_ROWS,
+    };
+    [Command::Sweep(Sweep { max: STEP_ROWS }), Command::Purge(purge)]
+}
+
+/// Goes on with each command for as long as that gets something done. Purges go round and round over all that is kept:
+/// where there is nothing to delete, they take few steps at a time, however much is kept.
+struct Round {
+    /// The next one last.
+    commands: Vec<Command>,
+    steps: u32,
+    fruitless: u32,
+}
+
+impl Round {
+    fn new(commands: [Command; 2]) -> Self {
+        let mut commands = Vec::from(commands);
+        commands.reverse();
+        Self { commands, steps: 0, fruitless: 0 }
+    }
+
+    /// What to do next, now that the last step, if there was one, did that.
+    fn next(&mut self, done: Option<Step>) -> Option<Command> {
+        if let Some(done) = done {
+            self.steps += 1;
+            self.fruitless += u32::from(done.rows == 0);
+            if !done.more || self.steps >= STEPS_MAX || self.fruitless >= FRUITLESS_STEPS_MAX {
+                self.commands.pop();
+                (self.steps, self.fruitless) = (0, 0);
+            }
+        }
+        self.commands.last().cloned()
+    }
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    rows: u64,
+    /// There may be more to do.
+    more: bool,
+}
+
+impl Step {
+    /// What a reply says of it.
+    fn of(reply: &Reply) -> Self {
+        match reply {
+            Reply::Swept(swept) => Self { rows: swept.expired + swept.gone, more: swept.more },
+            Reply::Purged(purged) => {
+                let rows = purged.events + purged.deliveries + purged.attempts + purged.dead;
+                Self { rows, more: purged.more }
+            }
+            other => {
+                warn!(?other, "the store answered upkeep with something else");
+                Self::default()
             }
         }
     }
 }
 
-/// One step. True if there may be more to do.
-async fn step(store: &Handle, command: Command) -> bool {
-    match commit(store, command).await {
-        Ok(Reply::Swept(swept)) => {
-            if swept.expired + swept.gone > 0 {
-                info!(expired = swept.expired, gone = swept.gone, "gave up deliveries");
-            }
-            swept.more
+async fn step(store: &Handle, command: Command) -> Step {
+    // The store's own thread says what is wrong with it.
+    let Ok(reply) = commit(store, command).await else { return Step::default() };
+    if let Reply::Swept(swept) = &reply
+        && swept.expired + swept.gone > 0
+    {
+        info!(expired = swept.expired, gone = swept.gone, "gave up deliveries");
+    }
+    Step::of(&reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::LaneId;
+    use crate::store::Store as _;
+    use crate::store::command::{Body, Emit, Shed, Subscribe, Target};
+    use crate::store::lane::{Bounds, Secret, WhenFull};
+    use crate::store::sqlite::{Options, SqliteStore};
+
+    const NOW: WallTime = WallTime::from_secs(1_700_000_000);
+    const LETTERS: u32 = 5_000;
+
+    fn after(length: Nanos) -> WallTime {
+        WallTime(NOW.0 + length.0)
+    }
+
+    /// A store that keeps so many dead letters, each of an event of its own.
+    fn with_letters(path: &std::path::Path) -> SqliteStore {
+        let options = Options { create: true, ..Options::default() };
+        let mut store = SqliteStore::open(path, &options).unwrap();
+        let subscribe = Command::Subscribe(Subscribe {
+            id: "sub_1".into(),
+            name: "partner".into(),
+            url: "https://partner.example".into(),
+            patterns: "[\"*\"]".into(),
+            settings: "{}".into(),
+            bounds: Bounds { rows_max: 10_000, bytes_max: 1 << 20, when_full: WhenFull::Refuse },
+            secret: Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        });
+        store.commit(NOW, &[subscribe]).unwrap();
+        let lane = LaneId(1);
+        let emit = |number: u32| {
+            let target = Target {
+                lane,
+                body: 0,
+                due: NOW,
+                expires: after(Nanos::HOUR),
+                dedupe: Nanos::ZERO,
+                coalesce: None,
+                signature: None,
+            };
+            Command::Emit(Emit {
+                roster: 1,
+                id: number.to_string().into(),
+                kind: "a".into(),
+                key: None,
+                received: NOW,
+                bodies: vec![Body { bytes: b"1".to_vec().into(), hash: 1 }],
+                targets: vec![target],
+                outbox: None,
+            })
+        };
+        store.commit(NOW, &(0..LETTERS).map(emit).collect::<Vec<_>>()).unwrap();
+        store.commit(NOW, &[Command::Shed(Shed { lane, max: LETTERS })]).unwrap();
+        store
+    }
+
+    /// The steps that one round takes, and the rows that it deletes.
+    fn round_at(store: &mut SqliteStore, now: WallTime) -> (u32, u64) {
+        let (mut steps, mut rows) = (0, 0);
+        let (mut round, mut done) = (Round::new(due(&Retention::default(), now)), None);
+        while let Some(command) = round.next(done) {
+            let step = Step::of(&store.commit(now, &[command]).unwrap()[0]);
+            steps += 1;
+            rows += step.rows;
+            done = Some(step);
         }
-        Ok(Reply::Purged(purged)) => purged.more,
-        Ok(other) => {
-            warn!(?other, "the store answered upkeep with something else");
-            false
+        (steps, rows)
+    }
+
+    #[test]
+    fn what_is_kept_costs_a_few_steps_however_much_it_is_and_goes_when_its_time_has_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = with_letters(&folder.path().join("store.db"));
+        // Their events are older than a day, and they are not older than a month: all are looked at, none goes.
+        for tick in 0..100 {
+            let (steps, rows) = round_at(&mut store, after(Nanos::DAY.times(2)));
+            assert_eq!(rows, 0);
+            assert!(steps <= 1 + FRUITLESS_STEPS_MAX, "{steps} steps in round {tick}");
         }
-        Err(_) => false,
+        let mut gone = 0;
+        for _ in 0..100 {
+            gone += round_at(&mut store, after(Nanos::DAY.times(31))).1;
+        }
+        assert_eq!(gone, 2 * u64::from(LETTERS), "all letters and their events");
     }
 }

@@ -2,6 +2,8 @@
 //! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
 //! closer look only where the glance shows a change.
 
+mod outbox;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use super::clock::Clock;
 use super::emitter::Emitter;
@@ -18,19 +20,15 @@ use super::word::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::roster::{Roster, RosterKeeper, Subscriber};
 use crate::store::StoreError;
-use crate::store::command::OutboxId;
 use crate::store::lane::OwnerId;
 use crate::store::read::{Glance, Reader};
 use crate::store::thread::Handle;
+pub(super) use outbox::Outbox;
 
 /// How often to glance: what is emitted elsewhere waits half of this on average.
 const EVERY: Duration = Duration::from_millis(4);
 /// Other processes are looked at about once a second.
 const LOOKS_BETWEEN_OWNERS: u64 = 250;
-/// Rows of the outbox that have to wait, for a subscriber that is full, are tried again after about a second for each
-/// page of them, so that they cost little however many there are, and after a minute at the latest.
-const LOOKS_BETWEEN_TRIES: u64 = 250;
-const PAGES_COUNTED_MAX: u64 = 60;
 /// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.
 const LOOKS_IN_SILENCE: u64 = 250;
 /// Rows looked at in one go.
@@ -66,14 +64,6 @@ pub(super) struct Watcher {
     pub(super) seen: Glance,
     pub(super) outbox: Outbox,
     pub(super) looks: u64,
-}
-
-/// How far the outbox was read.
-#[derive(Default)]
-pub(super) struct Outbox {
-    after: OutboxId,
-    /// Rows up to there wait, and are tried again from that look on.
-    again: Option<u64>,
 }
 
 impl Watcher {
@@ -126,8 +116,9 @@ impl Watcher {
             self.seen.stirred = glance.stirred;
         }
         self.looks += 1;
-        if glance.outbox.is_some() {
-            self.empty_outbox()?;
+        match glance.outbox {
+            Some(_) => self.outbox.look(&*self.reader, &self.emitter, self.looks)?,
+            None => self.outbox.is_empty(),
         }
         if self.looks.is_multiple_of(LOOKS_BETWEEN_OWNERS) {
             evict_the_dead(&self.database, &*self.reader, &self.store, self.owner)?;
@@ -157,42 +148,6 @@ impl Watcher {
         for some in lanes.chunks(ROWS_MAX as usize) {
             let heads: Vec<(LaneId, WallTime)> = self.reader.heads(some)?;
             self.mouth.say(Word::Work(heads));
-        }
-        Ok(())
-    }
-
-    /// Makes events of all rows in the outbox. Those that have to wait hold up none that come after them.
-    fn empty_outbox(&mut self) -> Result<(), StoreError> {
-        let waited = self.outbox.again.is_some();
-        if self.outbox.again.is_some_and(|again| again <= self.looks) {
-            self.outbox = Outbox::default();
-        }
-        let (mut stale, mut pages) = (false, 0);
-        loop {
-            let rows = self.reader.outbox(self.outbox.after, ROWS_MAX)?;
-            let Some(last) = rows.last() else { break };
-            self.outbox.after = last.id;
-            let outboxed = self.emitter.emit_outbox(&rows);
-            stale |= outboxed.stale;
-            if let Some(error) = outboxed.waits {
-                if !waited && pages == 0 {
-                    warn!(%error, "rows of the outbox wait");
-                }
-                pages += 1;
-            }
-        }
-        if pages > 0 {
-            let again = self.looks + LOOKS_BETWEEN_TRIES * pages.min(PAGES_COUNTED_MAX);
-            self.outbox.again.get_or_insert(again);
-        }
-        match (waited, self.outbox.again) {
-            (true, None) => info!("no row of the outbox waits any more"),
-            // Whatever is left is to be looked at again at once.
-            (_, Some(_)) if stale => self.outbox.again = Some(self.looks),
-            _ => {}
-        }
-        if self.outbox.again.is_none() {
-            self.outbox.after = OutboxId(0);
         }
         Ok(())
     }

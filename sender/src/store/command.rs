@@ -112,9 +112,20 @@ pub struct Coalesce {
     pub window: Nanos,
 }
 
-/// A row of the outbox.
+/// A row of the outbox: any program may give it any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OutboxId(pub u64);
+pub struct OutboxId(pub i64);
+
+impl OutboxId {
+    /// Numbers from there on are refused: after the highest that there is, SQLite has none left for anybody.
+    pub const END: Self = Self(1 << 62);
+
+    /// Whether it is a number as the outbox gives them out itself.
+    #[must_use]
+    pub const fn is_ordinary(self) -> bool {
+        1 <= self.0 && self.0 < Self::END.0
+    }
+}
 
 /// Sets an outbox row aside, where an operator finds it.
 #[derive(Clone, Debug)]

@@ -34,8 +34,8 @@ pub trait Reader: Send {
     /// When the first waiting delivery of each of these lanes is due, for those that have any.
     fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, WallTime)>, StoreError>;
 
-    /// Rows of the outbox, the oldest first, after the given one.
-    fn outbox(&self, after: OutboxId, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
+    /// Rows of the outbox, the oldest first, after the given one or from the first on.
+    fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
 
     /// Outbox rows that were set aside, the newest first.
     fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError>;

@@ -107,3 +107,27 @@ fn a_file_that_is_no_database_of_ours_is_refused() {
     std::fs::write(file.path(), "not a database, and long enough to be seen as none".repeat(100)).unwrap();
     check(&world, &["status", "--db", file.path().to_str().unwrap()], 64, "no SQLite database");
 }
+
+#[test]
+fn whoever_could_not_see_a_secret_is_told_that_it_is_there_and_how_to_get_another() {
+    let world = World::new();
+    let add = ["subscriber", "add", "shop", "https://shop.example/hook", "--events", "*"];
+    for (arguments, says) in
+        [(&add[..], "shop is added"), (&["subscriber", "rotate", "shop"], "has a new secret")]
+    {
+        for more in [&[][..], &["--json"]] {
+            let mut command = world.command(&[arguments, more].concat());
+            command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(70), "{said}");
+            assert!(said.contains(says) && said.contains("`subscriber rotate shop`"), "{said}");
+            if arguments == &add[..] {
+                world.ok(&["subscriber", "remove", "shop"]);
+            }
+        }
+        if arguments == &add[..] {
+            world.ok(&add);
+        }
+    }
+}

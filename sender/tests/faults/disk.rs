@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::binary::endpoint::Endpoint;
-use crate::binary::{Database, SERVE, Serving};
+use crate::binary::{Database, Serving, event};
 use crate::{WIDE, acknowledged_after_all, holds_still, offer};
 
 /// No file of the process grows beyond so many bytes.
@@ -20,9 +20,7 @@ fn limit(serving: &Serving, bytes: &str) {
 fn without_room_nothing_is_acknowledged_and_with_room_everything_goes_on() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &WIDE);
-    // Ignored, so that the process learns of the limit from the failed write, as it would on a full disk.
-    let ignoring = ["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_hookproof-sender")];
-    let mut serving = Serving::start(database.command_of("sh", &[&ignoring[..], &SERVE].concat()));
+    let mut serving = database.serve();
     let first = serving.emit("before");
     sink.wait_for_events(std::slice::from_ref(&first));
     serving.until("/v1/status", |status| status["deliveries"]["delivered"] == 1);
@@ -31,11 +29,15 @@ fn without_room_nothing_is_acknowledged_and_with_room_everything_goes_on() {
         let offered = offer(&serving, "during");
         holds_still(&mut serving, &offered, Duration::from_secs(4));
         assert_eq!(serving.get("/readyz").status, 503);
+        // By now it is known that this will not pass soon: who comes later need not wait, and knows that nothing is kept.
+        let refused = serving.post("/v1/events", &event("refused"));
+        assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("store")));
+        assert!(refused.header("retry-after").is_some(), "{refused:?}");
         // What is there can still be read.
         assert_eq!(serving.get("/v1/status").json()["deliveries"]["delivered"], sink.count());
         limit(&serving, "unlimited");
-        let event = acknowledged_after_all(&serving, &offered);
-        sink.wait_for_events(&[event]);
+        let acknowledged = acknowledged_after_all(&serving, &offered);
+        sink.wait_for_events(&[acknowledged]);
         let delivered = sink.count();
         serving.until("/v1/status", |status| status["deliveries"]["delivered"] == delivered);
     }
@@ -50,8 +52,7 @@ fn without_room_nothing_is_acknowledged_and_with_room_everything_goes_on() {
 fn without_room_at_a_kill_what_was_acknowledged_is_there_afterwards() {
     let sink = Endpoint::answering(|_| "503 Not Now\r\nretry-after: 3600\r\n".to_owned());
     let database = Database::with_sink(&sink.url, &WIDE);
-    let ignoring = ["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_hookproof-sender")];
-    let mut serving = Serving::start(database.command_of("sh", &[&ignoring[..], &SERVE].concat()));
+    let mut serving = database.serve();
     let kept: Vec<String> = (0..20).map(|n| serving.emit(&n.to_string())).collect();
     limit(&serving, "1024");
     let offered = offer(&serving, "during");

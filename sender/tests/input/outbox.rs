@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 use crate::bystander::Bystander;
 
@@ -20,6 +21,46 @@ const HOSTILE: [&str; 12] = [
     "'a', 'k', '1', printf('%.*c', 5000000, 'i')",
     "printf('%.*c', 5000000, 't'), 'k', '1', NULL",
 ];
+
+/// Numbers that the outbox does not give out itself.
+const HOSTILE_IDS: [i64; 5] = [i64::MIN, -5, 0, 1 << 62, i64::MAX];
+
+#[test]
+fn a_row_of_any_number_is_set_aside_and_rows_after_it_go_on() {
+    let (database, serving, bystander) = Bystander::beside();
+    let sink = Endpoint::taking();
+    database.subscribe("sink", &sink.url, &["--events", "good"]);
+    let sql = database.sql();
+    let mut last = 0;
+    for (count, id) in HOSTILE_IDS.iter().enumerate() {
+        sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
+        serving.wait_for_lines("set aside an outbox row", count + 1);
+        assert_eq!(serving.get("/readyz").status, 200, "{id}");
+        // The highest number there is leaves none for the next row, unless somebody sees to it; and none comes twice.
+        sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+        assert!(last < sql.last_insert_rowid(), "{id}");
+        last = sql.last_insert_rowid();
+        sink.wait_for(count + 1);
+    }
+    assert_eq!(database.json(&["status", "--json"])["outbox"]["rejected"], HOSTILE_IDS.len());
+    assert_eq!(serving.complaints().len(), HOSTILE_IDS.len(), "{:#?}", serving.complaints());
+    bystander.did_not_notice(serving);
+}
+
+#[test]
+fn a_sender_starts_on_an_outbox_with_rows_of_any_number() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &[]);
+    let sql = database.sql();
+    for id in HOSTILE_IDS {
+        sql.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'good', '1')", [id]).unwrap();
+    }
+    let serving = database.serve();
+    serving.wait_for_lines("set aside an outbox row", HOSTILE_IDS.len());
+    sql.execute_batch("INSERT INTO outbox (type, data) VALUES ('good', '1')").unwrap();
+    sink.wait_for(1);
+    serving.stop_in_order();
+}
 
 #[test]
 fn hostile_rows_are_set_aside_and_hold_up_no_row_after_them() {
@@ -104,4 +145,34 @@ fn rows_that_wait_for_a_full_subscriber_hold_up_no_other_and_cost_little() {
     assert_eq!(serving.complaints().len(), 1, "{:#?}", serving.complaints());
     assert!(serving.is_running());
     bystander.did_not_notice(serving);
+}
+
+#[test]
+fn rows_for_a_full_subscriber_are_taken_the_oldest_first_as_soon_as_there_is_room() {
+    const AT_ONCE: usize = 200;
+    const ONE_BY_ONE: usize = 100;
+    let sink = Endpoint::taking();
+    let settings = ["queue.rows=5", "queue.when_full=refuse", "limit.rate=1000/s", "limit.burst=100"];
+    let database = Database::with_sink(&sink.url, &settings);
+    let serving = database.serve();
+    let sql = database.sql();
+    sql.execute_batch("BEGIN").unwrap();
+    let insert = |number: usize| {
+        let row = "INSERT INTO outbox (type, key, data) VALUES ('a', ?1, '1')";
+        sql.execute(row, [number.to_string()]).unwrap();
+    };
+    (0..AT_ONCE).for_each(insert);
+    sql.execute_batch("COMMIT").unwrap();
+    // While some wait, newer ones come: each time that something was delivered, and so there is room.
+    for number in 0..ONE_BY_ONE {
+        sink.wait_for(number + 1);
+        insert(AT_ONCE + number);
+    }
+    sink.wait_for(AT_ONCE + ONE_BY_ONE);
+    let mut recorded = sql.prepare("SELECT CAST(key AS INTEGER) FROM events ORDER BY event").unwrap();
+    let recorded: Vec<usize> =
+        recorded.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(recorded, (0..AT_ONCE + ONE_BY_ONE).collect::<Vec<_>>());
+    assert!(serving.complaints().len() <= 1, "{:#?}", serving.complaints());
+    serving.stop_in_order();
 }

@@ -77,6 +77,11 @@ impl Backend for File {
             )
             .unwrap();
     }
+
+    fn application_numbers(&self, id: i64) {
+        let application = Connection::open(self.path()).unwrap();
+        application.execute("INSERT INTO outbox (id, type, data) VALUES (?1, 'a', '1')", [id]).unwrap();
+    }
 }
 
 /// In memory, where the system offers that: thousands of stores come and go.

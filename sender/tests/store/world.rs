@@ -25,6 +25,8 @@ pub(crate) trait Backend {
     fn after_power_cut(&self) -> Self;
     /// An application in another language puts a row into the outbox.
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>);
+    /// The same, with a number of its own choice.
+    fn application_numbers(&self, id: i64);
 }
 
 /// Room for all that a test does.

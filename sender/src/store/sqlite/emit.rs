@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Result, params};
 use super::Work;
 use super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, WallTime};
-use crate::store::command::{Emit, Reason, RejectOutbox, Target};
+use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 
 /// So many outbox rows that were set aside are kept.
@@ -264,6 +264,7 @@ impl Work<'_> {
             return Ok(Reply::Refused(Refusal::OutboxTaken(reject.id)));
         }
         self.sql.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([reject.id])?;
+        self.renumber_outbox()?;
         self.sql
             .prepare_cached(
                 "DELETE FROM outbox_rejected WHERE id <=
@@ -271,6 +272,16 @@ impl Work<'_> {
             )?
             .execute([int(REJECTED_MAX)])?;
         Ok(Reply::Done)
+    }
+
+    /// After a row with an absurdly high number, SQLite would go on counting from there, and soon have no number left.
+    /// It counts on from the microseconds since 1970 instead: far below, and above all that it has counted to itself,
+    /// for no number may be given twice.
+    pub(super) fn renumber_outbox(&self) -> Result<()> {
+        self.sql
+            .prepare_cached("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'outbox' AND seq >= ?2")?
+            .execute(params![int(self.now.0 / 1_000), OutboxId::END])?;
+        Ok(())
     }
 }
 

@@ -79,7 +79,7 @@ impl Reader for SqliteReader {
         self.moment("look for due work", |sql| outside::heads(sql, lanes))
     }
 
-    fn outbox(&self, after: OutboxId, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
+    fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
         self.moment("read the outbox", |sql| outside::outbox(sql, after, max))
     }
 

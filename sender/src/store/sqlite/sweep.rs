@@ -26,6 +26,8 @@ impl Work<'_> {
         let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
         let gone = self.sweep_removed(left)?;
         self.forget_owners()?;
+        // Whoever put in such a row may have deleted it again.
+        self.renumber_outbox()?;
         Ok(Reply::Swept(Swept { expired, gone, more: expired + gone >= u64::from(sweep.max) }))
     }
 

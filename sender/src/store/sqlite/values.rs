@@ -35,7 +35,19 @@ macro_rules! numbers {
         }
     )* };
 }
-numbers!(LaneId, DeliveryId, Term, WallTime, Nanos, OutboxId);
+numbers!(LaneId, DeliveryId, Term, WallTime, Nanos);
+
+impl ToSql for OutboxId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.into())
+    }
+}
+
+impl FromSql for OutboxId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
+    }
+}
 
 /// All 64 bits of something random.
 #[derive(Clone, Copy)]

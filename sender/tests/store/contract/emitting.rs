@@ -1,7 +1,7 @@
 //! Recording events.
 
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, OutboxId, RejectOutbox};
+use hookproof_sender::store::command::{Change, RejectOutbox};
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::reply::Placed;
 use hookproof_sender::store::{Command, Refusal, Reply};
@@ -174,13 +174,13 @@ pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
     assert_eq!(world.reader.glance().unwrap().outbox, None);
     world.backend.application_emits("video.trending", Some("clip"), r#"{"views":1}"#, Some("mine-1"));
     world.backend.application_emits("video.gone", None, "{}", None);
-    let rows = world.reader.outbox(OutboxId(0), 10).unwrap();
+    let rows = world.reader.outbox(None, 10).unwrap();
     assert_eq!(rows.len(), 2);
     assert_eq!((&*rows[0].kind, rows[0].key.as_deref()), ("video.trending", Some("clip")));
     assert_eq!((&*rows[0].data, rows[0].event.as_deref()), (r#"{"views":1}"#, Some("mine-1")));
     assert_eq!((rows[1].key.as_deref(), rows[1].event.as_deref()), (None, None));
     assert_eq!(world.reader.glance().unwrap().outbox, Some(rows[1].id));
-    assert_eq!(world.reader.outbox(rows[0].id, 10).unwrap(), rows[1..]);
+    assert_eq!(world.reader.outbox(Some(rows[0].id), 10).unwrap(), rows[1..]);
 
     let mut event = world.event(&[lane]);
     event.outbox = Some(rows[0].id);
@@ -191,18 +191,18 @@ pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
     let mut unwanted = world.event(&[]);
     unwanted.outbox = Some(rows[1].id);
     world.try_emit(unwanted).unwrap();
-    assert_eq!(world.reader.outbox(OutboxId(0), 10).unwrap(), []);
+    assert_eq!(world.reader.outbox(None, 10).unwrap(), []);
     assert_eq!(world.total().accepted, 1);
     // Numbers are not used again: they may be part of public ids.
     world.backend.application_emits("video.trending", None, "{}", None);
-    assert!(world.reader.outbox(OutboxId(0), 10).unwrap()[0].id > rows[1].id);
+    assert!(world.reader.outbox(None, 10).unwrap()[0].id > rows[1].id);
 }
 
 pub(super) fn an_outbox_row_that_is_refused_stays<B: Backend>() {
     let mut world = World::<B>::new();
     let lane = world.new_lane(hookproof_sender::store::lane::Bounds { rows_max: 0, ..WIDE });
     world.backend.application_emits("video.trending", None, "{}", None);
-    let id = world.reader.outbox(OutboxId(0), 10).unwrap()[0].id;
+    let id = world.reader.outbox(None, 10).unwrap()[0].id;
     let mut event = world.event(&[lane]);
     event.outbox = Some(id);
     assert!(matches!(world.try_emit(event), Err(Refusal::Full(_))));
@@ -212,7 +212,7 @@ pub(super) fn an_outbox_row_that_is_refused_stays<B: Backend>() {
 pub(super) fn an_outbox_row_that_cannot_be_an_event_is_set_aside<B: Backend>() {
     let mut world = World::<B>::new();
     world.backend.application_emits("not a type", Some("k"), "[1]", Some("mine"));
-    let row = world.reader.outbox(OutboxId(0), 10).unwrap().remove(0);
+    let row = world.reader.outbox(None, 10).unwrap().remove(0);
     let reject = RejectOutbox { id: row.id, why: "the type has blanks".into() };
     assert_eq!(world.one(Command::RejectOutbox(reject.clone())), Reply::Done);
     assert_eq!(world.one(Command::RejectOutbox(reject)), Reply::Refused(Refusal::OutboxTaken(row.id)));
@@ -221,6 +221,35 @@ pub(super) fn an_outbox_row_that_cannot_be_an_event_is_set_aside<B: Backend>() {
     assert_eq!((&rejected.items[0].row, &*rejected.items[0].why), (&row, "the type has blanks"));
     let status = world.reader.status(world.now).unwrap();
     assert_eq!((status.outbox, status.outbox_rejected), (0, 1));
+}
+
+pub(super) fn rejected_outbox_rows_are_listed_from_the_highest_number_to_the_lowest<B: Backend>() {
+    let mut world = World::<B>::new();
+    let numbers = [i64::MIN, i64::MIN + 1, -1, 0, 7, i64::MAX - 1, i64::MAX];
+    for number in numbers {
+        world.backend.application_numbers(number);
+    }
+    let rows = world.reader.outbox(None, 10).unwrap();
+    assert_eq!(rows.iter().map(|row| row.id.0).collect::<Vec<_>>(), numbers);
+    let readable: Vec<_> = rows.iter().filter(|row| row.unreadable.is_none()).map(|row| row.id.0).collect();
+    assert_eq!(readable, [7]);
+    for row in rows {
+        let reject = RejectOutbox { id: row.id, why: "its number".into() };
+        assert_eq!(world.one(Command::RejectOutbox(reject)), Reply::Done);
+    }
+    let (mut listed, mut from) = (Vec::new(), None);
+    loop {
+        let page = world.reader.outbox_rejected(from, 2).unwrap();
+        listed.extend(page.items.iter().map(|row| row.row.id.0));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    listed.reverse();
+    assert_eq!(listed, numbers);
+    // And the application may go on.
+    world.backend.application_emits("video.trending", None, "{}", None);
 }
 
 pub(super) fn a_target_without_a_body_is_nonsense<B: Backend>() {

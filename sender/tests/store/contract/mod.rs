@@ -41,6 +41,7 @@ mod sqlite {
             each_subscriber_has_a_window_of_its_own
             an_outbox_row_becomes_an_event_exactly_once
             an_outbox_row_that_is_refused_stays
+            rejected_outbox_rows_are_listed_from_the_highest_number_to_the_lowest
             an_outbox_row_that_cannot_be_an_event_is_set_aside
             a_target_without_a_body_is_nonsense
         }

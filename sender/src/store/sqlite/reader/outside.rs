@@ -8,7 +8,6 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::claim::QUEUE;
 use super::super::ledger::totals;
-use super::super::values::int;
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::store::command::OutboxId;
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
@@ -67,11 +66,15 @@ const COLUMNS: &str = "id, iif(bytes > 4194304, '', type), iif(bytes > 4194304, 
 const BYTES: &str = "octet_length(type) + octet_length(data)
     + ifnull(octet_length(key), 0) + ifnull(octet_length(event), 0) AS bytes";
 
-pub(super) fn outbox(sql: &Connection, after: OutboxId, max: u32) -> Result<Vec<OutboxRow>> {
+pub(super) fn outbox(sql: &Connection, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>> {
+    // Any program may have put in any number there is.
+    let Some(from) = after.map_or(Some(i64::MIN), |after| after.0.checked_add(1)) else {
+        return Ok(Vec::new());
+    };
     let mut query = sql.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM (SELECT *, {BYTES} FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2)"
+        "SELECT {COLUMNS} FROM (SELECT *, {BYTES} FROM outbox WHERE id >= ?1 ORDER BY id LIMIT ?2)"
     ))?;
-    let mut rows = query.query(params![after, max])?;
+    let mut rows = query.query(params![from, max])?;
     let (mut page, mut bytes) = (Vec::new(), 0);
     while bytes < PAGE_BYTES_MAX
         && let Some(row) = rows.next()?
@@ -88,25 +91,41 @@ pub(super) fn rejected(
     place: Option<[u64; 2]>,
     max: u32,
 ) -> Result<(Vec<RejectedRow>, Option<[u64; 2]>)> {
-    let before = place.map_or(u64::MAX, |at| at[0]);
+    let before = place.map_or(i64::MAX, |at| number_at(at[0]));
     let rows: Vec<RejectedRow> = sql
         .prepare_cached(&format!(
             "SELECT {COLUMNS}, why, at FROM (SELECT *, {BYTES} FROM outbox_rejected
-             WHERE id < ?1 ORDER BY id DESC LIMIT ?2)"
+             WHERE id <= ?1 ORDER BY id DESC LIMIT ?2)"
         ))?
-        .query_map(params![int(before), max], |row| {
+        .query_map(params![before, max], |row| {
             Ok(RejectedRow { row: outbox_row(row)?, why: row.get(6)?, at: row.get(7)? })
         })?
         .collect::<Result<_>>()?;
-    let next = super::listing::last_if_full(&rows, max, |row| [row.row.id.0, 0]);
+    let next = super::listing::last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
+    // Below the lowest number there is nothing more.
+    let next = next.filter(|_| rows.last().is_some_and(|row| row.row.id.0 > i64::MIN));
     Ok((rows, next))
 }
+
+/// A row's number as a cursor holds it, which knows no negative ones: in the same order.
+const fn place_before(id: OutboxId) -> u64 {
+    id.0.saturating_sub(1).cast_unsigned() ^ SIGN
+}
+
+const fn number_at(place: u64) -> i64 {
+    (place ^ SIGN).cast_signed()
+}
+
+const SIGN: u64 = 1 << 63;
 
 fn outbox_row(row: &Row<'_>) -> Result<OutboxRow> {
     let bytes: u32 = row.get(5)?;
     let too_long = (bytes > ROW_BYTES_MAX)
         .then(|| format!("the row is {bytes} bytes long; expected at most {ROW_BYTES_MAX}"));
-    let mut unreadable = too_long;
+    let id: OutboxId = row.get(0)?;
+    let out_of_range = (!id.is_ordinary())
+        .then(|| format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
+    let mut unreadable = out_of_range.or(too_long);
     let mut text = |column: usize, name: &str| -> Result<Option<Arc<str>>> {
         // SQLite takes any bytes for a text.
         let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = row.get_ref(column)? else { return Ok(None) };
@@ -118,7 +137,7 @@ fn outbox_row(row: &Row<'_>) -> Result<OutboxRow> {
     };
     let (kind, key) = (text(1, "type")?.unwrap_or_default(), text(2, "key")?);
     let (data, event) = (text(3, "data")?.unwrap_or_default(), text(4, "event")?);
-    Ok(OutboxRow { id: row.get(0)?, kind, key, data, event, unreadable })
+    Ok(OutboxRow { id, kind, key, data, event, unreadable })
 }
 
 pub(super) fn owners(sql: &Connection) -> Result<Vec<Owner>> {
