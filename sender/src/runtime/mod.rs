@@ -177,14 +177,7 @@ impl Sender {
         let writer = SqliteStore::open(&path, &file).map_err(store)?;
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
-        let clock = Clock::new(glance.clock);
-        if let Some(ahead) = clock.ahead() {
-            warn!(
-                %ahead,
-                "the database's time is ahead of the wall clock: some process on it had a wrong clock, or this one has; \
-                 what falls due and expires is counted by the database's time"
-            );
-        }
+        let clock = steady(glance.clock);
         let thread = StoreThread::start(Box::new(writer), Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
@@ -346,6 +339,19 @@ impl Sender {
     fn readers(&self) -> std::sync::MutexGuard<'_, Vec<SqliteReader>> {
         self.0.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A clock that is nowhere behind what the store has seen.
+fn steady(latest: crate::engine::WallTime) -> Clock {
+    let clock = Clock::new(latest);
+    if let Some(ahead) = clock.ahead() {
+        warn!(
+            %ahead,
+            "the database's time is ahead of the wall clock: some process on it had a wrong clock, or this one has; \
+             what falls due and expires is counted by the database's time"
+        );
+    }
+    clock
 }
 
 /// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
