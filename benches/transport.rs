@@ -243,7 +243,7 @@ async fn hookproof(sink: SocketAddr) -> Figures {
                 connect_deadline: DEADLINE,
                 connections_max,
             };
-            let made = transport.attempt(request).await;
+            let made = transport.attempt(&request).await;
             assert!(matches!(made, Made::Answered(_)), "{made:?}");
         }
     };

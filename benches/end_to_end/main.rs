@@ -26,7 +26,7 @@ use sink::Sink;
 const CONNECTIONS: u32 = 64;
 
 /// How much is measured: set `HOOKPROOF_EVENTS` for another number of events.
-const EVENTS: u64 = 100_000;
+const EVENTS: u64 = 300_000;
 
 /// Deliveries that wait while others are sent.
 const WAITING: u64 = 1_000_000;

@@ -143,10 +143,10 @@ impl Transport {
     }
 
     /// Makes one attempt. Ends by its deadline. Whoever drops the future must take the attempt for silent.
-    pub async fn attempt(&self, request: Request<'_>) -> Made {
+    pub async fn attempt(&self, request: &Request<'_>) -> Made {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(request.target) {
-            Ok(route) => attempt::make(&self.shared, &lane, &route, &request).await,
+            Ok(route) => attempt::make(&self.shared, &lane, &route, request).await,
             Err(failure) => Made::Unsent(failure),
         }
     }

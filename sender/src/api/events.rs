@@ -1,11 +1,11 @@
 //! Events in: one, or many, one on each line.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::App;
 use super::input::{Query, bytes, media_type, unsupported};
@@ -42,7 +42,7 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;
     app.count_shed(accepted.shed);
-    Ok(answer(StatusCode::ACCEPTED, &shown(&accepted)))
+    Ok(answer(StatusCode::ACCEPTED, &Shown { accepted: &accepted, line: None }))
 }
 
 /// Every line is an event of its own: one that is refused spoils no other. The answer has a line for each, in their
@@ -86,21 +86,20 @@ fn lines_shown(
                 results.next().unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())))
             }
         };
-        let mut value = match result {
+        // Writing to a string cannot fail.
+        let _ = match result {
             Ok(accepted) => {
                 app.count_shed(accepted.shed);
-                shown(&accepted)
+                writeln!(text, "{}", Shown { accepted: &accepted, line: Some(number) })
             }
             Err(error) => {
                 let problem = explain(app, error);
                 all = false;
                 retry_after_secs = retry_after_secs.max(problem.retry_after_secs());
-                json!({ "status": problem.status().as_u16(), "error": problem.value() })
+                let status = problem.status().as_u16();
+                writeln!(text, "{}", json!({ "status": status, "error": problem.value(), "line": number }))
             }
         };
-        value["line"] = Value::from(number);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{value}");
     }
     let status = if all { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS };
     let mut response =
@@ -111,13 +110,21 @@ fn lines_shown(
     response
 }
 
-fn shown(accepted: &Accepted) -> Value {
-    json!({
-        "id": &*accepted.id,
-        "deliveries": accepted.deliveries,
-        "duplicates": accepted.duplicates,
-        "shed": accepted.shed,
-    })
+/// What was recorded, as JSON. Written out, as a batch has thousands of these; an id has no letter to be escaped.
+struct Shown<'a> {
+    accepted: &'a Accepted,
+    line: Option<usize>,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Accepted { id, deliveries, duplicates, shed } = self.accepted;
+        write!(f, r#"{{"deliveries":{deliveries},"duplicates":{duplicates},"id":"{id}""#)?;
+        if let Some(line) = self.line {
+            write!(f, r#","line":{line}"#)?;
+        }
+        write!(f, r#","shed":{shed}}}"#)
+    }
 }
 
 /// The refusal in the words of whoever knows subscribers by name, not by lane.

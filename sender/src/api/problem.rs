@@ -1,5 +1,7 @@
 //! What every refusal looks like: a status, and `{"error": {"code", "message", "field"}}`.
 
+use std::fmt::Display;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -110,7 +112,7 @@ impl IntoResponse for Problem {
 }
 
 /// An answer in JSON.
-pub(super) fn answer(status: StatusCode, value: &Value) -> Response {
+pub(super) fn answer(status: StatusCode, value: &impl Display) -> Response {
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     (status, kind, value.to_string()).into_response()
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 
-use super::clock::{Clock, random, wall};
+use super::clock::{Clock, unique, wall};
 use super::link::{Failed, submit};
 use super::word::{Mouth, Word};
 use crate::engine::{DeliveryId, LaneId};
@@ -181,7 +181,7 @@ impl Emitter {
                 fault: fault.to_string().into(),
             });
         }
-        let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), random()));
+        let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), unique()));
         Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now(), wall()) })
     }
 

@@ -177,7 +177,7 @@ impl HttpPost {
             connect_deadline: Duration::from_nanos(timeouts.connect.0),
             connections_max: NonZeroU32::new(in_flight).unwrap_or(NonZeroU32::MIN),
         };
-        Ok(self.transport.attempt(request).await)
+        Ok(self.transport.attempt(&request).await)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One attempt from its connection to its end.
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use super::connect::Opened;
 use super::deadline::after;
 use super::http1::Http1;
 use super::http2::Place;
-use super::lane::{Found, Lane, Want};
+use super::lane::{Found, Lane, Slot, Want};
 use super::route::Route;
 use super::wire::Permit;
 use super::{Answered, Cause, Failure, Made, Request, Shared};
@@ -26,7 +27,7 @@ pub(super) async fn make(shared: &Shared, lane: &Lane, route: &Route, request: &
     match attempt.over(Want::Any).await {
         Ended::Made(made) => made,
         // Not a second request: of the first, nothing was written.
-        Ended::Stale(_) => match attempt.over(Want::New).await {
+        Ended::Stale(_) => match Box::pin(attempt.over(Want::New)).await {
             Ended::Made(made) => made,
             Ended::Stale(failure) => Made::Unsent(failure),
         },
@@ -61,7 +62,7 @@ impl Attempt<'_> {
         };
         let (result, wrote) = match connection {
             Connection::Http1(connection) => self.over_http1(connection).await,
-            Connection::Http2(place) => self.over_http2(place).await,
+            Connection::Http2(place) => Box::pin(self.over_http2(place)).await,
         };
         match result {
             Ok(answered) => Ended::Made(Made::Answered(answered)),
@@ -86,27 +87,30 @@ impl Attempt<'_> {
                         return Ok((Connection::Http1(connection), false));
                     }
                 }
-                Found::Room(slot) => {
-                    let within = self.request.connect_deadline;
-                    let socket =
-                        self.shared.sockets.room(&self.shared.lanes, after(within).min(self.deadline));
-                    let max = self.shared.sockets.max();
-                    let socket = tokio::select! {
-                        socket = socket => socket.ok_or(Failure::NoSocket { max })?,
-                        () = self.request.consent.withdrawn() => return Err(Failure::Withdrawn),
-                    };
-                    let slot = slot.with(socket);
-                    let opening = self.shared.connector.open(&self.route.origin, &self.lane.lookups, slot);
-                    let opened = timeout_at(after(within).min(self.deadline), opening).await;
-                    return match opened.map_err(|_| Failure::ConnectDeadline { within })?? {
-                        Opened::Http1(connection) => Ok((Connection::Http1(connection), true)),
-                        Opened::Http2(connection) => {
-                            let place = connection.enter(&self.lane.gate).ok_or(Failure::Closed)?;
-                            self.lane.share(&connection, &self.route.origin);
-                            Ok((Connection::Http2(place), true))
-                        }
-                    };
-                }
+                // On the heap: an attempt is as large as its largest part, and most of them find a connection idle.
+                Found::Room(slot) => return Box::pin(self.connect(slot)).await,
+            }
+        }
+    }
+
+    /// A new connection, in the place that was found for it.
+    async fn connect(&self, slot: Slot) -> Result<(Connection, bool), Failure> {
+        let within = self.request.connect_deadline;
+        let until = after(within).min(self.deadline);
+        let room = self.shared.sockets.room(&self.shared.lanes, until);
+        let max = self.shared.sockets.max();
+        let socket = tokio::select! {
+            socket = room => socket.ok_or(Failure::NoSocket { max })?,
+            () = self.request.consent.withdrawn() => return Err(Failure::Withdrawn),
+        };
+        let opening = self.shared.connector.open(&self.route.origin, &self.lane.lookups, slot.with(socket));
+        let opened = timeout_at(after(within).min(self.deadline), opening).await;
+        match opened.map_err(|_| Failure::ConnectDeadline { within })?? {
+            Opened::Http1(connection) => Ok((Connection::Http1(connection), true)),
+            Opened::Http2(connection) => {
+                let place = connection.enter(&self.lane.gate).ok_or(Failure::Closed)?;
+                self.lane.share(&connection, &self.route.origin);
+                Ok((Connection::Http2(place), true))
             }
         }
     }
@@ -122,7 +126,7 @@ impl Attempt<'_> {
         };
         let trail = connection.trail();
         trail.permit(self.permit());
-        let result = self.in_time(connection.exchange(request)).await;
+        let result = self.in_time(pin!(connection.exchange(request))).await;
         if result.is_ok() && connection.is_ready().await {
             self.lane.keep(connection, &self.route.origin);
         }
@@ -140,8 +144,8 @@ impl Attempt<'_> {
             Err(failure) => return (Err(failure), false),
         };
         let handed_over = place.handed_over();
-        let result =
-            self.in_time(place.exchange(request, Bytes::clone(&self.request.body), self.permit())).await;
+        let exchange = pin!(place.exchange(request, Bytes::clone(&self.request.body), self.permit()));
+        let result = self.in_time(exchange).await;
         (result, handed_over.load(Ordering::Relaxed))
     }
 
@@ -149,9 +153,10 @@ impl Attempt<'_> {
         Permit { until: self.deadline, consent: self.request.consent.clone() }
     }
 
+    /// The exchange is pinned by whoever has it: a future that is handed on by value takes its room twice.
     async fn in_time(
         &self,
-        exchange: impl Future<Output = Result<Answered, Failure>>,
+        exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,
     ) -> Result<Answered, Failure> {
         let within = self.request.deadline;
         timeout_at(self.deadline, exchange).await.unwrap_or(Err(Failure::Deadline { within }))

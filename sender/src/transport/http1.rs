@@ -56,7 +56,7 @@ impl Http1 {
         request: http::Request<Full<Bytes>>,
     ) -> Result<Answered, Failure> {
         self.trail.begin();
-        let sending = self.sender.try_send_request(request);
+        let sending = pin!(self.sender.try_send_request(request));
         let answer = self.driven.alongside(sending).await.map_err(|error| failure(&error.into_error()))?;
         let mut answered = Answered::of(answer.status(), answer.headers());
         answered.cut = self.is_longer_than_is_read(answer.into_body()).await?;
@@ -95,11 +95,10 @@ impl Driven {
     }
 
     /// Waits for something that the connection brings about.
-    async fn alongside<F: Future>(&mut self, awaited: F) -> F::Output {
-        let mut awaited = pin!(awaited);
+    async fn alongside<F: Future + Unpin>(&mut self, mut awaited: F) -> F::Output {
         poll_fn(|cx| {
             self.advance(cx);
-            awaited.as_mut().poll(cx)
+            Pin::new(&mut awaited).poll(cx)
         })
         .await
     }

@@ -92,7 +92,7 @@ impl Post {
             connect_deadline: self.connect_deadline,
             connections_max: NonZeroU32::new(self.connections_max).unwrap(),
         };
-        transport.attempt(request).await
+        transport.attempt(&request).await
     }
 }
 

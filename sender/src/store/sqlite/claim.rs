@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
 
 use super::Work;
 use super::values::{Bits, int, size};
@@ -48,8 +48,9 @@ impl Counter<'_> {
         let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), free)?;
         let mut rows = Vec::with_capacity(due.len());
         let mut bytes = 0_u64;
+        let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(BODY)?);
         for (delivery, at) in due {
-            let row = self.row(delivery)?;
+            let row = self.row(&mut read, delivery)?;
             bytes = bytes.saturating_add(size(row.body.bytes.len()));
             if bytes > claim.bytes_max && !rows.is_empty() {
                 next = Some(at);
@@ -79,8 +80,12 @@ impl Counter<'_> {
         Ok(Front { due, next: None })
     }
 
-    fn row(&mut self, delivery: DeliveryId) -> Result<ClaimedRow> {
-        let (mut row, body) = self.sql.prepare_cached(ROW)?.query_row([delivery], |row| {
+    fn row(
+        &mut self,
+        (read_row, read_body): &mut (CachedStatement<'_>, CachedStatement<'_>),
+        delivery: DeliveryId,
+    ) -> Result<ClaimedRow> {
+        let (mut row, body) = read_row.query_row([delivery], |row| {
             let claimed = ClaimedRow {
                 delivery,
                 attempts: row.get(0)?,
@@ -93,18 +98,16 @@ impl Counter<'_> {
             };
             Ok((claimed, row.get(2)?))
         })?;
-        row.body = self.body(body)?;
+        row.body = self.body(read_body, body)?;
         Ok(row)
     }
 
-    fn body(&mut self, id: u64) -> Result<Body> {
+    fn body(&mut self, read: &mut CachedStatement<'_>, id: u64) -> Result<Body> {
         if let Some(body) = self.bodies.get(&id) {
             return Ok(body.clone());
         }
-        let body = self
-            .sql
-            .prepare_cached(BODY)?
-            .query_row([int(id)], |row| Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 }))?;
+        let body =
+            read.query_row([int(id)], |row| Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 }))?;
         self.bodies.insert(id, body.clone());
         Ok(body)
     }

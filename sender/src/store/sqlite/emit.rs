@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{OptionalExtension, Result, params};
 
-use super::Work;
 use super::values::{Bits, int, size};
+use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, Nanos, WallTime};
 use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
@@ -164,25 +164,24 @@ impl Work<'_> {
             totals.next_body += u64::from(used);
         }
         let body_count = totals.next_body - first_body;
-        let mut insert = self.sql.prepare_cached("INSERT INTO bodies VALUES (?1, ?2, ?3)")?;
+        let insert = at_hand(&mut self.hot.insert_body, self.sql, "INSERT INTO bodies VALUES (?1, ?2, ?3)")?;
         for (body, number) in emit.bodies.iter().zip(&bodies) {
             if let Some(number) = number {
                 insert.execute(params![int(*number), Bits(body.hash), &*body.bytes])?;
             }
         }
-        self.sql.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(
-            params![
-                int(event),
-                emit.id,
-                emit.kind,
-                emit.key,
-                emit.received,
-                int(first_delivery),
-                int(deliveries),
-                int(first_body),
-                int(body_count)
-            ],
-        )?;
+        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        at_hand(&mut self.hot.insert_event, self.sql, insert)?.execute(params![
+            int(event),
+            emit.id,
+            emit.kind,
+            emit.key,
+            emit.received,
+            int(first_delivery),
+            int(deliveries),
+            int(first_body),
+            int(body_count)
+        ])?;
         Ok(Numbers { event, bodies })
     }
 
@@ -208,23 +207,20 @@ impl Work<'_> {
         let fits = self.make_room(target.lane, bytes, shed)?;
         let delivery = DeliveryId(self.ledger.totals.next_delivery);
         self.ledger.change().next_delivery += 1;
-        self.sql
-            .prepare_cached(
-                "INSERT INTO deliveries
-                 VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6, ?7, ?8, NULL, NULL, NULL, NULL, ?9, ?10)",
-            )?
-            .execute(params![
-                delivery,
-                target.lane,
-                int(numbers.event),
-                int(body),
-                int(bytes),
-                due,
-                target.expires,
-                target.expires.since(emit.received),
-                target.coalesce.as_ref().map(|coalesce| &coalesce.key),
-                target.signature
-            ])?;
+        let insert = "INSERT INTO deliveries
+            VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, ?6, ?7, ?8, NULL, NULL, NULL, NULL, ?9, ?10)";
+        at_hand(&mut self.hot.insert_delivery, self.sql, insert)?.execute(params![
+            delivery,
+            target.lane,
+            int(numbers.event),
+            int(body),
+            int(bytes),
+            due,
+            target.expires,
+            target.expires.since(emit.received),
+            target.coalesce.as_ref().map(|coalesce| &coalesce.key),
+            target.signature
+        ])?;
         self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
         self.recorded += 1;
         if fits {

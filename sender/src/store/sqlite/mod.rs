@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::command::Command;
 use super::lane::{Limits, OwnerId};
@@ -152,6 +152,7 @@ impl SqliteStore {
             bodies: BTreeMap::new(),
             recorded: 0,
             settled: 0,
+            hot: Hot::default(),
         };
         let mut replies = Vec::with_capacity(commands.len());
         for command in commands {
@@ -162,6 +163,7 @@ impl SqliteStore {
             work.latencies.flush(work.sql, now).doing("write the latencies")?;
         }
         let (recorded, settled) = (work.recorded, work.settled);
+        drop(work);
         let rows = tx.total_changes() - changes_before;
         drop(held);
         tx.commit().doing("commit")?;
@@ -237,6 +239,31 @@ struct Work<'a> {
     bodies: claim::Bodies,
     recorded: u64,
     settled: u64,
+    hot: Hot<'a>,
+}
+
+/// The statements that a commit may carry out thousands of times: looked up when they are first wanted, and then at hand.
+#[derive(Default)]
+struct Hot<'a> {
+    insert_body: Option<CachedStatement<'a>>,
+    insert_event: Option<CachedStatement<'a>>,
+    insert_delivery: Option<CachedStatement<'a>>,
+    read_before: Option<CachedStatement<'a>>,
+    insert_attempt: Option<CachedStatement<'a>>,
+    deliver: Option<CachedStatement<'a>>,
+}
+
+/// The statement of that place, which is always given the same text.
+fn at_hand<'p, 'a>(
+    place: &'p mut Option<CachedStatement<'a>>,
+    sql: &'a Connection,
+    text: &str,
+) -> rusqlite::Result<&'p mut CachedStatement<'a>> {
+    let statement = match place.take() {
+        Some(statement) => statement,
+        None => sql.prepare_cached(text)?,
+    };
+    Ok(place.insert(statement))
 }
 
 impl Work<'_> {

@@ -25,8 +25,9 @@ const READER_PATIENCE: Duration = Duration::from_secs(5);
 /// A write-ahead log that a burst has made longer shrinks to this again.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Pages that a connection keeps in memory, in KiB.
-const WRITER_CACHE_KIB: u32 = 32 * 1024;
+/// Pages that a connection keeps in memory, in KiB. More would cost more than it saves: SQLite looks through all of the
+/// writer's at the end of each commit in which a tree was balanced, and the system keeps the file's pages too.
+const WRITER_CACHE_KIB: u32 = 8 * 1024;
 const READER_CACHE_KIB: u32 = 4 * 1024;
 
 /// As many statements as the store has, with room to spare.

@@ -2,8 +2,8 @@
 
 use rusqlite::{OptionalExtension, Result, params};
 
-use super::Work;
 use super::values::Bits;
+use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::store::command::{Attempt, Fate, Outcome, Reason, Settlement};
 use crate::store::read::Place;
@@ -47,11 +47,10 @@ impl Work<'_> {
         }
     }
 
-    fn before(&self, lane: LaneId, delivery: DeliveryId) -> Result<Option<Before>> {
-        self.sql
-            .prepare_cached(
-                "SELECT state, attempts, bytes, last_attempt FROM deliveries WHERE delivery = ?1 AND lane = ?2",
-            )?
+    fn before(&mut self, lane: LaneId, delivery: DeliveryId) -> Result<Option<Before>> {
+        let read =
+            "SELECT state, attempts, bytes, last_attempt FROM deliveries WHERE delivery = ?1 AND lane = ?2";
+        at_hand(&mut self.hot.read_before, self.sql, read)?
             .query_row(params![delivery, lane], |row| {
                 Ok(Before {
                     place: row.get(0)?,
@@ -71,23 +70,19 @@ impl Work<'_> {
         before: Option<&Before>,
     ) -> Result<()> {
         let error = attempt.error.as_deref().map(shortened);
-        let inserted = self
-            .sql
-            .prepare_cached(
-                "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
-                attempt.at,
-                settlement.delivery,
-                settlement.lane,
-                settlement.attempts,
-                attempt.latency,
-                attempt.outcome,
-                attempt.status,
-                error,
-                Bits(attempt.body_hash),
-                before.and_then(|before| before.last_attempt),
-            ])?;
+        let insert = "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let inserted = at_hand(&mut self.hot.insert_attempt, self.sql, insert)?.execute(params![
+            attempt.at,
+            settlement.delivery,
+            settlement.lane,
+            settlement.attempts,
+            attempt.latency,
+            attempt.outcome,
+            attempt.status,
+            error,
+            Bits(attempt.body_hash),
+            before.and_then(|before| before.last_attempt),
+        ])?;
         // The same attempt told twice counts once.
         if inserted == 0 {
             return Ok(());
@@ -119,19 +114,16 @@ impl Work<'_> {
             return Ok(Verdict::Absent);
         }
         let attempt = settlement.attempt.as_ref();
-        self.sql
-            .prepare_cached(
-                "UPDATE deliveries SET state = 1, at = ?2, attempts = max(attempts, ?3),
-                 last_attempt = coalesce(?4, last_attempt), status = ?5, error = NULL, reason = NULL
-                 WHERE delivery = ?1",
-            )?
-            .execute(params![
-                settlement.delivery,
-                self.now,
-                settlement.attempts,
-                attempt.map(|attempt| attempt.at),
-                attempt.and_then(|attempt| attempt.status),
-            ])?;
+        let update = "UPDATE deliveries SET state = 1, at = ?2, attempts = max(attempts, ?3),
+            last_attempt = coalesce(?4, last_attempt), status = ?5, error = NULL, reason = NULL
+            WHERE delivery = ?1";
+        at_hand(&mut self.hot.deliver, self.sql, update)?.execute(params![
+            settlement.delivery,
+            self.now,
+            settlement.attempts,
+            attempt.map(|attempt| attempt.at),
+            attempt.and_then(|attempt| attempt.status),
+        ])?;
         let (bytes, tried) = (before.bytes, before.attempts > 0);
         let place = before.place;
         self.ledger.count(self.sql, settlement.lane, |counts| {

@@ -7,7 +7,14 @@ use std::time::Duration;
 use super::Request;
 use super::order::OnItsWay;
 use crate::engine::WallTime;
+use crate::store::command::Fate;
 use crate::store::{Command, StoreError, Written};
+
+/// How long what nobody waits for waits for company, so that one commit does for many. It is also for how much longer a
+/// delivery that was made may be made again, if the process is killed.
+const COMPANY: Duration = Duration::from_millis(3);
+/// So many requests are company enough.
+const COMPANY_MAX: usize = 256;
 
 /// How much may wait, and how much goes into one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +93,8 @@ struct Waiting {
     /// Claims that go ahead of the requests.
     claims: VecDeque<Request>,
     on_its_way: OnItsWay,
+    /// How many of the requests somebody waits for.
+    urgent: usize,
     /// Somebody claims beside the writer.
     beside: bool,
     bytes: usize,
@@ -99,6 +108,12 @@ struct Waiting {
 impl Waiting {
     fn len(&self) -> usize {
         self.requests.len() + self.claims.len()
+    }
+
+    /// Whether the writer has something to carry out, and none of it is waited for.
+    fn is_patient(&self) -> bool {
+        let claims = !self.beside && !self.claims.is_empty();
+        self.urgent == 0 && !claims && !self.stopped && self.requests.len() < COMPANY_MAX
     }
 
     /// How many of them the writer is to carry out.
@@ -142,8 +157,13 @@ impl Queue {
             somebody.notify_one();
         } else {
             waiting.on_its_way.begin(&request.commands);
+            let urgent = is_urgent(&request);
+            waiting.urgent += usize::from(urgent);
             waiting.requests.push_back(request);
-            self.changed.notify_one();
+            // What nobody waits for wakes nobody who is already waiting for its company.
+            if urgent || waiting.requests.len() == 1 || waiting.requests.len() >= COMPANY_MAX {
+                self.changed.notify_one();
+            }
         }
         Ok(())
     }
@@ -173,6 +193,7 @@ impl Queue {
         }
         waiting.bytes += bytes(&request);
         waiting.on_its_way.begin(&request.commands);
+        waiting.urgent += usize::from(is_urgent(&request));
         waiting.requests.push_front(request);
         drop(waiting);
         self.changed.notify_one();
@@ -189,7 +210,9 @@ impl Queue {
     pub(super) fn take(&self) -> Option<Vec<Request>> {
         let idle = |waiting: &mut Waiting| waiting.for_writer() == 0 && !waiting.stopped;
         let guard = self.changed.wait_while(self.lock(), idle);
-        let waiting = &mut *guard.unwrap_or_else(PoisonError::into_inner);
+        let guard = guard.unwrap_or_else(PoisonError::into_inner);
+        let guard = self.changed.wait_timeout_while(guard, COMPANY, |waiting| waiting.is_patient());
+        let waiting = &mut *guard.unwrap_or_else(PoisonError::into_inner).0;
         let ahead = !waiting.beside && !waiting.claims.is_empty();
         let requests = if ahead { &mut waiting.claims } else { &mut waiting.requests };
         let mut batch = Vec::new();
@@ -205,6 +228,9 @@ impl Queue {
                 break;
             }
             waiting.bytes = waiting.bytes.saturating_sub(request_bytes);
+            if !ahead {
+                waiting.urgent -= usize::from(is_urgent(&request));
+            }
             batch.push(request);
         }
         if ahead {
@@ -235,6 +261,7 @@ impl Queue {
         waiting.stopped = true;
         waiting.closed = true;
         waiting.bytes = 0;
+        waiting.urgent = 0;
         let mut left = std::mem::take(&mut waiting.requests);
         left.append(&mut waiting.claims);
         drop(waiting);
@@ -265,6 +292,68 @@ impl Queue {
     }
 }
 
+/// Whether somebody waits for it to be done. Nobody does for deliveries to be recorded as made: no claim depends on it,
+/// and their permits count from the answer.
+fn is_urgent(request: &Request) -> bool {
+    let is_patient = |command: &Command| match command {
+        Command::Settle(settlements) => settlements.iter().all(|settled| settled.fate == Fate::Delivered),
+        _ => false,
+    };
+    !request.commands.iter().all(is_patient)
+}
+
 fn bytes(request: &Request) -> usize {
     request.commands.iter().map(Command::bytes).fold(0, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{DeliveryId, LaneId, Term};
+    use crate::store::command::Settlement;
+    use crate::store::lane::OwnerId;
+
+    fn push(queue: &Queue, command: Command) {
+        queue.push(Request { commands: vec![command], answer: Box::new(|_| {}) }).unwrap();
+    }
+
+    fn settled(fate: Fate) -> Command {
+        let (lane, term, delivery) = (LaneId(1), Term(1), DeliveryId(1));
+        Command::Settle(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt: None }])
+    }
+
+    fn is_patient(queue: &Queue) -> bool {
+        queue.lock().is_patient()
+    }
+
+    #[test]
+    fn only_what_nobody_waits_for_waits_for_company() {
+        let urgent =
+            [settled(Fate::Retry { due: WallTime(1) }), settled(Fate::Released), Command::Evict(OwnerId(1))];
+        for urgent in urgent {
+            let queue = Queue::new(Capacity::default());
+            push(&queue, settled(Fate::Delivered));
+            assert!(is_patient(&queue));
+            push(&queue, urgent);
+            assert!(!is_patient(&queue));
+            assert_eq!(queue.take().unwrap().len(), 2, "one commit does for both");
+            push(&queue, settled(Fate::Delivered));
+            assert!(is_patient(&queue), "what was taken hurries nobody any more");
+        }
+    }
+
+    #[test]
+    fn company_is_not_waited_for_for_ever() {
+        let queue = Queue::new(Capacity::default());
+        push(&queue, settled(Fate::Delivered));
+        assert_eq!(queue.take().unwrap().len(), 1);
+        for _ in 0..COMPANY_MAX {
+            push(&queue, settled(Fate::Delivered));
+        }
+        assert!(!is_patient(&queue), "so many are company enough");
+        assert_eq!(queue.take().unwrap().len(), COMPANY_MAX);
+        push(&queue, settled(Fate::Delivered));
+        queue.stop();
+        assert!(!is_patient(&queue), "whoever stops does not wait either");
+    }
 }
