@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::{REGRESSION, USAGE, refuse};
+use super::out::line;
 use crate::report::{Report, compare};
 
 /// What to compare.
@@ -19,7 +20,6 @@ pub(crate) struct Arguments {
 }
 
 /// Says what differs; exits with 3 where something got worse.
-#[expect(clippy::print_stdout, reason = "the difference is this command's data")]
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let read = |path: &Path| -> Result<Report, String> {
         let text =
@@ -42,13 +42,13 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         return refuse("compare", what, USAGE);
     }
     let difference = compare::compare(&base, &new);
-    for line in &difference.regressions {
-        println!("worse   {line}");
+    for what in &difference.regressions {
+        line(format_args!("worse   {what}"));
     }
-    for line in &difference.improvements {
-        println!("better  {line}");
+    for what in &difference.improvements {
+        line(format_args!("better  {what}"));
     }
     let (worse, better) = (difference.regressions.len(), difference.improvements.len());
-    println!("{}: {worse} worse, {better} better", new.scenario);
+    line(format_args!("{}: {worse} worse, {better} better", new.scenario));
     ExitCode::from(if worse > 0 { REGRESSION } else { 0 })
 }

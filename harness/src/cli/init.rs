@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::{USAGE, refuse};
+use super::out::line;
 
 /// The scenario that it writes: short, valid, and with the line that most people change first at the top.
 pub(crate) const FIRST: &str = r#"name  = "first"
@@ -49,7 +50,6 @@ pub(crate) struct Arguments {
 }
 
 /// Writes it, and never over another file.
-#[expect(clippy::print_stdout, reason = "what to do next is this command's data")]
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let path = &arguments.file;
     let written = OpenOptions::new()
@@ -60,7 +60,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if let Err(error) = written {
         return refuse("init", format!("writing {}: {error}", path.display()), USAGE);
     }
-    println!("hookproof run {}", path.display());
+    line(format_args!("hookproof run {}", path.display()));
     ExitCode::SUCCESS
 }
 

@@ -8,6 +8,7 @@ mod forms;
 mod init;
 mod list;
 mod load;
+mod out;
 mod plan;
 mod query;
 mod receiver;

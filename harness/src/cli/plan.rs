@@ -1,12 +1,11 @@
 //! `plan`: how far a launch stretches.
 
-#![expect(clippy::print_stdout, reason = "the plan is this command's data")]
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::line;
 use crate::endpoint::Spec;
 use crate::plan::scale::{AS_IT_STANDS, scaled};
 use crate::plan::slo::Slo;
@@ -98,9 +97,9 @@ impl Asks {
         })?;
         let page = self.write(&plan).map_err(|error| (EXIT_HARNESS, error.to_string()))?;
         if self.json {
-            println!("{}", json(&plan));
+            line(json(&plan));
         } else {
-            println!("{}\n\n{}page: {}", answer(&plan), table(&plan), page.display());
+            line(format_args!("{}\n\n{}page: {}", answer(&plan), table(&plan), page.display()));
         }
         let holds =
             plan.headroom.as_ref().is_none_or(|one| one.carries.is_some_and(|held| held >= AS_IT_STANDS));

@@ -1,13 +1,12 @@
 //! `sim`: play scenarios in virtual time.
 
-#![expect(clippy::print_stdout, reason = "what the runs amount to is this command's data")]
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::out::line;
 use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
@@ -110,7 +109,7 @@ impl Sim {
 
     /// Says what a run amounts to, judges it, and keeps its trace if asked to.
     fn tell(&self, scenario: &Scenario, simulated: &Simulated, took: Duration) -> u8 {
-        println!("{}", summary(scenario, simulated, took));
+        line(summary(scenario, simulated, took));
         if simulated.trace.is_empty() {
             return u8::from(!is_conserved(&simulated.figures));
         }
@@ -140,21 +139,26 @@ impl Sim {
         match swarm::sweep(scenario, options, count) {
             Ok(swept) => {
                 let took = Duration::from_nanos(clock.now().saturating_sub(began));
-                println!("{}: {} seeds in {:.1} s", scenario.name, swept.played, took.as_secs_f64());
+                line(format_args!(
+                    "{}: {} seeds in {:.1} s",
+                    scenario.name,
+                    swept.played,
+                    took.as_secs_f64()
+                ));
                 let Some(failure) = swept.failure else { return 0 };
                 let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
                 let mutant =
                     self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
-                println!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence);
-                println!("  {}", failure.witness);
+                line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
+                line(format_args!("  {}", failure.witness));
                 let until = failure.until.map_or_else(String::new, |until| {
                     format!(" --until {}", crate::scenario::Duration(until))
                 });
-                println!(
+                line(format_args!(
                     "  repeat: hookproof sim {} --seed {} --swarm{until}{sets}{mutant}",
                     path.display(),
                     failure.seed
-                );
+                ));
                 EXIT_FAILED
             }
             Err(error) => failed(scenario, &error),
@@ -201,18 +205,18 @@ fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String
 fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
     for verdict in &judgement.verdicts {
         if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
-            println!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence);
+            line(format_args!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence));
             verdict
                 .witness
                 .iter()
                 .take(2)
-                .for_each(|witness| println!("    {}", swarm::witness_text(witness)));
+                .for_each(|witness| line(format_args!("    {}", swarm::witness_text(witness))));
         }
     }
     for (id, why) in skipped(judgement) {
-        println!("  skipped {id}: {why}");
+        line(format_args!("  skipped {id}: {why}"));
     }
-    println!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence);
+    line(format_args!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence));
     match judgement.status {
         Status::Fail => EXIT_FAILED,
         Status::Inconclusive => EXIT_INCONCLUSIVE,

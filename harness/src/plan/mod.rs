@@ -246,3 +246,50 @@ fn machine(
         memory_bytes: rows.saturating_mul(bytes + AROUND_BYTES),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        name = "small"
+        about = "A burst that waits."
+        seed = 1
+        drain = "60s"
+
+        [[traffic]]
+        shape = "steady"
+        rate = "20/s"
+        lasts = "5s"
+
+        [[subscriber]]
+        name = "partner"
+        events = ["*"]
+        limit = { rate = "10/s", burst = 5, in_flight = 4 }
+        answers = "10ms..20ms"
+    "#;
+
+    #[test]
+    fn a_figure_beyond_its_bound_is_said_to_be_an_error_of_the_model() {
+        let scenario = Scenario::from_text(SMALL, "small.toml").unwrap();
+        let figures = simulated(&scenario, &Options::default()).unwrap().figures;
+        let seed = scenario.seed;
+        let schedule =
+            Schedule::compute(&scenario.traffic, &scenario.events, seed, std::path::Path::new(".")).unwrap();
+        let moments: Vec<u64> = schedule.due().iter().map(|due| due.at).collect();
+        let bounds = bounds(&moments, &service(&scenario, &scenario.subscribers[0])).unwrap();
+        let lane = &figures.lanes[0];
+        assert!(lane.peak.rows > 0, "something waited");
+        assert_eq!(beyond(lane, &bounds, &figures), [""; 0]);
+        // Where arithmetic allows less than what was seen, each figure is said with both numbers.
+        let tight = Bounds { backlog: lane.peak.rows - 1, delay_ns: 1, empty_at: 1, ..bounds };
+        let said = beyond(lane, &tight, &figures);
+        assert_eq!(said.len(), 3, "{said:?}");
+        let backlog =
+            format!("partner: a backlog of {} is beyond its bound of {}", lane.peak.rows, tight.backlog);
+        assert!(said[0].starts_with(&backlog), "{said:?}");
+        // And at its bound exactly, it is inside.
+        let exact = Bounds { backlog: lane.peak.rows, ..bounds };
+        assert_eq!(beyond(lane, &exact, &figures), [""; 0]);
+    }
+}
