@@ -26,6 +26,10 @@ use crate::verify::{Keys, UnixSeconds, verify};
 /// When to come back if there is no memory for another body: those that hold it take no longer than their time.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// So much of each body is not counted against what all may take: as the connections are bounded, so is this. A few who
+/// hold all of the memory then don't keep out deliveries of the usual size.
+const BODY_BYTES_FREE: u32 = 16 << 10;
+
 /// How much of a body that is too long is read to no purpose, and for how long: a client that is still writing does not
 /// hear the answer. One that goes on after that is cut off.
 const LINGER_BYTES_MAX: usize = 16 << 20;
@@ -38,7 +42,7 @@ pub struct Bounds {
     pub body_bytes: u32,
     /// How long a body may take to arrive.
     pub body_time: Duration,
-    /// The most memory, in bytes, that all bodies may take at a time.
+    /// The most memory, in bytes, that all bodies may take at a time, the first 16 KiB of each not counted.
     pub bodies_bytes: u32,
 }
 
@@ -171,16 +175,19 @@ impl Gate {
             return Err(Refusal::Large { max: self.bounds.body_bytes });
         }
         let mut room = self.set_aside(0)?;
+        let mut total = 0_u32;
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
             // Trailers are not signed, so they say nothing.
             let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            room.merge(self.set_aside(length)?);
-            if room.num_permits() > self.bounds.body_bytes as usize {
+            total = total.saturating_add(length);
+            if total > self.bounds.body_bytes {
                 return Err(Refusal::Large { max: self.bounds.body_bytes });
             }
+            let set_aside = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
+            room.merge(self.set_aside(total.saturating_sub(BODY_BYTES_FREE).saturating_sub(set_aside))?);
             // Most bodies come in one piece, which is not copied.
             if first.is_empty() && rest.is_empty() {
                 first = data;

@@ -30,7 +30,7 @@ pub(super) struct Door {
     /// The longest body
     #[arg(long, value_name = "SIZE", default_value = "2MiB", value_parser = size)]
     body_max: u32,
-    /// The most memory for all bodies at a time
+    /// The most memory for all bodies at a time; the first 16 KiB of each are not counted
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     bodies_max: u32,
     /// How long a head, or a body, may take to arrive, and an answer to be read

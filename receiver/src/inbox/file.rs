@@ -76,7 +76,9 @@ impl Drop for Lock {
 impl Lock {
     /// Takes it, as soon as another process gives it back, if that is soon enough.
     pub(super) fn take(path: &Path, within: Duration) -> Result<Self, OpenError> {
-        let mut name = path.as_os_str().to_owned();
+        // A file may have several names, and is one file: its own name is what the lock is called after.
+        drop(private().open(path).map_err(OpenError::io(path))?);
+        let mut name = path.canonicalize().map_err(OpenError::io(path))?.into_os_string();
         name.push("-lock");
         let place = PathBuf::from(name);
         let file = private().open(&place).map_err(OpenError::io(&place))?;
@@ -110,6 +112,44 @@ fn wait(file: File, within: Duration) -> Option<std::io::Result<Lock>> {
     }
 }
 
+/// Knows a file again: one that was deleted under its name, or replaced, takes what nobody will ever find.
+#[derive(Debug)]
+pub(super) struct Watched {
+    path: PathBuf,
+    identity: Identity,
+}
+
+#[cfg(unix)]
+type Identity = (u64, u64);
+#[cfg(not(unix))]
+type Identity = ();
+
+impl Watched {
+    pub(super) fn new(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+    }
+
+    /// Whether the name still stands for the file.
+    pub(super) fn is_there(&self) -> Result<(), String> {
+        match identity(&self.path) {
+            Ok(found) if found == self.identity => Ok(()),
+            Ok(_) => Err(format!("{} is another file than the one that was opened", self.path.display())),
+            Err(error) => Err(format!("{}: {error}", self.path.display())),
+        }
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<Identity> {
+    let found = std::fs::metadata(path)?;
+    #[cfg(unix)]
+    return Ok({
+        use std::os::unix::fs::MetadataExt as _;
+        (found.dev(), found.ino())
+    });
+    #[cfg(not(unix))]
+    return Ok(drop(found));
+}
+
 /// The connection that writes. There is one, so that commits never wait for each other.
 pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = OpenError::sql(path);
@@ -136,6 +176,11 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
         sql.execute_batch(&format!("BEGIN IMMEDIATE; {schema} {marks} COMMIT;")).map_err(&failed)?;
     }
     Ok(sql)
+}
+
+/// Writes what is there already.
+pub(super) fn write_nothing_new(sql: &Connection) -> rusqlite::Result<()> {
+    sql.execute_batch(&format!("PRAGMA user_version = {VERSION};"))
 }
 
 /// A connection that only reads, beside the writing.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tracing::warn;
 
+use super::file::{Watched, write_nothing_new};
 use super::work::{Delivery, Failure, RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
@@ -24,6 +25,7 @@ pub(super) struct Settlement {
 /// The writing side of an inbox.
 pub(super) struct Ledger {
     sql: Connection,
+    watched: Watched,
     work: Arc<dyn Work>,
     retry: RetryPolicy,
     keep: Duration,
@@ -55,16 +57,33 @@ impl Amount {
 }
 
 impl Ledger {
-    pub(super) fn new(sql: Connection, options: &Options, work: Arc<dyn Work>) -> rusqlite::Result<Self> {
+    pub(super) fn new(
+        sql: Connection,
+        watched: Watched,
+        options: &Options,
+        work: Arc<dyn Work>,
+    ) -> rusqlite::Result<Self> {
         let sum = "SELECT count(*), ifnull(sum(length(body)), 0) FROM received WHERE due_ms IS NOT NULL";
         let waiting = sql.query_row(sum, [], |row| Ok(Amount { rows: row.get(0)?, bytes: row.get(1)? }))?;
         let waiting_max = Amount { rows: options.waiting_max, bytes: options.waiting_bytes_max };
         let (retry, keep) = (options.retry, options.keep);
-        Ok(Self { sql, work, retry, keep, waiting_max, waiting, swept: None })
+        Ok(Self { sql, watched, work, retry, keep, waiting_max, waiting, swept: None })
     }
 
-    /// Carries out everything in one transaction. What it answers is true on disk.
-    pub(super) fn commit(
+    /// As [`Self::commit`], if the file is still there.
+    pub(super) fn commit_if_there(
+        &mut self,
+        now: Millis,
+        arrivals: &[&Arrival],
+        settlements: &[Settlement],
+    ) -> Result<Vec<Result<Accepted, Refused>>, String> {
+        self.watched.is_there()?;
+        self.commit(now, arrivals, settlements).map_err(|error| error.to_string())
+    }
+
+    /// Carries out everything in one transaction. What it answers is true on disk. With nothing to carry out, it writes a
+    /// page all the same, to see whether it can.
+    fn commit(
         &mut self,
         now: Millis,
         arrivals: &[&Arrival],
@@ -81,6 +100,9 @@ impl Ledger {
             if settle(&transaction, now, settlement, &*self.work, self.retry)? {
                 waiting = waiting.take(Amount::of(&settlement.delivery.body));
             }
+        }
+        if arrivals.is_empty() && settlements.is_empty() {
+            write_nothing_new(&transaction)?;
         }
         let swept_all = !sweeping || sweep(&transaction, now.before(self.keep))?;
         transaction.commit()?;
@@ -135,13 +157,14 @@ fn settle(
     warn!(id = delivery.id, attempts, given_up = delay.is_none(), error, "the work on a delivery failed");
     let due = delay.map(|delay| now.after(delay).0);
     let finished = due.is_none().then_some(now.0);
-    let failed =
-        "UPDATE received SET attempts = ?2, due_ms = ?3, finished_ms = ?4, error = ?5 WHERE seq = ?1";
+    let failed = "UPDATE received SET attempts = ?2, due_ms = ?3, finished_ms = ?4, error = ?5
+         WHERE seq = ?1 AND due_ms IS NOT NULL";
     transaction.prepare_cached(failed)?.execute(params![delivery.seq, attempts, due, finished, error])?;
     Ok(due.is_none())
 }
 
-/// Marks a delivery as done and counts its effect, along with whatever the work writes: all of it, or nothing.
+/// Marks a delivery as done and counts its effect, along with whatever the work writes: all of it, or nothing. Nothing, too,
+/// if it is done already: whoever did it, in spite of the lock, the work is recorded once.
 fn record(
     transaction: &Transaction<'_>,
     now: Millis,
@@ -149,6 +172,16 @@ fn record(
     work: &dyn Work,
 ) -> rusqlite::Result<Result<(), Failure>> {
     transaction.execute_batch("SAVEPOINT record")?;
+    let done = "UPDATE received SET attempts = attempts + 1, due_ms = NULL, finished_ms = ?2, error = NULL,
+         body = NULL WHERE seq = ?1 AND due_ms IS NOT NULL";
+    if transaction.prepare_cached(done)?.execute(params![delivery.seq, now.0])? == 0 {
+        warn!(
+            id = delivery.id,
+            "somebody else has done a delivery too: are there two receivers on this inbox?"
+        );
+        transaction.execute_batch("RELEASE record")?;
+        return Ok(Ok(()));
+    }
     let recording = std::panic::AssertUnwindSafe(|| work.record(transaction, delivery));
     let recorded = match std::panic::catch_unwind(recording) {
         Ok(Ok(())) => Ok(()),
@@ -156,10 +189,6 @@ fn record(
         Err(_) => Err(Failure("the work panicked".to_owned())),
     };
     if recorded.is_ok() {
-        let done =
-            "UPDATE received SET attempts = attempts + 1, due_ms = NULL, finished_ms = ?2, error = NULL,
-             body = NULL WHERE seq = ?1";
-        transaction.prepare_cached(done)?.execute(params![delivery.seq, now.0])?;
         let effect = "INSERT INTO effects (id, done_ms) VALUES (?1, ?2)";
         transaction.prepare_cached(effect)?.execute(params![delivery.id, now.0])?;
     } else {

@@ -21,6 +21,7 @@ mod worker;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -135,6 +136,8 @@ pub struct Inbox {
     orders: mpsc::Sender<Order>,
     path: Arc<Path>,
     threads: Arc<Mutex<Option<Threads>>>,
+    /// Whether the latest commit reached the disk.
+    writes: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -154,16 +157,18 @@ impl Inbox {
         let lock = file::Lock::take(&options.path, options.open_within)?;
         let sql = file::writer(&options.path, options.durability)?;
         let reader = file::reader(&options.path)?;
+        let watched = file::Watched::new(&options.path).map_err(OpenError::io(&options.path))?;
         let path = options.path.as_path().into();
         let (orders, queue) = mpsc::channel(QUEUE_MAX);
+        let writes = Arc::new(AtomicBool::new(true));
         let (wake, woken) = worker::bell();
-        let ledger =
-            ledger::Ledger::new(sql, &options, Arc::clone(&work)).map_err(OpenError::sql(&options.path))?;
+        let ledger = ledger::Ledger::new(sql, watched, &options, Arc::clone(&work))
+            .map_err(OpenError::sql(&options.path))?;
         let work = (work, options.retry.longest);
         let worker = worker::start(reader, orders.clone(), clock.clone(), work, (wake.clone(), woken))?;
-        let writer = writer::start(ledger, queue, clock, wake)?;
+        let writer = writer::start(ledger, queue, clock, wake, Arc::clone(&writes))?;
         let threads = Arc::new(Mutex::new(Some(Threads { worker, writer, _lock: lock })));
-        Ok(Self { orders, path, threads })
+        Ok(Self { orders, path, threads, writes })
     }
 
     /// Takes an arrival, and answers once it is on disk.
@@ -187,9 +192,16 @@ impl Inbox {
         Effects::open(&self.path)
     }
 
-    /// Whether it takes arrivals.
+    /// Whether it takes arrivals: it is open, and the latest commit reached the disk. If that did not, this has another
+    /// one tried, so that whoever asks again hears when it works again.
     #[must_use]
     pub fn is_open(&self) -> bool {
+        if !self.orders.is_closed() && !self.writes.load(Ordering::Relaxed) {
+            let (reply, _nobody_waits) = oneshot::channel();
+            // A full queue tries by itself.
+            let _ = self.orders.try_send(Order::Settle { settlements: Vec::new(), reply });
+            return false;
+        }
         !self.orders.is_closed()
     }
 

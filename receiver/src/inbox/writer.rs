@@ -1,5 +1,7 @@
 //! The thread that writes: whatever has come while a commit was under way goes into the next one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
@@ -30,17 +32,24 @@ pub(super) fn start(
     orders: mpsc::Receiver<Order>,
     clock: Clock,
     wake: Bell,
+    writes: Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, OpenError> {
     let thread = std::thread::Builder::new().name("inbox-writer".to_owned());
-    let started = thread.spawn(move || run(ledger, orders, &clock, &wake));
+    let started = thread.spawn(move || run(ledger, orders, &clock, &wake, &writes));
     started.map_err(|error| OpenError::Failed { path: "thread".into(), detail: error.to_string() })
 }
 
-fn run(mut ledger: Ledger, mut orders: mpsc::Receiver<Order>, clock: &Clock, wake: &Bell) {
+fn run(
+    mut ledger: Ledger,
+    mut orders: mpsc::Receiver<Order>,
+    clock: &Clock,
+    wake: &Bell,
+    writes: &AtomicBool,
+) {
     let mut taken = Vec::with_capacity(COMMIT_MAX);
     while orders.blocking_recv_many(&mut taken, COMMIT_MAX) > 0 {
         let closing = taken.iter().any(|order| matches!(order, Order::Close));
-        carry_out(&mut ledger, &mut taken, clock, wake);
+        carry_out(&mut ledger, &mut taken, clock, wake, writes);
         if closing {
             // What comes from here on is told that the inbox is closed.
             orders.close();
@@ -48,7 +57,7 @@ fn run(mut ledger: Ledger, mut orders: mpsc::Receiver<Order>, clock: &Clock, wak
     }
 }
 
-fn carry_out(ledger: &mut Ledger, taken: &mut Vec<Order>, clock: &Clock, wake: &Bell) {
+fn carry_out(ledger: &mut Ledger, taken: &mut Vec<Order>, clock: &Clock, wake: &Bell, writes: &AtomicBool) {
     let (mut arrivals, mut replies) = (Vec::new(), Vec::new());
     let (mut settlements, mut settled) = (Vec::new(), Vec::new());
     for order in taken.drain(..) {
@@ -67,11 +76,12 @@ fn carry_out(ledger: &mut Ledger, taken: &mut Vec<Order>, clock: &Clock, wake: &
     if replies.is_empty() && settled.is_empty() {
         return;
     }
-    let committed = ledger.commit(clock.now(), &arrivals.iter().collect::<Vec<_>>(), &settlements);
+    let committed = ledger.commit_if_there(clock.now(), &arrivals.iter().collect::<Vec<_>>(), &settlements);
     let durable = committed.is_ok();
+    writes.store(durable, Ordering::Relaxed);
     let answers = committed.unwrap_or_else(|error| {
-        error!(%error, "can't write the inbox");
-        vec![Err(Refused::Disk(error.to_string())); replies.len()]
+        error!(error, "can't write the inbox");
+        vec![Err(Refused::Disk(error)); replies.len()]
     });
     if answers.contains(&Ok(Accepted::New)) {
         wake.ring();

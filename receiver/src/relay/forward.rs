@@ -5,24 +5,30 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tracing::debug;
 use url::Url;
 
 /// The longest body of an answer that is passed back; a longer one is left out.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How long the body may take, once the head is there.
+const ANSWER_BODY_TIME_MAX: Duration = Duration::from_secs(1);
 /// The longest head of an answer.
 const ANSWER_HEAD_BYTES_MAX: usize = 32 << 10;
 
@@ -106,12 +112,8 @@ fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
 }
 
 impl Target {
-    /// Sends a body with its headers, and answers what is to be passed back.
-    pub(super) async fn forward(
-        &self,
-        headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<Response<Full<Bytes>>, ForwardError> {
+    /// Sends a body with its headers, and waits for the head of the answer.
+    pub(super) async fn forward(&self, headers: &HeaderMap, body: Bytes) -> Result<Head, ForwardError> {
         let stream =
             TcpStream::connect((self.host.as_str(), self.port)).await.map_err(ForwardError::Connect)?;
         stream.set_nodelay(true).map_err(ForwardError::Connect)?;
@@ -146,34 +148,52 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     values.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok()).collect()
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, ForwardError>
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Head, ForwardError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut client = http1::Builder::new();
     client.max_buf_size(ANSWER_HEAD_BYTES_MAX);
     let (mut sender, connection) = client.handshake(TokioIo::new(stream)).await?;
-    // Aborted when this is dropped: nothing goes on once nobody waits for it.
-    let mut driving = tokio::task::JoinSet::new();
+    let mut driving = JoinSet::new();
     driving.spawn(async move {
         if let Err(error) = connection.await {
             debug!(%error, "the connection to the other side ended early");
         }
     });
-    let (parts, body) = sender.send_request(request).await?.into_parts();
-    let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
-        // The status has been given, and that is what counts.
-        Err(_) => BytesMut::new().freeze(),
-    };
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = parts.status;
-    for name in PASSED_BACK {
-        for value in parts.headers.get_all(&name) {
-            answer.headers_mut().append(name.clone(), value.clone());
-        }
+    let answer = sender.send_request(request).await?;
+    Ok(Head { answer, _driving: driving })
+}
+
+/// The head of an answer: the status has been given, and that is what counts.
+pub(super) struct Head {
+    answer: Response<Incoming>,
+    /// Aborted when this is dropped: nothing goes on once nobody waits for it.
+    _driving: JoinSet<()>,
+}
+
+impl Head {
+    pub(super) fn status(&self) -> StatusCode {
+        self.answer.status()
     }
-    Ok(answer)
+
+    /// What is to be passed back; without a body if that is too long, or takes long.
+    pub(super) async fn whole(self) -> Response<Full<Bytes>> {
+        let (parts, body) = self.answer.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect();
+        let body = match timeout(ANSWER_BODY_TIME_MAX, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(_)) | Err(_) => Bytes::new(),
+        };
+        let mut answer = Response::new(Full::new(body));
+        *answer.status_mut() = parts.status;
+        for name in PASSED_BACK {
+            for value in parts.headers.get_all(&name) {
+                answer.headers_mut().append(name.clone(), value.clone());
+            }
+        }
+        answer
+    }
 }
 
 /// The other side gave no answer.

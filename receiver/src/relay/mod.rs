@@ -17,10 +17,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{Layer as _, Service};
 use tracing::{debug, warn};
 
@@ -30,6 +30,7 @@ use crate::answer::{overloaded, text};
 use crate::clock::Clock;
 use crate::layer::{Authentic, Verify, VerifyLayer};
 use crate::server::{asks_for_health, health, only_post};
+use forward::Head;
 use window::{Entry, Window};
 
 /// When to come back if too much is under way: as soon as some of it is over.
@@ -46,7 +47,7 @@ pub struct Options {
     pub window: Duration,
     /// How many ids are remembered; the oldest make room.
     pub remembered_max: usize,
-    /// How long the other side may take.
+    /// How long the other side may take to say its status, waiting for an earlier try of the same delivery included.
     pub timeout: Duration,
     /// How many requests are under way to the other side at a time.
     pub under_way_max: usize,
@@ -150,40 +151,67 @@ impl Shared {
             return text(StatusCode::INTERNAL_SERVER_ERROR, "nobody has verified this");
         };
         let Ok(body) = body.collect().await;
+        let mut forwarding = false;
+        // One time for all: a repeat that waits for the one before it has waited when that fails.
+        let waiting = self.forwarded(&authentic.id, &parts.headers, body.to_bytes(), &mut forwarding);
+        let forwarded = tokio::time::timeout(self.options.timeout, waiting).await;
+        match forwarded {
+            Ok(Forwarded::Theirs(head, _permit)) => head.whole().await,
+            Ok(Forwarded::Ours(answer)) => answer,
+            Err(_) if forwarding => {
+                warn!(id = authentic.id, timeout = ?self.options.timeout, "the other side took too long");
+                text(StatusCode::GATEWAY_TIMEOUT, "the other side took too long")
+            }
+            Err(_) => overloaded("the same delivery is still under way", BUSY_RETRY_AFTER),
+        }
+    }
+
+    /// The head of the other side's answer, or an answer of our own. Notes when it is the other side's turn.
+    async fn forwarded(
+        &self,
+        id: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+        forwarding: &mut bool,
+    ) -> Forwarded {
         loop {
-            match self.window.enter(&authentic.id, self.clock.now()) {
+            match self.window.enter(id, self.clock.now()) {
                 Entry::Known(status) => {
-                    debug!(id = authentic.id, "a repeat, not forwarded");
-                    return empty(status);
+                    debug!(id, "a repeat, not forwarded");
+                    return Forwarded::Ours(empty(status));
                 }
                 // Whatever becomes of the first decides: if it fails, one of those that waited is the next.
                 Entry::UnderWay(mut over) => drop(over.changed().await),
-                Entry::Full => return overloaded("too much is under way", BUSY_RETRY_AFTER),
+                Entry::Full => return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER)),
                 Entry::First(claim) => {
-                    let Ok(_permit) = self.under_way.try_acquire() else {
-                        return overloaded("too much is under way", BUSY_RETRY_AFTER);
+                    let Ok(permit) = Arc::clone(&self.under_way).try_acquire_owned() else {
+                        return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER));
                     };
-                    let options = &self.options;
-                    let forwarding = options.target.forward(&parts.headers, body.to_bytes());
-                    let answer = match tokio::time::timeout(options.timeout, forwarding).await {
-                        Ok(Ok(answer)) => answer,
-                        Ok(Err(error)) => {
-                            warn!(id = authentic.id, %error, "can't forward");
-                            return text(StatusCode::BAD_GATEWAY, "the other side can't be reached");
+                    *forwarding = true;
+                    return match self.options.target.forward(headers, body).await {
+                        Ok(head) => {
+                            if head.status().is_success() {
+                                claim.done(head.status(), self.clock.now());
+                            }
+                            Forwarded::Theirs(head, permit)
                         }
-                        Err(_) => {
-                            warn!(id = authentic.id, timeout = ?options.timeout, "the other side took too long");
-                            return text(StatusCode::GATEWAY_TIMEOUT, "the other side took too long");
+                        Err(error) => {
+                            warn!(id, %error, "can't forward");
+                            Forwarded::Ours(text(StatusCode::BAD_GATEWAY, "the other side can't be reached"))
                         }
                     };
-                    if answer.status().is_success() {
-                        claim.done(answer.status(), self.clock.now());
-                    }
-                    return answer;
                 }
             }
         }
     }
+}
+
+/// What came of a delivery in time.
+enum Forwarded {
+    /// The other side's answer, and its place among what is under way.
+    Theirs(Head, OwnedSemaphorePermit),
+    /// An answer of our own.
+    Ours(Answer),
 }
 
 /// The answer to a repeat: what the first was told, without its body.

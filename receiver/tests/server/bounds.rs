@@ -131,12 +131,18 @@ fn no_memory_for_bodies_says_when_to_come_back() {
         stream.write_all(&begin).unwrap();
         stream
     };
-    // If the small one comes first, the large one is refused instead; then both try again.
-    let tries = std::iter::repeat_with(|| (hold(), receiver.post("b", b"{}")));
+    // If the other one comes first, the one that does not end is refused instead; then both try again.
+    let other = vec![b'x'; 40 << 10];
+    let tries = std::iter::repeat_with(|| (hold(), receiver.post("b", &other)));
     let (first, refused) = tries.into_iter().find(|(_, answer)| answer.status != 204).unwrap();
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(
+        receiver.post("small", &other[..16 << 10]).status,
+        204,
+        "small ones are not kept out by large ones"
+    );
     drop(first);
     let accepted =
-        std::iter::repeat_with(|| receiver.post("c", b"{}")).find(|answer| answer.status != 503).unwrap();
+        std::iter::repeat_with(|| receiver.post("c", &other)).find(|answer| answer.status != 503).unwrap();
     assert_eq!(accepted.status, 204, "the memory is given back");
 }

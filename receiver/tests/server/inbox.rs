@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use hookproof_receiver::clock::{Clock, Millis};
 use hookproof_receiver::inbox::{
-    Accepted, Arrival, Counting, Delivery, Effects, Failure, Inbox, Options, Refused, RetryPolicy, Work,
+    Accepted, Arrival, Counting, Delivery, Effects, Failure, Inbox, OpenError, Options, Refused, RetryPolicy,
+    Work,
 };
 use tempfile::TempDir;
 
@@ -244,4 +245,54 @@ fn a_closed_inbox_says_so() {
     assert_eq!(accept(&inbox, "a"), Err(Refused::Closed));
     // Its file is free again.
     shelf.open(Counting).close();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_with_two_names_is_one_file() {
+    let shelf = Shelf::new();
+    let inbox = shelf.open(Counting);
+    let other = shelf.folder.path().join("other.db");
+    std::os::unix::fs::symlink(shelf.options().path, &other).unwrap();
+    let options = Options { path: other, ..shelf.options() };
+    let second = Inbox::open(options, shelf.clock(), Arc::new(Counting));
+    assert!(matches!(second, Err(OpenError::InUse { .. })), "{second:?}");
+    inbox.close();
+}
+
+#[test]
+fn what_two_work_on_in_spite_of_the_lock_is_done_once() {
+    let shelf = Shelf::new();
+    let (go_on, held) = channel::<()>();
+    let first = shelf.open(HeldUp(Mutex::new(held)));
+    accept(&first, "a").unwrap();
+    std::fs::remove_file(shelf.folder.path().join("inbox.db-lock")).unwrap();
+    let second = shelf.open(Counting);
+    while shelf.effects().standing().unwrap().waiting > 0 {
+        std::thread::yield_now();
+    }
+    drop(go_on);
+    first.close();
+    second.close();
+    assert_eq!(shelf.effects().processed(10).unwrap(), ["a"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_acknowledged_into_a_file_that_is_gone_and_all_is_well_when_it_is_back() {
+    let shelf = Shelf::new();
+    let inbox = shelf.open(Counting);
+    accept(&inbox, "a").unwrap();
+    let (path, aside) = (shelf.options().path, shelf.folder.path().join("aside.db"));
+    std::fs::rename(&path, &aside).unwrap();
+    assert!(matches!(accept(&inbox, "b"), Err(Refused::Disk(_))));
+    assert!(!inbox.is_open());
+    std::fs::rename(&aside, &path).unwrap();
+    // Asking is what has it tried again.
+    while !inbox.is_open() {
+        std::thread::yield_now();
+    }
+    assert_eq!(accept(&inbox, "b"), Ok(Accepted::New));
+    inbox.close();
+    assert_eq!(shelf.effects().processed(10).unwrap(), ["a", "b"]);
 }

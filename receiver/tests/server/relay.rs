@@ -86,6 +86,16 @@ fn the_other_side_may_be_gone_or_silent() {
 }
 
 #[test]
+fn a_status_counts_though_its_body_never_ends() {
+    let (address, requests) = upstream(vec!["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nab…"]);
+    let relay = relay(address, &[]);
+    let answer = relay.post("a", BODY);
+    assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+    assert_eq!(relay.post("a", BODY).status, 200);
+    assert_eq!(requests.iter().count(), 1, "it was taken, and is not forwarded again");
+}
+
+#[test]
 fn what_is_not_genuine_stays_outside() {
     let (address, requests) = upstream(vec![GOOD]);
     let relay = relay(address, &["--path", "/hook"]);

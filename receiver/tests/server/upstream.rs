@@ -21,6 +21,9 @@ impl Request {
     }
 }
 
+/// At the end of an answer: no more of it comes, and the connection stays.
+pub(crate) const STALLS: char = '…';
+
 /// Answers one connection after another with these, and then listens no more. An empty answer is none: it holds the
 /// connection until the other side closes it.
 pub(crate) fn upstream(answers: Vec<&'static str>) -> (SocketAddr, Receiver<Request>) {
@@ -43,10 +46,9 @@ pub(crate) fn upstream(answers: Vec<&'static str>) -> (SocketAddr, Receiver<Requ
             reader.read_exact(&mut body).unwrap();
             // The test may be over.
             let _ = came.send(Request { line, headers, body });
-            if answer.is_empty() {
+            (&stream).write_all(answer.trim_end_matches(STALLS).as_bytes()).unwrap();
+            if answer.is_empty() || answer.ends_with(STALLS) {
                 let _ = reader.read(&mut [0]);
-            } else {
-                (&stream).write_all(answer.as_bytes()).unwrap();
             }
         }
     });
