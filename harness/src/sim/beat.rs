@@ -18,13 +18,13 @@ impl World<'_> {
     pub(super) fn process(&mut self, worker: usize, generation: u64, knock: Knock) -> Result<(), SimError> {
         let seat = &mut self.seats[worker];
         if seat.generation != generation {
-            return Ok(());
+            return self.lost(knock);
         }
         if seat.frozen {
             seat.stash.push(knock);
             return Ok(());
         }
-        let Some(process) = seat.process.as_mut() else { return Ok(()) };
+        let Some(process) = seat.process.as_mut() else { return self.lost(knock) };
         seat.dirty = true;
         let now = self.now;
         match knock {
@@ -45,6 +45,15 @@ impl World<'_> {
             Knock::Late => return self.give_up_stopping(worker),
         }
         Ok(())
+    }
+
+    /// What was under way to a process that is no more. Whoever offered it events hears that the connection broke.
+    fn lost(&mut self, knock: Knock) -> Result<(), SimError> {
+        let Knock::Offered(places) = knock else { return Ok(()) };
+        places.into_iter().try_for_each(|place| {
+            let token = self.play.schedule.due()[place].token;
+            self.break_off(token)
+        })
     }
 
     /// A commit is over, unless the store can't write now.

@@ -13,6 +13,8 @@ use crate::trace::{Dead, Depth, End, Ended, Record};
 /// Subscribers whose queues are in the trace: as many as the sender's status lists on its first page.
 const LISTED: usize = 50;
 const PAGE: u32 = 1_000;
+/// No answer takes longer, once nothing holds it up.
+const ANSWER_NS: u64 = 60 * SECOND;
 
 impl World<'_> {
     /// Looks into the queue; and ends the run once all is settled, or the time for that is over.
@@ -24,6 +26,10 @@ impl World<'_> {
         let waiting = self.look_into_queue()?;
         let whole = self.troubles.starting == 0 && self.seats.iter().all(|seat| !seat.frozen);
         let drained = self.now >= self.last_moment();
+        if self.play.open > 0 && self.now >= self.last_answer() {
+            let why = format!("{} events were neither taken nor refused", self.play.open);
+            return Err(SimError::Defect(why));
+        }
         if done && (drained || (whole && waiting == Some(0))) {
             self.over = true;
         } else {
@@ -38,6 +44,15 @@ impl World<'_> {
     fn last_moment(&self) -> u64 {
         let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
         self.figures.traffic_end.max(fault).saturating_add(self.given.scenario.drain.0)
+    }
+
+    /// When whoever offered an event has its answer at the latest, with time to spare: an event that nobody answers would
+    /// keep the run from ending.
+    fn last_answer(&self) -> u64 {
+        self.last_moment()
+            .max(self.troubles.blocked_until)
+            .saturating_add(self.given.scenario.sender.stop_within.0)
+            .saturating_add(ANSWER_NS)
     }
 
     fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {

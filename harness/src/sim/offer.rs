@@ -125,6 +125,12 @@ impl World<'_> {
         Ok(())
     }
 
+    /// The process died that had an event and owed the answer.
+    pub(super) fn break_off(&mut self, token: u64) -> Result<(), SimError> {
+        self.play.open = self.play.open.saturating_sub(1);
+        self.refuse(token, None, true, "the connection broke")
+    }
+
     pub(super) fn refuse(
         &mut self,
         token: u64,

@@ -101,10 +101,7 @@ impl World<'_> {
                 unanswered.extend(places.iter().map(|place| self.play.schedule.due()[*place].token));
             }
         }
-        self.play.open = self.play.open.saturating_sub(unanswered.len());
-        for token in unanswered {
-            self.refuse(token, None, true, "the connection broke")?;
-        }
+        unanswered.into_iter().try_for_each(|token| self.break_off(token))?;
         self.troubles.dead.push(process.owner);
         drop(process);
         let generation = self.seats[worker].generation;
