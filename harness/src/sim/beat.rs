@@ -68,6 +68,7 @@ impl World<'_> {
         let Some(process) = self.seats[worker].process.as_mut() else { return Ok(()) };
         let recorded = process.commit(now, &mut acts)?;
         self.figures.commits += 1;
+        self.figures.ledger.add(std::mem::take(&mut process.desk.ledger));
         if recorded {
             (0..self.seats.len()).filter(|other| *other != worker).for_each(|other| {
                 self.tell(other, LOOK_NS, Knock::Look);
@@ -121,7 +122,8 @@ impl World<'_> {
                     self.tell(worker, after, Knock::Claimed(claimed));
                 }
                 Act::Emitted(answers) => self.answered(worker, answers)?,
-                Act::Operated => {
+                Act::Operated(errand) => {
+                    self.done(errand)?;
                     (0..self.seats.len()).for_each(|other| self.tell(other, LOOK_NS, Knock::Look));
                 }
             }

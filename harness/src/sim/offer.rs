@@ -106,6 +106,7 @@ impl World<'_> {
                 Answered::Accepted { matched, shed } => {
                     self.play.open -= 1;
                     self.figures.shed += shed;
+                    self.figures.ledger.acknowledged += u64::from(matched);
                     let (t, status) = (self.now, 202);
                     self.keep(Record::Accepted(Accepted { t, token, status, matched: Some(matched) }))?;
                 }

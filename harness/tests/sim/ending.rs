@@ -53,3 +53,25 @@ fn a_run_ends_though_events_die_with_the_process_that_had_them() {
         }
     }
 }
+
+/// The store keeps a hundred thousand dead letters of a lane, and a plan counts on all.
+#[test]
+fn dead_letters_are_counted_that_the_store_has_forgotten() {
+    let text = r#"
+drain = "5s"
+[[traffic]]
+shape  = "burst"
+events = 100_500
+[events]
+data_bytes = "10..10"
+[[subscriber]]
+name  = "a"
+limit = { rate = "1/s", burst = 1 }
+queue = { rows = 10 }
+"#;
+    let figures = simulate(&scenario("forgotten", text), &options(Keep::Figures)).unwrap().figures;
+    let lane = &figures.lanes[0];
+    assert!(figures.ledger.counts.dead_kept < figures.ledger.counts.dead, "nothing was forgotten");
+    assert_eq!(lane.delivered + lane.dead[2] + lane.left, 100_500, "{:?}", lane.dead);
+    assert_eq!(figures.ledger.missing(), None);
+}

@@ -4,6 +4,7 @@
 
 mod command;
 mod ending;
+mod errands;
 mod reality;
 mod scenarios;
 mod sweep;
