@@ -2,7 +2,9 @@
 //! [`super::rate::level`], over the windows that begin within `no_storm` of the recovery.
 //!
 //! `recovery.drains`: within `drain` of the last event, everything owed is settled: delivered, or a dead letter. What is
-//! unsettled at the end counts against the sender as far as it says that something waits, or says nothing.
+//! unsettled at the end counts against the sender as far as it says that something waits, or says nothing. What it says
+//! waits for an endpoint that answered 410 does not count: nothing may be sent there ([`super::retry`]), and whether it is
+//! given up at once, or kept for an operator who finds the endpoint well again, is the sender's to choose.
 
 use super::evidence::{Evidence, Lane};
 use super::rate::envelope::limited;
@@ -68,7 +70,7 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
         fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
     let waiting = waiting_at_end(evidence);
     let open = (unsettled.len() as u64).saturating_sub(unlisted_dead(evidence));
-    let left = waiting.unwrap_or(open);
+    let left = waiting.map_or(open, |waiting| waiting.saturating_sub(held_for_the_gone(evidence)));
     let finding = if left == 0 {
         let rest = if open == 0 { String::new() } else { format!(", though {open} never arrived") };
         Finding::held(format!("nothing waits at the end of {} deliveries{rest}", fates.len()))
@@ -85,4 +87,21 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     finding
         .with("unsettled", unsettled.len())
         .with("waiting", waiting.map_or("-".to_owned(), |n| n.to_string()))
+}
+
+/// How many deliveries the sender says it holds for endpoints that are gone: by each one's own depth, and no more than came
+/// to nothing there.
+fn held_for_the_gone(evidence: &Evidence<'_>) -> u64 {
+    let gone = (0..).zip(&evidence.lanes).filter(|(_, lane)| lane.gone.is_some());
+    let held = gone.map(|(at, lane): (u32, _)| {
+        let name = Some(lane.subscriber.name.as_str());
+        let told = evidence.trace.depths.iter().filter(|depth| depth.subscriber.as_deref() == name);
+        let last = told.max_by_key(|depth| depth.t).and_then(|depth| depth.waiting).unwrap_or(0);
+        let open = evidence
+            .deliveries_of(at)
+            .iter()
+            .filter(|delivery| delivery.owed && delivery.dead.is_none() && !evidence.is_delivered(delivery));
+        last.min(open.count() as u64)
+    });
+    held.sum()
 }

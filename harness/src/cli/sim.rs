@@ -11,6 +11,7 @@ use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
+use crate::sim::swarm::Failure;
 use crate::sim::{Keep, Mutant, Options, SimError, Simulated, judged, simulate, skipped, swarm};
 use crate::trace::Trace;
 
@@ -39,7 +40,7 @@ pub(super) struct Sim {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
     /// Play so many seeds, from the scenario's on, each with its own troubles
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
     /// Give the one seed its own troubles, as --seeds does
     #[arg(long, requires = "seed")]
@@ -47,14 +48,14 @@ pub(super) struct Sim {
     /// Of the swarm's scenario, only what happens before
     #[arg(long, value_name = "DURATION", requires = "swarm")]
     until: Option<crate::scenario::Duration>,
-    /// Where traces go, each into a folder of its scenario's name
+    /// Where traces go, each into a folder of its scenario's name; with --seeds, the trace of the failure
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Change a value of the scenario: drain=10s; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Keep no trace and judge nothing: figures alone
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["seeds", "out"])]
     figures: bool,
     /// Give the sender one of the bugs that the sweep must find
     #[arg(long, value_name = "NAME", hide = true)]
@@ -63,16 +64,22 @@ pub(super) struct Sim {
 
 impl Sim {
     pub(super) fn run(self) -> ExitCode {
-        let files = match files(&self.scenarios) {
-            Ok(files) => files,
-            Err(why) => {
-                eprintln!("hookproof sim: {why}");
-                return ExitCode::from(EXIT_USAGE);
-            }
-        };
         let mut worst = 0;
-        for path in files {
-            worst = worse(worst, self.one(&path));
+        for path in &self.scenarios {
+            let files = match files(path) {
+                Ok(files) => files,
+                Err(why) => {
+                    eprintln!("hookproof sim: {why}");
+                    return ExitCode::from(EXIT_USAGE);
+                }
+            };
+            if files.is_empty() {
+                eprintln!("hookproof sim: {}: nothing to play; expected *.toml in it", path.display());
+                worst = worse(worst, EXIT_INCONCLUSIVE);
+            }
+            for file in files {
+                worst = worse(worst, self.one(&file));
+            }
         }
         ExitCode::from(worst)
     }
@@ -86,16 +93,16 @@ impl Sim {
             }
         };
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let options = Options { seed: self.seed, folder, mutant: self.mutant, ..Options::default() };
+        let until = self.until.map(|until| until.0);
+        let options = Options { seed: self.seed, folder, mutant: self.mutant, until, ..Options::default() };
         if let Some(count) = self.seeds {
             return self.sweep(&scenario, &options, path, count);
         }
         let scenario = match (self.swarm, self.seed) {
-            (true, Some(seed)) => swarm::trouble(&scenario, seed, self.until.map(|until| until.0)),
+            (true, Some(seed)) => swarm::trouble(&scenario, seed, until),
             _ => scenario,
         };
-        let keep =
-            if self.figures || expected(&scenario) > TRACED_EVENTS_MAX { Keep::Figures } else { Keep::Trace };
+        let keep = self.keep(&scenario);
         let clock = Clock::begun();
         let began = clock.now();
         match simulate(&scenario, &Options { keep, ..options }) {
@@ -107,16 +114,20 @@ impl Sim {
         }
     }
 
+    /// A trace that somebody wants, or that the sweep judged, is kept however long it is.
+    fn keep(&self, scenario: &Scenario) -> Keep {
+        let wanted = self.out.is_some() || self.swarm;
+        let bare = self.figures || (!wanted && expected(scenario) > TRACED_EVENTS_MAX);
+        if bare { Keep::Figures } else { Keep::Trace }
+    }
+
     /// Says what a run amounts to, judges it, and keeps its trace if asked to.
     fn tell(&self, scenario: &Scenario, simulated: &Simulated, took: Duration) -> u8 {
         line(summary(scenario, simulated, took));
         if simulated.trace.is_empty() {
-            return u8::from(!is_conserved(&simulated.figures));
+            return self.weigh(scenario, &simulated.figures);
         }
-        if let Some(out) = &self.out
-            && let Err(error) = save(&out.join(&scenario.name), &simulated.trace)
-        {
-            eprintln!("hookproof sim: {}: {error}", scenario.name);
+        if !self.save(scenario, &simulated.trace) {
             return EXIT_HARNESS;
         }
         match Trace::read(simulated.trace.as_slice()) {
@@ -124,6 +135,36 @@ impl Sim {
             Err(error) => {
                 eprintln!("hookproof sim: {}: {error}", scenario.name);
                 EXIT_HARNESS
+            }
+        }
+    }
+
+    /// What is left to say of a run without a trace: that nothing was lost by the store's own counts, and not more.
+    fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
+        if let Some(missing) = figures.ledger.missing() {
+            line(format_args!("{}: not conserved: {missing}", scenario.name));
+            return EXIT_FAILED;
+        }
+        if self.figures {
+            return 0;
+        }
+        line(format_args!(
+            "{}: not judged: {} events are too many for a trace that nobody asked for; figures alone (--out DIR \
+             keeps and judges it, --figures is content with figures)",
+            scenario.name, figures.offered
+        ));
+        EXIT_INCONCLUSIVE
+    }
+
+    /// Keeps a trace if asked to; whether that went well.
+    fn save(&self, scenario: &Scenario, trace: &[u8]) -> bool {
+        let Some(out) = &self.out else { return true };
+        let folder = out.join(&scenario.name);
+        match save(&folder, trace) {
+            Ok(()) => true,
+            Err(error) => {
+                eprintln!("hookproof sim: {}: {}: {error}", scenario.name, folder.display());
+                false
             }
         }
     }
@@ -136,31 +177,46 @@ impl Sim {
     fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {
         let clock = Clock::begun();
         let began = clock.now();
-        match swarm::sweep(scenario, options, count) {
-            Ok(swept) => {
-                let took = Duration::from_nanos(clock.now().saturating_sub(began));
-                line(format_args!(
-                    "{}: {} seeds in {:.1} s",
-                    scenario.name,
-                    swept.played,
-                    took.as_secs_f64()
-                ));
-                let Some(failure) = swept.failure else { return 0 };
-                let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
-                let mutant =
-                    self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
-                line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
-                line(format_args!("  {}", failure.witness));
-                let until = failure.until.map_or_else(String::new, |until| {
-                    format!(" --until {}", crate::scenario::Duration(until))
-                });
-                line(format_args!(
-                    "  repeat: hookproof sim {} --seed {} --swarm{until}{sets}{mutant}",
-                    path.display(),
-                    failure.seed
-                ));
-                EXIT_FAILED
-            }
+        let swept = match swarm::sweep(scenario, options, count) {
+            Ok(swept) => swept,
+            Err(error) => return failed(scenario, &error),
+        };
+        let took = Duration::from_nanos(clock.now().saturating_sub(began));
+        let (name, seconds) = (&scenario.name, took.as_secs_f64());
+        line(format_args!("{name}: {} seeds in {seconds:.1} s", swept.played));
+        if let Some(failure) = swept.failure {
+            self.show(scenario, path, &failure);
+            return self.keep_failure(scenario, options, &failure);
+        }
+        if swept.judged == 0 {
+            line(format_args!("{name}: inconclusive: no seed showed enough to judge"));
+            return EXIT_INCONCLUSIVE;
+        }
+        0
+    }
+
+    fn show(&self, scenario: &Scenario, path: &Path, failure: &Failure) {
+        let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
+        let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
+        line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
+        line(format_args!("  {}", failure.witness));
+        let until = failure
+            .until
+            .map_or_else(String::new, |until| format!(" --until {}", crate::scenario::Duration(until)));
+        line(format_args!(
+            "  repeat: hookproof sim {} --seed {} --swarm{until}{sets}{mutant}",
+            path.display(),
+            failure.seed
+        ));
+    }
+
+    fn keep_failure(&self, scenario: &Scenario, options: &Options, failure: &Failure) -> u8 {
+        if self.out.is_none() {
+            return EXIT_FAILED;
+        }
+        match swarm::evidence(scenario, options, failure) {
+            Ok(trace) if self.save(scenario, &trace) => EXIT_FAILED,
+            Ok(_) => EXIT_HARNESS,
             Err(error) => failed(scenario, &error),
         }
     }
@@ -172,12 +228,6 @@ fn failed(scenario: &Scenario, error: &SimError) -> u8 {
         SimError::Schedule(_) | SimError::Subscriber { .. } => EXIT_USAGE,
         _ => EXIT_HARNESS,
     }
-}
-
-/// What was owed is somewhere, in a run whose trace was not kept.
-fn is_conserved(figures: &Figures) -> bool {
-    let owed: u64 = figures.lanes.iter().map(|lane| lane.owed).sum();
-    figures.refused > 0 || owed <= figures.delivered() + figures.given_up() + figures.waiting
 }
 
 fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
@@ -245,21 +295,16 @@ fn save(folder: &Path, trace: &[u8]) -> std::io::Result<()> {
     std::fs::write(folder.join("trace.jsonl"), trace)
 }
 
-/// The scenario files among these paths: of a folder, all of its own.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let mut all = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            all.push(path.clone());
-            continue;
-        }
-        let listed = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut found: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        found.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-        found.sort();
-        all.extend(found);
+/// The scenario files at a path: of a folder, all of its own.
+fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
     }
-    Ok(all)
+    let listed = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut found: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    found.sort();
+    Ok(found)
 }
 
 pub(super) fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {

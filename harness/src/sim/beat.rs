@@ -18,13 +18,13 @@ impl World<'_> {
     pub(super) fn process(&mut self, worker: usize, generation: u64, knock: Knock) -> Result<(), SimError> {
         let seat = &mut self.seats[worker];
         if seat.generation != generation {
-            return Ok(());
+            return self.lost(knock);
         }
         if seat.frozen {
             seat.stash.push(knock);
             return Ok(());
         }
-        let Some(process) = seat.process.as_mut() else { return Ok(()) };
+        let Some(process) = seat.process.as_mut() else { return self.lost(knock) };
         seat.dirty = true;
         let now = self.now;
         match knock {
@@ -47,6 +47,15 @@ impl World<'_> {
         Ok(())
     }
 
+    /// What was under way to a process that is no more. Whoever offered it events hears that the connection broke.
+    fn lost(&mut self, knock: Knock) -> Result<(), SimError> {
+        let Knock::Offered(places) = knock else { return Ok(()) };
+        places.into_iter().try_for_each(|place| {
+            let token = self.play.schedule.due()[place].token;
+            self.break_off(token)
+        })
+    }
+
     /// A commit is over, unless the store can't write now.
     fn committed(&mut self, worker: usize) -> Result<(), SimError> {
         if self.now < self.troubles.blocked_until {
@@ -59,6 +68,7 @@ impl World<'_> {
         let Some(process) = self.seats[worker].process.as_mut() else { return Ok(()) };
         let recorded = process.commit(now, &mut acts)?;
         self.figures.commits += 1;
+        self.figures.ledger.add(std::mem::take(&mut process.desk.ledger));
         if recorded {
             (0..self.seats.len()).filter(|other| *other != worker).for_each(|other| {
                 self.tell(other, LOOK_NS, Knock::Look);
@@ -112,7 +122,8 @@ impl World<'_> {
                     self.tell(worker, after, Knock::Claimed(claimed));
                 }
                 Act::Emitted(answers) => self.answered(worker, answers)?,
-                Act::Operated => {
+                Act::Operated(errand) => {
+                    self.done(errand)?;
                     (0..self.seats.len()).for_each(|other| self.tell(other, LOOK_NS, Knock::Look));
                 }
             }

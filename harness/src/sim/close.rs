@@ -5,6 +5,8 @@ use hookproof_sender::store::command::Reason;
 use hookproof_sender::store::lane::Counts;
 use hookproof_sender::store::read::{LaneStatus, ReadError};
 
+use super::figures::Figures;
+use super::ledger::place;
 use super::world::{Happening, World};
 use super::{Keep, SimError, Simulated, store_failed};
 use crate::scenario::SECOND;
@@ -13,6 +15,8 @@ use crate::trace::{Dead, Depth, End, Ended, Record};
 /// Subscribers whose queues are in the trace: as many as the sender's status lists on its first page.
 const LISTED: usize = 50;
 const PAGE: u32 = 1_000;
+/// No answer takes longer, once nothing holds it up.
+const ANSWER_NS: u64 = 60 * SECOND;
 
 impl World<'_> {
     /// Looks into the queue; and ends the run once all is settled, or the time for that is over.
@@ -22,8 +26,14 @@ impl World<'_> {
             && self.troubles.done == self.troubles.steps.len()
             && self.now >= self.figures.traffic_end;
         let waiting = self.look_into_queue()?;
-        let whole = self.troubles.starting == 0 && self.seats.iter().all(|seat| !seat.frozen);
+        let whole = self.troubles.errands.are_done()
+            && self.troubles.starting == 0
+            && self.seats.iter().all(|seat| !seat.frozen);
         let drained = self.now >= self.last_moment();
+        if self.play.open > 0 && self.now >= self.last_answer() {
+            let why = format!("{} events were neither taken nor refused", self.play.open);
+            return Err(SimError::Defect(why));
+        }
         if done && (drained || (whole && waiting == Some(0))) {
             self.over = true;
         } else {
@@ -38,6 +48,15 @@ impl World<'_> {
     fn last_moment(&self) -> u64 {
         let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
         self.figures.traffic_end.max(fault).saturating_add(self.given.scenario.drain.0)
+    }
+
+    /// When whoever offered an event has its answer at the latest, with time to spare: an event that nobody answers would
+    /// keep the run from ending.
+    fn last_answer(&self) -> u64 {
+        self.last_moment()
+            .max(self.troubles.blocked_until)
+            .saturating_add(self.given.scenario.sender.stop_within.0)
+            .saturating_add(ANSWER_NS)
     }
 
     fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
@@ -78,7 +97,10 @@ impl World<'_> {
             self.start(0)?;
         }
         self.list_dead()?;
-        let end = End { t: self.now, ended: Ended::Done, dead_listed: true, late: 0, dropped: 0 };
+        self.count()?;
+        let counts = &self.figures.ledger.counts;
+        let dead_listed = counts.dead == counts.dead_kept;
+        let end = End { t: self.now, ended: Ended::Done, dead_listed, late: 0, dropped: 0 };
         let counts =
             self.figures.lanes.iter().flat_map(|lane| [lane.arrivals, lane.delivered, lane.given_up()]);
         let words: Vec<u64> = counts.collect();
@@ -94,13 +116,13 @@ impl World<'_> {
             let page = process.reader.dead(None, from, PAGE).map_err(unread)?;
             for letter in page.items {
                 let at = self.endpoint_of(letter.delivery.lane)?;
-                let (place, reason) = match letter.reason {
-                    Reason::Exhausted => (0, "exhausted"),
-                    Reason::Expired => (1, "expired"),
-                    Reason::Overflow => (2, "overflow"),
-                    Reason::Gone => (3, "gone"),
+                let reason = match letter.reason {
+                    Reason::Exhausted => "exhausted",
+                    Reason::Expired => "expired",
+                    Reason::Overflow => "overflow",
+                    Reason::Gone => "gone",
                 };
-                self.figures.lanes[at].dead[place] += 1;
+                self.figures.lanes[at].dead[place(letter.reason)] += 1;
                 if self.given.options.keep == Keep::Trace {
                     let token = self.play.tokens.find(letter.delivery.event.as_bytes());
                     records.push(Record::Dead(Dead {
@@ -119,6 +141,27 @@ impl World<'_> {
             }
         }
         records.into_iter().try_for_each(|record| self.keep(record))
+    }
+}
+
+impl World<'_> {
+    /// Takes the store's own counts, which know of the dead letters that it has forgotten.
+    fn count(&mut self) -> Result<(), SimError> {
+        let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let status =
+            process.reader.status(process.steady(self.now)).map_err(store_failed("read the status"))?;
+        let lanes = all_lanes(&process.reader)?;
+        let Figures { ledger, lanes: figures, waiting, .. } = &mut self.figures;
+        (ledger.counts, *waiting) = (status.counts, status.counts.waiting);
+        for lane in lanes {
+            let at = self.net.endpoints.binary_search_by_key(&lane.lane, |endpoint| endpoint.lane);
+            let Ok(at) = at else { continue };
+            let (figures, counts) = (&mut figures[at], lane.counts);
+            (figures.delivered, figures.left) = (counts.delivered, counts.waiting);
+            let forgotten = ledger.forgotten(lane.lane, counts.dead - counts.dead_kept, figures.dead);
+            figures.dead.iter_mut().zip(forgotten).for_each(|(dead, forgotten)| *dead += forgotten);
+        }
+        Ok(())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use hdrhistogram::Histogram;
 
+use super::ledger::Ledger;
+
 /// One subscriber's side of a run.
 #[derive(Clone, Debug)]
 pub struct LaneFigures {
@@ -67,6 +69,8 @@ pub struct Figures {
     pub busiest_second: u64,
     /// The largest that the database became.
     pub database_bytes: u64,
+    /// What the store says of itself.
+    pub ledger: Ledger,
     second: (u64, u64),
     /// How long the stretches are for which the slowest delivery is kept.
     pub stretch_ns: u64,
@@ -141,6 +145,7 @@ impl Figures {
             waiting: 0,
             busiest_second: 0,
             database_bytes: 0,
+            ledger: Ledger::default(),
             second: (0, 0),
             stretch_ns: stretch_ns.max(1),
         }

@@ -4,9 +4,10 @@
 //! - `world`: what there is; `heap`: what is to happen, in order; `offer`: the emitter; `close`: the end.
 //! - `process`: one process of the sender, engine and store; `lanes`, `deeds`: what it owns and does, in the order in which
 //!   the sender's heart has it; `beat`: processes in their turn.
-//! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults.
+//! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults;
+//!   `errand`: what operators do.
 //! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
-//! - `judged`: the same checks as for a real run, less what virtual time can't show.
+//! - `ledger`: what the store says of itself. - `judged`: the same checks as for a real run, less what virtual time can't show.
 //! - `swarm`: one scenario, many seeds. - `figures`: what a run amounts to, counted as it goes.
 //!
 //! What is modelled: the time that a commit takes and the time that bytes are under way, both drawn by the seed; the
@@ -18,10 +19,12 @@ mod beat;
 mod book;
 mod close;
 mod deeds;
+mod errand;
 pub mod figures;
 mod heap;
 mod judged;
 mod lanes;
+pub mod ledger;
 mod mutant;
 mod network;
 mod offer;
@@ -105,6 +108,8 @@ pub struct Options {
     pub keep: Keep,
     /// A bug that the sender is given.
     pub mutant: Option<Mutant>,
+    /// Only what the traffic offers before this moment, in nanoseconds.
+    pub until: Option<u64>,
 }
 
 /// What is kept of a run.
@@ -119,7 +124,14 @@ pub enum Keep {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: None, folder: PathBuf::from("."), model: None, keep: Keep::Trace, mutant: None }
+        Self {
+            seed: None,
+            folder: PathBuf::from("."),
+            model: None,
+            keep: Keep::Trace,
+            mutant: None,
+            until: None,
+        }
     }
 }
 

@@ -106,6 +106,7 @@ impl World<'_> {
                 Answered::Accepted { matched, shed } => {
                     self.play.open -= 1;
                     self.figures.shed += shed;
+                    self.figures.ledger.acknowledged += u64::from(matched);
                     let (t, status) = (self.now, 202);
                     self.keep(Record::Accepted(Accepted { t, token, status, matched: Some(matched) }))?;
                 }
@@ -123,6 +124,12 @@ impl World<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The process died that had an event and owed the answer.
+    pub(super) fn break_off(&mut self, token: u64) -> Result<(), SimError> {
+        self.play.open = self.play.open.saturating_sub(1);
+        self.refuse(token, None, true, "the connection broke")
     }
 
     pub(super) fn refuse(

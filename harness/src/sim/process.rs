@@ -23,6 +23,7 @@ use hookproof_sender::store::thread::OnItsWay;
 use hookproof_sender::store::{Claimer, Reader, Store};
 use hookproof_sender::subscriber::RegionSecrets;
 
+use super::ledger::Ledger;
 use super::mutant::{Bug, Mutant};
 use super::{EPOCH, SimError, store_failed};
 use crate::traffic::mix;
@@ -40,8 +41,8 @@ pub(super) enum Act {
     Claimed(Vec<Claimed>),
     /// The sender's answer to events, in their order.
     Emitted(Vec<(u64, Answered)>),
-    /// What was asked of the store for an operator is done.
-    Operated,
+    /// What was asked of the store for an operator is done: by its number.
+    Operated(u64),
 }
 
 /// What became of an event that was offered.
@@ -63,7 +64,7 @@ pub(super) enum Then {
     Persist { lane: LaneId, term: Term, hand_back: bool },
     Renew(WallTime),
     Acquire(WallTime),
-    Operate,
+    Operate(u64),
     Nothing,
 }
 
@@ -105,6 +106,8 @@ pub(super) struct Desk {
     committing: Vec<Request>,
     pub(super) way: OnItsWay,
     pub(super) claims: Vec<Claim>,
+    /// What the store has done since somebody last looked.
+    pub(super) ledger: Ledger,
 }
 
 /// What a process is started with.
@@ -228,14 +231,21 @@ impl Process {
         tokens.flatten().copied().collect()
     }
 
-    /// Carries out the commit that began, without telling anybody: what a crash right after it leaves.
-    pub(super) fn commit_silently(&mut self, now: u64) -> Result<(), SimError> {
+    /// What operators asked for and have no answer to, by number.
+    pub(super) fn errands(&self) -> Vec<u64> {
+        numbers(self.desk.committing.iter().chain(&self.desk.waiting))
+    }
+
+    /// Carries out the commit that began, without telling anybody: what a crash right after it leaves. Answers what of it
+    /// operators had asked for.
+    pub(super) fn commit_silently(&mut self, now: u64) -> Result<Vec<u64>, SimError> {
         let commands: Vec<Command> =
             self.desk.committing.iter().flat_map(|request| request.commands.iter().cloned()).collect();
         if !commands.is_empty() {
-            self.store.commit(self.steady(now), &commands).map_err(store_failed("commit"))?;
+            let replies = self.store.commit(self.steady(now), &commands).map_err(store_failed("commit"))?;
+            self.desk.ledger.note(&commands, &replies);
         }
-        Ok(())
+        Ok(numbers(self.desk.committing.iter()))
     }
 
     /// Carries out the commit that began, and hears the answers. True if deliveries were recorded.
@@ -247,6 +257,7 @@ impl Process {
         let commands: Vec<Command> = commands.into_iter().flatten().collect();
         let replies = self.store.commit(self.steady(now), &commands).map_err(store_failed("commit"))?;
         self.desk.way.end(&commands);
+        self.desk.ledger.note(&commands, &replies);
         let mut replies = replies.into_iter();
         let mut recorded = false;
         for (then, count) in thens.into_iter().zip(counts) {
@@ -289,7 +300,7 @@ impl Process {
                 self.tenure.acquired(taken.len());
                 taken.into_iter().for_each(|taken| self.take(taken, asked, now));
             }),
-            Then::Operate => acts.push(Act::Operated),
+            Then::Operate(errand) => acts.push(Act::Operated(errand)),
             Then::Nothing => {}
         }
     }
@@ -380,6 +391,14 @@ impl Process {
     pub(super) fn is(&self, mutant: Mutant) -> bool {
         self.bug.kind == Some(mutant)
     }
+}
+
+fn numbers<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
+    let errand = |request: &Request| match request.then {
+        Then::Operate(errand) => Some(errand),
+        _ => None,
+    };
+    requests.filter_map(errand).collect()
 }
 
 /// The machine's moment: it is never started anew.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Keep, Options, SimError, judged, simulate};
 use crate::check::{Status, Strictness, Witness};
-use crate::scenario::{Duration, FaultAction, FaultPlan, SECOND, Scenario, Shape};
+use crate::scenario::{Duration, FaultAction, FaultPlan, SECOND, Scenario};
 use crate::trace::Trace;
 use crate::traffic::Chance;
 
@@ -23,6 +23,8 @@ const CUTS_MAX: u32 = 8;
 pub struct Swept {
     /// Seeds played.
     pub played: u64,
+    /// Those of them that came to a verdict.
+    pub judged: u64,
     /// The first failure by seed.
     pub failure: Option<Failure>,
 }
@@ -53,16 +55,18 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
     let next = AtomicU64::new(0);
     let least = AtomicU64::new(u64::MAX);
     let found: Mutex<Vec<Result<Failure, SimError>>> = Mutex::default();
-    let played = AtomicU64::new(0);
+    let (played, held_in) = (AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             if place >= count || place > least.load(Ordering::Relaxed) {
                 return;
             }
-            let outcome = attempt(scenario, options, first.wrapping_add(place), None);
+            let outcome = play(scenario, options, first.wrapping_add(place), None);
             played.fetch_add(1, Ordering::Relaxed);
-            if let Some(outcome) = outcome.transpose() {
+            let held = outcome.as_ref().is_ok_and(|outcome| outcome.held);
+            held_in.fetch_add(u64::from(held), Ordering::Relaxed);
+            if let Some(outcome) = outcome.map(|outcome| outcome.failure).transpose() {
                 least.fetch_min(place, Ordering::Relaxed);
                 found.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
             }
@@ -80,7 +84,7 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
     failures.sort_by_key(|failure| failure.seed.wrapping_sub(first));
     let failure =
         failures.into_iter().next().map(|failure| shorten(scenario, options, failure)).transpose()?;
-    Ok(Swept { played: played.into_inner(), failure })
+    Ok(Swept { played: played.into_inner(), judged: held_in.into_inner(), failure })
 }
 
 /// Plays one seed with its troubles, cut off at `until`; a failure, if a check fails.
@@ -93,23 +97,48 @@ pub fn attempt(
     seed: u64,
     until: Option<u64>,
 ) -> Result<Option<Failure>, SimError> {
+    play(scenario, options, seed, until).map(|played| played.failure)
+}
+
+/// The trace of a failure, of the shortest beginning found.
+///
+/// # Errors
+/// When it can't be simulated.
+pub fn evidence(scenario: &Scenario, options: &Options, failure: &Failure) -> Result<Vec<u8>, SimError> {
+    let troubled = trouble(scenario, failure.seed, failure.until);
+    Ok(simulate(&troubled, &playing(options, failure.seed, failure.until))?.trace)
+}
+
+fn playing(options: &Options, seed: u64, until: Option<u64>) -> Options {
+    Options { seed: Some(seed), keep: Keep::Trace, until, ..options.clone() }
+}
+
+/// What a seed came to.
+struct Played {
+    failure: Option<Failure>,
+    /// The seed came to a verdict: there was enough to judge.
+    held: bool,
+}
+
+fn play(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -> Result<Played, SimError> {
     let troubled = trouble(scenario, seed, until);
-    let options = Options { seed: Some(seed), keep: Keep::Trace, ..options.clone() };
-    let simulated = simulate(&troubled, &options)?;
+    let simulated = simulate(&troubled, &playing(options, seed, until))?;
     let trace =
         Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
     // What our own sender should do, it must.
     let judgement = judged(&troubled, &trace, Strictness::Strict);
     let failed = judgement.verdicts.iter().find(|verdict| verdict.status == Status::Fail);
+    let held = judgement.status != Status::Inconclusive;
     let lasts = simulated.figures.traffic_end;
-    Ok(failed.map(|verdict| Failure {
+    let failure = failed.map(|verdict| Failure {
         seed,
         sentence: format!("{}: {}", verdict.id, verdict.sentence),
         check: verdict.id.clone(),
         witness: verdict.witness.first().map_or_else(|| "no witness".to_owned(), witness_text),
         until,
         lasts,
-    }))
+    });
+    Ok(Played { failure, held })
 }
 
 /// A witness in one line.
@@ -144,8 +173,9 @@ fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<F
     Ok(shortest)
 }
 
-/// The scenario as a seed has it: some faults left out, others moved or added, latencies stretched; and of its traffic only
-/// what comes before `until`.
+/// The scenario as a seed has it: some faults left out, others moved or added, latencies stretched; and of its faults only
+/// what comes before `until`. The traffic is cut off by [`Options::until`], once it is scheduled: a phase that were made
+/// shorter would be squeezed.
 #[must_use]
 pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let mut chance = Chance::new(seed, PURPOSE_SWARM);
@@ -178,35 +208,8 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
         *most = (*most / 1_000).saturating_mul(share).max(subscriber.answers.least.0);
     }
     if let Some(until) = until {
-        cut(&mut troubled, until);
+        troubled.faults.retain(|fault| fault.at.0 < until);
     }
     troubled.faults.sort_by_key(|fault| fault.at);
     troubled
-}
-
-/// Cuts the traffic and the faults off at a moment.
-fn cut(scenario: &mut Scenario, until: u64) {
-    let mut begin = 0;
-    let mut kept = Vec::new();
-    for phase in &scenario.traffic {
-        let lasts = phase.lasts.map_or(until.saturating_sub(begin), |lasts| lasts.0);
-        let left = until.saturating_sub(begin);
-        if left == 0 {
-            break;
-        }
-        begin = begin.saturating_add(lasts);
-        let mut phase = phase.clone();
-        if lasts > left {
-            // A phase that is cut keeps its pace: what it would have gone on to is cut with it.
-            if let Shape::Spike { rate, to } = phase.shape
-                && left <= lasts / 2
-            {
-                phase.shape = Shape::Ramp { rate, to };
-            }
-            phase.lasts = Some(Duration(left));
-        }
-        kept.push(phase);
-    }
-    scenario.traffic = kept;
-    scenario.faults.retain(|fault| fault.at.0 < until);
 }

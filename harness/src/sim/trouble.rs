@@ -1,30 +1,17 @@
-//! Faults in virtual time: processes that are killed, stopped or asked to end, clocks that step, stores that can't write,
-//! and what operators do.
+//! Faults in virtual time: processes that are killed, stopped or asked to end, clocks that step, stores that can't write.
 
-use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::Reader;
-use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
-use hookproof_sender::store::lane::Secret;
-use hookproof_sender::store::read::Whom;
-
-use super::network::profile;
-use super::process::Then;
-use super::subscribe::relimited;
-use super::world::{Happening, Knock, World};
-use super::{SimError, store_failed};
+use super::SimError;
+use super::world::{Happening, Knock, LOOK_NS, World};
 use crate::fault::Step;
-use crate::scenario::{FaultAction, FaultPlan, Limit};
+use crate::scenario::{FaultAction, FaultPlan};
 use crate::trace::{Fault, Process, ProcessEvent, Record};
-use crate::wire::digest::base64;
 
 /// How long a process takes from its start until it is ready.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
 /// How soon another process notices that one has died.
 const NOTICE_NS: u64 = 1_000_000_000;
-/// Dead letters that are redriven at once.
-const REDRIVE_MAX: u32 = 100_000;
 
-impl World<'_> {
+impl<'a> World<'a> {
     /// A fault begins, or ends.
     pub(super) fn trouble(&mut self, place: usize) -> Result<(), SimError> {
         self.troubles.done += 1;
@@ -37,7 +24,7 @@ impl World<'_> {
         }
     }
 
-    fn strike(&mut self, fault: &FaultPlan) -> Result<(), SimError> {
+    fn strike(&mut self, fault: &'a FaultPlan) -> Result<(), SimError> {
         let lasts = fault.lasts.0;
         let concerned = self.concerned(fault);
         match &fault.action {
@@ -54,9 +41,11 @@ impl World<'_> {
             FaultAction::DiskFull | FaultAction::LockDatabase => {
                 self.troubles.blocked_until = self.troubles.blocked_until.max(self.now + lasts);
             }
-            FaultAction::Limit { subscriber, limit, .. } => self.relimit(subscriber.as_deref(), limit)?,
-            FaultAction::Rotate { subscriber } => self.rotate(subscriber.as_deref(), lasts)?,
-            FaultAction::Redrive { subscriber } => self.redrive(subscriber.as_deref())?,
+            // What is wanted isn't done yet, and a fault is what was done.
+            FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
+                self.want(fault);
+                return Ok(());
+            }
         }
         let worker = fault.worker.map(|worker| format!("worker {worker}"));
         let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
@@ -84,16 +73,21 @@ impl World<'_> {
         // A commit that is under way may have reached the file, with nobody left to say so; or not.
         let durable = self.chance.below(2) == 0 && now >= self.troubles.blocked_until;
         let Some(mut process) = self.seats[worker].process.take() else { return Ok(()) };
-        if durable {
-            process.commit_silently(now)?;
-        }
+        let operated = if durable { process.commit_silently(now)? } else { Vec::new() };
+        self.figures.ledger.add(std::mem::take(&mut process.desk.ledger));
         self.process_record(worker, ProcessEvent::Killed, None)?;
         self.process_record(worker, ProcessEvent::Exited, Some("signal 9"))?;
+        for errand in operated {
+            // An operator who looks finds it done, and so do the other processes.
+            self.done(errand)?;
+            (0..self.seats.len()).for_each(|other| self.tell(other, LOOK_NS, Knock::Look));
+        }
         self.gone(worker, process, lasts)
     }
 
     /// A process is no more; another takes its seat after `lasts`.
     fn gone(&mut self, worker: usize, process: super::process::Process, lasts: u64) -> Result<(), SimError> {
+        self.want_again(&process.errands());
         let mut unanswered = process.unanswered();
         let stash = std::mem::take(&mut self.seats[worker].stash);
         for knock in stash {
@@ -101,10 +95,7 @@ impl World<'_> {
                 unanswered.extend(places.iter().map(|place| self.play.schedule.due()[*place].token));
             }
         }
-        self.play.open = self.play.open.saturating_sub(unanswered.len());
-        for token in unanswered {
-            self.refuse(token, None, true, "the connection broke")?;
-        }
+        unanswered.into_iter().try_for_each(|token| self.break_off(token))?;
         self.troubles.dead.push(process.owner);
         drop(process);
         let generation = self.seats[worker].generation;
@@ -166,63 +157,6 @@ impl World<'_> {
             let after = self.seats[worker].again_after;
             return self.kill(worker, after);
         }
-        Ok(())
-    }
-
-    /// The lanes that an operator means, and where their endpoints are.
-    fn meant(&self, whom: Option<&str>) -> Vec<(usize, LaneId)> {
-        let all = self.given.scenario.subscribers.iter().enumerate();
-        let meant = all.filter(|(_, one)| whom.is_none_or(|whom| whom == one.group || whom == one.name));
-        meant.map(|(at, _)| (at, self.net.endpoints[at].lane)).collect()
-    }
-
-    /// Has a process carry out what an operator wants.
-    fn operate(&mut self, commands: Vec<Command>) {
-        if let Some(seat) = self.seats.iter_mut().find(|seat| seat.process.is_some() && !seat.frozen)
-            && let Some(process) = seat.process.as_mut()
-        {
-            process.submit(commands, Then::Operate);
-            seat.dirty = true;
-        }
-    }
-
-    fn relimit(&mut self, whom: Option<&str>, limit: &Limit) -> Result<(), SimError> {
-        let mut commands = Vec::new();
-        for (at, lane) in self.meant(whom) {
-            let name = &self.given.scenario.subscribers[at].name;
-            let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { continue };
-            let found = process.reader.subscriber(&Whom::Name(name.as_str().into()));
-            let Some(row) = found.map_err(store_failed("read a subscriber"))? else { continue };
-            let settings = relimited(&row.settings, limit)
-                .map_err(|why| SimError::Subscriber { name: name.clone(), why })?;
-            commands.push(Command::Change(Change { settings: Some(settings.into()), ..Change::of(lane) }));
-        }
-        self.operate(commands);
-        Ok(())
-    }
-
-    fn rotate(&mut self, whom: Option<&str>, lasts: u64) -> Result<(), SimError> {
-        let mut commands = Vec::new();
-        for (at, lane) in self.meant(whom) {
-            let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
-            let secret = format!("whsec_{}", base64(&bytes));
-            let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { continue };
-            let retire = process.steady(self.now);
-            let retire = hookproof_sender::engine::WallTime(retire.0 + Nanos(lasts).0);
-            let profile = profile(self.given.scenario.subscribers[at].sign)?;
-            let parsed = crate::wire::Secret::parse(profile, &secret);
-            self.net.endpoints[at].secrets.push(parsed.map_err(|error| SimError::Defect(error.to_string()))?);
-            commands.push(Command::Rotate(Rotate { lane, secret: Secret::new(secret), retire }));
-        }
-        self.operate(commands);
-        Ok(())
-    }
-
-    fn redrive(&mut self, whom: Option<&str>) -> Result<(), SimError> {
-        let which = |lane| Redrive { which: Dead::Of(lane), after: None, max: REDRIVE_MAX };
-        let commands = self.meant(whom).into_iter().map(|(_, lane)| Command::Redrive(which(lane)));
-        let commands = commands.collect();
-        self.operate(commands);
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use hookproof_sender::store::reply::{Claimed, ClaimedRow};
 use tempfile::TempDir;
 
 use super::book::Book;
+use super::errand::Errands;
 use super::figures::Figures;
 use super::heap::Heap;
 use super::network::{Endpoint, Final, Heard, Network, profile};
@@ -88,6 +89,7 @@ pub(super) struct Troubles<'a> {
     pub(super) dead: Vec<OwnerId>,
     /// Processes that are to be started.
     pub(super) starting: usize,
+    pub(super) errands: Errands<'a>,
 }
 
 /// What the run was given.
@@ -122,6 +124,10 @@ pub(super) struct World<'a> {
 pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
+    let schedule = match options.until {
+        Some(until) => schedule.before(until),
+        None => schedule,
+    };
     let mut world = World::new(scenario, options, seed, schedule)?;
     world.begin()?;
     while !world.over {
@@ -166,6 +172,7 @@ impl<'a> World<'a> {
                 blocked_until: 0,
                 dead: Vec::new(),
                 starting: 0,
+                errands: Errands::default(),
             },
             folder: folder()?,
             ids: DeliveryIds::new(7),
@@ -298,6 +305,7 @@ impl<'a> World<'a> {
             Happening::Sample => self.sample(),
             Happening::Upkeep => self.keep_up(),
         }?;
+        self.run_errands()?;
         self.write_later()
     }
 

@@ -135,6 +135,14 @@ impl Schedule {
         Ok(end)
     }
 
+    /// The same traffic, broken off at a moment.
+    #[must_use]
+    pub fn before(mut self, until: u64) -> Self {
+        self.due.retain(|due| due.at < until);
+        self.lasts = self.lasts.min(until);
+        self
+    }
+
     /// All events, in the order of their moments.
     #[must_use]
     pub fn due(&self) -> &[Due] {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use crate::reduced;
+use crate::{read, reduced};
 
 fn hookproof(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hookproof")).args(arguments).env("NO_COLOR", "1").output().unwrap()
@@ -43,4 +43,80 @@ fn a_seed_that_fails_nothing_exits_with_0_and_says_how_it_went() {
     let nonsense = hookproof(&["sim", "nowhere.toml"]);
     assert_eq!(nonsense.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&nonsense.stderr).contains("nowhere.toml cannot be read"));
+}
+
+/// A scenario file of its own, and the folder that it is in.
+fn written(name: &str, text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("{name}.toml"));
+    std::fs::write(&path, format!("name = \"{name}\"\ndrain = \"5s\"\n{text}")).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+/// What a command exits with, and all that it says.
+fn told(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = hookproof(arguments);
+    (output.status.code(), stdout(&output) + &String::from_utf8_lossy(&output.stderr))
+}
+
+const UNWANTED: &str = r#"
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "2s"
+[events]
+types = { a = 1 }
+[[subscriber]]
+name   = "a"
+events = ["b"]
+"#;
+
+#[test]
+fn what_was_not_judged_has_not_passed() {
+    let empty = tempfile::tempdir().unwrap();
+    let (_folder, unwanted) = written("unwanted", UNWANTED);
+    let (_folder, many) = written(
+        "many",
+        "[[traffic]]\nshape = \"burst\"\nevents = 400_001\n[events]\ntypes = { a = 1 }\n[[subscriber]]\nname = \"a\"\nevents = [\"b\"]\n",
+    );
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["sim", empty.path().to_str().unwrap()], 2, "nothing to play"),
+        (&["sim", &unwanted], 2, "inconclusive"),
+        (&["sim", &unwanted, "--seeds", "3"], 2, "inconclusive"),
+        (&["sim", &unwanted, "--seeds", "0"], 64, "0 is not in"),
+        (&["sim", &many], 2, "not judged"),
+        (&["sim", &unwanted, "--seeds", "3", "--figures"], 64, "cannot be used with"),
+    ];
+    for (arguments, code, said) in cases {
+        let (exit, text) = told(arguments);
+        assert_eq!(exit, Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn figures_are_weighed_by_the_stores_own_counts() {
+    let steady =
+        "[[traffic]]\nshape = \"steady\"\nrate = \"20/s\"\nlasts = \"3s\"\n[[subscriber]]\nname = \"a\"\n";
+    let repeated = format!("{steady}[events]\nrepeated = 0.3\n");
+    let coalesced = format!("{steady}coalesce = [{{ type = \"video.trending\", window = \"10s\" }}]\n");
+    for (name, text) in [("repeated", repeated), ("coalesced", coalesced)] {
+        let (_folder, path) = written(name, &text);
+        let (exit, text) = told(&["sim", &path, "--figures"]);
+        assert_eq!(exit, Some(0), "{text}");
+    }
+}
+
+#[test]
+fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (reduced(), folder.path().to_str().unwrap());
+    let sweep =
+        ["sim", file.to_str().unwrap(), "--seeds", "100", "--mutant", "charged-on-send", "--out", out];
+    let (exit, text) = told(&sweep);
+    assert_eq!(exit, Some(1), "{text}");
+    let trace = std::fs::read(folder.path().join(read(&file).name).join("trace.jsonl")).unwrap();
+    let trace = hookproof::trace::Trace::read(trace.as_slice()).unwrap();
+    assert!(text.contains(&format!("--seed {} ", trace.header.seed)), "{text}");
 }

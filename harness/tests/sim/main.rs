@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
 
 mod command;
+mod ending;
+mod errands;
 mod reality;
 mod scenarios;
 mod sweep;
@@ -25,6 +27,11 @@ pub(crate) fn reduced() -> PathBuf {
 pub(crate) fn read(path: &Path) -> Scenario {
     let text = std::fs::read_to_string(path).unwrap();
     Scenario::from_text(&text, &path.display().to_string()).unwrap()
+}
+
+/// A scenario of its own for a test, by its lines but the name.
+pub(crate) fn scenario(name: &str, text: &str) -> Scenario {
+    Scenario::from_text(&format!("name = \"{name}\"\n{text}"), name).unwrap()
 }
 
 pub(crate) fn options(keep: Keep) -> Options {

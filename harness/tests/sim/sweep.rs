@@ -1,9 +1,10 @@
 //! The sweep: nothing to find in the right sender, and each bug within a thousand seeds.
 
 use hookproof::sim::swarm::{Failure, attempt, sweep, trouble};
-use hookproof::sim::{Keep, Mutant, Options};
+use hookproof::sim::{Keep, Mutant, Options, simulate};
+use hookproof::trace::Trace;
 
-use crate::{options, read, reduced};
+use crate::{options, read, reduced, scenario};
 
 /// As many as the test command has time for; more by the environment.
 fn seeds() -> u64 {
@@ -71,4 +72,20 @@ fn every_seed_has_troubles_of_its_own() {
     assert_eq!(one, again);
     assert_ne!(one.faults, other.faults);
     assert_ne!(one.subscribers[0].answers, other.subscribers[0].answers);
+}
+
+/// A spike that is cut off is the beginning of the spike, not a smaller one.
+#[test]
+fn what_is_cut_off_changes_nothing_before_it() {
+    let spike = "[[traffic]]\nshape = \"spike\"\nrate = \"20/s\"\nto = \"200/s\"\nlasts = \"10s\"\n[[subscriber]]\nname = \"a\"";
+    let scenario = scenario("spike", spike);
+    let offered = |until: Option<u64>| {
+        let simulated = simulate(&scenario, &Options { until, ..options(Keep::Trace) }).unwrap();
+        let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+        trace.offers.iter().map(|offer| (offer.intended, offer.token)).collect::<Vec<_>>()
+    };
+    let (whole, cut) = (offered(None), offered(Some(2_500_000_000)));
+    let before = whole.partition_point(|(intended, _)| *intended < 2_500_000_000);
+    assert_eq!(cut, whole[..before]);
+    assert!(!cut.is_empty() && cut.len() < whole.len());
 }

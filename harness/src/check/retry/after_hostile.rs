@@ -1,7 +1,8 @@
 //! `retry.after-hostile`: a `Retry-After` that is no time at all (`inf`, `-5`, `1e300`, 10²⁰, nothing) neither ends the
 //! sender nor stops the delivery: it is tried again within the backoff's or the cap's longest delay, or given up.
 //!
-//! Such an answer counts once the run goes on for longer than that after it.
+//! Such an answer counts once the run goes on for longer than that after it. Whatever befalls the sender meanwhile (a kill,
+//! a stop, a disk that takes nothing) begins the wait anew, `takeover_within` after it.
 
 use super::after::contract_wait;
 use super::asked::{Asked, has};
@@ -14,6 +15,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !has(evidence, |_, after| matches!(after, Some(RetryAfter::Text(_)))) {
         return Finding::unasked("no endpoint sends a hostile Retry-After");
     }
+    let upsets = upsets(evidence);
     let mut tally = Tally::default();
     for delivery in &evidence.deliveries {
         let attempts = evidence.attempts(delivery);
@@ -27,7 +29,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let longest = subscriber.retry.bounds(number).1.max(subscriber.retry.retry_after_cap.0);
             // A lane that gives way may add to the delay; ten seconds are far from forever.
             let wait = contract_wait(&evidence.lanes[delivery.lane as usize]).saturating_add(10 * SECOND);
-            let by = exchange.end.saturating_add(longest).saturating_add(wait);
+            let by = due(evidence, &upsets, exchange.end, longest.saturating_add(wait));
             let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
             let given_up = delivery.dead.is_some() || number >= subscriber.retry.attempts;
             if next.is_none() && (given_up || evidence.end <= by) {
@@ -56,4 +58,34 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         );
     }
     tally.finding("hostile values", "each was survived and bounded", "the delivery was left for good")
+}
+
+/// When something befell the sender, or it was over.
+fn upsets(evidence: &Evidence<'_>) -> Vec<u64> {
+    use ProcessEvent::{Continued, Ready};
+    let faults = &evidence.trace.faults;
+    let mut upsets: Vec<u64> =
+        faults.iter().flat_map(|fault| [Some(fault.t), fault.until]).flatten().collect();
+    upsets.extend(&evidence.upsets);
+    // A process that is ready for the first time has got over nothing.
+    if let Some(first) = upsets.iter().min().copied() {
+        let back = evidence.trace.processes.iter().filter(|one| matches!(one.event, Ready | Continued));
+        upsets.extend(back.map(|one| one.t).filter(|t| *t >= first));
+    }
+    upsets.sort_unstable();
+    upsets
+}
+
+/// Until when to try again what was answered at a moment, by a sender that may take so long if nothing befalls it.
+fn due(evidence: &Evidence<'_>, upsets: &[u64], answered: u64, longest: u64) -> u64 {
+    let takeover = evidence.scenario.sender.takeover_within.0;
+    let mut by = answered.saturating_add(longest);
+    let from = upsets.partition_point(|t| t.saturating_add(takeover) < answered);
+    for t in &upsets[from..] {
+        if *t > by {
+            break;
+        }
+        by = by.max(t.saturating_add(takeover).saturating_add(longest));
+    }
+    by
 }

@@ -1,0 +1,109 @@
+//! What the store says of itself, and what the emitter was told: what a run is held to whose trace nobody keeps.
+
+use std::collections::BTreeMap;
+
+use hookproof_sender::engine::LaneId;
+use hookproof_sender::store::command::{Command, Fate, Reason};
+use hookproof_sender::store::lane::Counts;
+use hookproof_sender::store::reply::{Placed, Reply, Verdict};
+
+/// The store's own counts, and those of whoever asked it.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Deliveries of events that were acknowledged.
+    pub acknowledged: u64,
+    /// All that the store counts, at the end.
+    pub counts: Counts,
+    /// Given up by the settlements of attempts, by reason.
+    settled: BTreeMap<LaneId, [u64; 4]>,
+    /// Given up to make room.
+    shed: u64,
+    /// Given up as they had expired while nobody had them.
+    swept: u64,
+}
+
+/// Where a reason is among the figures.
+pub(super) const fn place(reason: Reason) -> usize {
+    match reason {
+        Reason::Exhausted => 0,
+        Reason::Expired => 1,
+        Reason::Overflow => 2,
+        Reason::Gone => 3,
+    }
+}
+
+impl Ledger {
+    /// What is not where it should be, if anything.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        let Counts { accepted, delivered, dead, coalesced, waiting, .. } = self.counts;
+        let (acknowledged, found) = (self.acknowledged, delivered + dead + coalesced + waiting);
+        if acknowledged > accepted {
+            return Some(format!("{acknowledged} deliveries were acknowledged, {accepted} are recorded"));
+        }
+        (found != accepted).then(|| {
+            format!(
+                "{accepted} deliveries were recorded, of which {found} are accounted for: {delivered} delivered, \
+                 {dead} dead, {coalesced} coalesced, {waiting} waiting"
+            )
+        })
+    }
+
+    /// The store has done what it was told.
+    pub(super) fn note(&mut self, commands: &[Command], replies: &[Reply]) {
+        for (command, reply) in commands.iter().zip(replies) {
+            match (command, reply) {
+                (Command::Settle(rows), Reply::Settled(verdicts)) => {
+                    let applied = rows.iter().zip(verdicts).filter(|(_, is)| **is == Verdict::Applied);
+                    for (row, _) in applied {
+                        if let Fate::Dead(reason) = row.fate {
+                            self.settled.entry(row.lane).or_default()[place(reason)] += 1;
+                        }
+                    }
+                }
+                (_, Reply::Emitted(emitted)) => {
+                    let overflowed = |placed: &&Placed| matches!(placed, Placed::Overflowed { .. });
+                    let at_once = emitted.targets.iter().filter(overflowed).count();
+                    self.shed += emitted.shed + u64::try_from(at_once).unwrap_or(u64::MAX);
+                }
+                (_, Reply::Swept(swept)) => self.swept += swept.expired,
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes in what another one noted.
+    pub(super) fn add(&mut self, other: Self) {
+        for (lane, counts) in other.settled {
+            let mine = self.settled.entry(lane).or_default();
+            mine.iter_mut().zip(counts).for_each(|(mine, other)| *mine += other);
+        }
+        self.shed += other.shed;
+        self.swept += other.swept;
+    }
+
+    /// The reasons of the dead letters that the store no longer keeps, beside those that it does. What settlements gave up
+    /// is known by lane. The others were shed or swept: which, is known where the run did only one of these, and goes by
+    /// what is kept of the lane where it did both.
+    pub(super) fn forgotten(&self, lane: LaneId, count: u64, kept: [u64; 4]) -> [u64; 4] {
+        let settled = self.settled.get(&lane).copied().unwrap_or_default();
+        let mut by = [0; 4];
+        let mut left = count;
+        for at in [place(Reason::Exhausted), place(Reason::Gone)] {
+            by[at] = settled[at].saturating_sub(kept[at]).min(left);
+            left -= by[at];
+        }
+        let [_, expired, overflow, _] = kept;
+        let at = place(Reason::Expired);
+        by[at] = match (self.shed, self.swept) {
+            (0, _) => left,
+            (_, 0) => settled[at].saturating_sub(expired).min(left),
+            _ => {
+                let share = u128::from(left) * u128::from(expired) / u128::from((expired + overflow).max(1));
+                u64::try_from(share).unwrap_or(left)
+            }
+        };
+        by[place(Reason::Overflow)] = left - by[at];
+        by
+    }
+}

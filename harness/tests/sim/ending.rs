@@ -1,0 +1,77 @@
+//! That every run ends, whatever became of those who owed it an answer.
+
+use hookproof::sim::{Keep, Options, simulate};
+
+use crate::{options, scenario};
+
+/// Events that came while the process was frozen are still on their way to it when it is killed.
+const THAWED_AND_KILLED: &str = r#"
+drain = "5s"
+[[traffic]]
+shape = "steady"
+rate  = "50/s"
+lasts = "6s"
+[[subscriber]]
+name = "a"
+[[fault]]
+at    = "2s"
+do    = "stop"
+lasts = "2s"
+[[fault]]
+at    = "4s"
+do    = "kill"
+lasts = "1s"
+"#;
+
+/// Events that have to be matched again, as the subscribers have changed, when the process is killed.
+const CHANGED_AND_KILLED: &str = r#"
+drain = "5s"
+[[traffic]]
+shape = "steady"
+rate  = "2000/s"
+lasts = "3s"
+[[subscriber]]
+name = "a"
+[[fault]]
+at    = "1s"
+do    = "limit"
+limit = { rate = "1000/s", burst = 100 }
+[[fault]]
+at    = "1003ms"
+do    = "kill"
+lasts = "1s"
+"#;
+
+#[test]
+fn a_run_ends_though_events_die_with_the_process_that_had_them() {
+    for (name, text, seeds) in [("thawed", THAWED_AND_KILLED, 4), ("changed", CHANGED_AND_KILLED, 6)] {
+        let scenario = scenario(name, text);
+        for seed in 1..=seeds {
+            let options = Options { seed: Some(seed), ..options(Keep::Figures) };
+            let figures = simulate(&scenario, &options).unwrap().figures;
+            assert!(figures.refused > 0, "{name}, seed {seed}: the kill cost nobody an answer");
+        }
+    }
+}
+
+/// The store keeps a hundred thousand dead letters of a lane, and a plan counts on all.
+#[test]
+fn dead_letters_are_counted_that_the_store_has_forgotten() {
+    let text = r#"
+drain = "5s"
+[[traffic]]
+shape  = "burst"
+events = 100_500
+[events]
+data_bytes = "10..10"
+[[subscriber]]
+name  = "a"
+limit = { rate = "1/s", burst = 1 }
+queue = { rows = 10 }
+"#;
+    let figures = simulate(&scenario("forgotten", text), &options(Keep::Figures)).unwrap().figures;
+    let lane = &figures.lanes[0];
+    assert!(figures.ledger.counts.dead_kept < figures.ledger.counts.dead, "nothing was forgotten");
+    assert_eq!(lane.delivered + lane.dead[2] + lane.left, 100_500, "{:?}", lane.dead);
+    assert_eq!(figures.ledger.missing(), None);
+}

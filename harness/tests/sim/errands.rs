@@ -1,0 +1,55 @@
+//! What operators want done is done, whatever becomes of the processes that they ask; and the trace says when.
+
+use hookproof::check::{Status, Strictness};
+use hookproof::sim::{Keep, judged, simulate};
+use hookproof::trace::Trace;
+
+use crate::{options, scenario};
+
+const SECOND: u64 = 1_000_000_000;
+
+const STEADY: &str = r#"
+drain = "30s"
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "8s"
+[[subscriber]]
+name    = "a"
+limit   = { rate = "60/s", burst = 30 }
+timeout = "1s"
+"#;
+
+/// The moments at which the trace has an action done, in a run in which no check fails.
+fn done(name: &str, faults: &str, action: &str) -> Vec<u64> {
+    let scenario = scenario(name, &format!("{STEADY}{faults}"));
+    let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+    let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+    let judgement = judged(&scenario, &trace, Strictness::Strict);
+    let failed: Vec<_> = judgement.verdicts.iter().filter(|one| one.status == Status::Fail).collect();
+    assert!(failed.is_empty(), "{name}: {failed:#?}");
+    trace.faults.iter().filter(|fault| fault.action == action).map(|fault| fault.t).collect()
+}
+
+const KILLED: &str = "[[fault]]\nat = \"2s\"\ndo = \"kill\"\nlasts = \"3s\"\n";
+const LOCKED: &str = "[[fault]]\nat = \"2s\"\ndo = \"lock-database\"\nlasts = \"3s\"\n";
+const FROZEN: &str = "[[fault]]\nat = \"2s\"\ndo = \"stop\"\nlasts = \"3s\"\n";
+const LOWERED: &str =
+    "[[fault]]\nat = \"3s\"\ndo = \"limit\"\nlimit = { rate = \"5/s\", burst = 2 }\nwithin = \"1s\"\n";
+const ROTATED: &str = "[[fault]]\nat = \"3s\"\ndo = \"rotate\"\nlasts = \"2s\"\n";
+const KILLED_LATER: &str = "[[fault]]\nat = \"4s\"\ndo = \"kill\"\nlasts = \"1s\"\n";
+
+#[test]
+fn what_an_operator_wants_of_a_sender_that_cannot_do_it_is_done_once_it_can() {
+    let cases = [
+        ("killed", format!("{KILLED}{LOWERED}"), "limit"),
+        ("frozen", format!("{FROZEN}{LOWERED}"), "limit"),
+        ("locked", format!("{LOCKED}{ROTATED}"), "rotate"),
+        ("killed-while-locked", format!("{LOCKED}{LOWERED}{KILLED_LATER}"), "limit"),
+    ];
+    for (name, faults, action) in cases {
+        let done = done(name, &faults, action);
+        assert_eq!(done.len(), 1, "{name}: {done:?}");
+        assert!(done[0] >= 5 * SECOND, "{name}: done at {} ns, when nobody could", done[0]);
+    }
+}
