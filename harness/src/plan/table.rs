@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::headroom::{Change, Headroom};
+use super::slo::NEVER;
 use super::{LanePlan, Plan};
 use crate::check::verdict::show;
 
@@ -23,12 +24,12 @@ pub(super) fn times(thousandths: u64) -> String {
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
     let Some(headroom) = &plan.headroom else {
-        let worst = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
+        let worst = plan.lanes.iter().max_by_key(|lane| lane.drain_ns.unwrap_or(NEVER));
         return worst.map_or_else(String::new, |lane| {
             format!(
                 "the slowest backlog, that of {}, is gone {} after the traffic",
                 lane.name,
-                show(lane.drain_ns)
+                lane.drain_ns.map_or_else(|| "never".to_owned(), show)
             )
         });
     };
@@ -85,7 +86,8 @@ pub fn table(plan: &Plan) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     let mut lanes: Vec<&LanePlan> = plan.lanes.iter().collect();
-    lanes.sort_by_key(|lane| std::cmp::Reverse((lane.shed + lane.expired, lane.drain_ns, lane.peak_rows)));
+    let worst = |lane: &&LanePlan| (lane.shed + lane.expired, lane.drain_ns.unwrap_or(NEVER), lane.peak_rows);
+    lanes.sort_by_key(|lane| std::cmp::Reverse(worst(lane)));
     rows.extend(lanes.iter().take(LISTED_MAX).map(|lane| row(lane)));
     let mut text = columns(&rows);
     if lanes.len() > LISTED_MAX {
@@ -123,7 +125,7 @@ pub fn table(plan: &Plan) -> String {
 
 fn row(lane: &LanePlan) -> [String; 13] {
     let bound = lane.bound.as_ref();
-    let drained = if lane.left > 0 { format!("no, {} left", lane.left) } else { show_short(lane.drain_ns) };
+    let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);
     [
         lane.name.clone(),
         lane.owed.to_string(),
@@ -133,9 +135,9 @@ fn row(lane: &LanePlan) -> [String; 13] {
         show_short(lane.peak_at_ns),
         drained,
         bound.map_or_else(|_| "none".to_owned(), |bound| show_short(bound.drain_ns)),
-        show_short(lane.latency_ns[0]),
-        show_short(lane.latency_ns[1]),
-        show_short(lane.latency_ns[2]),
+        show_or_never(lane.latency_ns[0]),
+        show_or_never(lane.latency_ns[1]),
+        show_or_never(lane.latency_ns[2]),
         lane.shed.to_string(),
         lane.expired.to_string(),
     ]
@@ -150,6 +152,11 @@ pub(super) fn show_short(nanos: u64) -> String {
         millis @ 100_000..10_000_000 => format!("{} min", millis.div_ceil(60_000)),
         millis => format!("{}.{} h", millis / 3_600_000, millis % 3_600_000 / 360_000),
     }
+}
+
+/// The same, of something that may never come.
+pub(super) fn show_or_never(nanos: Option<u64>) -> String {
+    nanos.map_or_else(|| "never".to_owned(), show_short)
 }
 
 fn changes(headroom: &Headroom) -> String {

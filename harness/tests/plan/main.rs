@@ -4,6 +4,7 @@
 mod bounds;
 mod command;
 mod launch;
+mod owed;
 
 use std::path::{Path, PathBuf};
 
