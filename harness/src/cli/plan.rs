@@ -101,11 +101,9 @@ impl Asks {
         } else {
             line(format_args!("{}\n\n{}page: {}", answer(&plan), table(&plan), page.display()));
         }
-        let holds =
-            plan.headroom.as_ref().is_none_or(|one| one.carries.is_some_and(|held| held >= AS_IT_STANDS));
         Ok(if !plan.model_errors.is_empty() {
             EXIT_HARNESS
-        } else if holds {
+        } else if plan.breaches.is_empty() {
             0
         } else {
             EXIT_FAILED

@@ -9,6 +9,8 @@ use crate::check::verdict::show;
 
 /// Subscribers in the table; the others are in the page and the JSON.
 const LISTED_MAX: usize = 30;
+/// Subscribers that the answer names; it is a sentence.
+const TOLD_MAX: usize = 3;
 
 /// So many thousandths, as a multiple.
 pub(super) fn times(thousandths: u64) -> String {
@@ -23,16 +25,7 @@ pub(super) fn times(thousandths: u64) -> String {
 /// The answer, in one sentence.
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
-    let Some(headroom) = &plan.headroom else {
-        let worst = plan.lanes.iter().max_by_key(|lane| lane.drain_ns.unwrap_or(NEVER));
-        return worst.map_or_else(String::new, |lane| {
-            format!(
-                "the slowest backlog, that of {}, is gone {} after the traffic",
-                lane.name,
-                lane.drain_ns.map_or_else(|| "never".to_owned(), show)
-            )
-        });
-    };
+    let Some(headroom) = &plan.headroom else { return present(plan) };
     let carries = match (headroom.carries, headroom.fails) {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
         (Some(held), Some(_)) => format!("does not carry this traffic, only {} of it", times(held)),
@@ -60,6 +53,29 @@ pub fn answer(plan: &Plan) -> String {
         )
     });
     format!("{carries}{breaks}{change}")
+}
+
+/// How it is with the traffic as it stands: what never gets there, before what takes too long.
+fn present(plan: &Plan) -> String {
+    let left = plan.lanes.iter().filter(|lane| lane.left > 0);
+    let mut told: Vec<String> = left
+        .map(|lane| format!("{} deliveries still wait for {} when the run ends", lane.left, lane.name))
+        .take(TOLD_MAX)
+        .collect();
+    let slowest = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
+    if let (Some(lane), true) = (slowest, told.is_empty()) {
+        let gone = lane.drain_ns.map_or_else(|| "never".to_owned(), show);
+        told.push(format!("the slowest backlog, that of {}, is gone {gone} after the traffic", lane.name));
+    }
+    let Some(worst) = plan.breaches.first() else {
+        return format!("meets its objectives; {}", told.join(", "));
+    };
+    let others = match plan.breaches.len() {
+        1 => String::new(),
+        count => format!(", and {} more", count - 1),
+    };
+    let worst = format!("{} ({}: {}){others}", worst.subscriber, worst.objective, worst.figure);
+    format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
 }
 
 fn first_change<'a>(headroom: &'a Headroom, subscriber: &str) -> Option<&'a Change> {

@@ -37,6 +37,20 @@ fn the_answer_comes_first_and_the_page_is_written() {
 }
 
 #[test]
+fn objectives_count_without_the_headroom() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, told, _) = plan(&["--no-headroom", "--slo", "partner-c.p95<1ms"], folder.path());
+    assert_eq!(code, Some(1));
+    let sentence = told.lines().next().unwrap();
+    assert!(sentence.starts_with("does not meet its objectives: the slowest backlog"), "{sentence}");
+    assert!(sentence.contains("worst is partner-c (partner-c.p95<1ms: "), "{sentence}");
+    // What still waits is said, in the place of when it was gone.
+    let (code, told, _) = plan(&["--no-headroom", "--slo", "drain<1s", "--times", "4"], folder.path());
+    assert_eq!(code, Some(1));
+    assert!(told.lines().next().unwrap().contains("deliveries still wait for partner-c"), "{told}");
+}
+
+#[test]
 fn three_times_the_traffic_is_three_times_as_much() {
     let folder = tempfile::tempdir().unwrap();
     let owed = |times: &str| {
