@@ -19,7 +19,7 @@ pub struct LaneFigures {
     pub first_us: Histogram<u64>,
     /// The same, to the answer that took it.
     pub taken_us: Histogram<u64>,
-    /// Deliveries whose event was refused.
+    /// Events that were refused because its queue was full; others that are refused are nobody's here.
     pub refused: u64,
     /// Deliveries that waited when the run ended.
     pub left: u64,
@@ -51,7 +51,7 @@ pub struct Figures {
     pub lanes: Vec<LaneFigures>,
     /// Events offered.
     pub offered: u64,
-    /// Events that were refused.
+    /// Events that were refused, for whatever reason: a queue was full, or the sender was not there.
     pub refused: u64,
     /// Deliveries shed as their lane was full.
     pub shed: u64,
