@@ -117,6 +117,8 @@ pub struct Plan {
     pub objectives: Vec<String>,
     /// Those that the traffic as it stands does not meet, the worst first.
     pub breaches: Vec<Breach>,
+    /// Events that the sender did not take: a queue was full that refuses, or no process was there.
+    pub refused: u64,
     /// Each subscriber.
     pub lanes: Vec<LanePlan>,
     /// The machine.
@@ -164,6 +166,7 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
         scenario: scenario.name.clone(),
         objectives: slos.iter().map(ToString::to_string).collect(),
         breaches: breaches(scenario, &slos, &figures),
+        refused: figures.refused,
         lanes,
         machine,
         headroom,

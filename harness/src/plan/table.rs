@@ -115,6 +115,13 @@ pub fn table(plan: &Plan) -> String {
             let _ = writeln!(text, "no bound for {}: {why}", lane.name);
         }
     }
+    if plan.refused > 0 {
+        let _ = writeln!(
+            text,
+            "{} events were refused, as a queue was full or no sender was there: they reach nobody until they are offered again",
+            plan.refused
+        );
+    }
     let machine = &plan.machine;
     let ceiling = machine.ceiling_per_second.map_or_else(
         || "this machine's ceiling was not measured".to_owned(),

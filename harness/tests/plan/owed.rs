@@ -43,3 +43,24 @@ fn a_backlog_is_followed_for_as_long_as_its_objective_allows() {
     let drained = planned(&slow, &["drain<10m"]).lanes[0].drain_ns.unwrap() / 1_000_000_000;
     assert!((60..75).contains(&drained), "70 deliveries at 1/s: {drained}");
 }
+
+#[test]
+fn an_event_that_is_refused_counts_against_the_queue_that_is_full() {
+    let two = STEADY.to_owned()
+        + "limit = { rate = \"1000/s\", burst = 1000 }\n[[subscriber]]\nname = \"full\"\n\
+           limit = { rate = \"5/s\", burst = 5 }\nqueue = { rows = 20, when_full = \"refuse\" }\n";
+    let plan = planned(&two, &["shed=0"]);
+    assert_eq!(plan.lanes[0].shed, 0, "the queue of a has no bound");
+    assert_eq!(plan.lanes[1].shed, plan.refused, "{:?}", plan.lanes[1]);
+    let whom: Vec<&str> = plan.breaches.iter().map(|one| one.subscriber.as_str()).collect();
+    assert_eq!(whom, ["full"]);
+}
+
+#[test]
+fn events_that_no_sender_hears_count_against_no_queue() {
+    let down = STEADY.to_owned()
+        + "limit = { rate = \"100/s\", burst = 50 }\n[[fault]]\nat = \"500ms\"\ndo = \"kill\"\nlasts = \"500ms\"\n";
+    let plan = planned(&down, &["shed=0"]);
+    assert!(plan.refused > 10, "{}", plan.refused);
+    assert_eq!((plan.lanes[0].shed, plan.breaches.len()), (0, 0));
+}
