@@ -153,7 +153,7 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
         if let Some(bounds) = &found {
             model_errors.extend(beyond(lane, bounds, &figures));
         }
-        let bound = found.ok_or_else(|| service::why_unbounded(&service, subscriber));
+        let bound = found.ok_or_else(|| service::why_unbounded(scenario, subscriber));
         lanes.push(lane_plan(
             lane,
             &figures,

@@ -5,6 +5,7 @@ mod bounds;
 mod command;
 mod launch;
 mod owed;
+mod sure;
 
 use std::path::{Path, PathBuf};
 
