@@ -124,6 +124,15 @@ impl Asks {
         if times == 0 {
             return Err("--times is 0; expected more".to_owned());
         }
+        if is_coarse(&scenario) {
+            for (name, factor) in [("times", Some(self.times)), ("carry", self.carry)] {
+                if let Some(factor) = factor.filter(|factor| factor.0 % Millionths::ONE.0 != 0) {
+                    return Err(format!(
+                        "--{name} {factor} is no whole number; a recording is played whole, so often as that says"
+                    ));
+                }
+            }
+        }
         let known = |slo: &&Slo| scenario.subscribers.iter().any(|one| slo.concerns(&one.name, &one.group));
         if let Some(stray) = self.slo.iter().find(|slo| !known(slo)) {
             return Err(format!(

@@ -24,7 +24,7 @@ mod table;
 
 use serde::Serialize;
 
-pub use live::{LiveError, with_live, with_recorded};
+pub use live::{Live, LiveError, with_live, with_recorded};
 pub use page::page;
 pub use service::service;
 pub use table::{answer, table};
