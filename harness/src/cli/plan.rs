@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::out::line;
 use crate::endpoint::Spec;
-use crate::plan::scale::{AS_IT_STANDS, scaled};
+use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use crate::plan::slo::Slo;
 use crate::plan::{Asked, Plan, answer, page, plan, table, with_live, with_recorded};
 use crate::run::ceiling;
-use crate::scenario::{Duration, Range, Scenario};
+use crate::scenario::{Duration, Millionths, Range, Scenario};
 use crate::sim::{EPOCH, Options, SimError};
 use crate::trace::{ClockKind, FORMAT, Header};
 
@@ -44,10 +44,10 @@ pub(super) struct Asks {
     recorded: Option<PathBuf>,
     /// Plan for so many times the traffic
     #[arg(long, value_name = "N", default_value = "1")]
-    times: crate::scenario::Millionths,
+    times: Millionths,
     /// Look for what would carry so many times the traffic; the next whole multiple without it
     #[arg(long, value_name = "N")]
-    carry: Option<crate::scenario::Millionths>,
+    carry: Option<Millionths>,
     /// In the place of the scenario's seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -115,7 +115,9 @@ impl Asks {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
         if let Some(database) = &self.from {
-            scenario = with_live(&scenario, database).map_err(|error| error.to_string())?;
+            let live = with_live(&scenario, database).map_err(|error| error.to_string())?;
+            live.notes.iter().for_each(|note| eprintln!("hookproof plan: {note}"));
+            scenario = live.scenario;
         }
         if let Some(recording) = &self.recorded {
             scenario = with_recorded(&scenario, recording).map_err(|error| error.to_string())?;

@@ -29,7 +29,13 @@ pub fn answer(plan: &Plan) -> String {
     let carries = match (headroom.carries, headroom.fails) {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
         (Some(held), Some(_)) => format!("does not carry this traffic, only {} of it", times(held)),
+        (Some(held), None) if headroom.too_many => {
+            format!("carries {} this traffic at least; more can't be simulated", times(held))
+        }
         (Some(held), None) => format!("carries {} this traffic at least; more was not tried", times(held)),
+        (None, _) if headroom.coarse => {
+            "does not carry this traffic; less of a recording can't be played".to_owned()
+        }
         (None, _) => "does not carry this traffic, nor any part of it that was tried".to_owned(),
     };
     let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
@@ -40,7 +46,7 @@ pub fn answer(plan: &Plan) -> String {
         let others = headroom.changes.iter().filter(|other| other.subscriber != change.subscriber);
         let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
         names.dedup();
-        let more = match names.len() {
+        let more = match names.len() + headroom.unexamined.len() {
             0 => String::new(),
             count => format!(", and change {count} more below"),
         };
@@ -200,10 +206,27 @@ fn changes(headroom: &Headroom) -> String {
         let _ =
             writeln!(text, "to carry {}: {name}: no change of one limit is enough", times(headroom.carry));
     }
+    text.push_str(&unexamined(headroom));
+    if headroom.too_many && headroom.fails.is_some_and(|fails| fails <= headroom.carry) {
+        let _ = writeln!(text, "to carry {}: so many events can't be simulated", times(headroom.carry));
+    }
     if headroom.coarse {
         text.push_str("recorded traffic was scaled in whole multiples\n");
     }
     text
+}
+
+/// Who else is to be changed, and wasn't looked at.
+pub(super) fn unexamined(headroom: &Headroom) -> String {
+    if headroom.unexamined.is_empty() {
+        return String::new();
+    }
+    format!(
+        "to carry {}: {} more fail, and no change was looked for: {}\n",
+        times(headroom.carry),
+        headroom.unexamined.len(),
+        headroom.unexamined.join(", ")
+    )
 }
 
 /// Rows under one another: the first column to the left, the others to the right.

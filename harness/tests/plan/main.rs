@@ -3,6 +3,7 @@
 
 mod bounds;
 mod command;
+mod further;
 mod launch;
 mod owed;
 mod sure;
