@@ -45,7 +45,8 @@ fn objectives_count_without_the_headroom() {
     assert!(sentence.starts_with("does not meet its objectives: the slowest backlog"), "{sentence}");
     assert!(sentence.contains("worst is partner-c (partner-c.p95<1ms: "), "{sentence}");
     // What still waits is said, in the place of when it was gone.
-    let (code, told, _) = plan(&["--no-headroom", "--slo", "drain<1s", "--times", "4"], folder.path());
+    let (code, told, _) =
+        plan(&["--no-headroom", "--slo", "drain<1s", "--times", "4", "--set", "drain=10s"], folder.path());
     assert_eq!(code, Some(1));
     assert!(told.lines().next().unwrap().contains("deliveries still wait for partner-c"), "{told}");
 }
