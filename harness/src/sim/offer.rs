@@ -126,7 +126,7 @@ impl World<'_> {
                 }
             }
         }
-        Ok(())
+        self.look_after_emit(worker)
     }
 
     pub(super) fn refuse(
