@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::out::line;
 use crate::endpoint::Spec;
-use crate::plan::scale::{AS_IT_STANDS, scaled};
+use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use crate::plan::slo::Slo;
 use crate::plan::{Asked, Plan, answer, page, plan, table, with_live, with_recorded};
 use crate::run::ceiling;
-use crate::scenario::{Duration, Range, Scenario};
+use crate::scenario::{Duration, Millionths, Range, Scenario};
 use crate::sim::{EPOCH, Options, SimError};
 use crate::trace::{ClockKind, FORMAT, Header};
 
@@ -44,10 +44,10 @@ pub(super) struct Asks {
     recorded: Option<PathBuf>,
     /// Plan for so many times the traffic
     #[arg(long, value_name = "N", default_value = "1")]
-    times: crate::scenario::Millionths,
+    times: Millionths,
     /// Look for what would carry so many times the traffic; the next whole multiple without it
     #[arg(long, value_name = "N")]
-    carry: Option<crate::scenario::Millionths>,
+    carry: Option<Millionths>,
     /// In the place of the scenario's seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -101,11 +101,9 @@ impl Asks {
         } else {
             line(format_args!("{}\n\n{}page: {}", answer(&plan), table(&plan), page.display()));
         }
-        let holds =
-            plan.headroom.as_ref().is_none_or(|one| one.carries.is_some_and(|held| held >= AS_IT_STANDS));
         Ok(if !plan.model_errors.is_empty() {
             EXIT_HARNESS
-        } else if holds {
+        } else if plan.breaches.is_empty() {
             0
         } else {
             EXIT_FAILED
@@ -117,7 +115,9 @@ impl Asks {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
         if let Some(database) = &self.from {
-            scenario = with_live(&scenario, database).map_err(|error| error.to_string())?;
+            let live = with_live(&scenario, database).map_err(|error| error.to_string())?;
+            live.notes.iter().for_each(|note| eprintln!("hookproof plan: {note}"));
+            scenario = live.scenario;
         }
         if let Some(recording) = &self.recorded {
             scenario = with_recorded(&scenario, recording).map_err(|error| error.to_string())?;
@@ -125,6 +125,15 @@ impl Asks {
         let times = self.times.0 / AS_IT_STANDS;
         if times == 0 {
             return Err("--times is 0; expected more".to_owned());
+        }
+        if is_coarse(&scenario) {
+            for (name, factor) in [("times", Some(self.times)), ("carry", self.carry)] {
+                if let Some(factor) = factor.filter(|factor| factor.0 % Millionths::ONE.0 != 0) {
+                    return Err(format!(
+                        "--{name} {factor} is no whole number; a recording is played whole, so often as that says"
+                    ));
+                }
+            }
         }
         let known = |slo: &&Slo| scenario.subscribers.iter().any(|one| slo.concerns(&one.name, &one.group));
         if let Some(stray) = self.slo.iter().find(|slo| !known(slo)) {

@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::scale::{AS_IT_STANDS, Knob, alone, is_coarse, scaled};
-use super::search::edge;
+use super::search::{Edge, edge};
 use super::slo::Slo;
 use super::{Asked, simulated};
 use crate::scenario::Scenario;
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
+use crate::traffic::ScheduleError;
 
 /// Subscribers for which changes are looked for; the others are only named.
 const CHANGED_MAX: usize = 8;
@@ -24,6 +25,8 @@ pub struct Headroom {
     pub fails: Option<u64>,
     /// Whether it was looked for in whole multiples only, because a recording is played whole.
     pub coarse: bool,
+    /// Whether more was not tried, or not changed for, as it has more events than can be simulated.
+    pub too_many: bool,
     /// What breaks first, the worst before the others.
     pub breaks: Vec<Breach>,
     /// What the changes are to carry, in thousandths of this traffic.
@@ -32,6 +35,8 @@ pub struct Headroom {
     pub changes: Vec<Change>,
     /// Subscribers that no change of one limit lets carry that much.
     pub hopeless: Vec<String>,
+    /// Subscribers that fail too, and for which no change was looked for.
+    pub unexamined: Vec<String>,
 }
 
 /// An objective that a subscriber doesn't meet.
@@ -90,8 +95,46 @@ pub(super) fn search(
     present: &Figures,
     asked: &Asked,
 ) -> Result<Headroom, SimError> {
-    let mut first_breaches = (u64::MAX, Vec::new());
-    let found = edge(AS_IT_STANDS, |thousandths| {
+    let found = stretch(scenario, slos, present, asked)?;
+    let (carries, fails) = (found.edge.holds, found.edge.fails);
+    let next = carries.map_or(AS_IT_STANDS, |held| (held / AS_IT_STANDS + 1) * AS_IT_STANDS);
+    let mut headroom = Headroom {
+        carries,
+        fails,
+        coarse: is_coarse(scenario),
+        too_many: found.too_many,
+        breaks: found.breaks,
+        carry: asked.carry.unwrap_or(next),
+        changes: Vec::new(),
+        hopeless: Vec::new(),
+        unexamined: Vec::new(),
+    };
+    if fails.is_some_and(|fails| fails <= headroom.carry) {
+        match raise(scenario, slos, asked, &mut headroom) {
+            // So much is not known to hold, and not known to be mended by anything.
+            Err(SimError::Schedule(ScheduleError::TooMany)) => headroom.too_many = true,
+            other => other?,
+        }
+    }
+    Ok(headroom)
+}
+
+/// How far it was followed.
+struct Stretch {
+    edge: Edge,
+    /// What was not met at the least load that failed.
+    breaks: Vec<Breach>,
+    /// The search ended at a load that can't be simulated.
+    too_many: bool,
+}
+
+fn stretch(scenario: &Scenario, slos: &[Slo], present: &Figures, asked: &Asked) -> Result<Stretch, SimError> {
+    // Less than a recording, or a part of one more, can't be played.
+    let unit = if is_coarse(scenario) { AS_IT_STANDS } else { 1 };
+    let mut seen = Edge { holds: None, fails: None };
+    let mut breaks = Vec::new();
+    let found = edge(AS_IT_STANDS / unit, |units| {
+        let thousandths = units * unit;
         let broken = if thousandths == AS_IT_STANDS {
             breaches(scenario, slos, present)
         } else {
@@ -99,25 +142,19 @@ pub(super) fn search(
             breaches(&scaled, slos, &simulated(&scaled, &asked.options)?.figures)
         };
         let holds = broken.is_empty();
-        if !holds && thousandths < first_breaches.0 {
-            first_breaches = (thousandths, broken);
+        if holds {
+            seen.holds = seen.holds.max(Some(thousandths));
+        } else if seen.fails.is_none_or(|fails| thousandths < fails) {
+            (seen.fails, breaks) = (Some(thousandths), broken);
         }
         Ok::<bool, SimError>(holds)
-    })?;
-    let next = found.holds.map_or(AS_IT_STANDS, |held| (held / AS_IT_STANDS + 1) * AS_IT_STANDS);
-    let mut headroom = Headroom {
-        carries: found.holds,
-        fails: found.fails,
-        coarse: is_coarse(scenario),
-        breaks: first_breaches.1,
-        carry: asked.carry.unwrap_or(next),
-        changes: Vec::new(),
-        hopeless: Vec::new(),
-    };
-    if found.fails.is_some_and(|fails| fails <= headroom.carry) {
-        raise(scenario, slos, asked, &mut headroom)?;
+    });
+    match found {
+        Ok(_) => Ok(Stretch { edge: seen, breaks, too_many: false }),
+        // Only more than this traffic can be too much: that much was simulated before.
+        Err(SimError::Schedule(ScheduleError::TooMany)) => Ok(Stretch { edge: seen, breaks, too_many: true }),
+        Err(error) => Err(error),
     }
-    Ok(headroom)
 }
 
 /// Looks for the changes, one subscriber at a time: lanes share nothing but the machine.
@@ -126,9 +163,15 @@ fn raise(scenario: &Scenario, slos: &[Slo], asked: &Asked, headroom: &mut Headro
     let broken = breaches(&wanted, slos, &simulated(&wanted, &asked.options)?.figures);
     let concerned = |name: &str| broken.iter().any(|breach| breach.subscriber == name);
     let places = wanted.subscribers.iter().enumerate().filter(|(_, one)| concerned(&one.name));
-    let places: Vec<usize> = places.map(|(place, _)| place).take(CHANGED_MAX).collect();
-    for place in places {
+    let places: Vec<usize> = places.map(|(place, _)| place).collect();
+    let (examined, others) = places.split_at(places.len().min(CHANGED_MAX));
+    headroom.unexamined = others.iter().map(|place| wanted.subscribers[*place].name.clone()).collect();
+    for place in examined.iter().copied() {
         let lane = alone(&wanted, place);
+        // What it meets by itself is none of its limits' fault.
+        if breaches(&lane, slos, &simulated(&lane, &asked.options)?.figures).is_empty() {
+            continue;
+        }
         let mut ways = Vec::new();
         for knob in Knob::ALL {
             ways.extend(least(&lane, knob, slos, asked)?);

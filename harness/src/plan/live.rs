@@ -1,7 +1,9 @@
 //! Subscribers and their measured latencies from a live sender's database, and recorded traffic in the scenario's place.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::latency::{Histogram, Over};
 use hookproof_sender::store::read::Subscriber;
 use hookproof_sender::store::sqlite::SqliteReader;
@@ -13,6 +15,9 @@ use crate::scenario::Scenario;
 
 /// Subscribers read at once; a plan for more is not what this is for.
 const SUBSCRIBERS_MAX: u32 = 10_000;
+
+/// What of a subscriber's settings a scenario says.
+const SAID: [&str; 8] = ["limit", "queue", "retry", "breaker", "timeout", "dedupe", "sign", "coalesce"];
 
 /// What can't be planned from.
 #[derive(Debug, thiserror::Error)]
@@ -26,33 +31,80 @@ pub enum LiveError {
         error: StoreError,
     },
     /// There is nobody in it.
-    #[error("{0} has no subscribers; expected a database in which a sender has some")]
+    #[error("{0} has no active subscribers; expected a database in which a sender has some")]
     Nobody(String),
     /// The scenario that results is none.
     #[error("with what was read, the scenario is none: {0}")]
     Scenario(String),
 }
 
+/// A scenario with the subscribers of a sender's database.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// What of the database it does not say, or says in other words: a line each.
+    pub notes: Vec<String>,
+}
+
 /// The scenario with the subscribers of a sender's database in the place of its own. Their endpoints answer as fast as
-/// they were measured to (between the median and the 95th percentile), and don't fail.
+/// they were measured to (between the median and the 95th percentile), and don't fail. Whoever is paused is left out.
 ///
 /// # Errors
 /// When the database can't be read, or what it says can't be said in a scenario.
-pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Scenario, LiveError> {
+pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Live, LiveError> {
     let failed = |error| LiveError::Database { path: path.display().to_string(), error };
     let reader = SqliteReader::open(path).map_err(failed)?;
-    let subscribers = reader.subscribers_since(0, SUBSCRIBERS_MAX).map_err(failed)?;
-    let lanes: Vec<_> = subscribers.iter().map(|one| one.lane).collect();
-    let measured = reader.latencies(&lanes, Over::Ever).map_err(failed)?;
-    if subscribers.is_empty() {
+    let all = reader.subscribers_since(0, SUBSCRIBERS_MAX).map_err(failed)?;
+    let (active, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.state == LaneState::Active);
+    let present = others.iter().filter(|one| one.state != LaneState::Removed);
+    let mut notes: Vec<String> =
+        present.map(|one| format!("{} is {} and left out", one.name, word(one.state))).collect();
+    if active.is_empty() {
         return Err(LiveError::Nobody(path.display().to_string()));
     }
-    let tables = subscribers.iter().map(|one| {
+    let lanes: Vec<_> = active.iter().map(|one| one.lane).collect();
+    let measured = reader.latencies(&lanes, Over::Ever).map_err(failed)?;
+    let (mut names, mut tables) = (BTreeSet::new(), Vec::new());
+    for one in &active {
         let histogram = measured.iter().find(|(lane, _)| *lane == one.lane).map(|(_, histogram)| histogram);
-        table(one, histogram)
-    });
-    let tables: Vec<toml::Value> = tables.map(toml::Value::Table).collect();
-    replaced(scenario, &[("subscriber", Some(tables.into())), ("fault", None), ("expect", None)])
+        let name = free_name(&one.name, &mut names);
+        if name != *one.name {
+            notes.push(format!("{:?} is called {name} here", one.name));
+        }
+        tables.push(toml::Value::Table(table(one, name, histogram, &mut notes)));
+    }
+    let sections = [("subscriber", Some(tables.into())), ("fault", None), ("expect", None)];
+    Ok(Live { scenario: replaced(scenario, &sections)?, notes })
+}
+
+const fn word(state: LaneState) -> &'static str {
+    match state {
+        LaneState::Active => "active",
+        LaneState::Paused => "paused",
+        LaneState::Disabled => "disabled",
+        LaneState::Removed => "removed",
+    }
+}
+
+/// The longest name in a scenario.
+const NAME_MAX: usize = 64;
+
+/// A name as scenarios have them, and nobody has yet: the sender takes any text.
+fn free_name(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let plain: String =
+        name.chars().map(|letter| if fine(letter) { letter } else { '-' }).take(NAME_MAX).collect();
+    let plain = if plain.is_empty() { "unnamed".to_owned() } else { plain };
+    let mut free = plain.clone();
+    for number in 2_u64.. {
+        if taken.insert(free.clone()) {
+            break;
+        }
+        let mark = format!("-{number}");
+        free = plain.chars().take(NAME_MAX - mark.len()).chain(mark.chars()).collect();
+    }
+    free
 }
 
 /// The scenario with recorded traffic in the place of its own.
@@ -88,11 +140,19 @@ fn replaced(scenario: &Scenario, sections: &[(&str, Option<toml::Value>)]) -> Re
 }
 
 /// A subscriber as a scenario says it.
-fn table(subscriber: &Subscriber, measured: Option<&Histogram>) -> Table {
+fn table(
+    subscriber: &Subscriber,
+    name: String,
+    measured: Option<&Histogram>,
+    notes: &mut Vec<String>,
+) -> Table {
     let settings: Value = serde_json::from_str(&subscriber.settings).unwrap_or_default();
+    let unsaid = settings.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+    let unsaid: Vec<&str> = unsaid.filter(|key| !SAID.contains(key)).collect();
+    if !unsaid.is_empty() {
+        notes.push(format!("of {name}, {} can't be said in a scenario", unsaid.join(", ")));
+    }
     let mut table = Table::new();
-    let name: String =
-        subscriber.name.chars().map(|letter| if letter.is_control() { '-' } else { letter }).collect();
     table.insert("name".to_owned(), name.into());
     let patterns: Vec<String> = serde_json::from_str(&subscriber.patterns).unwrap_or_default();
     table.insert("events".to_owned(), patterns.into());
@@ -113,6 +173,16 @@ fn table(subscriber: &Subscriber, measured: Option<&Histogram>) -> Table {
     }
     for key in ["timeout", "dedupe", "sign"] {
         table.extend(said(&settings[key]).map(|value| (key.to_owned(), value)));
+    }
+    let coalesced: Vec<toml::Value> = settings["coalesce"].as_array().map_or_else(Vec::new, |rules| {
+        let rule = |rule: &Value| {
+            let words = [("type", said(&rule["events"])?), ("window", said(&rule["window"])?)];
+            Some(toml::Value::Table(words.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()))
+        };
+        rules.iter().filter_map(rule).collect()
+    });
+    if !coalesced.is_empty() {
+        table.insert("coalesce".to_owned(), coalesced.into());
     }
     if let Some(percentiles) = measured.and_then(Histogram::percentiles) {
         let micros = [percentiles.p50, percentiles.p95].map(|length| length.0 / 1_000);

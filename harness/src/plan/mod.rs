@@ -24,18 +24,18 @@ mod table;
 
 use serde::Serialize;
 
-pub use live::{LiveError, with_live, with_recorded};
+pub use live::{Live, LiveError, with_live, with_recorded};
 pub use page::page;
 pub use service::service;
 pub use table::{answer, table};
 
 use crate::check::verdict::show;
-use crate::scenario::{Scenario, Subscriber};
+use crate::scenario::{SECOND, Scenario, Subscriber};
 use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Options, SimError, Simulated, simulate};
 use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
-use headroom::Headroom;
+use headroom::{Breach, Headroom, breaches};
 use slo::Slo;
 
 /// What is asked.
@@ -66,12 +66,12 @@ pub struct LanePlan {
     pub peak_bytes: u64,
     /// When the rows were the most, in nanoseconds.
     pub peak_at_ns: u64,
-    /// How long after the traffic its backlog was gone.
-    pub drain_ns: u64,
+    /// How long after the traffic its backlog was gone; none if some of it still waited at the end of the run.
+    pub drain_ns: Option<u64>,
     /// What still waited at the end of the run.
     pub left: u64,
-    /// From an event's moment until its delivery was taken: p50, p95, p99.
-    pub latency_ns: [u64; 3],
+    /// From an event's moment until its delivery was taken: p50, p95, p99; none where so many never were.
+    pub latency_ns: [Option<u64>; 3],
     /// Deliveries shed as the queue was full, and those whose event was refused for it.
     pub shed: u64,
     /// Deliveries that grew too old.
@@ -115,6 +115,10 @@ pub struct Plan {
     pub scenario: String,
     /// The objectives.
     pub objectives: Vec<String>,
+    /// Those that the traffic as it stands does not meet, the worst first.
+    pub breaches: Vec<Breach>,
+    /// Events that the sender did not take: a queue was full that refuses, or no process was there.
+    pub refused: u64,
     /// Each subscriber.
     pub lanes: Vec<LanePlan>,
     /// The machine.
@@ -134,6 +138,7 @@ pub struct Plan {
 /// When the scenario can't be simulated.
 pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
     let slos = if asked.slos.is_empty() { usual(scenario) } else { asked.slos.clone() };
+    let scenario = &long_enough(scenario, &slos);
     let figures = simulated(scenario, &asked.options)?.figures;
     let seed = asked.options.seed.unwrap_or(scenario.seed);
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &asked.options.folder)?;
@@ -148,7 +153,7 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
         if let Some(bounds) = &found {
             model_errors.extend(beyond(lane, bounds, &figures));
         }
-        let bound = found.ok_or_else(|| service::why_unbounded(&service, subscriber));
+        let bound = found.ok_or_else(|| service::why_unbounded(scenario, subscriber));
         lanes.push(lane_plan(
             lane,
             &figures,
@@ -160,6 +165,8 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
     Ok(Plan {
         scenario: scenario.name.clone(),
         objectives: slos.iter().map(ToString::to_string).collect(),
+        breaches: breaches(scenario, &slos, &figures),
+        refused: figures.refused,
         lanes,
         machine,
         headroom,
@@ -174,6 +181,16 @@ fn usual(scenario: &Scenario) -> Vec<Slo> {
     ["shed=0", "expired=0", &drain].iter().filter_map(|text| text.parse().ok()).collect()
 }
 
+/// The scenario with as much time after its traffic as the longest objective allows, and some more: what is not over then
+/// is beyond it, and not just cut off.
+fn long_enough(scenario: &Scenario, slos: &[Slo]) -> Scenario {
+    let times = slos.iter().filter(|slo| slo.measure.is_time());
+    let longest = times.map(|slo| slo.most.saturating_add(slo.most / 4)).max().unwrap_or(0);
+    let mut longer = scenario.clone();
+    longer.drain.0 = longer.drain.0.max(longest.saturating_add(SECOND));
+    longer
+}
+
 pub(super) fn simulated(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
     simulate(scenario, &Options { keep: Keep::Figures, ..options.clone() })
 }
@@ -185,13 +202,18 @@ fn lane_plan(lane: &LaneFigures, figures: &Figures, bound: Result<BoundPlan, &'s
         peak_rows: lane.peak.rows,
         peak_bytes: lane.peak.bytes,
         peak_at_ns: lane.peak.at,
-        drain_ns: lane.drain_ns(figures.traffic_end),
+        drain_ns: came(slo::Measure::Drain.of(lane, figures)),
         left: lane.left,
-        latency_ns: [500, 950, 990].map(|thousandths| lane.taken_ns(thousandths)),
+        latency_ns: [500, 950, 990]
+            .map(|thousandths| came(slo::Measure::Latency(thousandths).of(lane, figures))),
         shed: slo::Measure::Shed.of(lane, figures),
         expired: lane.dead[1],
         bound,
     }
+}
+
+fn came(nanos: u64) -> Option<u64> {
+    (nanos != slo::NEVER).then_some(nanos)
 }
 
 fn told(bounds: &Bounds, millihertz: u64, figures: &Figures) -> BoundPlan {

@@ -22,7 +22,11 @@ const EASE_ATTEMPTS: u64 = 710;
 /// The sure service of a subscriber; `lasts` is how long its traffic goes on.
 #[must_use]
 pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
-    let latency = subscriber.behaviours.iter().filter(|one| is_success(one)).filter_map(|one| one.latency);
+    if answers_late(subscriber.answers.most.0, subscriber) || redrives(scenario, subscriber) {
+        return Service::default();
+    }
+    let good = subscriber.behaviours.iter().filter(|one| is_success(one, subscriber));
+    let latency = good.filter_map(|one| one.latency);
     let slowest = latency.map(|range| range.most.0).fold(subscriber.answers.most.0, u64::max);
     let limits = std::iter::once(&subscriber.limit).chain(changed(scenario, subscriber));
     let (mut millihertz, mut latency_ns) = (u64::MAX, 0);
@@ -33,12 +37,15 @@ pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
     }
     let millihertz =
         u64::try_from(u128::from(millihertz) * u128::from(SURE_PERCENT) / 100).unwrap_or(u64::MAX);
-    let failing = subscriber.behaviours.iter().filter(|one| !is_success(one));
+    let failing = subscriber.behaviours.iter().filter(|one| !is_success(one, subscriber));
     let pauses = failing.map(|one| away(one, subscriber, millihertz));
     let down = scenario.faults.iter().filter_map(|fault| outage(fault, subscriber));
+    // The first of those that are made one waits for the others.
+    let gathers = subscriber.handling.coalesce.iter().map(|one| one.window.0).max().unwrap_or(0);
+    let latency = [latency_ns, gathers, slowest, 2 * OWN_NS];
     Service {
         millihertz,
-        latency_ns: latency_ns.saturating_add(slowest).saturating_add(2 * OWN_NS),
+        latency_ns: latency.into_iter().fold(0, u64::saturating_add),
         pauses: merged(pauses.chain(down).collect()),
     }
 }
@@ -46,12 +53,27 @@ pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
 fn changed<'a>(scenario: &'a Scenario, subscriber: &'a Subscriber) -> impl Iterator<Item = &'a Limit> {
     scenario.faults.iter().filter_map(|fault| match &fault.action {
         FaultAction::Limit { subscriber: whom, limit, .. } => {
-            let concerned =
-                whom.as_ref().is_none_or(|whom| *whom == subscriber.name || *whom == subscriber.group);
-            concerned.then_some(limit)
+            concerns(whom.as_deref(), subscriber).then_some(limit)
         }
         _ => None,
     })
+}
+
+/// Dead letters that are sent again come at a moment that is none of the traffic's.
+fn redrives(scenario: &Scenario, subscriber: &Subscriber) -> bool {
+    scenario.faults.iter().any(|fault| match &fault.action {
+        FaultAction::Redrive { subscriber: whom } => concerns(whom.as_deref(), subscriber),
+        _ => false,
+    })
+}
+
+fn concerns(whom: Option<&str>, subscriber: &Subscriber) -> bool {
+    whom.is_none_or(|whom| whom == subscriber.name || whom == subscriber.group)
+}
+
+/// Whether an answer that takes so long may come after the sender has given it up: then it is none.
+fn answers_late(latency_ns: u64, subscriber: &Subscriber) -> bool {
+    latency_ns.saturating_add(OWN_NS) >= subscriber.timeout.0
 }
 
 /// The rate that a limit leaves where an attempt takes so long.
@@ -79,8 +101,10 @@ fn millihertz(count: u64, in_ns: u128) -> u64 {
     u64::try_from(u128::from(count) * 1_000 * u128::from(SECOND) / in_ns.max(1)).unwrap_or(u64::MAX)
 }
 
-fn is_success(behaviour: &Behaviour) -> bool {
+fn is_success(behaviour: &Behaviour, subscriber: &Subscriber) -> bool {
+    let latency = behaviour.latency.unwrap_or(subscriber.answers).most.0;
     matches!(&behaviour.answer, Answer::Status(reply) if (200..300).contains(&reply.status))
+        && !answers_late(latency, subscriber)
 }
 
 /// When nothing is sure because of how the endpoint behaves, and until the lane is surely back at its contract.
@@ -127,17 +151,20 @@ fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     Some((fault.at.0, fault.at.0.saturating_add(fault.lasts.0).saturating_add(after)))
 }
 
-/// Whether an endpoint fails for good, if only now and then: nothing is sure then.
+/// Why nothing is sure of a subscriber that has no bound.
 #[must_use]
-pub(super) fn why_unbounded(service: &Service, subscriber: &Subscriber) -> &'static str {
-    let forever = subscriber.behaviours.iter().filter(|one| !is_success(one) && one.until().is_none());
-    if forever.clone().any(|one| one.share < Millionths::ONE) {
+pub(super) fn why_unbounded(scenario: &Scenario, subscriber: &Subscriber) -> &'static str {
+    let failing = subscriber.behaviours.iter().filter(|one| !is_success(one, subscriber));
+    let forever: Vec<&Behaviour> = failing.filter(|one| one.until().is_none()).collect();
+    if answers_late(subscriber.answers.most.0, subscriber) {
+        "it may answer later than the deadline"
+    } else if redrives(scenario, subscriber) {
+        "its dead letters are sent again"
+    } else if forever.iter().any(|one| one.share < Millionths::ONE) {
         "it may fail at any time, so no service is sure"
-    } else if forever.count() > 0 {
+    } else if !forever.is_empty() {
         "it fails for good"
-    } else if service.millihertz == 0 {
-        "its contract leaves nothing"
     } else {
-        "no bound holds"
+        "its contract leaves nothing"
     }
 }

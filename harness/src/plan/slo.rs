@@ -46,8 +46,11 @@ const MEASURES: [(&str, Measure); 8] = [
     ("backlog", Measure::Backlog),
 ];
 
+/// A time that did not come: the delivery was never taken, the backlog never gone.
+pub const NEVER: u64 = u64::MAX;
+
 impl Measure {
-    const fn is_time(self) -> bool {
+    pub(super) const fn is_time(self) -> bool {
         matches!(self, Self::Latency(_) | Self::Drain)
     }
 
@@ -55,15 +58,34 @@ impl Measure {
     #[must_use]
     pub fn of(self, lane: &LaneFigures, figures: &Figures) -> u64 {
         match self {
-            Self::Latency(thousandths) => lane.taken_ns(thousandths),
-            // What still waits at the end has not drained: it counts for at least one moment more than the run had.
-            Self::Drain if lane.left > 0 => figures.end.saturating_sub(figures.traffic_end).saturating_add(1),
+            Self::Latency(thousandths) => latency_ns(lane, thousandths),
+            Self::Drain if lane.left > 0 => NEVER,
             Self::Drain => lane.drain_ns(figures.traffic_end),
             Self::Shed => lane.dead[2].saturating_add(lane.refused),
             Self::Expired => lane.dead[1],
             Self::Dead => lane.given_up(),
             Self::Backlog => lane.peak.rows,
         }
+    }
+}
+
+/// A percentile over all that should have been taken: what was given up, refused or left behind takes for ever, so that
+/// an endpoint that takes the easy half at once and never the other has a median and no p95.
+fn latency_ns(lane: &LaneFigures, thousandths: u32) -> u64 {
+    let taken = lane.taken_us.len();
+    let missing = lane.given_up().saturating_add(lane.left).saturating_add(lane.refused);
+    let all = u128::from(taken) + u128::from(missing);
+    if missing == 0 {
+        return lane.taken_ns(thousandths);
+    }
+    // Which share of those that were taken is that share of all.
+    let millionths = (u128::from(thousandths) * all * 1_000).div_ceil(u128::from(taken.max(1)));
+    match u32::try_from(millionths) {
+        Ok(millionths) if taken > 0 && millionths <= 1_000_000 => {
+            let quantile = f64::from(millionths) / 1_000_000.0;
+            lane.taken_us.value_at_quantile(quantile).saturating_mul(1_000)
+        }
+        _ => NEVER,
     }
 }
 
@@ -77,7 +99,11 @@ impl Slo {
     /// A figure of this measure, as it is told.
     #[must_use]
     pub fn show(&self, figure: u64) -> String {
-        if self.measure.is_time() { crate::check::verdict::show(figure) } else { figure.to_string() }
+        match figure {
+            NEVER if self.measure.is_time() => "never".to_owned(),
+            length if self.measure.is_time() => crate::check::verdict::show(length),
+            count => count.to_string(),
+        }
     }
 }
 

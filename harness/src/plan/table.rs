@@ -3,11 +3,14 @@
 use std::fmt::Write;
 
 use super::headroom::{Change, Headroom};
+use super::slo::NEVER;
 use super::{LanePlan, Plan};
 use crate::check::verdict::show;
 
 /// Subscribers in the table; the others are in the page and the JSON.
 const LISTED_MAX: usize = 30;
+/// Subscribers that the answer names; it is a sentence.
+const TOLD_MAX: usize = 3;
 
 /// So many thousandths, as a multiple.
 pub(super) fn times(thousandths: u64) -> String {
@@ -22,20 +25,17 @@ pub(super) fn times(thousandths: u64) -> String {
 /// The answer, in one sentence.
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
-    let Some(headroom) = &plan.headroom else {
-        let worst = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
-        return worst.map_or_else(String::new, |lane| {
-            format!(
-                "the slowest backlog, that of {}, is gone {} after the traffic",
-                lane.name,
-                show(lane.drain_ns)
-            )
-        });
-    };
+    let Some(headroom) = &plan.headroom else { return present(plan) };
     let carries = match (headroom.carries, headroom.fails) {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
         (Some(held), Some(_)) => format!("does not carry this traffic, only {} of it", times(held)),
+        (Some(held), None) if headroom.too_many => {
+            format!("carries {} this traffic at least; more can't be simulated", times(held))
+        }
         (Some(held), None) => format!("carries {} this traffic at least; more was not tried", times(held)),
+        (None, _) if headroom.coarse => {
+            "does not carry this traffic; less of a recording can't be played".to_owned()
+        }
         (None, _) => "does not carry this traffic, nor any part of it that was tried".to_owned(),
     };
     let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
@@ -46,7 +46,7 @@ pub fn answer(plan: &Plan) -> String {
         let others = headroom.changes.iter().filter(|other| other.subscriber != change.subscriber);
         let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
         names.dedup();
-        let more = match names.len() {
+        let more = match names.len() + headroom.unexamined.len() {
             0 => String::new(),
             count => format!(", and change {count} more below"),
         };
@@ -59,6 +59,29 @@ pub fn answer(plan: &Plan) -> String {
         )
     });
     format!("{carries}{breaks}{change}")
+}
+
+/// How it is with the traffic as it stands: what never gets there, before what takes too long.
+fn present(plan: &Plan) -> String {
+    let left = plan.lanes.iter().filter(|lane| lane.left > 0);
+    let mut told: Vec<String> = left
+        .map(|lane| format!("{} deliveries still wait for {} when the run ends", lane.left, lane.name))
+        .take(TOLD_MAX)
+        .collect();
+    let slowest = plan.lanes.iter().max_by_key(|lane| lane.drain_ns);
+    if let (Some(lane), true) = (slowest, told.is_empty()) {
+        let gone = lane.drain_ns.map_or_else(|| "never".to_owned(), show);
+        told.push(format!("the slowest backlog, that of {}, is gone {gone} after the traffic", lane.name));
+    }
+    let Some(worst) = plan.breaches.first() else {
+        return format!("meets its objectives; {}", told.join(", "));
+    };
+    let others = match plan.breaches.len() {
+        1 => String::new(),
+        count => format!(", and {} more", count - 1),
+    };
+    let worst = format!("{} ({}: {}){others}", worst.subscriber, worst.objective, worst.figure);
+    format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
 }
 
 fn first_change<'a>(headroom: &'a Headroom, subscriber: &str) -> Option<&'a Change> {
@@ -85,7 +108,8 @@ pub fn table(plan: &Plan) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     let mut lanes: Vec<&LanePlan> = plan.lanes.iter().collect();
-    lanes.sort_by_key(|lane| std::cmp::Reverse((lane.shed + lane.expired, lane.drain_ns, lane.peak_rows)));
+    let worst = |lane: &&LanePlan| (lane.shed + lane.expired, lane.drain_ns.unwrap_or(NEVER), lane.peak_rows);
+    lanes.sort_by_key(|lane| std::cmp::Reverse(worst(lane)));
     rows.extend(lanes.iter().take(LISTED_MAX).map(|lane| row(lane)));
     let mut text = columns(&rows);
     if lanes.len() > LISTED_MAX {
@@ -96,6 +120,13 @@ pub fn table(plan: &Plan) -> String {
         if let Err(why) = lane.bound {
             let _ = writeln!(text, "no bound for {}: {why}", lane.name);
         }
+    }
+    if plan.refused > 0 {
+        let _ = writeln!(
+            text,
+            "{} events were refused, as a queue was full or no sender was there: they reach nobody until they are offered again",
+            plan.refused
+        );
     }
     let machine = &plan.machine;
     let ceiling = machine.ceiling_per_second.map_or_else(
@@ -123,7 +154,7 @@ pub fn table(plan: &Plan) -> String {
 
 fn row(lane: &LanePlan) -> [String; 13] {
     let bound = lane.bound.as_ref();
-    let drained = if lane.left > 0 { format!("no, {} left", lane.left) } else { show_short(lane.drain_ns) };
+    let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);
     [
         lane.name.clone(),
         lane.owed.to_string(),
@@ -133,9 +164,9 @@ fn row(lane: &LanePlan) -> [String; 13] {
         show_short(lane.peak_at_ns),
         drained,
         bound.map_or_else(|_| "none".to_owned(), |bound| show_short(bound.drain_ns)),
-        show_short(lane.latency_ns[0]),
-        show_short(lane.latency_ns[1]),
-        show_short(lane.latency_ns[2]),
+        show_or_never(lane.latency_ns[0]),
+        show_or_never(lane.latency_ns[1]),
+        show_or_never(lane.latency_ns[2]),
         lane.shed.to_string(),
         lane.expired.to_string(),
     ]
@@ -150,6 +181,11 @@ pub(super) fn show_short(nanos: u64) -> String {
         millis @ 100_000..10_000_000 => format!("{} min", millis.div_ceil(60_000)),
         millis => format!("{}.{} h", millis / 3_600_000, millis % 3_600_000 / 360_000),
     }
+}
+
+/// The same, of something that may never come.
+pub(super) fn show_or_never(nanos: Option<u64>) -> String {
+    nanos.map_or_else(|| "never".to_owned(), show_short)
 }
 
 fn changes(headroom: &Headroom) -> String {
@@ -170,10 +206,27 @@ fn changes(headroom: &Headroom) -> String {
         let _ =
             writeln!(text, "to carry {}: {name}: no change of one limit is enough", times(headroom.carry));
     }
+    text.push_str(&unexamined(headroom));
+    if headroom.too_many && headroom.fails.is_some_and(|fails| fails <= headroom.carry) {
+        let _ = writeln!(text, "to carry {}: so many events can't be simulated", times(headroom.carry));
+    }
     if headroom.coarse {
         text.push_str("recorded traffic was scaled in whole multiples\n");
     }
     text
+}
+
+/// Who else is to be changed, and wasn't looked at.
+pub(super) fn unexamined(headroom: &Headroom) -> String {
+    if headroom.unexamined.is_empty() {
+        return String::new();
+    }
+    format!(
+        "to carry {}: {} more fail, and no change was looked for: {}\n",
+        times(headroom.carry),
+        headroom.unexamined.len(),
+        headroom.unexamined.join(", ")
+    )
 }
 
 /// Rows under one another: the first column to the left, the others to the right.

@@ -7,8 +7,8 @@ use hookproof_sender::store::read::{LaneStatus, ReadError};
 
 use super::figures::Figures;
 use super::ledger::place;
-use super::world::{Happening, World};
-use super::{Keep, SimError, Simulated, store_failed};
+use super::world::{Given, Happening, World};
+use super::{Keep, Model, SimError, Simulated, store_failed};
 use crate::scenario::SECOND;
 use crate::trace::{Dead, Depth, End, Ended, Record};
 
@@ -17,6 +17,8 @@ const LISTED: usize = 50;
 const PAGE: u32 = 1_000;
 /// No answer takes longer, once nothing holds it up.
 const ANSWER_NS: u64 = 60 * SECOND;
+/// Queues that are looked at after every commit of events.
+const EXACT_MAX: usize = 200;
 
 impl World<'_> {
     /// Looks into the queue; and ends the run once all is settled, or the time for that is over.
@@ -85,6 +87,20 @@ impl World<'_> {
             }
         }
         Ok(Some(whole.waiting))
+    }
+
+    /// Looks at what waits right after events were recorded, where figures are all that is kept. Where commits are modelled
+    /// coarsely or there are very many queues, samples have to do.
+    pub(super) fn look_after_emit(&mut self, worker: usize) -> Result<(), SimError> {
+        let Given { scenario, options, model, .. } = self.given;
+        let exact = model.commit_ns.1 <= Model::CLOSE.commit_ns.1 && scenario.subscribers.len() <= EXACT_MAX;
+        let Some(process) = self.seats[worker].process.as_ref().filter(|_| exact) else { return Ok(()) };
+        if options.keep == Keep::Figures {
+            for (at, lane) in all_lanes(&process.reader)?.iter().enumerate() {
+                self.figures.crowd(at, self.now, lane.counts.waiting, lane.counts.waiting_bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Lists the dead letters and ends the trace.

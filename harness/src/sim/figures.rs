@@ -21,15 +21,15 @@ pub struct LaneFigures {
     pub first_us: Histogram<u64>,
     /// The same, to the answer that took it.
     pub taken_us: Histogram<u64>,
-    /// Deliveries whose event was refused.
+    /// Events that were refused because its queue was full; others that are refused are nobody's here.
     pub refused: u64,
     /// Deliveries that waited when the run ended.
     pub left: u64,
     /// The longest that a delivery took, by when it was taken: the beginning of the stretch, nanoseconds.
     pub slowest: Vec<(u64, u64)>,
-    /// The most that waited at a sample: rows, bytes, and when.
+    /// The most that was seen to wait, at a sample or right after events were recorded: rows, bytes, and when.
     pub peak: Peak,
-    /// When it last had something waiting.
+    /// When it was last seen to have something waiting, or its last delivery was taken.
     pub busy_until: u64,
     /// What waited, sample by sample: when, rows.
     pub waiting: Vec<(u64, u64)>,
@@ -53,7 +53,7 @@ pub struct Figures {
     pub lanes: Vec<LaneFigures>,
     /// Events offered.
     pub offered: u64,
-    /// Events that were refused.
+    /// Events that were refused, for whatever reason: a queue was full, or the sender was not there.
     pub refused: u64,
     /// Deliveries shed as their lane was full.
     pub shed: u64,
@@ -169,10 +169,24 @@ impl Figures {
     pub(super) fn taken(&mut self, lane: usize, now: u64, waited_ns: u64) {
         let begin = now - now % self.stretch_ns;
         let lane = &mut self.lanes[lane];
+        lane.busy_until = lane.busy_until.max(now);
         record(&mut lane.taken_us, waited_ns);
         match lane.slowest.last_mut().filter(|(at, _)| *at == begin) {
             Some((_, slowest)) => *slowest = waited_ns.max(*slowest),
             None => lane.slowest.push((begin, waited_ns)),
+        }
+    }
+
+    /// So much waits right after events were recorded: between two samples a peak may come and go.
+    pub(super) fn crowd(&mut self, lane: usize, now: u64, rows: u64, bytes: u64) {
+        let lane = &mut self.lanes[lane];
+        lane.peak.bytes = lane.peak.bytes.max(bytes);
+        if rows > lane.peak.rows {
+            (lane.peak.rows, lane.peak.at) = (rows, now);
+            lane.waiting.push((now, rows));
+        }
+        if rows > 0 {
+            lane.busy_until = lane.busy_until.max(now);
         }
     }
 

@@ -110,8 +110,12 @@ impl World<'_> {
                     let (t, status) = (self.now, 202);
                     self.keep(Record::Accepted(Accepted { t, token, status, matched: Some(matched) }))?;
                 }
-                Answered::Full => {
+                Answered::Full(lanes) => {
                     self.play.open -= 1;
+                    for lane in lanes {
+                        let at = self.endpoint_of(lane)?;
+                        self.figures.lanes[at].refused += 1;
+                    }
                     self.refuse(token, Some(429), false, "a lane is full")?;
                 }
                 Answered::Stale => {
@@ -123,7 +127,7 @@ impl World<'_> {
                 }
             }
         }
-        Ok(())
+        self.look_after_emit(worker)
     }
 
     /// The process died that had an event and owed the answer.
@@ -140,10 +144,6 @@ impl World<'_> {
         why: &str,
     ) -> Result<(), SimError> {
         self.figures.refused += 1;
-        let due = self.play.due_of(token).copied();
-        for lane in due.into_iter().flat_map(|due| &self.play.owed_lanes[due.kind as usize]) {
-            self.figures.lanes[*lane].refused += 1;
-        }
         let retry_after = status.map(|_| "5".to_owned());
         let why = why.to_owned();
         self.keep(Record::Refused(Refused { t: self.now, token, status, retry_after, unknown, why }))

@@ -46,12 +46,12 @@ pub(super) enum Act {
 }
 
 /// What became of an event that was offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     /// It is recorded.
     Accepted { matched: u32, shed: u64 },
-    /// A lane is full.
-    Full,
+    /// These lanes are full.
+    Full(Vec<LaneId>),
     /// It has to be matched again.
     Stale,
 }
@@ -330,7 +330,10 @@ impl Process {
                     Answered::Accepted { matched, shed: emitted.shed }
                 }
                 Reply::Refused(Refusal::StaleRoster { .. }) => Answered::Stale,
-                _ => Answered::Full,
+                Reply::Refused(Refusal::Full(full)) => {
+                    Answered::Full(full.iter().map(|full| full.lane).collect())
+                }
+                _ => Answered::Full(Vec::new()),
             };
             answers.push((token, answered));
         }

@@ -37,6 +37,21 @@ fn the_answer_comes_first_and_the_page_is_written() {
 }
 
 #[test]
+fn objectives_count_without_the_headroom() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, told, _) = plan(&["--no-headroom", "--slo", "partner-c.p95<1ms"], folder.path());
+    assert_eq!(code, Some(1));
+    let sentence = told.lines().next().unwrap();
+    assert!(sentence.starts_with("does not meet its objectives: the slowest backlog"), "{sentence}");
+    assert!(sentence.contains("worst is partner-c (partner-c.p95<1ms: "), "{sentence}");
+    // What still waits is said, in the place of when it was gone.
+    let (code, told, _) =
+        plan(&["--no-headroom", "--slo", "drain<1s", "--times", "4", "--set", "drain=10s"], folder.path());
+    assert_eq!(code, Some(1));
+    assert!(told.lines().next().unwrap().contains("deliveries still wait for partner-c"), "{told}");
+}
+
+#[test]
 fn three_times_the_traffic_is_three_times_as_much() {
     let folder = tempfile::tempdir().unwrap();
     let owed = |times: &str| {
@@ -92,4 +107,53 @@ fn what_is_no_objective_is_said_with_what_would_be_one() {
     assert_eq!((code, why.contains("none of p50, p95")), (Some(64), true), "{why}");
     let (code, _, why) = plan(&["--slo", "nobody.shed=0"], folder.path());
     assert_eq!((code, why.contains("about nobody")), (Some(64), true), "{why}");
+}
+
+fn sender(arguments: &[&str], folder: &Path) {
+    let done = hookproof(&[&["sender", "subscriber"], arguments, &["--db", "sender.db"]].concat(), folder);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn what_a_live_database_says_is_kept_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let add = |name: &str, more: &[&str]| {
+        let one = ["add", name, "http://127.0.0.1:9/", "--allow-private-targets"];
+        sender(&[&one[..], more].concat(), folder.path());
+    };
+    add("Partner C (EU)", &[r#"coalesce=[{"events":"*","window":"3s"}]"#]);
+    add("Partner C [EU]", &[]);
+    add("asleep", &[]);
+    sender(&["pause", "asleep"], folder.path());
+    let (code, told, why) = plan(&["--no-headroom", "--json", "--from", "sender.db"], folder.path());
+    assert_eq!(code, Some(0), "{why}");
+    let value: Value = serde_json::from_str(&told).unwrap();
+    let names: Vec<&str> =
+        value["lanes"].as_array().unwrap().iter().map(|lane| lane["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["Partner-C--EU-", "Partner-C--EU--2"]);
+    assert!(why.contains("\"Partner C (EU)\" is called Partner-C--EU- here"), "{why}");
+    assert!(why.contains("asleep is paused and left out"), "{why}");
+    // Its coalescing holds back all but one of a window; the other's deliveries go at once.
+    let waited = |name: &str| lane(&value, name)["latency_ns"][0].as_u64().unwrap();
+    assert!(waited("Partner-C--EU-") > 1_000_000_000 && waited("Partner-C--EU--2") < 100_000_000, "{told}");
+}
+
+#[test]
+fn a_recording_is_played_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..40).map(|at| format!("{}.5,video.published,k{at},300\n", at / 20)).collect();
+    std::fs::write(folder.path().join("real.csv"), format!("time,type,key,bytes\n{rows}")).unwrap();
+    let played = |more: &[&str]| plan(&[&["--recorded", "real.csv"], more].concat(), folder.path());
+    for option in ["--times", "--carry"] {
+        let (code, _, why) = played(&["--no-headroom", option, "1.5"]);
+        assert_eq!((code, why.contains("a recording is played whole")), (Some(64), true), "{why}");
+    }
+    let (code, told, why) = played(&["--json", "--slo", "partner-c.p95<10s"]);
+    assert_eq!(code, Some(0), "{why}");
+    let value: Value = serde_json::from_str(&told).unwrap();
+    let whole = |name: &str| value["headroom"][name].as_u64().unwrap() % 1_000;
+    assert_eq!((whole("carries"), whole("fails")), (0, 0), "{told}");
+    let (code, told, _) = played(&["--slo", "partner-c.p95<1ms"]);
+    assert_eq!(code, Some(1));
+    assert!(told.starts_with("does not carry this traffic; less of a recording can't be played"), "{told}");
 }

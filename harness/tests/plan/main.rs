@@ -3,7 +3,10 @@
 
 mod bounds;
 mod command;
+mod further;
 mod launch;
+mod owed;
+mod sure;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,66 @@
+//! What was never delivered counts.
+
+use hookproof::plan::{Asked, Plan, plan};
+use hookproof::scenario::Scenario;
+
+use crate::asked;
+
+/// The objectives that a small scenario does not meet, as they are told.
+fn broken(text: &str, slos: &[&str]) -> Vec<String> {
+    let breaches = planned(text, slos).breaches;
+    breaches.iter().map(|one| format!("{} {}: {}", one.subscriber, one.objective, one.figure)).collect()
+}
+
+fn planned(text: &str, slos: &[&str]) -> Plan {
+    let scenario = Scenario::from_text(text, "owed.toml").unwrap();
+    plan(&scenario, &Asked { headroom: false, ..asked(slos) }).unwrap()
+}
+
+const STEADY: &str = "name = \"owed\"\ndrain = \"30s\"\n\
+    [[traffic]]\nshape = \"steady\"\nrate = \"40/s\"\nlasts = \"2s\"\n\
+    [[subscriber]]\nname = \"a\"\n";
+
+#[test]
+fn an_endpoint_that_takes_nothing_has_no_percentile() {
+    let failing = STEADY.to_owned()
+        + "limit = { rate = \"100/s\", burst = 100 }\nretry = { attempts = 2, base = \"100ms\", cap = \"200ms\" }\n\
+           [[subscriber.behaviour]]\nanswer = 500\n";
+    assert_eq!(broken(&failing, &["p95<60s"]), ["a p95<60s: never"]);
+}
+
+#[test]
+fn what_was_shed_takes_for_ever() {
+    let shedding = STEADY.to_owned() + "limit = { rate = \"20/s\", burst = 5 }\nqueue = { rows = 10 }\n";
+    // More than half of it gets through: its median is a time, and its 95th percentile is not.
+    assert_eq!(broken(&shedding, &["p50<20s", "p95<20s"]), ["a p95<20s: never"]);
+}
+
+#[test]
+fn a_backlog_is_followed_for_as_long_as_its_objective_allows() {
+    let slow = STEADY.to_owned() + "limit = { rate = \"1/s\", burst = 10 }\n";
+    assert_eq!(broken(&slow, &["drain<40s"]), ["a drain<40s: never"]);
+    assert_eq!(broken(&slow, &["drain<10m"]), [""; 0]);
+    let drained = planned(&slow, &["drain<10m"]).lanes[0].drain_ns.unwrap() / 1_000_000_000;
+    assert!((60..75).contains(&drained), "70 deliveries at 1/s: {drained}");
+}
+
+#[test]
+fn an_event_that_is_refused_counts_against_the_queue_that_is_full() {
+    let two = STEADY.to_owned()
+        + "limit = { rate = \"1000/s\", burst = 1000 }\n[[subscriber]]\nname = \"full\"\n\
+           limit = { rate = \"5/s\", burst = 5 }\nqueue = { rows = 20, when_full = \"refuse\" }\n";
+    let plan = planned(&two, &["shed=0"]);
+    assert_eq!(plan.lanes[0].shed, 0, "the queue of a has no bound");
+    assert_eq!(plan.lanes[1].shed, plan.refused, "{:?}", plan.lanes[1]);
+    let whom: Vec<&str> = plan.breaches.iter().map(|one| one.subscriber.as_str()).collect();
+    assert_eq!(whom, ["full"]);
+}
+
+#[test]
+fn events_that_no_sender_hears_count_against_no_queue() {
+    let down = STEADY.to_owned()
+        + "limit = { rate = \"100/s\", burst = 50 }\n[[fault]]\nat = \"500ms\"\ndo = \"kill\"\nlasts = \"500ms\"\n";
+    let plan = planned(&down, &["shed=0"]);
+    assert!(plan.refused > 10, "{}", plan.refused);
+    assert_eq!((plan.lanes[0].shed, plan.breaches.len()), (0, 0));
+}
