@@ -1,7 +1,7 @@
 //! Which contract held when: a run may change a limit on its way.
 
-use crate::scenario::{FaultAction, Limit, Scenario, Subscriber};
-use crate::trace::Trace;
+use crate::scenario::{FaultAction, FaultPlan, Limit, Scenario, Subscriber};
+use crate::trace::{Fault, Trace};
 
 /// A while in which one contract held.
 #[derive(Clone, Debug)]
@@ -12,25 +12,47 @@ pub(crate) struct Epoch {
 }
 
 /// Which contract held when. A change counts as done when the trace says so; while it may still take effect, from then
-/// for its `within`, either contract holds and neither is judged.
+/// for its `within`, either contract holds and neither is judged. One that the trace doesn't have may have been made in
+/// part: from its moment on nothing is judged until another is made.
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
     let mut epochs = vec![Epoch { from: 0, until: end, limit: subscriber.limit.clone() }];
-    let plans = scenario.faults.iter().filter_map(|fault| match &fault.action {
-        FaultAction::Limit { subscriber, limit, within } => Some((subscriber, limit, within.0, fault.at.0)),
-        _ => None,
-    });
-    let mut done: Vec<u64> =
-        trace.faults.iter().filter(|fault| fault.action == "limit").map(|fault| fault.t).collect();
-    done.sort_unstable();
-    for ((whose, limit, within, planned), t) in plans.zip(done) {
+    for (plan, done) in changes(scenario, trace, "limit") {
+        let FaultAction::Limit { subscriber: whose, limit, within } = &plan.action else { continue };
         if whose.as_ref().is_some_and(|name| *name != subscriber.group && *name != subscriber.name) {
             continue;
         }
         if let Some(last) = epochs.last_mut() {
             // Done is noted once the sender has answered; it may have gone by the new limit before.
-            last.until = planned.min(t).min(end);
+            last.until = last.until.min(plan.at.0).min(done.map_or(end, |done| done.t));
         }
-        epochs.push(Epoch { from: t.saturating_add(within), until: end, limit: limit.clone() });
+        if let Some(done) = done {
+            epochs.push(Epoch { from: done.t.saturating_add(within.0), until: end, limit: limit.clone() });
+        }
     }
     epochs
+}
+
+/// Every planned fault of that name and what the trace has of it, in the order of the plan; none where it was not done. A
+/// trace that doesn't say which of the plans a fault was is taken at its subscriber and its time: it was the first plan
+/// that isn't done yet, and not later than it.
+pub(super) fn changes<'e>(
+    scenario: &'e Scenario,
+    trace: &'e Trace,
+    name: &str,
+) -> Vec<(&'e FaultPlan, Option<&'e Fault>)> {
+    let mut done: Vec<&Fault> = trace.faults.iter().filter(|fault| fault.action == name).collect();
+    done.sort_by_key(|fault| fault.t);
+    let mut plans: Vec<(u32, &FaultPlan)> = (0..).zip(&scenario.faults).collect();
+    plans.retain(|(_, plan)| plan.action.name() == name);
+    plans.sort_by_key(|(_, plan)| plan.at);
+    let mut found = Vec::new();
+    for (at, plan) in plans {
+        let is_it = |fault: &&Fault| match fault.plan {
+            Some(place) => place == at,
+            None => fault.detail.as_deref() == plan.action.subscriber() && fault.t >= plan.at.0,
+        };
+        let place = done.iter().position(is_it);
+        found.push((plan, place.map(|place| done.remove(place))));
+    }
+    found
 }

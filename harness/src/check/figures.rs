@@ -11,7 +11,7 @@
 //! is worth much: that makes the run inconclusive, never the sender.
 
 use super::evidence::{Delivery, Evidence};
-use super::verdict::{Finding, Tally, Witness, show};
+use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::scenario::{Duration, SECOND};
 
 /// The smallest value that at least so many thousandths of the values don't exceed. `sorted` ascends and isn't empty.
@@ -52,7 +52,7 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("the scenario sets no latency");
     }
     let mut tally = Tally::default();
-    let mut figures = Vec::new();
+    let (mut figures, mut unseen) = (Vec::new(), None);
     for (name, most) in expected {
         let named = |delivery: &Delivery| {
             let subscriber = evidence.subscriber(delivery);
@@ -60,6 +60,7 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         };
         let latencies = latencies(evidence, named);
         if latencies.is_empty() {
+            unseen = unseen.or(Some(name));
             continue;
         }
         let rows = [
@@ -81,6 +82,10 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let finding = tally.finding("latencies", "inside their figures", "beyond their figures");
+    let finding = match unseen.filter(|_| finding.found == Found::Held) {
+        Some(name) => Finding::unseen(format!("nothing was taken that is owed to {name}")),
+        None => finding,
+    };
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
 }
 

@@ -4,6 +4,7 @@
 //! `identity.secret`: each subscriber's signatures are made with its own secret; while two are valid, both sign where the
 //! profile has room for both.
 
+use super::epochs::changes;
 use super::evidence::Evidence;
 use super::verdict::{Finding, Tally};
 use crate::scenario::{Profile, SECOND};
@@ -107,9 +108,9 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
 
 /// While two secrets of a subscriber are valid: a second after a rotation, as requests may be under way, to its end.
 fn rotations(evidence: &Evidence<'_>, group: &str) -> Vec<(u64, u64)> {
-    let plans = evidence.scenario.faults.iter().filter(|fault| fault.action.name() == "rotate");
-    let done = evidence.trace.faults.iter().filter(|fault| fault.action == "rotate");
-    let both = plans.zip(done).filter(|(plan, _)| plan.action.subscriber().is_none_or(|name| name == group));
+    let both = changes(evidence.scenario, evidence.trace, "rotate").into_iter();
+    let both = both.filter_map(|(plan, done)| Some((plan, done?)));
+    let both = both.filter(|(plan, _)| plan.action.subscriber().is_none_or(|name| name == group));
     both.map(|(plan, done)| {
         let until = done.until.unwrap_or_else(|| done.t.saturating_add(plan.lasts.0));
         (done.t.saturating_add(SECOND), until.saturating_sub(SECOND))

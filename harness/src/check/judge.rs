@@ -80,6 +80,8 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
         }
         let known = scenario.expect.known.get(check.id);
         let known = known.filter(|known| known.until.is_none_or(|until| today < until.0));
+        // Of what a trace doesn't reach, nothing is known.
+        let known = known.filter(|_| trace.trailer.is_some() || finding.found != Found::Unasked);
         weigh(check, finding, known, strictness)
     };
     let mut verdicts: Vec<Verdict> = CHECKS.iter().map(weigh).collect();
@@ -108,14 +110,14 @@ fn weigh(check: &Check, finding: Finding, known: Option<&Known>, strictness: Str
         (Found::Broken, Some(known)) => {
             (Status::Pass, format!("fails as expected ({}): {sentence}", known.why))
         }
-        (Found::Held, Some(known)) => (
+        (Found::Held | Found::Unasked, Some(known)) => (
             Status::Fail,
             format!("the expected failure did not happen ({}); delete it: {sentence}", known.why),
         ),
         (Found::Broken, None) => (broken, sentence),
         (Found::Held, None) => (Status::Pass, sentence),
         (Found::Unseen, _) => (Status::Inconclusive, sentence),
-        (Found::Unasked, _) => (Status::NotApplicable, sentence),
+        (Found::Unasked, None) => (Status::NotApplicable, sentence),
     };
     let (id, known) = (check.id.to_owned(), known.map(|known| known.why.clone()));
     Verdict { id, severity, status, sentence, known, figures, witness }

@@ -18,14 +18,14 @@ pub(super) enum Fate {
 /// The fates of all deliveries that are owed for an event that was surely taken, in the deliveries' order. What came for an
 /// endpoint that was gone need not be settled.
 pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)> {
-    let newest = newest(evidence);
+    let settled = settled(evidence);
     let owed = evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some());
-    owed.map(|delivery| (delivery, fate(evidence, delivery, &newest)))
+    owed.map(|delivery| (delivery, fate(evidence, delivery, &settled)))
         .filter(|(delivery, fate)| *fate != Fate::Unsettled || !is_let_go(evidence, delivery))
         .collect()
 }
 
-fn fate(evidence: &Evidence<'_>, delivery: &Delivery, newest: &Newest<'_>) -> Fate {
+fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> Fate {
     if evidence.is_delivered(delivery) {
         return Fate::Delivered;
     }
@@ -35,8 +35,7 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, newest: &Newest<'_>) -> Fa
     if is_taken_at_length(evidence, delivery) {
         return Fate::Delivered;
     }
-    let replaced = key(evidence, delivery).and_then(|(key, t)| newest.get(&key).map(|latest| t < *latest));
-    if replaced == Some(true) { Fate::Coalesced } else { Fate::Unsettled }
+    if is_replaced(evidence, delivery, settled) { Fate::Coalesced } else { Fate::Unsettled }
 }
 
 /// Whether an endpoint said 2xx to one of a delivery's attempts, and then so much that nobody need read it to the end.
@@ -59,29 +58,50 @@ fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     gone.zip(evidence.accepted(delivery)).is_some_and(|(gone, accepted)| gone <= accepted)
 }
 
-/// By lane, type and key of what a lane coalesces: when the latest event was offered that did arrive.
-type Newest<'e> = BTreeMap<(u32, &'e str, &'e str), u64>;
+/// By lane, type and key of what a lane coalesces: when the events were offered that did arrive, or were given up, in order.
+type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Vec<u64>>;
 
-fn newest<'e>(evidence: &'e Evidence<'_>) -> Newest<'e> {
-    let mut newest = Newest::new();
-    for delivery in &evidence.deliveries {
-        let settled = !evidence.attempts(delivery).is_empty() || delivery.dead.is_some();
-        let Some((key, t)) = key(evidence, delivery).filter(|_| settled) else { continue };
-        let latest = newest.entry(key).or_default();
-        *latest = t.max(*latest);
+fn settled<'e>(evidence: &'e Evidence<'_>) -> Settled<'e> {
+    let mut settled = Settled::new();
+    for delivery in evidence.deliveries.iter().filter(|one| is_settled(evidence, one)) {
+        if let Some((key, t, _)) = key(evidence, delivery) {
+            settled.entry(key).or_default().push(t);
+        }
     }
-    newest
+    settled.values_mut().for_each(|times| times.sort_unstable());
+    settled
 }
 
-/// What a delivery may be coalesced by, and when it was offered; none where its lane doesn't.
-fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e str, &'e str), u64)> {
+fn is_settled(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    !evidence.attempts(delivery).is_empty() || delivery.dead.is_some()
+}
+
+/// Whether an event of a delivery's key that was offered inside its window stands for it. A replacement keeps the time at
+/// which the first of them is due, so that what was offered later stands for none of them. The window begins once the event
+/// was taken, at the latest; a clock that steps makes it as long as it likes.
+fn is_replaced(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> bool {
+    let Some((key, t, window)) = key(evidence, delivery) else { return false };
+    let steps = evidence.scenario.faults.iter().any(|fault| fault.action.name() == "clock-step");
+    let late = evidence.scenario.expect.retry_after_late.0;
+    let begun = evidence.accepted(delivery).map_or(t, |accepted| accepted.max(t));
+    let until = if steps { u64::MAX } else { begun.saturating_add(window).saturating_add(late) };
+    // Offered at one moment, the one may stand for the other, but none for itself.
+    let from = t + u64::from(is_settled(evidence, delivery));
+    let times = settled.get(&key).map(Vec::as_slice).unwrap_or_default();
+    times.get(times.partition_point(|other| *other < from)).is_some_and(|other| *other <= until)
+}
+
+/// What a delivery may be coalesced by, when it was offered, and how long it waits for others; none where its lane doesn't
+/// coalesce.
+fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e str, &'e str), u64, u64)> {
     let rules = &evidence.subscriber(delivery).handling.coalesce;
     if rules.is_empty() {
         return None;
     }
     let offer = &evidence.trace.offers[evidence.event(delivery)?.offer as usize];
     let kind = offer.kind.as_str();
-    rules.iter().any(|rule| rule.kind == kind).then_some(((delivery.lane, kind, offer.key.as_str()), offer.t))
+    let rule = rules.iter().find(|rule| rule.kind == kind)?;
+    Some(((delivery.lane, kind, offer.key.as_str()), offer.t, rule.window.0))
 }
 
 /// How many deliveries the sender last said are waiting in all; none if it never did.

@@ -195,7 +195,8 @@ impl Conductor<'_> {
         let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
         let until = (lasts > 0).then(|| t.saturating_add(lasts));
         let action = fault.action.name().to_owned();
-        self.recorder.keep(Record::Fault(Fault { t, action, until, detail }));
+        let plan = Fault::place(&self.scenario.faults, fault);
+        self.recorder.keep(Record::Fault(Fault { t, action, until, detail, plan }));
     }
 
     /// Does something to the processes that a fault concerns.

@@ -50,7 +50,9 @@ impl<'a> World<'a> {
         let worker = fault.worker.map(|worker| format!("worker {worker}"));
         let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
         let until = (lasts > 0).then(|| self.now.saturating_add(lasts));
-        self.keep(Record::Fault(Fault { t: self.now, action: fault.action.name().to_owned(), until, detail }))
+        let (action, plan) =
+            (fault.action.name().to_owned(), Fault::place(&self.given.scenario.faults, fault));
+        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, plan }))
     }
 
     fn concerned(&self, fault: &FaultPlan) -> Vec<usize> {

@@ -2,18 +2,22 @@
 //!
 //! Refused are: a file without a header, a format of another version, a line that is no record, times that run back by
 //! more than [`DISORDER`] (threads hand their lines over one after another; no thread waits that long), an answer
-//! without its arrival, an outcome without its offer, counts that are not the trailer's, and anything after it.
+//! without its arrival or beside another, an outcome without its offer or an offer without its outcome, counts that are
+//! not the trailer's, anything after it, and a scenario that is not the one of its SHA-256.
 //! Cut short is a trace without a trailer: a run that died. No check may pass on one.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::machine::{Ceiling, Machine};
 use super::record::{
-    Accepted, Answer, Arrival, Cut, Dead, Depth, Fault, Header, Offer, Process, Record, Refused, Trailer,
+    Accepted, Answer, Arrival, Cut, Dead, Depth, Ended, Fault, Header, Offer, Process, Record, Refused,
+    Trailer,
 };
 use crate::scenario::SECOND;
+use crate::wire::digest::sha256_hex;
 
 /// The format that this version writes and reads.
 pub const FORMAT: u32 = 1;
@@ -158,6 +162,14 @@ impl Trace {
             return Err(TraceError::Format(version.format));
         }
         match serde_json::from_slice(line) {
+            Ok(Record::Header(header))
+                if header.scenario_sha256 != sha256_hex(header.scenario_toml.as_bytes()) =>
+            {
+                Err(TraceError::Contradiction(
+                    "the scenario in its header is not the one that was played: its SHA-256 is another"
+                        .to_owned(),
+                ))
+            }
             Ok(Record::Header(header)) => Ok(Self::of(*header)),
             Ok(_) => Err(TraceError::NoHeader),
             Err(error) => Err(TraceError::Line { line: 1, why: error.to_string() }),
@@ -238,16 +250,54 @@ impl Trace {
         if let Some(n) = self.cuts.iter().filter_map(|cut| cut.n).find(|n| came(*n).is_none()) {
             return contradiction(format!("a cut of arrival {n}, which never came"));
         }
-        let mut offered: Vec<u64> = self.offers.iter().map(|offer| offer.token).collect();
-        offered.sort_unstable();
+        let mut answered: Vec<u64> = self.answers.iter().map(|answer| answer.n).collect();
+        answered.sort_unstable();
+        if let Some(pair) = answered.windows(2).find(|pair| pair[0] == pair[1]) {
+            return contradiction(format!("two answers to arrival {}", pair[0]));
+        }
+        self.outcomes()?;
+        self.nothing_later()
+    }
+
+    /// Every offer has an outcome, and no more than one. In a run that was not carried through, some have none.
+    fn outcomes(&self) -> Result<(), TraceError> {
+        let mut left: BTreeMap<u64, u64> = BTreeMap::new();
+        for offer in &self.offers {
+            *left.entry(offer.token).or_default() += 1;
+        }
         let outcomes =
             self.accepted.iter().map(|one| one.token).chain(self.refused.iter().map(|one| one.token));
         for token in outcomes {
-            if offered.binary_search(&token).is_err() {
-                return contradiction(format!("an outcome for event {token}, which was never offered"));
+            match left.get_mut(&token) {
+                Some(0) => return contradiction(format!("more outcomes for event {token} than offers")),
+                Some(count) => *count -= 1,
+                None => {
+                    return contradiction(format!("an outcome for event {token}, which was never offered"));
+                }
             }
         }
-        Ok(())
+        let whole = |trailer: &Trailer| trailer.ended == Ended::Done && trailer.dropped == 0;
+        let open = left.iter().find(|(_, count)| **count > 0);
+        match open.filter(|_| self.trailer.as_ref().is_some_and(whole)) {
+            Some((token, _)) => {
+                contradiction(format!("no outcome for event {token}, in a run that was done"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing comes later than the run's end, but for what threads may be late.
+    fn nothing_later(&self) -> Result<(), TraceError> {
+        let Some(trailer) = &self.trailer else { return Ok(()) };
+        let ends = [
+            self.arrivals.iter().map(|one| one.read).max(),
+            self.answers.iter().map(|one| one.end).max(),
+            self.offers.iter().map(|one| one.t).max(),
+        ];
+        match ends.into_iter().flatten().max().filter(|t| *t > trailer.t.saturating_add(DISORDER)) {
+            Some(t) => contradiction(format!("the run ended at {} ns, and a line is of {t} ns", trailer.t)),
+            None => Ok(()),
+        }
     }
 }
 

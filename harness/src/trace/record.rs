@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Ceiling, Machine};
+use crate::scenario::FaultPlan;
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -259,6 +260,17 @@ pub struct Fault {
     /// Whom or what it concerned: a worker, a subscriber, a new limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Which of the scenario's faults it was, from 0; traces of older versions don't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<u32>,
+}
+
+impl Fault {
+    /// Which of a scenario's faults one of them is.
+    pub(crate) fn place(plans: &[FaultPlan], plan: &FaultPlan) -> Option<u32> {
+        // The same may be planned twice for one moment.
+        (0..).zip(plans).find(|(_, one)| std::ptr::eq(*one, plan)).map(|(at, _)| at)
+    }
 }
 
 /// Something happened to a process of the sender under test.

@@ -1,5 +1,6 @@
 //! Small traces in memory.
 
+use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
 use hookproof::trace::{
     Accepted, Answer, Arrival, ClockKind, Ended, Header, Offer, Signed, Trace, Trailer, Verified,
@@ -11,7 +12,7 @@ pub(crate) fn header(scenario_toml: &str) -> Header {
         format: hookproof::trace::FORMAT,
         version: "0".to_owned(),
         scenario: "built".to_owned(),
-        scenario_sha256: String::new(),
+        scenario_sha256: hookproof::wire::digest::sha256_hex(scenario_toml.as_bytes()),
         schedule_sha256: String::new(),
         seed: 1,
         driver: "built".to_owned(),
@@ -47,6 +48,23 @@ pub(crate) fn trace(scenario: &Scenario, times: &[u64]) -> Trace {
         Trailer { t, ended: Ended::Done, lines, offers, arrivals, dead_listed: true, late: 0, dropped: 0 };
     trace.trailer = Some(trailer);
     trace
+}
+
+/// One subscriber `a` with a limit, and what those lines say more.
+pub(crate) fn scenario_with(more: &str) -> Scenario {
+    let text = format!("{}{more}\n", scenario("rate = \"10/s\", burst = 5").text);
+    Scenario::from_text(&text, "built.toml").expect("valid")
+}
+
+/// Asserts what one check says of a run of deliveries at 1, 2 and 3 s, as that changed it.
+#[track_caller]
+pub(crate) fn check(id: &str, more: &str, change: impl Fn(&mut Trace), expected: Status) {
+    let scenario = scenario_with(more);
+    let mut trace = trace(&scenario, &[1_000_000_000, 2_000_000_000, 3_000_000_000]);
+    change(&mut trace);
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == id).expect("judged");
+    assert_eq!(verdict.status, expected, "{id} with {more:?}: {}", verdict.sentence);
 }
 
 fn offer(token: u64) -> Offer {

@@ -53,6 +53,22 @@ fn no_other_answer_lets_a_sender_off() {
 }
 
 #[test]
+fn only_what_comes_inside_the_window_stands_for_an_event() {
+    for (window, expected) in [("100ms", Status::Fail), ("2s", Status::Pass)] {
+        let scenario = build::scenario_with(&format!(
+            "coalesce = [{{ type = \"video.trending\", window = \"{window}\" }}]"
+        ));
+        let mut trace = build::trace(&scenario, &[SECOND, 3 * SECOND]);
+        // The event that nothing came of was offered first, and the other a second later.
+        trace.arrivals.remove(0);
+        trace.answers.remove(0);
+        (trace.arrivals[0].n, trace.answers[0].n) = (0, 0);
+        (trace.offers[1].t, trace.accepted[1].t) = (SECOND, SECOND);
+        check_by(&scenario, &trace, expected);
+    }
+}
+
+#[test]
 fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
     let broken_off = |scenario: &Scenario| {
         let mut trace = build::trace(scenario, &[SECOND]);

@@ -84,6 +84,42 @@ fn an_answer_to_nothing_is_refused() {
 }
 
 #[test]
+fn what_happened_twice_or_never_or_after_the_end_is_refused() {
+    let rows: [(&str, fn(&mut Trace)); 6] = [
+        ("two answers to arrival 1", |trace| trace.answers.push(trace.answers[1].clone())),
+        ("more outcomes for event 1", |trace| trace.accepted.push(trace.accepted[1].clone())),
+        ("no outcome for event 2", |trace| {
+            trace.accepted.pop();
+        }),
+        ("the run ended", |trace| trace.arrivals[2].read += 3_000_000_000),
+        ("the run ended", |trace| trace.answers[2].end += 3_000_000_000),
+        ("the run ended", |trace| trace.offers[2].t += 6_000_000_000),
+    ];
+    for (why, change) in rows {
+        let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
+        trace.settle().expect("whole");
+        change(&mut trace);
+        let error = trace.settle().expect_err(why);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn only_a_run_that_was_done_has_an_outcome_for_every_event() {
+    let mut trace = build::trace(&build::scenario("rate = \"10/s\""), &[1, 2, 3]);
+    trace.accepted.pop();
+    trace.trailer.as_mut().expect("whole").ended = Ended::Interrupted;
+    trace.settle().expect("the events on their way have none");
+}
+
+#[test]
+fn another_scenario_than_was_played_is_refused() {
+    let mut lines = lines();
+    lines[0] = lines[0].replace("burst = 5", "burst = 9");
+    assert!(matches!(read(&lines), Err(TraceError::Contradiction(_))));
+}
+
+#[test]
 fn a_compressed_file_is_read_like_a_plain_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let scenario = build::scenario("rate = \"10/s\"");
