@@ -8,8 +8,9 @@ use clap::Args;
 
 use super::exit::{self, USAGE};
 use super::forms::Forms;
+use super::out::say;
 use crate::check::{Strictness, judge};
-use crate::report::Report;
+use crate::report::{Report, Unjudged};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 
@@ -34,7 +35,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if let Err(what) = arguments.forms.fit(arguments.traces.len()) {
         return exit::refuse("check", what, USAGE);
     }
-    let (mut worst, mut reports) = (0, Vec::new());
+    let (mut worst, mut reports, mut unjudged) = (0, Vec::new(), Vec::new());
     for path in &arguments.traces {
         match one(path, arguments) {
             Ok((code, report)) => {
@@ -42,12 +43,14 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
                 reports.push(report);
             }
             Err(what) => {
-                eprintln!("hookproof check: {}: {what}", path.display());
+                let subject = path.display().to_string();
+                say(format_args!("hookproof check: {subject}: {what}"));
+                unjudged.push(Unjudged { subject, why: what });
                 worst = exit::worse(worst, USAGE);
             }
         }
     }
-    match arguments.forms.write(&reports) {
+    match arguments.forms.write(&reports, &unjudged) {
         Ok(()) => ExitCode::from(worst),
         Err(error) => exit::refuse("check", error, exit::HARNESS),
     }

@@ -1,19 +1,19 @@
 //! `hookproof compare BASE NEW`: a report against an older one.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::exit::{REGRESSION, USAGE, refuse};
-use super::out::line;
+use super::forms;
+use super::out::{line, say};
 use crate::report::{Report, compare};
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// The older report, as `--json` wrote it
+    /// The older report, as `--json` wrote it, or a list of them
     base: PathBuf,
     /// The newer one
     new: PathBuf,
@@ -21,27 +21,33 @@ pub(crate) struct Arguments {
 
 /// Says what differs; exits with 3 where something got worse.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let read = |path: &Path| -> Result<Report, String> {
-        let text =
-            fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
-        serde_json::from_str(&text).map_err(|error| format!("{} is no report: {error}", path.display()))
-    };
-    let reports = read(&arguments.base).and_then(|base| Ok((base, read(&arguments.new)?)));
-    let (base, new) = match reports {
-        Ok(reports) => reports,
+    let read = forms::read(&arguments.base).and_then(|base| Ok((base, forms::read(&arguments.new)?)));
+    let (base, new) = match read {
+        Ok(read) => read,
         Err(what) => return refuse("compare", what, USAGE),
     };
-    if base.scenario != new.scenario {
-        let what = format!(
-            "{} is of {}, {} of {}",
-            arguments.base.display(),
-            base.scenario,
-            arguments.new.display(),
-            new.scenario
-        );
+    let (both, alone): (Vec<_>, Vec<_>) = new
+        .iter()
+        .map(|new| (base.iter().find(|base| base.scenario == new.scenario), new))
+        .partition(|(base, _)| base.is_some());
+    if both.is_empty() {
+        let names = |reports: &[Report]| {
+            reports.iter().map(|report| report.scenario.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (of, other) = (names(&base), names(&new));
+        let what = format!("{} is of {of}, {} of {other}", arguments.base.display(), arguments.new.display());
         return refuse("compare", what, USAGE);
     }
-    let difference = compare::compare(&base, &new);
+    for (_, new) in alone {
+        say(format_args!("{} has no run of {}: not compared", arguments.base.display(), new.scenario));
+    }
+    let worse = both.into_iter().filter_map(|(base, new)| Some(tell(base?, new))).sum::<usize>();
+    ExitCode::from(if worse > 0 { REGRESSION } else { 0 })
+}
+
+/// Says how a run differs from an older one; answers how much of it is worse.
+fn tell(base: &Report, new: &Report) -> usize {
+    let difference = compare::compare(base, new);
     for what in &difference.regressions {
         line(format_args!("worse   {what}"));
     }
@@ -50,5 +56,5 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     }
     let (worse, better) = (difference.regressions.len(), difference.improvements.len());
     line(format_args!("{}: {worse} worse, {better} better", new.scenario));
-    ExitCode::from(if worse > 0 { REGRESSION } else { 0 })
+    worse
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::EXIT_USAGE;
+use super::exit::{USAGE, refuse};
 use crate::catalogue::{self, Entry};
 
 /// What `hookproof explain` is asked.
@@ -18,8 +18,8 @@ pub(super) struct Asked {
 /// Does it.
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let Some(entry) = catalogue::find(&asked.id) else {
-        eprintln!("hookproof explain: there is no {:?}; `hookproof list` shows every id", asked.id);
-        return ExitCode::from(EXIT_USAGE);
+        let what = format!("there is no {:?}; `hookproof list` shows every id", asked.id);
+        return refuse("explain", what, USAGE);
     };
     // A reader that has seen enough, such as `head`, is no failure.
     let _closed = std::io::stdout().lock().write_all(text(entry).as_bytes());

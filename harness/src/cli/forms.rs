@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::report::{self, Colours, Report};
+use super::out::written;
+use crate::report::{self, Colours, Report, Unjudged};
 
 /// The forms that a report is asked for in.
 #[derive(Args, Clone, Debug, Default)]
@@ -38,16 +39,17 @@ impl Forms {
     pub(crate) fn show(&self, report: &Report) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.is_printed() {
-            serde_json::to_writer(&mut out, report)?;
-            return writeln!(out);
+            let line = serde_json::to_string(report)?;
+            return written(writeln!(out, "{line}"));
         }
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colours = if out.is_terminal() && !plain { Colours::Yes } else { Colours::No };
-        out.write_all(report::terminal(report, colours).as_bytes())
+        written(out.write_all(report::terminal(report, colours).as_bytes()))
     }
 
-    /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each.
-    pub(crate) fn write(&self, reports: &[Report]) -> io::Result<()> {
+    /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each. What left
+    /// no report is an error in the JUnit file, where an empty suite would pass.
+    pub(crate) fn write(&self, reports: &[Report], unjudged: &[Unjudged]) -> io::Result<()> {
         if let Some(path) = self.json.as_ref().filter(|_| !self.is_printed()) {
             let text = match reports {
                 [one] => serde_json::to_string_pretty(one)?,
@@ -56,7 +58,7 @@ impl Forms {
             write(path, &text)?;
         }
         if let Some(path) = &self.junit {
-            write(path, &report::junit(reports).map_err(io::Error::other)?)?;
+            write(path, &report::junit_with(reports, unjudged).map_err(io::Error::other)?)?;
         }
         if let Some(path) = &self.markdown {
             let sections: Vec<String> = reports.iter().map(report::markdown).collect();
@@ -71,6 +73,17 @@ impl Forms {
     fn is_printed(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
+}
+
+/// The reports in a file that `--json` wrote: one, or the list of a command with several runs.
+pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
+    let reports = if text.trim_start().starts_with('[') {
+        serde_json::from_str(&text)
+    } else {
+        serde_json::from_str(&text).map(|report| vec![report])
+    };
+    reports.map_err(|error| format!("{} is no report: {error}", path.display()))
 }
 
 /// Writes a file, and names it where that fails.

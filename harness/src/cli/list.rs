@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use super::EXIT_HARNESS;
+use super::exit::{HARNESS, refuse};
 use crate::catalogue::{self, Entry};
 
 /// What `hookproof list` is asked.
@@ -35,10 +35,7 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
         });
         match serde_json::to_string_pretty(&listed.collect::<Vec<_>>()) {
             Ok(text) => text + "\n",
-            Err(error) => {
-                eprintln!("hookproof list: {error}");
-                return ExitCode::from(EXIT_HARNESS);
-            }
+            Err(error) => return refuse("list", error, HARNESS),
         }
     } else {
         let title = |side: &str| match side {

@@ -6,6 +6,7 @@ mod exit;
 mod explain;
 mod forms;
 mod init;
+mod interrupt;
 mod list;
 mod load;
 mod out;
@@ -102,8 +103,7 @@ pub fn main() -> ExitCode {
         Command::Sim(asked) => asked.run(),
         Command::Plan(asked) => asked.run(),
         Command::Hold { parent, command } => {
-            eprintln!("hookproof hold: {}", crate::driver::hold(parent, &command));
-            ExitCode::from(EXIT_HARNESS)
+            exit::refuse("hold", crate::driver::hold(parent, &command), EXIT_HARNESS)
         }
         Command::Check(arguments) => check::main(&arguments),
         Command::Query(arguments) => query::main(&arguments),

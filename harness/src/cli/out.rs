@@ -1,14 +1,35 @@
-//! What a command has to say, on stdout.
+//! What a command has to say: its answer on stdout, and whatever else on stderr.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
+/// Says something on stderr. Where nobody reads it any more, nobody is told so: what a command found out is in its exit code
+/// and in its files, and neither may be lost over it.
+pub(super) fn say(text: impl Display) {
+    let _unread = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// What came of writing to stdout. A reader that has seen enough, such as `head`, is no failure.
+pub(super) fn written(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
 /// Writes a line. A reader that has seen enough, such as `head`, is no failure, and ends nothing: what a command found out
 /// is in its exit code too. Whatever else keeps a line from being written is said.
 pub(super) fn line(text: impl Display) {
-    if let Err(error) = writeln!(io::stdout().lock(), "{text}")
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        eprintln!("hookproof: writing to stdout: {error}");
+    if let Err(error) = written(writeln!(io::stdout().lock(), "{text}")) {
+        say(format_args!("hookproof: writing to stdout: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is_one() {
+        assert!(written(Err(ErrorKind::BrokenPipe.into())).is_ok());
+        assert!(written(Err(ErrorKind::StorageFull.into())).is_err());
+        assert!(written(Ok(())).is_ok());
     }
 }

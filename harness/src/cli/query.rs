@@ -13,6 +13,7 @@ use rusqlite::{Connection, Statement, params_from_iter};
 use serde_json::{Map, Value};
 
 use super::exit::{USAGE, refuse};
+use super::out::{say, written};
 use crate::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
@@ -66,7 +67,22 @@ fn answer(arguments: &Arguments) -> Result<(), String> {
     if !statement.readonly() {
         return Err("only questions can be asked; expected a SELECT".to_owned());
     }
-    print(&mut statement, arguments).map_err(|error| error.to_string())
+    match print(&mut statement, arguments) {
+        Ok(()) => Ok(()),
+        Err(Unprinted::Question(error)) => Err(error.to_string()),
+        Err(Unprinted::Output(error)) => {
+            written(Err(error)).map_err(|error| format!("writing to stdout: {error}"))
+        }
+    }
+}
+
+/// What kept rows from being printed.
+#[derive(Debug, thiserror::Error)]
+enum Unprinted {
+    #[error(transparent)]
+    Question(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Output(#[from] io::Error),
 }
 
 fn load(path: &Path) -> Result<Connection, String> {
@@ -118,7 +134,7 @@ fn sql(value: Option<&Value>) -> Sql {
     }
 }
 
-fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Unprinted> {
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut out = io::stdout().lock();
     let mut rows = statement.query([])?;
@@ -128,7 +144,7 @@ fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Box
     let mut printed = 0;
     while let Some(row) = rows.next()? {
         if printed == arguments.rows {
-            eprintln!("hookproof query: there are more rows; --rows shows more than {printed}");
+            say(format_args!("hookproof query: there are more rows; --rows shows more than {printed}"));
             break;
         }
         printed += 1;

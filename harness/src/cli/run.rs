@@ -4,18 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use tokio::sync::watch;
 
-use super::exit::{self, HARNESS, USAGE};
+use super::exit::{self, HARNESS, UNREACHABLE, USAGE};
 use super::forms::{self, Forms};
+use super::interrupt::{Interrupts, interrupts};
+use super::out::say;
 use crate::check::{self, Strictness};
-use crate::report::{self, Report};
-use crate::run::{Interrupt, Options, Played, RunError, play};
+use crate::report::{self, Report, Unjudged};
+use crate::run::{Clock, Interrupt, Options, Played, RunError, play};
 use crate::scenario::Scenario;
 use crate::trace::{Ended, Trace};
 
-const EXIT_UNREACHABLE: u8 = 4;
 const EXIT_INTERRUPTED: u8 = 130;
+/// How long what plays has to end its processes, when it is to end at once.
+const AT_ONCE_NS: u64 = 2_000_000_000;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -53,32 +55,77 @@ pub(super) struct Run {
     forms: Forms,
 }
 
+/// What a command with several runs has found out so far.
+#[derive(Debug, Default)]
+struct Found {
+    reports: Vec<Report>,
+    unjudged: Vec<Unjudged>,
+}
+
+/// A run without a verdict: why, and the exit code that says so.
+struct Failure {
+    code: u8,
+    why: String,
+}
+
 impl Run {
     pub(super) fn run(self) -> ExitCode {
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                eprintln!("hookproof run: no runtime could be started: {error}");
-                return ExitCode::from(HARNESS);
+                return exit::refuse("run", format!("no runtime could be started: {error}"), HARNESS);
             }
         };
-        let code = runtime.block_on(self.all());
+        let code = runtime.block_on(self.until_ended());
         // What still waits for a lock or a lookup has nothing more to say.
         runtime.shutdown_background();
         ExitCode::from(code)
     }
 
+    /// Plays until all is played, or somebody wants it to end at once.
+    async fn until_ended(self) -> u8 {
+        let Interrupts { first, second } = match interrupts() {
+            Ok(interrupts) => interrupts,
+            Err(error) => {
+                say(format_args!("hookproof run: signals cannot be listened for: {error}"));
+                return HARNESS;
+            }
+        };
+        let mut playing = tokio::spawn(self.all(first));
+        tokio::select! {
+            // One that panicked has said why.
+            code = &mut playing => code.unwrap_or(HARNESS),
+            _ = second => {
+                // The sender's processes are killed as what plays is dropped. If it judges, there are none any more.
+                playing.abort();
+                let clock = Clock::begun();
+                tokio::select! {
+                    _ = playing => {}
+                    () = clock.pass(AT_ONCE_NS) => {}
+                }
+                EXIT_INTERRUPTED
+            }
+        }
+    }
+
     /// Plays all scenarios, one after another; answers the worst exit code.
-    async fn all(&self) -> u8 {
+    async fn all(self, interrupt: Interrupt) -> u8 {
         if let Err(what) = self.forms.fit(self.scenarios.len() * self.times as usize) {
-            eprintln!("hookproof run: {what}; each run leaves its page in its folder");
+            say(format_args!("hookproof run: {what}; each run leaves its page in its folder"));
             return USAGE;
         }
-        let interrupt = interrupts();
-        let (mut worst, mut reports) = (0, Vec::new());
+        // Before anything is played that would be compared with it in vain.
+        let baseline = match self.baseline.as_deref().map(forms::read).transpose() {
+            Ok(baseline) => baseline,
+            Err(what) => {
+                say(format_args!("hookproof run: the baseline: {what}"));
+                return USAGE;
+            }
+        };
+        let (mut worst, mut found) = (0, Found::default());
         let rounds = (0..self.times).flat_map(|_| &self.scenarios);
         for path in rounds {
-            let code = self.one(path, interrupt.clone(), &mut reports).await;
+            let code = self.one(path, baseline.as_deref(), interrupt.clone(), &mut found).await;
             worst = exit::worse(worst, code);
             if *interrupt.borrow() {
                 worst = EXIT_INTERRUPTED;
@@ -89,65 +136,74 @@ impl Run {
                 break;
             }
         }
-        if let Err(error) = self.forms.write(&reports) {
-            eprintln!("hookproof run: the reports could not be written: {error}");
+        if let Err(error) = self.forms.write(&found.reports, &found.unjudged) {
+            say(format_args!("hookproof run: the reports could not be written: {error}"));
             return HARNESS;
         }
         worst
     }
 
-    async fn one(&self, path: &Path, interrupt: Interrupt, reports: &mut Vec<Report>) -> u8 {
-        let scenario = match read(path, &self.set) {
-            Ok(scenario) => scenario,
-            Err(problems) => {
-                problems.iter().for_each(|problem| eprintln!("hookproof run: {problem}"));
-                return USAGE;
+    /// Plays and judges one scenario. What keeps it from a verdict is said, and kept for the reports.
+    async fn one(
+        &self,
+        path: &Path,
+        baseline: Option<&[Report]>,
+        interrupt: Interrupt,
+        found: &mut Found,
+    ) -> u8 {
+        let (mut subject, shown) = (path.display().to_string(), found.reports.len());
+        let result = match read(path, &self.set) {
+            Ok(scenario) => {
+                subject.clone_from(&scenario.name);
+                self.play(path, &scenario, baseline, interrupt, &mut found.reports).await
             }
+            Err(why) => Err(Failure { code: USAGE, why }),
         };
-        let program = match std::env::current_exe() {
-            Ok(program) => program,
-            Err(error) => {
-                eprintln!("hookproof run: this program does not know where it is: {error}");
-                return HARNESS;
+        result.unwrap_or_else(|Failure { code, why }| {
+            say(format_args!("hookproof run: {subject}: {why}"));
+            if found.reports.len() == shown {
+                found.unjudged.push(Unjudged { subject, why });
             }
-        };
+            code
+        })
+    }
+
+    async fn play(
+        &self,
+        path: &Path,
+        scenario: &Scenario,
+        baseline: Option<&[Report]>,
+        interrupt: Interrupt,
+        reports: &mut Vec<Report>,
+    ) -> Result<u8, Failure> {
+        let ours =
+            |what: &str, error: std::io::Error| Failure { code: HARNESS, why: format!("{what}: {error}") };
         let options = Options {
             seed: self.seed,
             driver: self.driver.clone(),
             out: self.out.join(&scenario.name),
-            program,
+            program: std::env::current_exe()
+                .map_err(|error| ours("this program does not know where it is", error))?,
             folder: path.parent().map(Path::to_owned).unwrap_or_default(),
             show: true,
         };
-        match play(&scenario, &options, interrupt).await {
-            Ok(played) => {
-                let seed = self.seed.unwrap_or(scenario.seed);
-                self.judge(&scenario, &played, self.repeat(path, seed), reports)
-            }
-            Err(error) => {
-                eprintln!("hookproof run: {}: {error}", scenario.name);
-                exit_code(&error)
-            }
-        }
-    }
-}
-
-impl Run {
-    /// Judges what was played, and writes the report in every form.
-    fn judge(&self, scenario: &Scenario, played: &Played, repeat: String, reports: &mut Vec<Report>) -> u8 {
-        match self.report(scenario, played, repeat, reports) {
-            Ok(code) => match played.ended {
-                Ended::Interrupted => EXIT_INTERRUPTED,
-                Ended::SenderGone => exit::worse(code, EXIT_UNREACHABLE),
-                Ended::Done => code,
-            },
-            Err(error) => {
-                eprintln!("hookproof run: {}: the report could not be written: {error}", scenario.name);
-                HARNESS
-            }
-        }
+        let played = play(scenario, &options, interrupt).await;
+        let played = played.map_err(|error| Failure { code: exit_code(&error), why: error.to_string() })?;
+        let repeat = self.repeat(path, self.seed.unwrap_or(scenario.seed));
+        let code = self
+            .report(scenario, &played, repeat, reports)
+            .map_err(|error| ours("the report could not be written", error))?;
+        let regression =
+            reports.last().zip(baseline).and_then(|(report, before)| self.regressed(report, before));
+        let code = regression.map_or(code, |regression| exit::worse(code, regression));
+        Ok(match played.ended {
+            Ended::Interrupted => EXIT_INTERRUPTED,
+            Ended::SenderGone => exit::worse(code, UNREACHABLE),
+            Ended::Done => code,
+        })
     }
 
+    /// Judges what was played, and writes the report in every form: first what stays, then what somebody may read.
     fn report(
         &self,
         scenario: &Scenario,
@@ -159,68 +215,57 @@ impl Run {
         let judgement = check::judge(scenario, &trace, Strictness::Usual);
         let code = exit::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
-        self.forms.show(&report)?;
-        let folder = played.trace.with_file_name("");
-        let page = folder.join("report.html");
+        // Whatever fails from here on, what was found out is in the command's own reports.
+        reports.push(report.clone());
+        let page = played.trace.with_file_name("report.html");
         forms::write(&page, &report::html(&report))?;
-        forms::write(&folder.join("report.json"), &serde_json::to_string_pretty(&report)?)?;
-        eprintln!("trace: {}\npage:  {}", played.trace.display(), page.display());
-        let regressed = self.regressed(&report);
-        reports.push(report);
-        Ok(regressed?.map_or(code, |regression| exit::worse(code, regression)))
+        forms::write(&page.with_file_name("report.json"), &serde_json::to_string_pretty(&report)?)?;
+        self.forms.show(&report)?;
+        say(format_args!("trace: {}\npage:  {}", played.trace.display(), page.display()));
+        Ok(code)
     }
 
     /// The exit code for what got worse since the baseline, if anything did.
-    fn regressed(&self, report: &Report) -> std::io::Result<Option<u8>> {
-        let Some(path) = &self.baseline else { return Ok(None) };
-        let told = |error: std::io::Error| {
-            std::io::Error::new(error.kind(), format!("reading the baseline {}: {error}", path.display()))
-        };
-        let before =
-            baselines(&std::fs::read_to_string(path).map_err(told)?).map_err(|error| told(error.into()))?;
-        let Some(before) = before.iter().find(|before| before.scenario == report.scenario) else {
-            eprintln!(
-                "the baseline {} has no run of {}: nothing is compared",
-                path.display(),
-                report.scenario
-            );
-            return Ok(None);
+    fn regressed(&self, report: &Report, baseline: &[Report]) -> Option<u8> {
+        let Some(before) = baseline.iter().find(|before| before.scenario == report.scenario) else {
+            say(format_args!("the baseline has no run of {}: nothing is compared", report.scenario));
+            return None;
         };
         let difference = report::compare::compare(before, report);
-        difference.regressions.iter().for_each(|line| eprintln!("worse than before: {line}"));
-        Ok((!difference.regressions.is_empty()).then_some(exit::REGRESSION))
+        difference.regressions.iter().for_each(|line| say(format_args!("worse than before: {line}")));
+        (!difference.regressions.is_empty()).then_some(exit::REGRESSION)
     }
 
     /// The command that repeats a run.
     fn repeat(&self, path: &Path, seed: u64) -> String {
-        let mut command = format!("hookproof run {} --seed {seed}", path.display());
+        let mut command = format!("hookproof run {} --seed {seed}", quoted(&path.display().to_string()));
         if let Some(driver) = &self.driver {
-            command.push_str(&format!(" --driver {}", driver.display()));
+            command.push_str(&format!(" --driver {}", quoted(&driver.display().to_string())));
         }
-        self.set.iter().for_each(|change| command.push_str(&format!(" --set '{change}'")));
+        self.set.iter().for_each(|change| command.push_str(&format!(" --set {}", quoted(change))));
         command
     }
 }
 
-/// The reports in a file: one, or the list that a command with several runs wrote.
-fn baselines(text: &str) -> serde_json::Result<Vec<Report>> {
-    if text.trim_start().starts_with('[') {
-        serde_json::from_str(text)
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
     } else {
-        Ok(vec![serde_json::from_str(text)?])
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
-fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<String>> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| vec![format!("{} cannot be read: {error}", path.display())])?;
+fn read(path: &Path, changes: &[String]) -> Result<Scenario, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+        .map_err(|problems| problems.iter().map(|problem| format!("\n  {problem}")).collect())
 }
 
 const fn exit_code(error: &RunError) -> u8 {
     if error.is_senders() {
-        EXIT_UNREACHABLE
+        UNREACHABLE
     } else if error.is_askers() {
         USAGE
     } else {
@@ -228,23 +273,24 @@ const fn exit_code(error: &RunError) -> u8 {
     }
 }
 
-/// Turns true at the first Ctrl-C or SIGTERM. The second one ends the program as ever, and its children with it.
-fn interrupts() -> Interrupt {
-    use tokio::signal::unix::{SignalKind, signal};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    let (tell, told) = watch::channel(false);
-    tokio::spawn(async move {
-        let mut terminate = signal(SignalKind::terminate()).ok();
-        loop {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                Some(()) = async { terminate.as_mut()?.recv().await } => {}
-            }
-            if tell.send_replace(true) {
-                std::process::abort();
-            }
-            eprintln!("ending the run; once more to end it at once");
+    #[test]
+    fn the_command_that_repeats_a_run_is_read_back_by_a_shell_as_it_was_meant() {
+        for word in ["scenarios/viral-spike.toml", "sp ace/it's.toml", "a=\"b $(c)\"", "", "*"] {
+            let echo = std::process::Command::new("/bin/sh")
+                .arg("-c")
+                .arg(format!("printf %s {}", quoted(word)))
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(echo.stdout).unwrap(), word);
         }
-    });
-    told
+        assert_eq!(
+            quoted("scenarios/viral-spike.toml"),
+            "scenarios/viral-spike.toml",
+            "no quotes without need"
+        );
+    }
 }

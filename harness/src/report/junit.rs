@@ -7,11 +7,28 @@ use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
+/// Something that was to be judged, and could not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unjudged {
+    /// What: a scenario's name, or a file.
+    pub subject: String,
+    /// Why not.
+    pub why: String,
+}
+
 /// Reports as JUnit XML, one suite for each.
 ///
 /// # Errors
 /// When it can't be written as XML.
 pub fn junit(reports: &[Report]) -> Result<String, quick_junit::SerializeError> {
+    junit_with(reports, &[])
+}
+
+/// Reports as JUnit XML, and a suite with an error for each that there should have been beside them.
+///
+/// # Errors
+/// When it can't be written as XML.
+pub fn junit_with(reports: &[Report], unjudged: &[Unjudged]) -> Result<String, quick_junit::SerializeError> {
     let mut junit = Junit::new("hookproof");
     for report in reports {
         let mut suite = TestSuite::new(report.scenario.as_str());
@@ -20,6 +37,15 @@ pub fn junit(reports: &[Report]) -> Result<String, quick_junit::SerializeError> 
             case.set_classname(report.scenario.as_str());
             suite.add_test_case(case);
         }
+        junit.add_test_suite(suite);
+    }
+    for Unjudged { subject, why } in unjudged {
+        let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
+        error.set_message(why.as_str());
+        let mut case = TestCase::new("run", error);
+        case.set_classname(subject.as_str());
+        let mut suite = TestSuite::new(subject.as_str());
+        suite.add_test_case(case);
         junit.add_test_suite(suite);
     }
     junit.to_string()
@@ -44,4 +70,19 @@ fn status(verdict: &Verdict) -> TestCaseStatus {
         status.set_description(format!("{}remedy: {remedy}", seen.collect::<String>()));
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_judged_is_an_error_and_no_empty_suite() {
+        let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
+        let xml = junit_with(&[], &[unjudged]).unwrap();
+        assert!(
+            xml.contains("errors=\"1\"") && xml.contains("<error message=\"the sender is not there\""),
+            "{xml}"
+        );
+    }
 }

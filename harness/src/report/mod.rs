@@ -15,7 +15,7 @@ mod terminal;
 
 pub use html::html;
 pub(crate) use html::{STYLE, escape};
-pub use junit::junit;
+pub use junit::{Unjudged, junit, junit_with};
 pub use markdown::markdown;
 pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};
 pub use terminal::{Colours, terminal};

@@ -8,6 +8,7 @@ mod ceiling;
 mod clock;
 mod conductor;
 mod emitter;
+mod folder;
 mod recorder;
 mod view;
 
@@ -18,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use clock::{Clock, nanos};
+pub use folder::Home;
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
 use tokio::sync::watch;
 
@@ -53,8 +55,10 @@ pub struct Options {
 }
 
 /// What a run left behind.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Played {
+    /// The sender's folder: as long as it is held, no other run writes over this one.
+    pub home: Home,
     /// The trace.
     pub trace: PathBuf,
     /// How it ended.
@@ -99,6 +103,22 @@ pub enum RunError {
         /// Why not.
         error: std::io::Error,
     },
+    /// There are files where the sender's would go.
+    #[error(
+        "{path} is not a run's folder (it has files, and no {marker}), so it is not emptied; expected another --out, or a \
+         folder that is empty",
+        path = path.display(), marker = folder::MARKER
+    )]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A run is under way where this one would go.
+    #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
+    Taken {
+        /// Where.
+        path: PathBuf,
+    },
     /// The endpoints cannot be opened.
     #[error(
         "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
@@ -135,7 +155,8 @@ impl RunError {
     /// Whether it is what was asked for that cannot be done.
     #[must_use]
     pub const fn is_askers(&self) -> bool {
-        matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. })
+        let folder = matches!(self, Self::Foreign { .. } | Self::Taken { .. });
+        folder || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. })
     }
 }
 
@@ -145,8 +166,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
     raise_files(scenario.subscribers.len())?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
-    let home = options.out.join("sender");
-    fresh(&home)?;
+    let home = Home::take(&options.out.join("sender"))?;
     let trace = options.out.join("trace.jsonl");
     let clock = Clock::default();
     // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
@@ -155,7 +175,14 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let sink = TraceFile::create(&trace).map_err(|error| cannot_write(&trace, error))?;
     let (recorder, writer) = Recorder::writing(sink).map_err(|error| cannot_write(&trace, error))?;
     let stage = Stage { clock, recorder, tokens, seed };
-    let staged = Staged { scenario, options, file, schedule: Arc::new(schedule), stage: stage.clone(), home };
+    let staged = Staged {
+        scenario,
+        options,
+        file,
+        schedule: Arc::new(schedule),
+        stage: stage.clone(),
+        home: home.path(),
+    };
     let played = staged.play(interrupt).await;
     // A run that could not begin has nothing to tell; one that did is told whole, whatever became of it.
     let (ended, lag, dead_listed) = played?;
@@ -169,7 +196,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let sink = written.await.ok().and_then(Result::ok).ok_or(RunError::Generator)?;
     let sink = sink.map_err(|error| cannot_write(&trace, error))?;
     sink.close().map_err(|error| cannot_write(&trace, error))?;
-    Ok(Played { trace, ended, lag, dropped })
+    Ok(Played { home, trace, ended, lag, dropped })
 }
 
 /// Everything that a run needs before it begins.
@@ -179,7 +206,7 @@ struct Staged<'a> {
     file: DriverFile,
     schedule: Arc<Schedule>,
     stage: Stage,
-    home: PathBuf,
+    home: &'a Path,
 }
 
 impl Staged<'_> {
@@ -326,14 +353,6 @@ fn header(scenario: &Scenario, schedule: &Schedule, seed: u64, file: &DriverFile
         began_unix_ns: clock.unix_ns(0),
         scenario_toml: scenario.text.clone(),
     }
-}
-
-/// An empty folder for the sender's files. What an earlier run left there would be another sender's past.
-fn fresh(home: &Path) -> Result<(), RunError> {
-    if home.exists() {
-        std::fs::remove_dir_all(home).map_err(|error| cannot_write(home, error))?;
-    }
-    std::fs::create_dir_all(home).map_err(|error| cannot_write(home, error))
 }
 
 fn cannot_write(path: &Path, error: std::io::Error) -> RunError {

@@ -62,7 +62,12 @@ impl View {
 
     /// Says something beside the lines, also where there are none.
     pub(super) fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        use std::io::Write as _;
+
+        self.bar.suspend(|| {
+            // Where nobody reads it any more, the run goes on all the same.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        });
     }
 }
 

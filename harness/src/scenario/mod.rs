@@ -145,10 +145,12 @@ impl Scenario {
     /// What no section can see alone.
     fn fits_together(&self, root: &Reader<'_>) {
         let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if root.has("name") && (self.name.is_empty() || !self.name.chars().all(fine)) {
+        // Dots alone would be no new folder, but the one above.
+        let none = self.name.chars().all(|letter| letter == '.');
+        if root.has("name") && (none || !self.name.chars().all(fine)) {
             root.wrong(
                 "name",
-                "expected letters, digits, dots, dashes and underscores: folders are called after it",
+                "expected letters, digits, dots, dashes and underscores, and not dots alone: folders are called after it",
             );
         }
         let mut names: Vec<&str> =

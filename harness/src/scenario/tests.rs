@@ -85,6 +85,14 @@ fn a_key_that_its_answer_does_not_go_by_is_refused() {
 }
 
 #[test]
+fn a_name_is_that_of_a_folder_of_its_own() {
+    for name in ["", ".", "..", "...", "a/b", "../a"] {
+        refused(&SMALL.replace("\"small\"", &format!("{name:?}")), "s.toml:2: name: expected letters");
+    }
+    assert!(Scenario::from_text(&SMALL.replace("small", "v1.2"), "s.toml").is_ok());
+}
+
+#[test]
 fn names_must_exist_and_be_unique() {
     refused(&with("[[subscriber]]\nname = \"a\""), "two subscribers are called \"a\"");
     refused(

@@ -1,0 +1,50 @@
+//! What is heard of signals while a command plays: the wish to end, the wish to end at once, and what must not end it.
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
+
+use super::out::say;
+use crate::run::Interrupt;
+
+/// SIGXFSZ: a file would grow beyond the limit that the process was given (`ulimit -f`). Unheard, it ends the process
+/// without a word; heard, the write fails, and whoever writes says so.
+#[cfg(any(target_arch = "mips", target_arch = "mips64"))]
+const FILE_SIZE: i32 = 31;
+#[cfg(not(any(target_arch = "mips", target_arch = "mips64")))]
+const FILE_SIZE: i32 = 25;
+
+/// Somebody's wish to end.
+pub(super) struct Interrupts {
+    /// Turns true at the first Ctrl-C or SIGTERM.
+    pub(super) first: Interrupt,
+    /// Comes with the second one.
+    pub(super) second: oneshot::Receiver<()>,
+}
+
+/// Listens from now on, within a tokio runtime.
+pub(super) fn interrupts() -> io::Result<Interrupts> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // That somebody has listened once is enough.
+    drop(signal(SignalKind::from_raw(FILE_SIZE))?);
+    let ((tell, first), (tell_again, second)) = (watch::channel(false), oneshot::channel());
+    tokio::spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        next().await;
+        tell.send_replace(true);
+        say("ending the run; once more to end it at once");
+        next().await;
+        // Without anybody who waits, it has ended already.
+        let _ = tell_again.send(());
+        // The first wish stands for as long as anybody asks.
+        std::future::pending::<()>().await;
+        drop(tell);
+    });
+    Ok(Interrupts { first, second })
+}
