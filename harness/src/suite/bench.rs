@@ -36,6 +36,8 @@ pub(super) struct Bench<'a> {
     leaks: RefCell<Vec<String>>,
     /// Whether the list of effects was seen to work, or why not.
     pub(super) effects: RefCell<Result<(), String>>,
+    /// The delivery by which that was seen.
+    pub(super) first_listed: RefCell<String>,
 }
 
 /// A delivery, before it is signed.
@@ -101,7 +103,9 @@ impl<'a> Bench<'a> {
         let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
         let waited = Cell::default();
         let effects = RefCell::new(Err("needs --effects-url".to_owned()));
-        Self { settings, addresses, run: run[..12].to_owned(), made, waited, recorded, leaks, effects }
+        let first_listed = RefCell::default();
+        let run = run[..12].to_owned();
+        Self { settings, addresses, run, made, waited, recorded, leaks, effects, first_listed }
     }
 
     /// A new delivery, of this moment.

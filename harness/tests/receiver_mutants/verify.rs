@@ -111,6 +111,7 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     let mut expected = vec![tag(SECRET, &content(timestamp))];
     match (server.flaw, timestamp.parse::<i64>()) {
         (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
+        (Some(Flaw::EmptyKey), _) => expected.push(tag("", &content(timestamp))),
         (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, &body)),
         (Some(Flaw::GuessesTimestamp), Ok(seconds)) => {
             expected.extend([seconds - 1, seconds + 1].map(|at| tag(SECRET, &content(&at.to_string()))));
