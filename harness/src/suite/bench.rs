@@ -198,10 +198,8 @@ impl<'a> Bench<'a> {
         if recorded.len() >= RECORDED_MAX {
             return;
         }
-        let Settings { target, secret, retired, .. } = self.settings;
-        let secrets: Vec<_> = std::iter::once(secret).chain(retired).collect();
         let met = want.is_met(&exchange.outcome);
-        recorded.push(Recorded::new(label, want.words(), met, (target, request), exchange, &secrets));
+        recorded.push(Recorded::new(label, want.words(), met, request, exchange, self.settings));
     }
 
     /// What was kept since it was last taken.
@@ -240,9 +238,12 @@ impl<'a> Bench<'a> {
 
     fn told(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
         /// What stack traces of common languages hold.
-        const TRACES: [&str; 9] = [
+        const TRACES: [&str; 12] = [
             "Traceback (most recent call last)",
             "\n    at ",
+            "\n\tat ",
+            "\n   at ",
+            "at org.springframework",
             "<br> &nbsp; &nbsp;at ",
             "panicked at",
             "goroutine ",
@@ -251,6 +252,10 @@ impl<'a> Bench<'a> {
             ".rb:",
             "stack backtrace",
         ];
+        // Inside JSON a line break is two characters.
+        let plain =
+            String::from_utf8_lossy(told).replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t");
+        let told = [told, b"\n", plain.replace("\\/", "/").as_bytes()].concat();
         let holds = |text: &str| {
             let text = text.as_bytes();
             !text.is_empty() && told.windows(text.len()).any(|window| window == text)
@@ -266,7 +271,7 @@ impl<'a> Bench<'a> {
         if spelled.iter().any(|text| holds(text.trim_end_matches('=')) && !sent(text.trim_end_matches('='))) {
             found.push("the expected signature");
         }
-        if self.settings.secret.is_in(told) {
+        if self.settings.secrets().any(|secret| secret.is_in(&told)) {
             found.push("the secret");
         }
         if TRACES.iter().any(|trace| holds(trace)) {

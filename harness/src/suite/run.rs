@@ -150,7 +150,7 @@ fn weigh(
         severity,
         verdict,
         expected: entry.requirement.clone(),
-        came: settings.secret.redact(&finding.came),
+        came: settings.redact_text(&finding.came),
         known,
         seconds,
         exchanges,

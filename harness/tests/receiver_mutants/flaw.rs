@@ -89,4 +89,6 @@ flaws! {
     Recurses, "limit.deep", "parses JSON of any depth on its stack";
     TellsExpected, "leak.error-body", "says which signature it expected";
     TellsTrace, "leak.error-body", "answers errors with a stack trace";
+    TellsTraceInJson, "leak.error-body", "answers errors with JSON that holds a stack trace";
+    TellsKey, "leak.error-body", "answers errors with its key in hexadecimal";
 }
