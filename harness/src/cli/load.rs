@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::out::{asked_to_end, say as aside};
 use super::receiver::{Unusable, Whom, length, secret};
 use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
-use crate::load::{self, Bracket, Limits, Load, Slo, Trial};
+use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 use crate::scenario::quantity::Rate;
 
 /// Something failed, or the objective never held.
@@ -39,8 +40,9 @@ pub(super) struct Asked {
     #[arg(long, value_name = "SLO")]
     slo: Option<Slo>,
     /// How large bodies are, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 500)]
-    body_bytes: usize,
+    #[arg(long, value_name = "BYTES", default_value_t = 500,
+        value_parser = clap::value_parser!(u32).range(..=16 * 1024 * 1024))]
+    body_bytes: u32,
     /// For machines
     #[arg(long)]
     json: bool,
@@ -79,7 +81,7 @@ enum Ended {
 }
 
 fn ended(code: u8, why: &str) -> ExitCode {
-    eprintln!("hookproof load: {why}");
+    aside(format_args!("hookproof load: {why}"));
     ExitCode::from(code)
 }
 
@@ -98,30 +100,34 @@ fn settings(asked: &Asked) -> Result<Load, Unusable> {
         count: rate.0,
         per: rate.1,
         lasts: asked.lasts,
-        body_bytes: asked.body_bytes,
+        body_bytes: usize::try_from(asked.body_bytes)?,
     };
+    if asked.find_max && asked.lasts < Duration::from_secs(1) {
+        return Err(Unusable("a trial at 1/s needs a second; expected --for 1s at least".to_owned()));
+    }
     let (requests, most) = (load.requests(), load::REQUESTS_MAX);
     if requests == 0 || requests > most {
         return Err(Unusable(format!(
             "that rate for that time is {requests} requests; expected 1 to {most}"
         )));
     }
+    if let Some(dir) = &asked.out {
+        // Found out before a load is sent for nothing.
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Unusable(format!("can't make {}: {error}", dir.display())))?;
+    }
     Ok(load)
 }
 
 /// Done when somebody interrupts us, and after that remembers it.
 async fn interrupted(flag: &AtomicBool) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        flag.store(true, Ordering::Relaxed);
-    } else {
-        // Without a handler the signal ends the process by itself.
-        std::future::pending::<()>().await;
-    }
+    asked_to_end().await;
+    flag.store(true, Ordering::Relaxed);
 }
 
 async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended> {
     if std::io::stderr().is_terminal() {
-        eprintln!("sending {} requests in {:?}", load.requests(), load.lasts);
+        aside(format_args!("sending {} requests in {:?}", load.requests(), load.lasts));
     }
     let stopped = AtomicBool::new(false);
     let trial = load::run(load, interrupted(&stopped)).await.map_err(Ended::Unreachable)?;
@@ -138,63 +144,98 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
         keep(dir, &trial, &load.target.url)?;
     }
     if stopped.load(Ordering::Relaxed) {
-        eprintln!("interrupted: this is what was seen until then");
+        aside("interrupted: this is what was seen until then");
     }
     Ok(match () {
         () if stopped.load(Ordering::Relaxed) => EXIT_INTERRUPTED,
-        () if trial.is_generator_limited() => EXIT_INCONCLUSIVE,
-        () if trial.due == 0 => EXIT_INCONCLUSIVE,
-        () if holds == Some(false) || trial.failed() + trial.missed > 0 => EXIT_FAILED,
-        () => 0,
+        () => weighed(&trial, slo),
     })
+}
+
+/// What a whole trial came to.
+fn weighed(trial: &Trial, slo: Option<&Slo>) -> u8 {
+    match () {
+        () if trial.is_generator_limited() => EXIT_INCONCLUSIVE,
+        () if trial.accepted() == 0 && trial.failed() == 0 => EXIT_INCONCLUSIVE,
+        () if slo.is_some_and(|slo| !slo.latency_holds(trial)) => EXIT_FAILED,
+        () if trial.is_open_limited() => EXIT_INCONCLUSIVE,
+        () if slo.is_some_and(|slo| !slo.holds(trial)) || trial.failed() + trial.missed > 0 => EXIT_FAILED,
+        () => 0,
+    }
 }
 
 async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
     let told = |trial: &Trial, holds: bool| {
         let word = if holds { "holds" } else { "broken" };
-        let limited = if trial.is_generator_limited() { ", generator-limited" } else { "" };
+        let limited = match () {
+            () if trial.is_generator_limited() => ", generator-limited",
+            () if trial.is_open_limited() => ", open-limited",
+            () => "",
+        };
         let p99 = trial.latency.value_at_quantile(0.99);
-        eprintln!(
-            "{:>8.0}/s  {word:<7} p99 {p99} µs, {} failed, {} missed{limited}",
-            trial.per_second,
-            trial.failed(),
-            trial.missed
-        );
+        let (rate, failed, missed) = (trial.per_second, trial.failed(), trial.missed);
+        aside(format_args!(
+            "{rate:>8.0}/s  {word:<7} p99 {p99} µs, {failed} failed, {missed} missed{limited}"
+        ));
     };
-    let stopped = AtomicBool::new(false);
-    let found = tokio::select! {
-        found = load::find_max(load, slo, Limits { first: 50 }, told) => found,
-        () = interrupted(&stopped) => return Ok(EXIT_INTERRUPTED),
+    let (mut found, stopped) = (Found::default(), AtomicBool::new(false));
+    let ended = tokio::select! {
+        biased;
+        () = interrupted(&stopped) => Ok(()),
+        ended = load::find_max(load, slo, Limits { first: 50 }, &mut found, told) => ended,
     };
-    let (bracket, best) = found.map_err(Ended::Unreachable)?;
-    let Bracket { holds, breaks, generator_limited, confirmed } = bracket;
-    let text = if asked.json {
+    let lost = match ended {
+        Err(error) if found.trials == 0 => return Err(Ended::Unreachable(error)),
+        Err(error) => Some(error.to_string()),
+        Ok(()) => None,
+    };
+    let interrupted = stopped.load(Ordering::Relaxed);
+    let Found { bracket, best, .. } = &found;
+    print(&if asked.json {
         let trial = best.as_ref().map(Trial::json);
-        let slo = slo.to_string();
-        let json = serde_json::json!({ "slo": slo, "holds_per_second": holds, "breaks_per_second": breaks,
-            "generator_limited": generator_limited, "confirmed": confirmed, "trial": trial });
+        let json = serde_json::json!({ "slo": slo.to_string(), "holds_per_second": bracket.holds,
+            "breaks_per_second": bracket.breaks, "generator_limited": bracket.generator_limited,
+            "confirmed": bracket.confirmed, "interrupted": interrupted, "lost": lost, "trial": trial });
         format!("{json}\n")
     } else {
-        let upper = breaks.map_or_else(|| "and beyond".to_owned(), |breaks| format!("and not at {breaks}/s"));
-        let limited = if generator_limited { "\ngenerator-limited: the receiver may carry more" } else { "" };
-        let sure = if confirmed { "three times in a row" } else { "but not three times in a row" };
-        match (&best, holds) {
-            (Some(trial), 0) => {
-                format!("{slo}: nothing was accepted at {:.0}/s\n{}", trial.per_second, trial.text())
-            }
-            (None, 0) => format!("{slo}: does not hold, {upper}{limited}\n"),
-            _ => format!("{slo}: holds at {holds}/s, {sure}, {upper}{limited}\n"),
-        }
-    };
-    print(&text);
-    if let (Some(dir), Some(trial)) = (&asked.out, &best) {
+        said(slo, &found)
+    });
+    if let Some(why) = &lost {
+        aside(format_args!("{} could no longer be reached: {why}", load.target.url));
+    }
+    if interrupted {
+        aside("interrupted: this is what was seen until then");
+    }
+    if let (Some(dir), Some(trial)) = (&asked.out, best) {
         keep(dir, trial, &load.target.url)?;
     }
     Ok(match () {
-        () if holds == 0 => EXIT_FAILED,
-        () if generator_limited || !confirmed => EXIT_INCONCLUSIVE,
+        () if interrupted => EXIT_INTERRUPTED,
+        () if lost.is_some() || bracket.generator_limited => EXIT_INCONCLUSIVE,
+        () if bracket.holds == 0 => EXIT_FAILED,
+        () if !bracket.confirmed => EXIT_INCONCLUSIVE,
         () => 0,
     })
+}
+
+/// What a search found, for people.
+fn said(slo: &Slo, found: &Found) -> String {
+    let Bracket { holds, breaks, generator_limited, confirmed } = found.bracket;
+    let upper = match breaks {
+        Some(breaks) => format!("and not at {breaks}/s"),
+        None if confirmed => "and beyond".to_owned(),
+        None => "and nothing is known beyond it".to_owned(),
+    };
+    let limited = if generator_limited { "\ngenerator-limited: the receiver may carry more" } else { "" };
+    let sure = if confirmed { "three times in a row" } else { "but not three times in a row" };
+    match &found.best {
+        Some(trial) if trial.accepted() == 0 => {
+            format!("{slo}: nothing was accepted at {:.0}/s\n{}", trial.per_second, trial.text())
+        }
+        _ if holds == 0 && breaks.is_none() => format!("{slo}: no trial was over, so nothing is known\n"),
+        _ if holds == 0 => format!("{slo}: does not hold, {upper}{limited}\n"),
+        _ => format!("{slo}: holds at {holds}/s, {sure}, {upper}{limited}\n"),
+    }
 }
 
 /// Writes the log and the page.
@@ -203,11 +244,53 @@ fn keep(dir: &Path, trial: &Trial, target: &str) -> Result<(), Ended> {
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;
     std::fs::write(dir.join("load.html"), trial.page(target)).map_err(failed)?;
-    eprintln!("report: {}", dir.join("load.html").display());
+    aside(format_args!("report: {}", dir.join("load.html").display()));
     Ok(())
 }
 
 fn print(text: &str) {
     // A reader that has seen enough, such as `head`, is no failure.
     let _closed = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hdrhistogram::Histogram;
+
+    use super::*;
+
+    /// A receiver that answers all that it gets after half a second.
+    fn trial(status: u16, answered: u64, missed: u64) -> Trial {
+        let mut latency = Histogram::new_with_bounds(1, 60_000_000, 3).unwrap();
+        latency.record_n(500_000, answered).unwrap();
+        Trial {
+            per_second: 4000.0,
+            due: answered + missed,
+            missed,
+            statuses: BTreeMap::from([(status, answered)]),
+            unanswered: BTreeMap::new(),
+            latency,
+            lag: Histogram::new_with_bounds(1, 60_000_000, 3).unwrap(),
+            took: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn what_the_generator_keeps_open_is_no_limit_of_the_receiver() {
+        let (slow, fast): (Slo, Slo) = ("p99<2s".parse().unwrap(), "p99<100ms".parse().unwrap());
+        let rows = [
+            ("all is well", trial(204, 100, 0), Some(&slow), 0),
+            ("as many were open as this sends", trial(204, 100, 5), None, EXIT_INCONCLUSIVE),
+            ("and what was answered was in time", trial(204, 100, 5), Some(&slow), EXIT_INCONCLUSIVE),
+            ("it was too slow all the same", trial(204, 100, 5), Some(&fast), EXIT_FAILED),
+            ("it failed all the same", trial(500, 100, 5), Some(&slow), EXIT_FAILED),
+            ("nothing was sent", trial(204, 0, 0), None, EXIT_INCONCLUSIVE),
+        ];
+        for (what, trial, slo, code) in rows {
+            assert_eq!(weighed(&trial, slo), code, "{what}");
+        }
+        assert!(trial(204, 100, 5).text().contains("1000 requests were open at once"));
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::out::{asked_to_end, say as aside};
 use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
 use crate::scenario::quantity;
 use crate::suite::{self, Colours, Hooks, Known, Report, Selection, Settings, Step, Stopped};
@@ -97,8 +98,8 @@ struct Output {
     /// A file for the report as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// A file for the report as JSON; - or nothing for standard output, instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    /// The report as JSON instead of the table, or besides it in a file (--json=FILE)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", require_equals = true)]
     json: Option<PathBuf>,
 }
 
@@ -108,12 +109,25 @@ impl Output {
         if let Some(dir) = &self.out {
             std::fs::create_dir_all(dir).map_err(|error| format!("can't make {}: {error}", dir.display()))?;
         }
-        let files = self.junit.iter().chain(self.json.iter().filter(|path| path.as_os_str() != "-"));
+        let files = self.junit.iter().chain(self.json.iter().filter(|_| !self.json_shown()));
         for path in files {
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
             opened.map_err(|error| format!("can't write {}: {error}", path.display()))?;
         }
         Ok(())
+    }
+
+    /// Whether the JSON takes the table's place.
+    fn json_shown(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Writes the files for machines.
+    fn keep(&self, junit: &str, json: &str) -> Result<(), String> {
+        let junit = self.junit.as_deref().map_or(Ok(()), |path| write(path, junit));
+        let json_file = self.json.as_deref().filter(|_| !self.json_shown());
+        let json = json_file.map_or(Ok(()), |path| write(path, json));
+        junit.and(json)
     }
 }
 
@@ -131,32 +145,36 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     let settings = match settings(asked) {
         Ok(settings) => settings,
         Err(Unusable(why)) => {
-            eprintln!("hookproof receiver: {why}");
+            aside(format_args!("hookproof receiver: {why}"));
             return ExitCode::from(EXIT_USAGE);
         }
     };
     if let Err(why) = asked.output.prepare() {
-        eprintln!("hookproof receiver: {why}");
+        aside(format_args!("hookproof receiver: {why}"));
         return ExitCode::from(EXIT_USAGE);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("hookproof receiver: can't start: {error}");
+            aside(format_args!("hookproof receiver: can't start: {error}"));
             return ExitCode::from(EXIT_HARNESS);
         }
     };
     let report = match runtime.block_on(watched(&settings)) {
         Ok(report) => report,
         Err(stopped) => {
-            eprintln!("hookproof receiver: {stopped}");
+            aside(format_args!("hookproof receiver: {stopped}"));
+            let json = serde_json::json!({ "error": stopped.to_string(), "exit_code": EXIT_UNREACHABLE });
+            if let Err(why) = asked.output.keep(&stopped.junit(), &json.to_string()) {
+                aside(format_args!("hookproof receiver: {why}"));
+            }
             return ExitCode::from(EXIT_UNREACHABLE);
         }
     };
     match hand_over(&report, &asked.output) {
         Ok(()) => ExitCode::from(report.exit_code()),
         Err(why) => {
-            eprintln!("hookproof receiver: {why}");
+            aside(format_args!("hookproof receiver: {why}"));
             ExitCode::from(EXIT_HARNESS)
         }
     }
@@ -206,8 +224,12 @@ impl Whom {
 
 /// A secret out of the environment, so that it stands in no shell history and no list of processes.
 pub(super) fn secret(profile: Profile, name: &str) -> Result<Secret, Unusable> {
-    let text = std::env::var(name).map_err(|_| {
-        Unusable(format!("the environment variable {name} is not set; expected the receiver's secret in it"))
+    let text = std::env::var(name).map_err(|error| {
+        let what = match error {
+            std::env::VarError::NotPresent => "is not set",
+            std::env::VarError::NotUnicode(_) => "is not UTF-8",
+        };
+        Unusable(format!("the environment variable {name} {what}; expected the receiver's secret in it"))
     })?;
     Secret::parse(profile, &text)
         .map_err(|error| Unusable(format!("the environment variable {name}: {error}")))
@@ -241,46 +263,39 @@ async fn watched(settings: &Settings) -> Result<Report, Stopped> {
         }
     };
     let report = tokio::select! {
+        // Heard first, so that it is heard from the first request on.
+        biased;
+        () = asked_to_end() => Ok(Report { interrupted: true, ..seen.replace(Report::new(settings)) }),
         report = suite::run(settings, step) => report,
-        _ = tokio::signal::ctrl_c() => Ok(Report { interrupted: true, ..seen.replace(Report::new(settings)) }),
     };
     bar.finish_and_clear();
     report
 }
 
-/// Writes the report wherever it was asked for.
+/// Shows the report, and writes it wherever it was asked for: all that can be written, whatever else can't.
 fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
-    let json = || {
-        serde_json::to_string_pretty(&Told { report, counts: report.counts(), exit_code: report.exit_code() })
-    };
-    let file = |path: &Path, text: &str| {
-        std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
-    };
-    if let Some(path) = &output.junit {
-        file(path, &report.junit())?;
-    }
-    if let Some(dir) = &output.out {
-        let page = dir.join("receiver.html");
-        file(&page, &report.page())?;
-        eprintln!("report: {}", page.display());
-    }
+    let told = Told { report, counts: report.counts(), exit_code: report.exit_code() };
+    let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;
     let stdout = std::io::stdout();
     let colours = if stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         Colours::On
     } else {
         Colours::Off
     };
-    let text = match &output.json {
-        Some(path) if path.as_os_str() == "-" => json().map_err(|error| error.to_string())? + "\n",
-        Some(path) => {
-            file(path, &json().map_err(|error| error.to_string())?)?;
-            report.table(colours)
-        }
-        None => report.table(colours),
-    };
+    let text = if output.json_shown() { json.clone() + "\n" } else { report.table(colours) };
     // A reader that has seen enough, such as `head`, is no failure.
     let _closed = stdout.lock().write_all(text.as_bytes());
-    Ok(())
+    let page = output.out.as_ref().map(|dir| dir.join("receiver.html"));
+    let paged = page.as_ref().map_or(Ok(()), |page| {
+        write(page, &report.page())?;
+        aside(format_args!("report: {}", page.display()));
+        Ok(())
+    });
+    paged.and(output.keep(&report.junit(), &json))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("can't write {}: {error}", path.display()))
 }
 
 /// The report, with what it came to.

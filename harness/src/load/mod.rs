@@ -8,5 +8,5 @@ mod page;
 mod search;
 mod trial;
 
-pub use search::{Bracket, Limits, Slo, SloError, find_max};
+pub use search::{Bracket, Found, Limits, Slo, SloError, find_max};
 pub use trial::{Load, REQUESTS_MAX, Trial, run};

@@ -3,7 +3,7 @@
 use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::trial::Trial;
+use super::trial::{OPEN_MAX, Trial};
 
 /// The percentiles that are told.
 const QUANTILES: [(&str, f64); 5] =
@@ -43,6 +43,12 @@ impl Trial {
                 "generator-limited: it released requests late, so these figures say little of the receiver\n",
             );
         }
+        if self.is_open_limited() {
+            text.push_str(&format!(
+                "open-limited: {OPEN_MAX} requests were open at once, which is all that this sends, so these figures are \
+                 no limit of the receiver\n"
+            ));
+        }
         text
     }
 
@@ -65,6 +71,7 @@ impl Trial {
             "latency_max_us": self.latency.max(),
             "lag_p99_us": self.lag.value_at_quantile(0.99),
             "generator_limited": self.is_generator_limited(),
+            "open_limited": self.is_open_limited(),
             "seconds": self.took.as_secs_f64(),
         })
     }

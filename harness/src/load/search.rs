@@ -28,8 +28,13 @@ impl Slo {
     /// Whether it held.
     #[must_use]
     pub fn holds(&self, trial: &Trial) -> bool {
-        let latency = Duration::from_micros(trial.latency.value_at_quantile(self.quantile));
-        trial.failed() == 0 && trial.missed == 0 && latency < self.below
+        trial.accepted() > 0 && trial.failed() == 0 && trial.missed == 0 && self.latency_holds(trial)
+    }
+
+    /// Whether what was answered was answered in time.
+    #[must_use]
+    pub fn latency_holds(&self, trial: &Trial) -> bool {
+        Duration::from_micros(trial.latency.value_at_quantile(self.quantile)) < self.below
     }
 }
 
@@ -51,7 +56,9 @@ impl FromStr for Slo {
 
 impl fmt::Display for Slo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}<{:?} and every answer 2xx", self.quantile * 100.0, self.below)
+        // A thousandth of a percent is more than anybody measures, and binary fractions have more digits than that.
+        let percentile = (self.quantile * 100_000.0).round() / 1000.0;
+        write!(f, "p{percentile}<{:?} and every answer 2xx", self.below)
     }
 }
 
@@ -70,7 +77,7 @@ pub struct Limits {
 }
 
 /// The answer: the objective held at the lower rate, several times, and broke at the higher.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
     /// The highest rate at which it held, in requests a second; 0 if it never did.
     pub holds: u64,
@@ -82,56 +89,90 @@ pub struct Bracket {
     pub confirmed: bool,
 }
 
+/// What a search has found so far. It stays with whoever asked, so that one that ends early is not for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The answer.
+    pub bracket: Bracket,
+    /// The last trial that held, or the first of all where nothing was accepted.
+    pub best: Option<Trial>,
+    /// How many trials there were.
+    pub trials: u32,
+}
+
 /// Searches. `told` hears of every trial.
 pub async fn find_max(
     load: &Load,
     slo: &Slo,
     limits: Limits,
+    found: &mut Found,
     mut told: impl FnMut(&Trial, bool),
-) -> std::io::Result<(Bracket, Option<Trial>)> {
-    let mut bracket = Bracket { holds: 0, breaks: None, generator_limited: false, confirmed: false };
-    let mut best = None;
+) -> std::io::Result<()> {
     let rate_max = rate_max(load.lasts);
     let mut rate = limits.first.clamp(1, rate_max);
     loop {
-        let trial = try_at(rate, load).await?;
+        let tried = try_at(rate, load).await;
+        if tried.is_err() && found.trials > 0 {
+            // It was there before: this is the rate that ended it.
+            found.bracket.breaks = Some(rate);
+        }
+        let trial = tried?;
         let holds = slo.holds(&trial);
         told(&trial, holds);
+        found.trials += 1;
+        let bracket = &mut found.bracket;
         if holds {
             bracket.holds = rate;
-            best = Some(trial);
+            found.best = Some(trial);
         } else {
             bracket.breaks = Some(rate);
-            bracket.generator_limited = trial.is_generator_limited();
+            bracket.generator_limited = is_ours(slo, &trial);
             if trial.accepted() == 0 && bracket.holds == 0 {
                 // It is not the rate that is the matter.
-                return Ok((bracket, Some(trial)));
+                found.best = Some(trial);
+                return Ok(());
             }
         }
-        match next(&bracket, rate_max) {
+        match next(&found.bracket, rate_max) {
             Some(other) => rate = other,
-            None => break,
+            None => return confirm(load, slo, found, told).await,
         }
     }
+}
+
+/// Tries the lower end several times, and one below it where it doesn't hold again.
+async fn confirm(
+    load: &Load,
+    slo: &Slo,
+    found: &mut Found,
+    mut told: impl FnMut(&Trial, bool),
+) -> std::io::Result<()> {
     for _ in 0..CONFIRMED_RATES_MAX {
         let mut held = 0;
-        while held < CONFIRMATIONS && bracket.holds > 0 {
-            let trial = try_at(bracket.holds, load).await?;
+        while held < CONFIRMATIONS && found.bracket.holds > 0 {
+            let trial = try_at(found.bracket.holds, load).await?;
             let holds = slo.holds(&trial);
             told(&trial, holds);
+            found.trials += 1;
             if !holds {
+                found.bracket.generator_limited |= is_ours(slo, &trial);
                 break;
             }
             held += 1;
-            best = Some(trial);
+            found.best = Some(trial);
         }
-        bracket.confirmed = held == CONFIRMATIONS;
-        if bracket.confirmed || bracket.holds == 0 {
+        found.bracket.confirmed = held == CONFIRMATIONS;
+        if found.bracket.confirmed || found.bracket.holds == 0 {
             break;
         }
-        bracket.step_down();
+        found.bracket.step_down();
     }
-    Ok((bracket, best))
+    Ok(())
+}
+
+/// Whether it was the generator that broke a trial: it was late, or all that it keeps open was open and answered in time.
+fn is_ours(slo: &Slo, trial: &Trial) -> bool {
+    trial.is_generator_limited() || (trial.is_open_limited() && slo.latency_holds(trial))
 }
 
 async fn try_at(rate: u64, load: &Load) -> std::io::Result<Trial> {
@@ -168,7 +209,7 @@ mod tests {
 
     /// What the search finds where the objective holds up to a rate.
     fn found(limit: u64, first: u64) -> (u64, Option<u64>) {
-        let mut bracket = Bracket { holds: 0, breaks: None, generator_limited: false, confirmed: false };
+        let mut bracket = Bracket::default();
         let mut rate = first;
         loop {
             if rate <= limit {
@@ -210,6 +251,10 @@ mod tests {
     fn an_objective_is_a_percentile_and_a_time() {
         assert_eq!("p99<250ms".parse::<Slo>().unwrap().below, Duration::from_millis(250));
         assert_eq!("p99.9 < 1s".parse::<Slo>().unwrap().below, Duration::from_secs(1));
+        for percentile in ["p55", "p99.9", "p99.999", "p7"] {
+            let slo: Slo = format!("{percentile}<1s").parse().unwrap();
+            assert!(slo.to_string().starts_with(&format!("{percentile}<")), "{slo}");
+        }
         for wrong in ["", "p99", "99<250ms", "p0<1s", "p101<1s", "p99<250", "p99<0s"] {
             assert!(wrong.parse::<Slo>().is_err(), "{wrong:?}");
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::io::{AsyncRead as _, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep_until, timeout};
 
 use crate::wire::answer::{Progress, read};
@@ -22,7 +22,7 @@ use crate::wire::target::Target;
 use crate::wire::{Profile, Secret, Signing, sign};
 
 /// The most requests that are open at once. What is due beyond them is missed.
-const OPEN_MAX: usize = 1_000;
+pub(super) const OPEN_MAX: usize = 1_000;
 /// The most connections that are kept for the next request.
 const IDLE_MAX: usize = OPEN_MAX;
 /// The longest wait for an answer.
@@ -113,6 +113,13 @@ impl Trial {
         self.statuses.range(200..300).map(|(_, count)| count).sum()
     }
 
+    /// Whether requests were missed though the receiver answered all that it got: as many were open as this sends at once,
+    /// and what a receiver that takes its time would do with more of them was not seen.
+    #[must_use]
+    pub fn is_open_limited(&self) -> bool {
+        self.missed > 0 && self.failed() == 0
+    }
+
     /// Whether the generator itself was at its limit, so that the figures say nothing of the receiver.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
@@ -138,7 +145,10 @@ struct Shared {
 pub async fn run(load: &Load, stop: impl Future<Output = ()>) -> std::io::Result<Trial> {
     let addresses = load.target.resolve().await?;
     // Whether there is anybody is found out before the clock starts.
-    let first = connect(&load.target, &addresses).await?;
+    let first = timeout(ANSWER_LIMIT, connect(&load.target, &addresses)).await.map_err(|_| {
+        let why = format!("no connection within {} s", ANSWER_LIMIT.as_secs());
+        std::io::Error::new(std::io::ErrorKind::TimedOut, why)
+    })??;
     let schedule = load.schedule();
     let trial = Trial {
         per_second: load.per_second(),
@@ -173,7 +183,9 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
             sleep_until(watch.moment(due)).await;
         }
         *released += 1;
-        while open.try_join_next().is_some() {}
+        while let Some(done) = open.try_join_next() {
+            shared.note(done);
+        }
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             shared.tally().trial.missed += 1;
             // Else whoever wants to stop a schedule that is late all along would not be heard.
@@ -197,12 +209,21 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
             drop(permit);
         });
     }
-    while open.join_next().await.is_some() {}
+    while let Some(done) = open.join_next().await {
+        shared.note(done);
+    }
 }
 
 impl Shared {
     fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request whose task ended without a word of its own.
+    fn note(&self, done: Result<(), JoinError>) {
+        if done.is_err() {
+            *self.tally().trial.unanswered.entry("the generator failed".to_owned()).or_default() += 1;
+        }
     }
 
     /// Sends one event, once, and says which status came, or why none did.

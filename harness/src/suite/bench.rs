@@ -36,6 +36,8 @@ pub(super) struct Bench<'a> {
     leaks: RefCell<Vec<String>>,
     /// Whether the list of effects was seen to work, or why not.
     pub(super) effects: RefCell<Result<(), String>>,
+    /// The delivery by which that was seen.
+    pub(super) first_listed: RefCell<String>,
 }
 
 /// A delivery, before it is signed.
@@ -101,7 +103,9 @@ impl<'a> Bench<'a> {
         let (made, recorded, leaks) = (Cell::new(0), RefCell::default(), RefCell::default());
         let waited = Cell::default();
         let effects = RefCell::new(Err("needs --effects-url".to_owned()));
-        Self { settings, addresses, run: run[..12].to_owned(), made, waited, recorded, leaks, effects }
+        let first_listed = RefCell::default();
+        let run = run[..12].to_owned();
+        Self { settings, addresses, run, made, waited, recorded, leaks, effects, first_listed }
     }
 
     /// A new delivery, of this moment.
@@ -194,10 +198,8 @@ impl<'a> Bench<'a> {
         if recorded.len() >= RECORDED_MAX {
             return;
         }
-        let Settings { target, secret, retired, .. } = self.settings;
-        let secrets: Vec<_> = std::iter::once(secret).chain(retired).collect();
         let met = want.is_met(&exchange.outcome);
-        recorded.push(Recorded::new(label, want.words(), met, (target, request), exchange, &secrets));
+        recorded.push(Recorded::new(label, want.words(), met, request, exchange, self.settings));
     }
 
     /// What was kept since it was last taken.
@@ -236,9 +238,12 @@ impl<'a> Bench<'a> {
 
     fn told(&self, told: &[u8], request: &Request) -> Vec<&'static str> {
         /// What stack traces of common languages hold.
-        const TRACES: [&str; 9] = [
+        const TRACES: [&str; 12] = [
             "Traceback (most recent call last)",
             "\n    at ",
+            "\n\tat ",
+            "\n   at ",
+            "at org.springframework",
             "<br> &nbsp; &nbsp;at ",
             "panicked at",
             "goroutine ",
@@ -247,6 +252,10 @@ impl<'a> Bench<'a> {
             ".rb:",
             "stack backtrace",
         ];
+        // Inside JSON a line break is two characters.
+        let plain =
+            String::from_utf8_lossy(told).replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t");
+        let told = [told, b"\n", plain.replace("\\/", "/").as_bytes()].concat();
         let holds = |text: &str| {
             let text = text.as_bytes();
             !text.is_empty() && told.windows(text.len()).any(|window| window == text)
@@ -262,7 +271,7 @@ impl<'a> Bench<'a> {
         if spelled.iter().any(|text| holds(text.trim_end_matches('=')) && !sent(text.trim_end_matches('='))) {
             found.push("the expected signature");
         }
-        if self.settings.secret.is_in(told) {
+        if self.settings.secrets().any(|secret| secret.is_in(&told)) {
             found.push("the secret");
         }
         if TRACES.iter().any(|trace| holds(trace)) {

@@ -13,11 +13,13 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
     /// What came, in a few words.
     pub(super) came: String,
+    /// Whether something was lost that was acknowledged: no sender sends it again, so this fails whatever the case weighs.
+    pub(super) is_loss: bool,
 }
 
 impl Finding {
     pub(super) fn new(verdict: Verdict, came: impl Into<String>) -> Self {
-        Self { verdict, came: came.into() }
+        Self { verdict, came: came.into(), is_loss: false }
     }
 
     pub(super) fn pass(came: impl Into<String>) -> Self {
@@ -26,6 +28,11 @@ impl Finding {
 
     pub(super) fn fail(came: impl Into<String>) -> Self {
         Self::new(Verdict::Fail, came)
+    }
+
+    /// Something was acknowledged, and lost.
+    pub(super) fn loss(came: impl Into<String>) -> Self {
+        Self { is_loss: true, ..Self::fail(came) }
     }
 
     pub(super) fn warn(came: impl Into<String>) -> Self {

@@ -14,6 +14,8 @@ use crate::wire::exchange::{Feed, Outcome, exchange};
 use crate::wire::request::{Framing, Request};
 use crate::wire::target::Target;
 
+/// The longest that a worker is given for all that was accepted at once.
+const BACKLOG_MAX: Duration = Duration::from_secs(120);
 /// How often the list is asked again while an id is waited for.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -27,6 +29,39 @@ impl Bench<'_> {
             Err(why) => Err(format!("{}: {why}", target.url)),
         };
         *self.effects.borrow_mut() = works;
+        self.first_listed.replace(accepted.to_owned());
+    }
+
+    /// How many of these deliveries, all of which were accepted, never showed in the list; an error where nothing can be
+    /// seen. A worker may take its time: it is waited for as long as their number goes down.
+    pub(super) async fn lost(&self, mut ids: Vec<String>) -> Result<usize, String> {
+        self.effects.borrow().as_ref().map_err(Clone::clone)?;
+        let target = self.settings.effects.as_ref().ok_or("needs --effects-url")?;
+        let (watch, mut moved) = (Watch::start(), Duration::ZERO);
+        loop {
+            let list = parsed(&self.list(target).await?);
+            let before = ids.len();
+            ids.retain(|id| in_value(&list, id) == 0);
+            if ids.is_empty() {
+                return Ok(0);
+            }
+            if ids.len() < before {
+                moved = watch.passed();
+            }
+            if watch.passed().saturating_sub(moved) >= self.settings.timeout {
+                // A list that keeps the newest only says nothing of what it no longer holds.
+                let whole = in_value(&list, &self.first_listed.borrow()) > 0;
+                return if whole {
+                    Ok(ids.len())
+                } else {
+                    Err("the list no longer holds what it held".to_owned())
+                };
+            }
+            if watch.passed() >= BACKLOG_MAX {
+                return Err(format!("{} were not processed within {} s", ids.len(), BACKLOG_MAX.as_secs()));
+            }
+            pass(PAUSE).await;
+        }
     }
 
     /// How often a delivery was processed, after everything that was accepted before now had its turn.
@@ -58,6 +93,10 @@ impl Bench<'_> {
     }
 
     async fn count(&self, target: &Target, id: &str) -> Result<usize, String> {
+        Ok(in_value(&parsed(&self.list(target).await?), id))
+    }
+
+    async fn list(&self, target: &Target) -> Result<String, String> {
         let addresses = target.resolve().await.map_err(|error| error.to_string())?;
         let headers = vec![
             ("Host".to_owned(), target.host_header.clone().into_bytes()),
@@ -68,24 +107,20 @@ impl Bench<'_> {
         let feed = Feed::Whole(request.bytes());
         match exchange(target, &addresses, &feed, self.settings.timeout).await.outcome {
             Outcome::Answer(answer) if answer.status == 200 => {
-                Ok(count(&String::from_utf8_lossy(&answer.body), id))
+                Ok(String::from_utf8_lossy(&answer.body).into_owned())
             }
             other => Err(format!("expected 200 and a list of ids, got {}", super::want::words(&other))),
         }
     }
 }
 
-/// How often an id stands in a list.
-fn count(text: &str, id: &str) -> usize {
-    if let Ok(value) = serde_json::from_str::<Value>(text) {
-        return in_value(&value, id);
-    }
-    let lines = text.lines().map(str::trim);
-    lines
-        .map(|line| serde_json::from_str(line).map_or(usize::from(line == id), |value| in_value(&value, id)))
-        .sum()
+/// A list in any of its forms as one value.
+fn parsed(text: &str) -> Value {
+    let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
+    serde_json::from_str(text).unwrap_or_else(|_| text.lines().map(str::trim).map(line).collect())
 }
 
+/// How often an id stands in a list.
 fn in_value(value: &Value, id: &str) -> usize {
     /// What an id is called in lists.
     const NAMES: [&str; 5] = ["id", "delivery_id", "delivery", "webhook_id", "event_id"];
@@ -118,7 +153,7 @@ mod tests {
             (r#"{"effects":[]}"#, 0),
         ];
         for (text, expected) in rows {
-            assert_eq!(count(text, "a"), expected, "{text}");
+            assert_eq!(in_value(&parsed(text), "a"), expected, "{text}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What can be done to the receiver from outside: commands that its owner gives.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
     // One that is given up, or that an interrupted run leaves behind, ends.
     shell
         .kill_on_drop(true)
+        // What it starts outlives us, and does not end with the Ctrl-C that is meant for us.
+        .process_group(0)
         .arg("-c")
         .arg(command)
         .stdin(Stdio::null())
@@ -65,13 +68,20 @@ impl Drop for Broken<'_> {
         }
         // The run was interrupted: nobody waits any more, and nobody could be told if this failed.
         let mut shell = std::process::Command::new("sh");
-        let _unheard = shell.arg("-c").arg(self.mend).stdin(Stdio::null()).stdout(Stdio::null()).status();
+        shell.process_group(0).arg("-c").arg(self.mend).stdin(Stdio::null()).stdout(Stdio::null());
+        let _unheard = shell.status();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_command_starts_is_of_no_group_of_ours() {
+        // The fifth word of a process's state is its group, which a leader gives its own number.
+        run("[ $(cut -d ' ' -f 5 /proc/$$/stat) = $$ ]").await.unwrap();
+    }
 
     #[tokio::test]
     async fn what_was_broken_is_mended_once_whatever_happens() {

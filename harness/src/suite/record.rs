@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::settings::Settings;
 use super::want::words;
-use crate::wire::Secret;
+use crate::wire::answer::Answer;
 use crate::wire::exchange::{Exchange, Outcome};
 use crate::wire::request::{Framing, Request};
 use crate::wire::target::Target;
@@ -44,20 +45,25 @@ impl Recorded {
         label: &str,
         wanted: &str,
         met: bool,
-        (target, request): (&Target, &Request),
+        request: &Request,
         exchange: &Exchange,
-        secrets: &[&Secret],
+        settings: &Settings,
     ) -> Self {
-        let clean = |text: String| secrets.iter().fold(text, |text, secret| secret.redact(&text));
+        // Before anything is cut or escaped: half a secret, or an escaped one, would no longer be known as one.
+        let shown = |head: &[u8], body: &[u8]| shown(&settings.redact(head), &settings.redact(body));
+        let answer = match &exchange.outcome {
+            Outcome::Answer(answer) => shown(&head(answer), &answer.body),
+            _ => String::new(),
+        };
         Self {
             label: label.to_owned(),
-            request: clean(shown(&request.head(), &request.body)),
+            request: shown(&request.head(), &request.body),
             wanted: wanted.to_owned(),
-            came: clean(words(&exchange.outcome)),
-            answer: clean(answer(&exchange.outcome)),
+            came: settings.redact_text(&words(&exchange.outcome)),
+            answer,
             seconds: rounded(exchange.took),
             met,
-            curl: curl(target, request).map(clean),
+            curl: curl(&settings.target, request).map(|line| settings.redact_text(&line)),
         }
     }
 }
@@ -68,13 +74,12 @@ pub(super) fn rounded(length: Duration) -> f64 {
     (length.as_micros() / 100) as f64 / 10_000.0
 }
 
-fn answer(outcome: &Outcome) -> String {
-    let Outcome::Answer(answer) = outcome else { return String::new() };
+fn head(answer: &Answer) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {}\r\n", answer.status).into_bytes();
     for (name, value) in &answer.headers {
         head.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
     }
-    shown(&head, &answer.body)
+    head
 }
 
 fn shown(head: &[u8], body: &[u8]) -> String {
@@ -134,6 +139,42 @@ mod tests {
     fn a_command_line_carries_every_byte() {
         assert_eq!(quoted(b"{\"a\": 1}"), "'{\"a\": 1}'");
         assert_eq!(quoted(b"it's\n\xff\\"), r"$'it\'s\x0a\xff\\'");
+    }
+
+    #[test]
+    fn a_secret_that_is_cut_or_escaped_is_taken_out_all_the_same() {
+        use crate::suite::{Hooks, Known, Selection};
+        use crate::wire::target::Target;
+        use crate::wire::{Profile, Secret};
+        let secret = |text: &str| Secret::parse(Profile::Github, text).unwrap();
+        let settings = Settings {
+            target: Target::parse("http://127.0.0.1:9/").unwrap(),
+            profile: Profile::Github,
+            secret: secret("it's a \"secret\""),
+            retired: Some(secret("an older, retired one")),
+            tolerance_seconds: Settings::TOLERANCE_SECONDS,
+            timeout: Settings::TIMEOUT,
+            slow_limit: Settings::SLOW_LIMIT,
+            effects: None,
+            hooks: Hooks::default(),
+            selection: Selection::default(),
+            known: Known::default(),
+            strict: false,
+        };
+        let filler = "x".repeat(BODY_SHOWN_MAX - 30);
+        let body = format!("{{it's a \"secret\"}}{filler}an older, retired one").into_bytes();
+        let answer = Answer { status: 401, headers: Vec::new(), body, keeps_open: false };
+        let outcome = Outcome::Answer(answer);
+        let exchange = Exchange { outcome, took: Duration::ZERO, written: 0 };
+        let request = Request {
+            method: "POST",
+            path: "/".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            framing: Framing::Length,
+        };
+        let answer = Recorded::new("", "", true, &request, &exchange, &settings).answer;
+        assert!(answer.contains("{(secret)}x") && !answer.contains("an old"), "{answer}");
     }
 
     #[test]

@@ -136,7 +136,8 @@ fn weigh(
     seconds: f64,
     exchanges: Vec<super::record::Recorded>,
 ) -> Row {
-    let verdict = match (finding.verdict, entry.severity) {
+    let severity = if finding.is_loss { Severity::Must } else { entry.severity };
+    let verdict = match (finding.verdict, severity) {
         (Verdict::Fail | Verdict::Warn, Severity::Info) => Verdict::Pass,
         (Verdict::Fail, Severity::Should | Severity::May) if !settings.strict => Verdict::Warn,
         (Verdict::Warn, _) if settings.strict => Verdict::Fail,
@@ -146,10 +147,10 @@ fn weigh(
     Row {
         id: entry.id.clone(),
         section: entry.section().to_owned(),
-        severity: entry.severity,
+        severity,
         verdict,
         expected: entry.requirement.clone(),
-        came: settings.secret.redact(&finding.came),
+        came: settings.redact_text(&finding.came),
         known,
         seconds,
         exchanges,

@@ -44,4 +44,19 @@ impl Settings {
     pub const TIMEOUT: Duration = Duration::from_secs(15);
     /// As long as patient servers wait for a whole request.
     pub const SLOW_LIMIT: Duration = Duration::from_secs(60);
+
+    /// The secrets that no report may hold.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        std::iter::once(&self.secret).chain(&self.retired)
+    }
+
+    /// Bytes without the secrets.
+    pub(super) fn redact(&self, bytes: &[u8]) -> Vec<u8> {
+        self.secrets().fold(bytes.to_vec(), |bytes, secret| secret.redact_bytes(&bytes))
+    }
+
+    /// A text without the secrets.
+    pub(super) fn redact_text(&self, text: &str) -> String {
+        self.secrets().fold(text.to_owned(), |text, secret| secret.redact(&text))
+    }
 }

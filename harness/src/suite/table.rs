@@ -38,16 +38,31 @@ impl Report {
         let mut text =
             format!("{} · {}{}\n", self.target, self.profile, if self.strict { " · strict" } else { "" });
         let mut section = "";
-        for row in &self.rows {
+        let unjudged = self.unjudged();
+        for row in &self.rows[..self.rows.len() - unjudged] {
             if row.section != section {
                 section = &row.section;
                 let _infallible = writeln!(text, "\n{section}");
             }
             text.push_str(&lines(row, colours));
         }
+        if let Some(row) = self.rows.last().filter(|_| unjudged > 0) {
+            text.push_str(&format!("\n{unjudged} cases were not judged: {}\n", row.came));
+        }
         text.push('\n');
         text.push_str(&self.summary());
         text
+    }
+
+    /// How many cases in the end saw nothing for one and the same reason, which is said once.
+    fn unjudged(&self) -> usize {
+        let same = |row: &&Row| {
+            row.verdict == Verdict::Inconclusive
+                && !row.is_excused()
+                && self.rows.last().is_some_and(|last| last.came == row.came)
+        };
+        let count = self.rows.iter().rev().take_while(same).count();
+        if count > 1 { count } else { 0 }
     }
 
     /// What it all came to, and what to do where nothing could be seen.
@@ -74,10 +89,9 @@ impl Report {
             ));
         }
         for (needs, ids) in self.wanting() {
-            let skips: Vec<_> = ids.iter().map(|id| format!("--skip {id}")).collect();
+            let ids = ids.join(",");
             text.push_str(&format!(
-                "inconclusive without {needs}: give it, or leave out {}\n",
-                skips.join(" ")
+                "inconclusive without {needs}: give it, or leave these out with --skip {ids}\n"
             ));
         }
         if self.interrupted {

@@ -2,6 +2,9 @@
 
 use crate::wire::exchange::Outcome;
 
+/// The most characters of a `Retry-After` that are shown; a date has 29.
+const RETRY_AFTER_SHOWN_MAX: usize = 64;
+
 /// What a correct receiver does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
@@ -42,7 +45,7 @@ impl Want {
         match self {
             Self::Accept => (200..300).contains(&status),
             Self::Reject | Self::RejectOrClose => (400..500).contains(&status),
-            Self::NoBreak => (200..500).contains(&status),
+            Self::NoBreak => (200..300).contains(&status) || (400..500).contains(&status),
             Self::NotTaken => (300..500).contains(&status) || status == 501,
             Self::Report => true,
         }
@@ -53,12 +56,31 @@ impl Want {
 pub(super) fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Answer(answer) => match answer.header("retry-after") {
-            Some(after) => format!("{} (Retry-After: {after})", answer.status),
+            // The receiver's words go to a terminal, and into files of other forms.
+            Some(after) => {
+                let plain = after.chars().filter(|c| matches!(c, ' '..='~')).take(RETRY_AFTER_SHOWN_MAX);
+                format!("{} (Retry-After: {})", answer.status, plain.collect::<String>())
+            }
             None => answer.status.to_string(),
         },
         Outcome::Closed => "closed without an answer".to_owned(),
         Outcome::Silent => "no answer in time".to_owned(),
         Outcome::Unreachable(why) => format!("no connection ({why})"),
         Outcome::Malformed(why) => format!("no HTTP ({why})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::answer::Answer;
+
+    #[test]
+    fn what_a_receiver_says_reaches_no_terminal_as_it_is() {
+        let said = [b"\x1b]0;owned\x07 ".as_slice(), "\u{fffe}é".as_bytes(), &[b'9'; 5_000]].concat();
+        let headers = vec![("Retry-After".to_owned(), said)];
+        let answer = Answer { status: 503, headers, body: Vec::new(), keeps_open: false };
+        let nines = "9".repeat(RETRY_AFTER_SHOWN_MAX - "]0;owned ".len());
+        assert_eq!(words(&Outcome::Answer(answer)), format!("503 (Retry-After: ]0;owned {nines})"));
     }
 }

@@ -27,6 +27,7 @@ macro_rules! flaws {
 
 flaws! {
     NeverVerifies, "sig.wrong-secret", "takes any signature in the right form";
+    EmptyKey, "sig.wrong-secret", "tries an old secret too, out of a variable that is empty";
     MissingIsFine, "sig.missing", "verifies only where there is a signature";
     EmptyIsFine, "sig.empty", "finds nothing wrong in an empty list of signatures";
     IdFromBody, "sig.id-swap", "signs over the id in the body, and dedupes by the one in the header";
@@ -68,11 +69,13 @@ flaws! {
     DedupesByIdAndBody, "replay.same-id-new-body", "dedupes by id and body";
     DedupesBeforeVerifying, "replay.poison", "writes the id down before it verifies";
     ForgetsAtRestart, "replay.after-restart", "keeps the ids in memory";
+    AcksFirst, "replay.after-restart", "answers before it has written anything down";
     DedupesBeforeSuccess, "replay.after-failure", "writes the id down before the work is done";
     InOrderOnly, "order.swapped", "refuses events older than the newest";
     SlowAck, "ack.fast", "does the work before it answers";
     KnownTypesOnly, "ack.unknown-type", "answers 400 to types that it does not know";
     BreaksUnderLoad, "ack.overload", "has 40 database connections, and an exception for the next";
+    DropsWhenBusy, "ack.overload", "accepts what it has no room for, and drops it";
     Redirects, "ack.no-redirect", "redirects whoever accepts HTML";
     TakesGet, "method.get", "takes GET as well";
     TakesPut, "method.put", "takes PUT as well";
@@ -86,4 +89,6 @@ flaws! {
     Recurses, "limit.deep", "parses JSON of any depth on its stack";
     TellsExpected, "leak.error-body", "says which signature it expected";
     TellsTrace, "leak.error-body", "answers errors with a stack trace";
+    TellsTraceInJson, "leak.error-body", "answers errors with JSON that holds a stack trace";
+    TellsKey, "leak.error-body", "answers errors with its key in hexadecimal";
 }

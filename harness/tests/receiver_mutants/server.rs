@@ -37,6 +37,8 @@ struct State {
     /// What was processed, by id or by what a flaw takes for one.
     seen: BTreeSet<String>,
     effects: Vec<String>,
+    /// What was answered and not yet written down, by key and id.
+    promised: Vec<(String, String)>,
     /// The newest event's moment.
     newest: String,
     /// Ids with their timestamps.
@@ -186,10 +188,12 @@ impl Server {
 
     fn answer(&self, request: &Request) -> Answer {
         if request.path == "/effects" {
-            let effects = &self.state.lock().unwrap().effects;
-            return (200, serde_json::to_string(effects).unwrap());
+            let mut state = self.state.lock().unwrap();
+            state.write_down();
+            return (200, serde_json::to_string(&state.effects).unwrap());
         }
         self.restart_if_asked();
+        self.state.lock().unwrap().write_down();
         let also = match self.flaw {
             Some(Flaw::TakesGet) => "GET",
             Some(Flaw::TakesPut) => "PUT",
@@ -203,10 +207,11 @@ impl Server {
             return (200, "hello".to_owned());
         }
         let open = self.open.fetch_add(1, Ordering::SeqCst);
-        let answer = if self.has(Flaw::BreaksUnderLoad) && open >= 40 {
-            (500, String::new())
+        let (breaks, drops) = (self.has(Flaw::BreaksUnderLoad), self.has(Flaw::DropsWhenBusy));
+        let answer = if (breaks || drops) && open >= 40 {
+            (if breaks { 500 } else { 204 }, String::new())
         } else {
-            if self.has(Flaw::BreaksUnderLoad) {
+            if breaks || drops {
                 // A query takes a while.
                 std::thread::park_timeout(Duration::from_millis(5));
             }
@@ -304,6 +309,10 @@ impl Server {
                 Flaw::NoDedupe | Flaw::Races | Flaw::DedupesBeforeSuccess | Flaw::DedupesBeforeVerifying
             )
         });
+        if self.has(Flaw::AcksFirst) {
+            state.promised.push((key, id.to_owned()));
+            return (204, String::new());
+        }
         if state.seen.insert(key) || first {
             state.effects.push(id.to_owned());
         }
@@ -330,8 +339,24 @@ impl Server {
     }
 
     fn restart_if_asked(&self) {
-        if std::fs::remove_file(self.folder.join("restart")).is_ok() && self.has(Flaw::ForgetsAtRestart) {
-            self.state.lock().unwrap().seen.clear();
+        if std::fs::remove_file(self.folder.join("restart")).is_err() {
+            return;
+        }
+        let mut state = self.state.lock().unwrap();
+        state.promised.clear();
+        if self.has(Flaw::ForgetsAtRestart) {
+            state.seen.clear();
+        }
+    }
+}
+
+impl State {
+    /// Writes down what was promised, a request later than it should.
+    fn write_down(&mut self) {
+        for (key, id) in std::mem::take(&mut self.promised) {
+            if self.seen.insert(key) {
+                self.effects.push(id);
+            }
         }
     }
 }

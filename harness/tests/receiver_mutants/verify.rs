@@ -111,6 +111,7 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     let mut expected = vec![tag(SECRET, &content(timestamp))];
     match (server.flaw, timestamp.parse::<i64>()) {
         (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
+        (Some(Flaw::EmptyKey), _) => expected.push(tag("", &content(timestamp))),
         (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, &body)),
         (Some(Flaw::GuessesTimestamp), Ok(seconds)) => {
             expected.extend([seconds - 1, seconds + 1].map(|at| tag(SECRET, &content(&at.to_string()))));
@@ -129,6 +130,16 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     match server.flaw {
         _ if good => Ok(()),
         Some(Flaw::TellsExpected) => Err((401, format!("expected v1,{}", STANDARD.encode(&expected[0])))),
+        Some(Flaw::TellsTraceInJson) => Err((
+            401,
+            r#"{"error":"java.lang.IllegalStateException: no\n\tat com.example.Hooks.verify(Hooks.java:7)"}"#
+                .to_owned(),
+        )),
+        Some(Flaw::TellsKey) => {
+            let key = STANDARD.decode(SECRET.trim_start_matches("whsec_")).unwrap();
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            Err((401, format!("wrong signature by {key}")))
+        }
         Some(Flaw::TellsTrace) => {
             Err((401, "Traceback (most recent call last):\n  File \"app.py\", line 7".to_owned()))
         }

@@ -5,14 +5,15 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use hookproof::suite::{self, Hooks, Known, Selection, Settings, Step};
+use hookproof::wire::clock::unix_seconds;
 use hookproof::wire::target::Target;
 use hookproof::wire::{Profile, Secret};
 
 use crate::check;
-use crate::reference::free_port;
+use crate::reference::{SECRET, free_port};
 
 /// Something that listens, and does this with every connection.
-fn endpoint(answer: fn(&mut TcpStream)) -> String {
+pub(crate) fn endpoint(answer: fn(&mut TcpStream)) -> String {
     format!("http://{}/", serve_at(0, answer))
 }
 
@@ -84,6 +85,48 @@ fn check_failing(answer: fn(&mut TcpStream), said: &str) {
 #[test]
 fn an_endpoint_that_closes_at_once_fails_the_correct_delivery() {
     check_failing(|_| {}, ": closed without an answer");
+}
+
+#[test]
+fn what_keeps_all_other_cases_from_being_judged_is_said_once() {
+    check_failing(|_| {}, "cases were not judged: a correct delivery gets closed without an answer");
+}
+
+/// Looks at the age alone, as Stripe's own libraries do.
+#[test]
+fn stripes_own_way_to_look_at_the_age_is_a_warning() {
+    let address = serve_each(|request| {
+        let text = String::from_utf8_lossy(request);
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let header = head.lines().find_map(|line| line.strip_prefix("stripe-signature: t="))?;
+        let (timestamp, signature) = header.split_once(",v1=")?;
+        let secret = Secret::parse(Profile::Stripe, SECRET).ok()?;
+        let expected = secret.tag(&[timestamp.as_bytes(), b".", body.as_bytes()]);
+        let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
+        let age = i128::from(unix_seconds()) - timestamp.parse::<i128>().ok()?;
+        (expected == signature && age <= 300).then_some(())
+    });
+    let url = format!("http://{address}/");
+    let only = ["--profile", "stripe", "--only", "time.future,time.extreme,sig.wrong-secret"];
+    let arguments = [&["receiver", &url, "--secret-env", "HOOK_SECRET"][..], &only].concat();
+    check(&arguments, 0, "1 pass · 2 warn");
+    check(&[&arguments[..], &["--strict"]].concat(), 1, "the greatest 64-bit number: 204; milliseconds: 204");
+}
+
+/// Answers 204 where this finds something, else 401. Requests come whole, as they are small.
+fn serve_each(judge: fn(&[u8]) -> Option<()>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64 * 1024];
+        for mut stream in listener.incoming().flatten() {
+            let Ok(count) = stream.read(&mut buffer) else { continue };
+            let status = if judge(&buffer[..count]).is_some() { 204 } else { 401 };
+            let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _gone = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
 }
 
 #[test]

@@ -1,8 +1,15 @@
 //! `hookproof load`, against the smallest thing that answers.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use hookproof::load::{Load, run};
+use hookproof::wire::target::Target;
+use hookproof::wire::{Profile, Secret};
+
+use crate::reference::SECRET;
 use crate::{check, hookproof};
 
 /// Answers every request on every connection with this status; requests come whole, as they are small.
@@ -62,4 +69,77 @@ fn answers_other_than_2xx_fail_a_load_and_an_objective() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("20 × 500"));
     check(&load(&["--find-max", "--slo", "p99<10s"]), 1, "nothing was accepted at 50/s");
     check(&load(&["--find-max", "--slo", "fast"]), 64, "p99<250ms");
+}
+
+#[test]
+fn a_load_that_sends_nothing_is_a_failure_of_the_generator() {
+    let profile = Profile::Github;
+    let load = Load {
+        target: Target::parse(&answers(204)).unwrap(),
+        profile,
+        secret: Secret::parse(profile, "a secret of the tests").unwrap(),
+        count: 5,
+        per: Duration::from_secs(1),
+        lasts: Duration::from_secs(1),
+        // More than any memory holds.
+        body_bytes: usize::MAX,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let trial = runtime.block_on(run(&load, std::future::pending())).unwrap();
+    assert_eq!(trial.unanswered.get("the generator failed"), Some(&5));
+    assert!(!"p99<10s".parse::<hookproof::load::Slo>().unwrap().holds(&trial));
+}
+
+#[test]
+fn a_load_that_cannot_be_is_exit_64() {
+    let load = |rest: &[&'static str]| {
+        [&["load", "http://127.0.0.1:9/", "--secret-env", "HOOK_SECRET"], rest].concat()
+    };
+    check(&load(&["--rate", "5/s", "--body-bytes", "18446744073709551615"]), 64, "--body-bytes");
+    check(&load(&["--find-max", "--slo", "p99<1s", "--for", "500ms"]), 64, "--for 1s");
+    check(&load(&["--rate", "5/s", "--out", "/dev/null/there"]), 64, "/dev/null/there");
+}
+
+#[test]
+fn a_search_that_is_interrupted_hands_over_what_it_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.args(["load", &answers(204), "--secret-env", "HOOK_SECRET", "--find-max", "--slo", "p99<10s"]);
+    command.args(["--for", "1s", "--json", "--out"]).arg(folder.path()).env("HOOK_SECRET", SECRET);
+    let mut search = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(search.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    assert!(first.contains("50/s  holds"), "{first}");
+    let killed = Command::new("kill").args(["-INT", &search.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = search.wait_with_output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert_eq!((&told["interrupted"], &told["confirmed"]), (&true.into(), &false.into()), "{told}");
+    assert!(told["holds_per_second"].as_u64() >= Some(50), "{told}");
+    assert!(folder.path().join("load.html").exists());
+}
+
+/// It answers the first trial, and ends with it.
+#[test]
+fn a_receiver_that_ends_while_its_limit_is_searched_leaves_what_was_found() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        // One request more than the connection that asks whether anybody is there, and then nobody is.
+        let mut answered = 0;
+        while answered < 50 {
+            let Ok((mut stream, _)) = listener.accept() else { return };
+            let mut buffer = [0; 64 * 1024];
+            if matches!(stream.read(&mut buffer), Ok(1..)) {
+                answered += 1;
+                let answer = b"HTTP/1.1 204 X\r\nConnection: close\r\n\r\n";
+                let _gone = stream.write_all(answer);
+            }
+        }
+    });
+    let search = ["--find-max", "--slo", "p99<10s", "--for", "1s"];
+    let arguments = [&["load", &url, "--secret-env", "HOOK_SECRET"][..], &search].concat();
+    check(&arguments, 2, "holds at 50/s, but not three times in a row, and not at 100/s");
 }

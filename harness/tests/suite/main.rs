@@ -6,7 +6,7 @@ mod examples;
 mod load;
 mod reference;
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Runs the command line with a secret in the environment.
 pub(crate) fn hookproof(arguments: &[&str]) -> Output {
@@ -30,11 +30,43 @@ fn nobody_there_is_exit_4() {
     // The port was free a moment ago, and nobody else knows of it.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("junit.xml").display().to_string();
     check(
-        &["receiver", &url, "--secret-env", "HOOK_SECRET", "--timeout", "100ms"],
+        &["receiver", &url, "--secret-env", "HOOK_SECRET", "--timeout", "100ms", "--junit", &junit],
         4,
         "is the receiver running?",
     );
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("<error message=\"http://127.0.0.1:"));
+}
+
+/// As a job that is cancelled.
+#[test]
+fn a_run_that_is_terminated_hands_over_what_it_saw() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("junit.xml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.args(["receiver", &url, "--secret-env", "HOOK_SECRET", "--junit"]).arg(&junit);
+    let mut run = command.env("HOOK_SECRET", reference::SECRET).stdout(Stdio::null()).spawn().unwrap();
+    let _unanswered = listener.accept().unwrap();
+    let killed = Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("<testsuite "));
+}
+
+#[test]
+fn the_table_is_shown_though_the_page_cannot_be_written() {
+    let url = endpoints::endpoint(|_| {});
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("receiver.html")).unwrap();
+    let (out, junit) = (folder.path().display().to_string(), folder.path().join("junit.xml"));
+    let secret = ["--secret-env", "HOOK_SECRET", "--timeout", "200ms"];
+    let reports = ["--out", &out, "--junit", &junit.display().to_string()];
+    check(&[&["receiver", &url][..], &secret, &reports].concat(), 70, "inconclusive");
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("name=\"sig.valid\""));
 }
 
 #[test]
@@ -46,6 +78,12 @@ fn a_bad_command_line_is_exit_64_and_says_what_to_do() {
     let secret = ["--secret-env", "HOOK_SECRET"];
     check(&receiver(&[&secret[..], &["--only", "sig.vald"]].concat()), 64, "the nearest id is sig.valid");
     check(&receiver(&[&secret[..], &["--tolerance", "300"]].concat()), 64, "300");
+    // The URL is the receiver's, and no file's.
+    check(
+        &["receiver", "--secret-env", "HOOKPROOF_NOT_SET", "--json", url],
+        64,
+        "HOOKPROOF_NOT_SET is not set",
+    );
     check(&receiver(&[&secret[..], &["--profile", "svix"]].concat()), 64, "standard-webhooks");
     check(&["receiver", "https://example.com/", "--secret-env", "HOOK_SECRET"], 64, "--i-own-this-endpoint");
     check(&["receiver", "ftp://127.0.0.1/", "--secret-env", "HOOK_SECRET"], 64, "http://");

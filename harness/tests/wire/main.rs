@@ -153,8 +153,15 @@ fn a_secret_is_never_shown() {
     let text = "a whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw b MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw c";
     assert_eq!(secret.redact(text), "a (secret) b (secret) c");
     assert!(secret.is_in(text.as_bytes()) && !secret.is_in(b"whsec_"));
+    let key = "31f290f6bf06298aab4f08d43c3f082cf648a362da2da4b0";
+    assert_eq!(secret.redact(&format!("key {key}, {}.", key.to_uppercase())), "key (secret), (secret).");
+    assert!(secret.is_in(key.as_bytes()) && !secret.is_in(&key.as_bytes()[1..]));
     let error = Secret::parse(Profile::StandardWebhooks, "whsec_hunter2!").unwrap_err();
     assert!(!error.to_string().contains("hunter2"), "{error}");
+    for profile in Profile::ALL {
+        let error = Secret::parse(profile, "whsec_").unwrap_err();
+        assert_eq!(error, hookproof::wire::SecretError::Empty, "{profile}");
+    }
 }
 
 #[test]

@@ -84,9 +84,9 @@ async fn fast(bench: &Bench<'_>) -> Finding {
 
 async fn overload(bench: &Bench<'_>) -> Finding {
     let (count, at_once) = OVERLOAD;
-    let (mut open, mut accepted, mut later, mut broken) = (JoinSet::new(), 0, 0, Vec::new());
-    let mut weigh = |(request, exchange): (Request, Exchange)| match &exchange.outcome {
-        outcome if Accept.is_met(outcome) => accepted += 1,
+    let (mut open, mut accepted, mut later, mut broken) = (JoinSet::new(), Vec::new(), 0, Vec::new());
+    let mut weigh = |(id, request, exchange): (String, Request, Exchange)| match &exchange.outcome {
+        outcome if Accept.is_met(outcome) => accepted.push(id),
         Outcome::Answer(answer)
             if [429, 503].contains(&answer.status) && answer.header("retry-after").is_some() =>
         {
@@ -106,10 +106,11 @@ async fn overload(bench: &Bench<'_>) -> Finding {
         }
     };
     for _ in 0..count {
-        let request = bench.signed(&bench.delivery());
+        let delivery = bench.delivery();
+        let request = bench.signed(&delivery);
         let (target, addresses) = (bench.settings.target.clone(), bench.addresses.clone());
         let (feed, limit) = (Feed::Whole(request.bytes()), bench.settings.timeout);
-        open.spawn(async move { (request, exchange(&target, &addresses, &feed, limit).await) });
+        open.spawn(async move { (delivery.id, request, exchange(&target, &addresses, &feed, limit).await) });
         if open.len() >= at_once {
             let Some(Ok(done)) = open.join_next().await else { continue };
             weigh(done);
@@ -121,11 +122,18 @@ async fn overload(bench: &Bench<'_>) -> Finding {
         };
         weigh(done);
     }
-    let came = format!("{accepted} accepted, {later} told to come later, of {count}");
-    if broken.is_empty() {
-        Finding::pass(came)
-    } else {
-        Finding::fail(format!("{came}; {}", broken.join("; ")))
+    let sum = accepted.len();
+    let came = format!("{sum} accepted, {later} told to come later, of {count}");
+    if !broken.is_empty() {
+        return Finding::fail(format!("{came}; {}", broken.join("; ")));
+    }
+    if bench.effects.borrow().is_err() {
+        return Finding::pass(came);
+    }
+    match bench.lost(accepted).await {
+        Ok(0) => Finding::pass(came),
+        Ok(lost) => Finding::loss(format!("{lost} of {sum} that were accepted were never processed")),
+        Err(why) => Finding::unclear(format!("{came}; whether they were processed: {why}")),
     }
 }
 

@@ -139,6 +139,11 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     if let Err(finding) = step(bench, "a delivery", &delivery, Accept).await {
         return finding;
     }
+    // Sent once: what was acknowledged out of memory has no time to be written down.
+    let kept = bench.delivery();
+    if let Err(finding) = step(bench, "a delivery just before the restart", &kept, Accept).await {
+        return finding;
+    }
     if let Err(why) = hooks::run(command).await {
         return Finding::new(Verdict::HarnessError, why);
     }
@@ -149,7 +154,16 @@ async fn after_restart(bench: &Bench<'_>) -> Finding {
     if let Err(finding) = step(bench, "the same after a restart", &delivery, Accept).await {
         return finding;
     }
-    one_effect(bench, &delivery).await
+    let finding = one_effect(bench, &delivery).await;
+    if finding.verdict != Verdict::Pass {
+        return finding;
+    }
+    match bench.effects_of(&kept.id).await {
+        Ok(1) => finding,
+        Ok(0) => Finding::loss("a delivery just before the restart: acknowledged, and lost by it"),
+        Ok(count) => Finding::fail(format!("a delivery just before the restart: {count} effects")),
+        Err(why) => Finding::unclear(format!("a delivery just before the restart: {why}")),
+    }
 }
 
 async fn after_failure(bench: &Bench<'_>) -> Finding {

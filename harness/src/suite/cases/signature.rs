@@ -3,9 +3,9 @@
 use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Shots};
 use super::super::want::Want::{Accept, Reject, Report};
-use crate::wire::Profile;
 use crate::wire::digest::{base64, hex};
 use crate::wire::encode;
+use crate::wire::{Profile, Secret};
 
 pub(super) const CASES: [Case; 14] = [
     Case::shots("sig.valid", valid),
@@ -29,9 +29,19 @@ fn valid(bench: &Bench<'_>) -> Shots {
 }
 
 fn wrong_secret(bench: &Bench<'_>) -> Shots {
-    let delivery = bench.delivery();
-    let signature = bench.signature_by(&delivery, &bench.foreign_secret()?);
-    Ok(vec![Shot::new("signed with another secret", bench.request(&delivery, &[signature]), Reject)])
+    // HMAC fills keys up with zeros, so that a key of one zero byte is the empty one: what is left where a variable
+    // that holds a secret is not set.
+    let nothing = if bench.settings.profile.is_base64() { "whsec_AA==" } else { "\0" };
+    let nothing = Secret::parse(bench.settings.profile, nothing).map_err(|error| error.to_string())?;
+    let shot = |what: &str, secret: &Secret| {
+        let delivery = bench.delivery();
+        let signature = bench.signature_by(&delivery, secret);
+        Shot::new(what, bench.request(&delivery, &[signature]), Reject)
+    };
+    Ok(vec![
+        shot("signed with another secret", &bench.foreign_secret()?),
+        shot("signed with an empty secret", &nothing),
+    ])
 }
 
 fn missing(bench: &Bench<'_>) -> Shots {

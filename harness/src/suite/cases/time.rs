@@ -1,8 +1,9 @@
 //! `time.*`: how old a delivery may be, and how its timestamp is read.
 
 use super::super::bench::{Bench, Shot};
-use super::super::course::{Case, Finding, Running, Shots, fire};
+use super::super::course::{Case, Finding, Running, Shots, fire, limited};
 use super::super::want::Want::{Accept, Reject};
+use super::super::want::words;
 use crate::catalogue::Verdict;
 use crate::wire::Profile;
 use crate::wire::clock::unix_seconds;
@@ -14,7 +15,7 @@ pub(super) const CASES: [Case; 8] = [
     Case::shots("time.missing", missing),
     Case::shots("time.empty", |bench| spelled(bench, &[("an empty timestamp", String::new())])),
     Case::shots("time.noncanonical", noncanonical),
-    Case::shots("time.extreme", extreme),
+    Case::course("time.extreme", |bench| -> Running<'_> { Box::pin(extreme(bench)) }),
     Case::shots("time.resigned", resigned),
 ];
 
@@ -93,16 +94,43 @@ fn noncanonical(bench: &Bench<'_>) -> Shots {
     spelled(bench, &rows)
 }
 
-fn extreme(bench: &Bench<'_>) -> Shots {
-    let rows = [
-        ("the least 64-bit number", i64::MIN.to_string()),
+/// For Stripe's profile the numbers that lie ahead are a warning, for the same reason; none of them may break anything.
+async fn extreme(bench: &Bench<'_>) -> Finding {
+    let ahead = [
         ("the greatest 64-bit number", i64::MAX.to_string()),
         ("10^400", format!("1{}", "0".repeat(400))),
-        ("NaN", "NaN".to_owned()),
-        ("infinity", "Infinity".to_owned()),
         ("milliseconds", format!("{}000", unix_seconds())),
     ];
-    spelled(bench, &rows)
+    let rest = [
+        ("the least 64-bit number", i64::MIN.to_string()),
+        ("NaN", "NaN".to_owned()),
+        ("infinity", "Infinity".to_owned()),
+    ];
+    let (ahead, mut shots) = match (spelled(bench, &ahead), spelled(bench, &rest)) {
+        (Ok(ahead), Ok(rest)) => (ahead, rest),
+        (Err(why), _) | (_, Err(why)) => return Finding::new(Verdict::NotApplicable, why),
+    };
+    if bench.settings.profile != Profile::Stripe {
+        shots.extend(ahead);
+        return fire(bench, &shots).await;
+    }
+    let finding = fire(bench, &shots).await;
+    if finding.verdict != Verdict::Pass {
+        return finding;
+    }
+    let mut accepted = Vec::new();
+    for shot in ahead {
+        let outcome = bench.send(&shot.label, &shot.request, shot.want).await.outcome;
+        match () {
+            () if Accept.is_met(&outcome) => accepted.push(format!("{}: {}", shot.label, words(&outcome))),
+            () if limited(&outcome) => {
+                return Finding::unclear(format!("{}: {}", shot.label, words(&outcome)));
+            }
+            () if Reject.is_met(&outcome) => {}
+            () => return Finding::fail(format!("{}: {}", shot.label, words(&outcome))),
+        }
+    }
+    if accepted.is_empty() { finding } else { Finding::warn(accepted.join("; ")) }
 }
 
 fn resigned(bench: &Bench<'_>) -> Shots {
