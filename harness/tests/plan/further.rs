@@ -67,3 +67,21 @@ fn a_plan_with_long_commits_has_bounds_that_know_them() {
     assert_eq!(plan.model_errors, [""; 0]);
     assert_eq!(plan.breaches.len(), 1, "a commit alone takes longer");
 }
+
+#[test]
+fn any_limit_alone_can_be_what_is_raised() {
+    let knobs = |subscriber: &str| {
+        let text = steady("10/s", "5s", &format!("name = \"a\"\n{subscriber}"));
+        let changes = stretched(&text, &["p95<2s"], Some(3_000)).headroom.unwrap().changes;
+        changes.iter().map(|one| (one.knob, one.from.clone())).collect::<Vec<_>>()
+    };
+    let told = |knob, from: &str| (knob, from.to_owned());
+    assert_eq!(knobs("limit = { windows = [\"5 per 1s\"] }"), [told("windows", "5 per 1s")]);
+    assert_eq!(knobs("limit = { in_flight = 1 }\nanswers = \"200ms\""), [told("requests in flight", "1")]);
+    // Where the rate takes its windows along, it says so.
+    let both = knobs("limit = { rate = \"50/s\", burst = 50, windows = [\"5 per 1s\"] }");
+    assert!(
+        both.contains(&told("rate", "50/s (5 per 1s)")) && both.contains(&told("windows", "5 per 1s")),
+        "{both:?}"
+    );
+}
