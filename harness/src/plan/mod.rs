@@ -32,7 +32,7 @@ pub use table::{answer, table};
 use crate::check::verdict::show;
 use crate::scenario::{SECOND, Scenario, Subscriber};
 use crate::sim::figures::{Figures, LaneFigures};
-use crate::sim::{Keep, Options, SimError, Simulated, simulate};
+use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
 use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
 use headroom::{Breach, Headroom, breaches};
@@ -123,6 +123,8 @@ pub struct Plan {
     pub lanes: Vec<LanePlan>,
     /// The machine.
     pub machine: MachinePlan,
+    /// A commit is modelled to take from so long to so long, at every load.
+    pub commit_ns: (u64, u64),
     /// How far it stretches, if that was asked.
     pub headroom: Option<Headroom>,
     /// Simulated figures beyond their bounds: the model is wrong there.
@@ -139,16 +141,18 @@ pub struct Plan {
 pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
     let slos = if asked.slos.is_empty() { usual(scenario) } else { asked.slos.clone() };
     let scenario = &long_enough(scenario, &slos);
-    let figures = simulated(scenario, &asked.options)?.figures;
     let seed = asked.options.seed.unwrap_or(scenario.seed);
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &asked.options.folder)?;
+    let model = asked.options.model.unwrap_or_else(|| model(scenario, &schedule));
+    let asked = &Asked { options: Options { model: Some(model), ..asked.options.clone() }, ..asked.clone() };
+    let figures = simulated(scenario, &asked.options)?.figures;
     let kinds: Vec<&str> = schedule.types().collect();
     let (mut lanes, mut model_errors) = (Vec::new(), Vec::new());
     for (subscriber, lane) in scenario.subscribers.iter().zip(&figures.lanes) {
         let owed: Vec<bool> = kinds.iter().map(|kind| subscriber.is_owed(kind)).collect();
         let due = schedule.due().iter().filter(|due| owed.get(due.kind as usize).copied().unwrap_or(false));
         let moments: Vec<u64> = due.map(|due| due.at).collect();
-        let service = service(scenario, subscriber);
+        let service = service(scenario, subscriber, model.commit_ns.1);
         let found = bounds(&moments, &service);
         if let Some(bounds) = &found {
             model_errors.extend(beyond(lane, bounds, &figures));
@@ -169,10 +173,22 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
         refused: figures.refused,
         lanes,
         machine,
+        commit_ns: model.commit_ns,
         headroom,
         model_errors,
         figures: Some(figures),
     })
+}
+
+/// Runs of so long have close commits, however many events there are.
+const CLOSE_NS: u64 = 600 * SECOND;
+
+/// The times of the world, which are the same for every load: were commits longer at a larger one, the search would find
+/// where the model changes, and not where the objectives break.
+fn model(scenario: &Scenario, schedule: &Schedule) -> Model {
+    let lasts_ns = schedule.lasts().saturating_add(scenario.drain.0);
+    let fitting = Model::fitting(lasts_ns, schedule.due().len());
+    if lasts_ns <= CLOSE_NS { Model { commit_ns: Model::CLOSE.commit_ns, ..fitting } } else { fitting }
 }
 
 /// Nothing is shed or expires, and the backlog has drained when the scenario says.
@@ -299,7 +315,9 @@ mod tests {
         let schedule =
             Schedule::compute(&scenario.traffic, &scenario.events, seed, std::path::Path::new(".")).unwrap();
         let moments: Vec<u64> = schedule.due().iter().map(|due| due.at).collect();
-        let bounds = bounds(&moments, &service(&scenario, &scenario.subscribers[0])).unwrap();
+        let bounds =
+            bounds(&moments, &service(&scenario, &scenario.subscribers[0], Model::CLOSE.commit_ns.1))
+                .unwrap();
         let lane = &figures.lanes[0];
         assert!(lane.peak.rows > 0, "something waited");
         assert_eq!(beyond(lane, &bounds, &figures), [""; 0]);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::chart::{Chart, chart};
 use super::slo::NEVER;
-use super::table::{answer, show_or_never, show_short, times};
+use super::table::{answer, show_or_never, show_short, times, unexamined};
 use super::{LanePlan, Plan};
 use crate::report::{STYLE, escape};
 use crate::sim::figures::LaneFigures;
@@ -63,7 +63,7 @@ fn changes(page: &mut String, plan: &Plan) {
             times(change.factor)
         );
     }
-    page.push_str("</table>\n");
+    let _ = writeln!(page, "</table><p>{}</p>", escape(unexamined(headroom).trim_end()));
 }
 
 fn subscribers(page: &mut String, plan: &Plan) {

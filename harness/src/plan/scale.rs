@@ -1,6 +1,6 @@
 //! The scenario otherwise: more of its traffic, another limit, one subscriber alone. All of them pure.
 
-use crate::scenario::{Rate, Scenario, Shape, Subscriber};
+use crate::scenario::{Rate, SECOND, Scenario, Shape, Size, Subscriber};
 
 /// A scenario's traffic as it stands, in thousandths.
 pub const AS_IT_STANDS: u64 = 1_000;
@@ -59,37 +59,54 @@ pub enum Knob {
     Rate,
     /// The burst, and the requests in flight with it.
     Burst,
+    /// The caps on windows alone.
+    Windows,
+    /// The requests in flight alone.
+    InFlight,
     /// How much may wait.
     Queue,
 }
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Rate, Self::Burst, Self::Queue];
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Burst, Self::Windows, Self::InFlight, Self::Queue];
 
     /// Raises it to so many thousandths of what it was, rounded up; false if there is nothing to raise.
     pub fn raise(self, subscriber: &mut Subscriber, thousandths: u64) -> bool {
-        let more = |count: u64| count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS);
-        let limit = &mut subscriber.limit;
-        match self {
-            Self::Rate => {
-                let Some(bucket) = &mut limit.bucket else { return false };
-                bucket.rate.count = more(bucket.rate.count);
-                limit.windows.iter_mut().for_each(|window| window.count = more(window.count));
+        // What is more than the sender takes already is left to the sender to refuse.
+        let more = |count: u64, most: u64| {
+            count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS).min(most.max(count))
+        };
+        let narrow =
+            |count: u32, most: u32| u32::try_from(more(count.into(), most.into())).unwrap_or(u32::MAX);
+        let (limit, queue) = (&mut subscriber.limit, &mut subscriber.queue);
+        let is_there = match self {
+            Self::Rate | Self::Burst => limit.bucket.is_some(),
+            Self::Windows => !limit.windows.is_empty(),
+            Self::InFlight => limit.in_flight.is_some(),
+            Self::Queue => queue.rows.is_some() || queue.bytes.is_some(),
+        };
+        if !is_there {
+            return false;
+        }
+        match (self, &mut limit.bucket) {
+            (Self::Rate, Some(bucket)) => {
+                let most = u128::from(RATE_MAX) * u128::from(bucket.rate.per.0) / u128::from(SECOND);
+                bucket.rate.count = more(bucket.rate.count, u64::try_from(most).unwrap_or(u64::MAX));
             }
-            Self::Burst => {
-                let Some(bucket) = &mut limit.bucket else { return false };
-                bucket.burst = u32::try_from(more(bucket.burst.into())).unwrap_or(u32::MAX).min(BURST_MAX);
-                let raised =
-                    limit.in_flight.map(|count| u32::try_from(more(count.into())).unwrap_or(u32::MAX));
-                limit.in_flight = raised.map(|count| count.min(IN_FLIGHT_MAX));
+            (Self::Burst, Some(bucket)) => bucket.burst = narrow(bucket.burst, BURST_MAX),
+            _ => {}
+        }
+        match self {
+            Self::Rate | Self::Windows => {
+                limit.windows.iter_mut().for_each(|window| window.count = more(window.count, WINDOW_MAX));
+            }
+            Self::Burst | Self::InFlight => {
+                limit.in_flight = limit.in_flight.map(|count| narrow(count, IN_FLIGHT_MAX));
             }
             Self::Queue => {
-                let Some(rows) = &mut subscriber.queue.rows else { return false };
-                *rows = more(*rows);
-                if let Some(bytes) = &mut subscriber.queue.bytes {
-                    bytes.0 = more(bytes.0);
-                }
+                queue.rows = queue.rows.map(|rows| more(rows, ROWS_MAX));
+                queue.bytes = queue.bytes.map(|bytes| Size(more(bytes.0, BYTES_MAX)));
             }
         }
         true
@@ -99,16 +116,25 @@ impl Knob {
     #[must_use]
     pub fn of(self, subscriber: &Subscriber) -> String {
         let limit = &subscriber.limit;
-        match (self, &limit.bucket) {
-            (Self::Rate, Some(bucket)) => bucket.rate.to_string(),
-            (Self::Burst, Some(bucket)) => match limit.in_flight {
-                Some(in_flight) => format!("{} ({in_flight} in flight)", bucket.burst),
-                None => bucket.burst.to_string(),
+        let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
+        let windows = (!windows.is_empty()).then(|| windows.join(", "));
+        let in_flight = limit.in_flight.map(|count| format!("{count} in flight"));
+        let rows = subscriber.queue.rows.map(|rows| format!("{rows} rows"));
+        let bytes = subscriber.queue.bytes.map(|bytes| bytes.to_string());
+        let (own, with_it) = match self {
+            Self::Rate => (limit.bucket.map(|bucket| bucket.rate.to_string()), windows),
+            Self::Burst => (limit.bucket.map(|bucket| bucket.burst.to_string()), in_flight),
+            Self::Windows => (windows, None),
+            Self::InFlight => (limit.in_flight.map(|count| count.to_string()), None),
+            Self::Queue => match (rows, bytes) {
+                (None, bytes) => (bytes, None),
+                both => both,
             },
-            (Self::Queue, _) => {
-                subscriber.queue.rows.map_or("unbounded".to_owned(), |rows| format!("{rows} rows"))
-            }
-            (_, None) => "unbounded".to_owned(),
+        };
+        match (own, with_it) {
+            (Some(own), Some(with_it)) => format!("{own} ({with_it})"),
+            (Some(own), None) => own,
+            (None, _) => "unbounded".to_owned(),
         }
     }
 
@@ -118,19 +144,24 @@ impl Knob {
         match self {
             Self::Rate => "rate",
             Self::Burst => "burst",
+            Self::Windows => "windows",
+            Self::InFlight => "requests in flight",
             Self::Queue => "queue",
         }
     }
 }
 
 /// The most that the sender takes.
+const RATE_MAX: u64 = 1_000_000;
 const BURST_MAX: u32 = 1_000_000;
+const WINDOW_MAX: u64 = 1_000_000;
 const IN_FLIGHT_MAX: u32 = 10_000;
+const ROWS_MAX: u64 = 1_000_000_000;
+const BYTES_MAX: u64 = 1 << 40;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::SECOND;
 
     fn scenario() -> Scenario {
         let text = "name = \"s\"\n[[traffic]]\nshape = \"spike\"\nrate = \"3/s\"\nto = \"90/s\"\nlasts = \"4s\"\n\
@@ -163,8 +194,14 @@ mod tests {
     fn a_knob_raises_what_it_says_and_nothing_else() {
         let mut one = scenario().subscribers.remove(0);
         assert!(Knob::Rate.raise(&mut one, 2_500));
-        assert_eq!((Knob::Rate.of(&one), one.limit.windows[0].count), ("13/s".to_owned(), 18));
+        assert_eq!(Knob::Rate.of(&one), "13/s (18 per 1s)");
+        assert!(Knob::Windows.raise(&mut one, 2_000));
+        assert_eq!([Knob::Rate.of(&one), Knob::Windows.of(&one)], ["13/s (36 per 1s)", "36 per 1s"]);
         assert_eq!(Knob::Burst.of(&one), "10");
         assert!(!Knob::Queue.raise(&mut one, 2_000), "nothing bounds its queue");
+        one.queue.bytes = Some(Size(1_500));
+        assert!(Knob::Queue.raise(&mut one, 2_000));
+        assert_eq!(Knob::Queue.of(&one), Size(3_000).to_string());
+        assert!(!Knob::InFlight.raise(&mut one, 2_000), "its requests are not bounded");
     }
 }

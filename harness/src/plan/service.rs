@@ -5,9 +5,12 @@ use super::bound::{Service, merged};
 use crate::scenario::{
     Answer, Behaviour, FaultAction, FaultPlan, Limit, Millionths, RetryAfter, SECOND, Scenario, Subscriber,
 };
+use crate::sim::Model;
 
-/// What the sender itself adds to an attempt: a commit, a claim, the way there and back.
+/// What the sender itself adds to an attempt: a commit, a claim, the way there and back, where commits are close.
 const OWN_NS: u64 = 10_000_000;
+/// Commits that an attempt may have to wait for: the one under way, its own, and that of its claim.
+const COMMITS: u64 = 3;
 /// The share of the contract that is sure, in percent: several limits at once get into each other's way a little.
 const SURE_PERCENT: u64 = 95;
 /// A lease, and the time that another process needs to notice that it is over.
@@ -19,9 +22,10 @@ const EASE_NS: u64 = 600 * SECOND;
 /// From a twentieth on: ten successes at each of twenty steps.
 const EASE_ATTEMPTS: u64 = 710;
 
-/// The sure service of a subscriber; `lasts` is how long its traffic goes on.
+/// The sure service of a subscriber, where a commit takes so long at most.
 #[must_use]
-pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
+pub fn service(scenario: &Scenario, subscriber: &Subscriber, commit_ns: u64) -> Service {
+    let own_ns = OWN_NS + commit_ns.saturating_sub(Model::CLOSE.commit_ns.1).saturating_mul(COMMITS);
     if answers_late(subscriber.answers.most.0, subscriber) || redrives(scenario, subscriber) {
         return Service::default();
     }
@@ -31,7 +35,7 @@ pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
     let limits = std::iter::once(&subscriber.limit).chain(changed(scenario, subscriber));
     let (mut millihertz, mut latency_ns) = (u64::MAX, 0);
     for limit in limits {
-        millihertz = millihertz.min(rate(limit, slowest.saturating_add(OWN_NS)));
+        millihertz = millihertz.min(rate(limit, slowest.saturating_add(own_ns)));
         let windows = limit.windows.iter().map(|window| window.length.0).max().unwrap_or(0);
         latency_ns = latency_ns.max(windows);
     }
@@ -42,7 +46,7 @@ pub fn service(scenario: &Scenario, subscriber: &Subscriber) -> Service {
     let down = scenario.faults.iter().filter_map(|fault| outage(fault, subscriber));
     // The first of those that are made one waits for the others.
     let gathers = subscriber.handling.coalesce.iter().map(|one| one.window.0).max().unwrap_or(0);
-    let latency = [latency_ns, gathers, slowest, 2 * OWN_NS];
+    let latency = [latency_ns, gathers, slowest, own_ns.saturating_mul(2)];
     Service {
         millihertz,
         latency_ns: latency.into_iter().fold(0, u64::saturating_add),

@@ -143,6 +143,12 @@ pub fn table(plan: &Plan) -> String {
         machine.database_bytes >> 20,
         machine.memory_bytes >> 20
     );
+    let _ = writeln!(
+        text,
+        "model: a commit takes {} to {}, at every load",
+        show(plan.commit_ns.0),
+        show(plan.commit_ns.1)
+    );
     if let Some(headroom) = &plan.headroom {
         text.push_str(&changes(headroom));
     }

@@ -1,7 +1,9 @@
 //! What a search finds at the ends of what can be simulated, and whom it names.
 
-use hookproof::plan::{Asked, Plan, answer, plan, table};
+use hookproof::plan::scale::scaled;
+use hookproof::plan::{Asked, Plan, answer, page, plan, table};
 use hookproof::scenario::Scenario;
+use hookproof::sim::Model;
 
 use crate::asked;
 
@@ -37,9 +39,46 @@ fn all_that_fail_are_named() {
     let headroom = plan.headroom.clone().unwrap();
     assert_eq!(headroom.unexamined, ["p-9", "p-10"]);
     assert!(answer(&plan).ends_with(", and change 9 more below"), "{}", answer(&plan));
+    let named = "2 more fail, and no change was looked for: p-9, p-10";
+    assert!(table(&plan).contains(named) && page(&plan).contains(named), "{}", table(&plan));
+}
+
+#[test]
+fn commits_take_as_long_at_every_load() {
+    // At three times of it there are so many events that a run by itself would have longer commits.
+    let text = steady("20000/s", "10s", "name = \"s\"\nevents = [\"a\"]")
+        + "[events]\ntypes = { \"a\" = 1, \"b\" = 999 }\ndata_bytes = \"100..100\"\n";
+    let more = scaled(&Scenario::from_text(&text, "further.toml").unwrap(), 3_000);
+    let plan = plan(&more, &Asked { headroom: false, ..asked(&["p95<150ms"]) }).unwrap();
+    assert_eq!((plan.breaches.len(), plan.model_errors.len()), (0, 0), "{:?}", plan.breaches);
+    assert!(table(&plan).contains("model: a commit takes 300 µs to 2 ms, at every load"), "{}", table(&plan));
+}
+
+#[test]
+fn a_plan_with_long_commits_has_bounds_that_know_them() {
+    let text = steady("20/s", "10s", "name = \"s\"\nlimit = { rate = \"40/s\", burst = 20, in_flight = 20 }");
+    let scenario = Scenario::from_text(&text, "further.toml").unwrap();
+    let mut long = asked(&["p95<150ms"]);
+    long.options.model = Some(Model { commit_ns: (500_000_000, 700_000_000), ..Model::CLOSE });
+    let plan = plan(&scenario, &long).unwrap();
+    assert_eq!(plan.model_errors, [""; 0]);
+    assert_eq!(plan.breaches.len(), 1, "a commit alone takes longer");
+}
+
+#[test]
+fn any_limit_alone_can_be_what_is_raised() {
+    let knobs = |subscriber: &str| {
+        let text = steady("10/s", "5s", &format!("name = \"a\"\n{subscriber}"));
+        let changes = stretched(&text, &["p95<2s"], Some(3_000)).headroom.unwrap().changes;
+        changes.iter().map(|one| (one.knob, one.from.clone())).collect::<Vec<_>>()
+    };
+    let told = |knob, from: &str| (knob, from.to_owned());
+    assert_eq!(knobs("limit = { windows = [\"5 per 1s\"] }"), [told("windows", "5 per 1s")]);
+    assert_eq!(knobs("limit = { in_flight = 1 }\nanswers = \"200ms\""), [told("requests in flight", "1")]);
+    // Where the rate takes its windows along, it says so.
+    let both = knobs("limit = { rate = \"50/s\", burst = 50, windows = [\"5 per 1s\"] }");
     assert!(
-        table(&plan).contains("2 more fail, and no change was looked for: p-9, p-10"),
-        "{}",
-        table(&plan)
+        both.contains(&told("rate", "50/s (5 per 1s)")) && both.contains(&told("windows", "5 per 1s")),
+        "{both:?}"
     );
 }

@@ -64,3 +64,16 @@ fn events_that_no_sender_hears_count_against_no_queue() {
     assert!(plan.refused > 10, "{}", plan.refused);
     assert_eq!((plan.lanes[0].shed, plan.breaches.len()), (0, 0));
 }
+
+#[test]
+fn a_peak_of_a_moment_is_seen() {
+    let burst = STEADY.replace("shape = \"steady\"\nrate = \"40/s\"\nlasts = \"2s\"", PEAK)
+        + "limit = { rate = \"2000/s\", burst = 400 }\n";
+    let plan = planned(&burst, &["backlog<150"]);
+    assert_eq!((plan.lanes[0].peak_rows, plan.lanes[0].owed), (200, 200));
+    assert_eq!(plan.breaches.len(), 1, "{:?}", plan.breaches);
+    assert_eq!(plan.model_errors, [""; 0]);
+}
+
+/// Between two looks into the queue.
+const PEAK: &str = "shape = \"pause\"\nlasts = \"1010ms\"\n[[traffic]]\nshape = \"burst\"\nevents = 200";
