@@ -155,7 +155,8 @@ async fn confirm(
             told(&trial, holds);
             found.trials += 1;
             if !holds {
-                found.bracket.generator_limited |= is_ours(slo, &trial);
+                // This rate becomes the upper end.
+                found.bracket.generator_limited = is_ours(slo, &trial);
                 break;
             }
             held += 1;

@@ -76,6 +76,15 @@ mod tests {
     use crate::wire::answer::Answer;
 
     #[test]
+    fn a_redirect_is_neither_taken_nor_refused() {
+        let rows = [(204, true), (302, false), (304, false), (400, true), (422, true), (500, false)];
+        for (status, met) in rows {
+            let answer = Answer { status, headers: Vec::new(), body: Vec::new(), keeps_open: false };
+            assert_eq!(Want::NoBreak.is_met(&Outcome::Answer(answer)), met, "{status}");
+        }
+    }
+
+    #[test]
     fn what_a_receiver_says_reaches_no_terminal_as_it_is() {
         let said = [b"\x1b]0;owned\x07 ".as_slice(), "\u{fffe}é".as_bytes(), &[b'9'; 5_000]].concat();
         let headers = vec![("Retry-After".to_owned(), said)];

@@ -40,6 +40,16 @@ fn nobody_there_is_exit_4() {
     assert!(std::fs::read_to_string(&junit).unwrap().contains("<error message=\"http://127.0.0.1:"));
 }
 
+#[test]
+fn a_secret_that_is_no_text_is_said_to_be_none() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.args(["receiver", "http://127.0.0.1:9/", "--secret-env", "HOOK_SECRET"]);
+    let output = command.env("HOOK_SECRET", std::ffi::OsStr::from_bytes(b"\xff\xfe")).output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("HOOK_SECRET is not UTF-8"));
+}
+
 /// As a job that is cancelled.
 #[test]
 fn a_run_that_is_terminated_hands_over_what_it_saw() {
