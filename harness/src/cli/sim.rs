@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -12,13 +14,14 @@ use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
 use crate::sim::swarm::Failure;
-use crate::sim::{Keep, Mutant, Options, SimError, Simulated, judged, simulate, skipped, swarm};
+use crate::sim::{Keep, Mutant, Options, SimError, Simulated, judged, simulate, skipped, swarm, unmodelled};
 use crate::trace::Trace;
 
 const EXIT_FAILED: u8 = 1;
 const EXIT_INCONCLUSIVE: u8 = 2;
 const EXIT_USAGE: u8 = 64;
 const EXIT_HARNESS: u8 = 70;
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// Runs with more events than this keep no trace, unless one is asked for.
 const TRACED_EVENTS_MAX: u64 = 400_000;
@@ -65,6 +68,7 @@ pub(super) struct Sim {
 impl Sim {
     pub(super) fn run(self) -> ExitCode {
         let mut worst = 0;
+        let interrupt = interrupts();
         for path in &self.scenarios {
             let files = match files(path) {
                 Ok(files) => files,
@@ -78,13 +82,16 @@ impl Sim {
                 worst = worse(worst, EXIT_INCONCLUSIVE);
             }
             for file in files {
-                worst = worse(worst, self.one(&file));
+                worst = worse(worst, self.one(&file, &interrupt));
+                if interrupt.load(Ordering::Relaxed) {
+                    return ExitCode::from(EXIT_INTERRUPTED);
+                }
             }
         }
         ExitCode::from(worst)
     }
 
-    fn one(&self, path: &Path) -> u8 {
+    fn one(&self, path: &Path, interrupt: &Arc<AtomicBool>) -> u8 {
         let scenario = match read(path, &self.set) {
             Ok(scenario) => scenario,
             Err(problems) => {
@@ -92,9 +99,13 @@ impl Sim {
                 return EXIT_USAGE;
             }
         };
+        for what in unmodelled(&scenario) {
+            line(format_args!("{}: not modelled: {what}", scenario.name));
+        }
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let until = self.until.map(|until| until.0);
-        let options = Options { seed: self.seed, folder, mutant: self.mutant, until, ..Options::default() };
+        let (mutant, interrupt) = (self.mutant, Arc::clone(interrupt));
+        let options = Options { seed: self.seed, folder, mutant, until, interrupt, ..Options::default() };
         if let Some(count) = self.seeds {
             return self.sweep(&scenario, &options, path, count);
         }
@@ -188,6 +199,10 @@ impl Sim {
             self.show(scenario, path, &failure);
             return self.keep_failure(scenario, options, &failure);
         }
+        if options.interrupt.load(Ordering::Relaxed) {
+            line(format_args!("{name}: interrupted after {} of {count} seeds", swept.played));
+            return EXIT_INTERRUPTED;
+        }
         if swept.judged == 0 {
             line(format_args!("{name}: inconclusive: no seed showed enough to judge"));
             return EXIT_INCONCLUSIVE;
@@ -222,10 +237,46 @@ impl Sim {
     }
 }
 
+/// Turns true at the first Ctrl-C or SIGTERM, so that what is being simulated cleans up after itself. The second one ends
+/// the program as ever.
+fn interrupts() -> Arc<AtomicBool> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&interrupt);
+    let (ready, listens) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async move {
+            let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+            let [Ok(mut interrupted), Ok(mut terminated)] = kinds.map(signal) else { return };
+            // Whoever waits for it may have gone; that it listens is what counts.
+            let _ = ready.send(());
+            loop {
+                tokio::select! {
+                    _ = interrupted.recv() => {}
+                    _ = terminated.recv() => {}
+                }
+                if told.swap(true, Ordering::Relaxed) {
+                    std::process::abort();
+                }
+                eprintln!("ending the simulation; once more to end it at once");
+            }
+        });
+    });
+    // Nothing begins that could not be interrupted. Where nobody can listen, a signal ends the program as ever.
+    let _ = listens.recv();
+    interrupt
+}
+
 fn failed(scenario: &Scenario, error: &SimError) -> u8 {
     eprintln!("hookproof sim: {}: {error}", scenario.name);
     match error {
-        SimError::Schedule(_) | SimError::Subscriber { .. } => EXIT_USAGE,
+        SimError::Schedule(_)
+        | SimError::Subscriber { .. }
+        | SimError::Event { .. }
+        | SimError::Argument(_) => EXIT_USAGE,
+        SimError::Interrupted(_) => EXIT_INTERRUPTED,
         _ => EXIT_HARNESS,
     }
 }

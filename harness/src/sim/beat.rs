@@ -60,12 +60,16 @@ impl World<'_> {
     fn committed(&mut self, worker: usize) -> Result<(), SimError> {
         if self.now < self.troubles.blocked_until {
             let pause = BLOCKED_NS.min(self.troubles.blocked_until - self.now);
+            if let Some(process) = self.seats[worker].process.as_mut() {
+                process.desk.failing.get_or_insert(self.now.saturating_add(self.troubles.patience));
+            }
             self.tell(worker, pause, Knock::Committed);
             return Ok(());
         }
         let mut acts = Vec::new();
         let now = self.now;
         let Some(process) = self.seats[worker].process.as_mut() else { return Ok(()) };
+        process.desk.failing = None;
         let recorded = process.commit(now, &mut acts)?;
         self.figures.commits += 1;
         self.figures.ledger.add(std::mem::take(&mut process.desk.ledger));

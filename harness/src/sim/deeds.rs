@@ -19,9 +19,7 @@ impl Process {
     /// Lets the engine decide, and carries it out.
     pub(super) fn beat(&mut self, now: u64, acts: &mut Vec<Act>) -> Result<(), SimError> {
         self.handle(now, Input::Tick);
-        if !self.stop.is_asked() {
-            self.step_tenure(now);
-        }
+        self.step_tenure(now);
         self.write_late(now);
         while let Some(output) = self.engine.poll() {
             self.carry_out(output, now, acts)?;

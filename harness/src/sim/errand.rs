@@ -10,7 +10,7 @@ use hookproof_sender::store::lane::Secret;
 use hookproof_sender::store::read::Whom;
 
 use super::network::profile;
-use super::process::{Process, Then};
+use super::process::{Process, Request, Then};
 use super::subscribe::relimited;
 use super::world::World;
 use super::{SimError, store_failed};
@@ -20,6 +20,9 @@ use crate::wire::digest::base64;
 
 /// Dead letters that are redriven at once.
 const REDRIVE_MAX: u32 = 100_000;
+
+/// New secrets, each with the place of its endpoint.
+type Secrets = Vec<(usize, crate::wire::Secret)>;
 
 /// What operators want done.
 #[derive(Default)]
@@ -35,8 +38,8 @@ pub(super) struct Errands<'a> {
 struct Asked<'a> {
     plan: &'a FaultPlan,
     at: u64,
-    /// What the endpoints are to know once it is done: by place, the new secrets.
-    secrets: Vec<(usize, crate::wire::Secret)>,
+    /// What the endpoints are to know once it is done.
+    secrets: Secrets,
 }
 
 impl Errands<'_> {
@@ -104,12 +107,7 @@ impl<'a> World<'a> {
         waiting.extend(again.chain(later));
     }
 
-    #[expect(clippy::type_complexity, reason = "the two things that an errand is made of, once")]
-    fn commands(
-        &mut self,
-        plan: &FaultPlan,
-        process: &Process,
-    ) -> Result<(Vec<Command>, Vec<(usize, crate::wire::Secret)>), SimError> {
+    fn commands(&mut self, plan: &FaultPlan, process: &Process) -> Result<(Vec<Command>, Secrets), SimError> {
         let meant = self.meant(plan.action.subscriber());
         match &plan.action {
             FaultAction::Limit { limit, .. } => Ok((self.relimit(&meant, limit, process)?, Vec::new())),
@@ -149,12 +147,11 @@ impl<'a> World<'a> {
         Ok(commands)
     }
 
-    #[expect(clippy::type_complexity, reason = "as in `commands`")]
     fn rotate(
         &mut self,
         meant: &[(usize, LaneId)],
         retire: WallTime,
-    ) -> Result<(Vec<Command>, Vec<(usize, crate::wire::Secret)>), SimError> {
+    ) -> Result<(Vec<Command>, Secrets), SimError> {
         let (mut commands, mut secrets) = (Vec::new(), Vec::new());
         for (at, lane) in meant {
             let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
@@ -166,4 +163,20 @@ impl<'a> World<'a> {
         }
         Ok((commands, secrets))
     }
+}
+
+impl Process {
+    /// What operators asked for and have no answer to, by number.
+    pub(super) fn errands(&self) -> Vec<u64> {
+        numbers(self.desk.committing.iter().chain(&self.desk.waiting))
+    }
+}
+
+/// Which of these requests were made for operators.
+pub(super) fn numbers<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
+    let errand = |request: &Request| match request.then {
+        Then::Operate(errand) => Some(errand),
+        _ => None,
+    };
+    requests.filter_map(errand).collect()
 }

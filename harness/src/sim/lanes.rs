@@ -24,9 +24,8 @@ impl Process {
             self.lanes.wait_for_roster(Taken { lane, term, state, handover, next }, asked);
             return;
         };
-        if self.stop.is_asked() {
-            return;
-        }
+        // Another process may know how to sign for it: it is theirs.
+        let is_of_no_use = subscriber.ready().is_err();
         let settings = Arc::clone(subscriber.settings());
         let moment = moment(now);
         let origin = handover::open(handover, settings.quarantine(), subscriber.deadline(), Some(&moment));
@@ -37,6 +36,9 @@ impl Process {
         self.lanes.take(lane, term);
         let taking = Taking { lane, term, settings, origin, lease_until, next, paused };
         self.handle(now, Input::Take(Box::new(taking)));
+        if is_of_no_use {
+            self.handle(now, Input::Leave { lane });
+        }
     }
 
     pub(super) fn lose(&mut self, lane: LaneId, term: Term, now: u64) {
@@ -89,15 +91,29 @@ impl Process {
         for (lane, _) in self.lanes.ours() {
             let old = before.get(lane);
             let Some(new) = roster.get(lane).cloned() else {
+                self.lanes.withdraw(lane);
                 self.handle(now, Input::Leave { lane });
                 continue;
             };
+            if old.is_none_or(|old| !Arc::ptr_eq(old, &new)) {
+                self.lanes.withdraw(lane);
+            }
+            if new.ready().is_err() {
+                self.handle(now, Input::Leave { lane });
+                continue;
+            }
             if old.is_none_or(|old| !Arc::ptr_eq(old.settings(), new.settings())) {
                 self.handle(now, Input::Change { lane, settings: Arc::clone(new.settings()) });
             }
             if old.is_none_or(|old| old.is_sendable() != new.is_sendable()) {
                 let sendable = new.is_sendable();
                 self.handle(now, if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
+            }
+        }
+        for subscriber in roster.subscribers() {
+            let was_broken = before.get(subscriber.lane()).is_some_and(|old| old.ready().is_err());
+            if was_broken && subscriber.ready().is_ok() {
+                self.tenure.want(subscriber.lane());
             }
         }
         for (taken, asked) in self.lanes.waiting_for_roster() {

@@ -6,7 +6,7 @@
 //!   the sender's heart has it; `beat`: processes in their turn.
 //! - `network`: requests and endpoints; `arrival`, `book`: how they are recorded; `trouble`: faults;
 //!   `errand`: what operators do.
-//! - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
+//! - `setup`: how the scenario has the sender started. - `subscribe`: the scenario's words in the sender's. - `mutant`: senders that the checks must find wanting.
 //! - `ledger`: what the store says of itself. - `judged`: the same checks as for a real run, less what virtual time can't show.
 //! - `swarm`: one scenario, many seeds. - `figures`: what a run amounts to, counted as it goes.
 //!
@@ -29,18 +29,22 @@ mod mutant;
 mod network;
 mod offer;
 mod process;
+mod setup;
 mod subscribe;
 pub mod swarm;
 mod trouble;
 mod world;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use hookproof_sender::engine::WallTime;
 use hookproof_sender::store::StoreError;
 
 pub use judged::{judged, skipped};
 pub use mutant::Mutant;
+pub use setup::unmodelled;
 pub use world::simulate;
 
 use crate::scenario::SECOND;
@@ -110,6 +114,8 @@ pub struct Options {
     pub mutant: Option<Mutant>,
     /// Only what the traffic offers before this moment, in nanoseconds.
     pub until: Option<u64>,
+    /// Once it is true, what is being simulated ends as interrupted.
+    pub interrupt: Arc<AtomicBool>,
 }
 
 /// What is kept of a run.
@@ -131,6 +137,7 @@ impl Default for Options {
             keep: Keep::Trace,
             mutant: None,
             until: None,
+            interrupt: Arc::default(),
         }
     }
 }
@@ -160,6 +167,17 @@ pub enum SimError {
         /// Why.
         why: String,
     },
+    /// An event is none that the sender takes.
+    #[error("the sender refuses event {token}: {why}")]
+    Event {
+        /// Which.
+        token: u64,
+        /// Why.
+        why: String,
+    },
+    /// The sender's arguments are none that it takes.
+    #[error("[sender] arguments: {0}")]
+    Argument(String),
     /// The store.
     #[error("the simulated sender can't {doing}: {error}")]
     Store {
@@ -168,6 +186,17 @@ pub enum SimError {
         /// Why.
         error: StoreError,
     },
+    /// The database outgrows its folder.
+    #[error("the simulated database does not fit into {}: {error}; set TMPDIR to a folder with room", .folder.display())]
+    Full {
+        /// Where it was.
+        folder: PathBuf,
+        /// Why.
+        error: StoreError,
+    },
+    /// Somebody has seen enough.
+    #[error("interrupted after {0} of virtual time")]
+    Interrupted(crate::scenario::Duration),
     /// There is no room for the database.
     #[error("there is no folder for the simulated database: {0}")]
     Folder(std::io::Error),

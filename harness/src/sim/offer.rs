@@ -14,6 +14,9 @@ use crate::traffic::{Due, Schedule, Tokens};
 /// Commits that take longer than this gather events as well.
 const GATHER_NS: u64 = 100_000_000;
 
+/// As in the sender's API: how long the store may have been failing when events are still put in its queue.
+const FAILING_MAX_NS: u64 = 1_000_000_000;
+
 /// What is offered, to whom, and how far that is.
 pub(super) struct Play {
     pub(super) schedule: Schedule,
@@ -87,6 +90,13 @@ impl World<'_> {
         let now = self.now;
         let seat = &mut self.seats[worker];
         let Some(process) = seat.process.as_mut() else { return Ok(()) };
+        if process.desk.failing.is_some_and(|since| now > since.saturating_add(FAILING_MAX_NS)) {
+            return places.iter().try_for_each(|place| {
+                self.play.open = self.play.open.saturating_sub(1);
+                let token = self.play.schedule.due()[*place].token;
+                self.refuse(token, Some(503), false, "the store does not write")
+            });
+        }
         seat.dirty = true;
         let (mut commands, mut tokens, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
         for place in places {
@@ -155,10 +165,10 @@ fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::E
     let data = play.schedule.data(due, play.tokens);
     let text = play.tokens.text(due.token);
     let (kind, key) = (play.schedule.kind(due), play.schedule.key(due));
-    let defect = |why: String| SimError::Defect(format!("event {} is refused: {why}", due.token));
+    let refused = |why: String| SimError::Event { token: due.token, why };
     let offer = Offer::from_parts(Some(&text), kind, Some(key), data.as_bytes(), &Limits::default())
-        .map_err(|refusal| defect(refusal.to_string()))?;
-    let id: PublicId = text.parse().map_err(|error| defect(format!("{error}")))?;
+        .map_err(|refusal| refused(refusal.to_string()))?;
+    let id: PublicId = text.parse().map_err(|error| refused(format!("{error}")))?;
     let steady = process.steady(now);
     Ok(fan_out(process.roster(), &offer, &id, steady, steady))
 }

@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hookproof_sender::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Input, Instant, LaneId, Limits, Nanos, Outcome, Term,
-    WallTime,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Input, LaneId, Limits, Nanos, Outcome, Term, WallTime,
 };
 use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::runtime::clock::{Moment, instant};
@@ -23,13 +22,11 @@ use hookproof_sender::store::thread::OnItsWay;
 use hookproof_sender::store::{Claimer, Reader, Store};
 use hookproof_sender::subscriber::RegionSecrets;
 
+use super::errand::numbers;
 use super::ledger::Ledger;
 use super::mutant::{Bug, Mutant};
 use super::{EPOCH, SimError, store_failed};
 use crate::traffic::mix;
-
-/// How long a lease is, as `sender serve` has it unless told otherwise.
-const LEASE: Nanos = Nanos::from_secs(30);
 
 /// What a process has the world do.
 pub(super) enum Act {
@@ -102,10 +99,12 @@ struct Began {
 /// What waits for the store, and what the store is at.
 #[derive(Default)]
 pub(super) struct Desk {
-    waiting: Vec<Request>,
-    committing: Vec<Request>,
+    pub(super) waiting: Vec<Request>,
+    pub(super) committing: Vec<Request>,
     pub(super) way: OnItsWay,
     pub(super) claims: Vec<Claim>,
+    /// Since when the store has been failing.
+    pub(super) failing: Option<u64>,
     /// What the store has done since somebody last looked.
     pub(super) ledger: Ledger,
 }
@@ -118,6 +117,7 @@ pub(super) struct Birth<'a> {
     pub(super) wall: WallTime,
     pub(super) seed: u64,
     pub(super) dead: &'a [OwnerId],
+    pub(super) lease: Nanos,
     pub(super) mutant: Option<Mutant>,
 }
 
@@ -142,7 +142,7 @@ impl Process {
             claimer: store.claimer().map_err(&failed)?,
             store,
             engine: Engine::new(mix(birth.seed ^ 1), Limits::default()),
-            tenure: Tenure::new(owner, LEASE, base),
+            tenure: Tenure::new(owner, birth.lease, base),
             lanes: Lanes::default(),
             keeper,
             posted: HashMap::new(),
@@ -184,7 +184,7 @@ impl Process {
 
     /// When the world has to call, if nothing happens before.
     pub(super) fn next_wake(&self) -> u64 {
-        let tenure = if self.stop.is_asked() { Instant::NEVER } else { instant(self.tenure.next_step()) };
+        let tenure = instant(self.tenure.next_step());
         let steady = self.engine.next_wake().map_or(tenure, |wake| wake.min(tenure));
         let own = self.bug.unwritten.first().map_or(u64::MAX, |(at, _)| *at);
         steady.0.saturating_sub(self.began.base.0).saturating_add(self.began.at).min(own)
@@ -199,6 +199,7 @@ impl Process {
         self.stop.is_asked()
             && self.engine.is_at_rest()
             && self.lanes.all_handed_back()
+            && !self.tenure.is_asking()
             && !self.has_requests()
     }
 
@@ -229,11 +230,6 @@ impl Process {
             _ => None,
         });
         tokens.flatten().copied().collect()
-    }
-
-    /// What operators asked for and have no answer to, by number.
-    pub(super) fn errands(&self) -> Vec<u64> {
-        numbers(self.desk.committing.iter().chain(&self.desk.waiting))
     }
 
     /// Carries out the commit that began, without telling anybody: what a crash right after it leaves. Answers what of it
@@ -349,7 +345,7 @@ impl Process {
     pub(super) fn work(&mut self, lane: LaneId, due: WallTime, now: u64) {
         if self.lanes.is_ours(lane) {
             self.handle(now, Input::Work { lane, due: instant(due) });
-        } else {
+        } else if self.roster().get(lane).is_none_or(|subscriber| subscriber.ready().is_ok()) {
             self.tenure.want(lane);
         }
     }
@@ -388,20 +384,14 @@ impl Process {
 
     pub(super) fn ask_to_stop(&mut self, now: u64) {
         self.stop.ask();
+        self.lanes.withdraw_all();
+        self.tenure.stop();
         self.handle(now, Input::Stop);
     }
 
     pub(super) fn is(&self, mutant: Mutant) -> bool {
         self.bug.kind == Some(mutant)
     }
-}
-
-fn numbers<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
-    let errand = |request: &Request| match request.then {
-        Then::Operate(errand) => Some(errand),
-        _ => None,
-    };
-    requests.filter_map(errand).collect()
 }
 
 /// The machine's moment: it is never started anew.

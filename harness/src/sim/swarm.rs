@@ -63,6 +63,9 @@ pub fn sweep(scenario: &Scenario, options: &Options, count: u64) -> Result<Swept
                 return;
             }
             let outcome = play(scenario, options, first.wrapping_add(place), None);
+            if matches!(outcome, Err(SimError::Interrupted(_))) {
+                return;
+            }
             played.fetch_add(1, Ordering::Relaxed);
             let held = outcome.as_ref().is_ok_and(|outcome| outcome.held);
             held_in.fetch_add(u64::from(held), Ordering::Relaxed);
@@ -165,12 +168,21 @@ fn shorten(scenario: &Scenario, options: &Options, failure: Failure) -> Result<F
         if fails < holds + SECOND / 4 {
             break;
         }
-        match attempt(scenario, options, shortest.seed, Some(middle))? {
-            Some(failure) => shortest = failure,
-            None => holds = middle,
+        match attempt(scenario, options, shortest.seed, Some(middle)) {
+            Ok(Some(failure)) => shortest = failure,
+            Ok(None) => holds = middle,
+            // What was found until then is found.
+            Err(SimError::Interrupted(_)) => break,
+            Err(error) => return Err(error),
         }
     }
     Ok(shortest)
+}
+
+/// Whether a scenario makes no sense without a fault: a limit that is lowered for good leaves a backlog that was never meant
+/// to drain.
+const fn is_owed(fault: &FaultPlan) -> bool {
+    matches!(fault.action, FaultAction::Limit { .. })
 }
 
 /// The scenario as a seed has it: some faults left out, others moved or added, latencies stretched; and of its faults only
@@ -181,7 +193,7 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let mut chance = Chance::new(seed, PURPOSE_SWARM);
     let mut troubled = scenario.clone();
     let lasts: u64 = scenario.traffic.iter().filter_map(|phase| phase.lasts).map(|lasts| lasts.0).sum();
-    troubled.faults.retain(|_| chance.below(4) > 0);
+    troubled.faults.retain(|fault| chance.below(4) > 0 || is_owed(fault));
     for fault in &mut troubled.faults {
         let moved = chance.below(2 * MOVED_NS);
         fault.at.0 = (fault.at.0 + moved).saturating_sub(MOVED_NS);
@@ -208,7 +220,7 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
         *most = (*most / 1_000).saturating_mul(share).max(subscriber.answers.least.0);
     }
     if let Some(until) = until {
-        troubled.faults.retain(|fault| fault.at.0 < until);
+        troubled.faults.retain(|fault| fault.at.0 < until || is_owed(fault));
     }
     troubled.faults.sort_by_key(|fault| fault.at);
     troubled

@@ -8,6 +8,8 @@ use crate::trace::{Fault, Process, ProcessEvent, Record};
 
 /// How long a process takes from its start until it is ready.
 const STARTS_NS: (u64, u64) = (5_000_000, 40_000_000);
+/// A writer waits so long for another one to let go, as the sender's store has it; a full disk is told of at once.
+const PATIENCE_NS: u64 = 5_000_000_000;
 /// How soon another process notices that one has died.
 const NOTICE_NS: u64 = 1_000_000_000;
 
@@ -40,6 +42,8 @@ impl<'a> World<'a> {
             }
             FaultAction::DiskFull | FaultAction::LockDatabase => {
                 self.troubles.blocked_until = self.troubles.blocked_until.max(self.now + lasts);
+                let locked = matches!(fault.action, FaultAction::LockDatabase);
+                self.troubles.patience = if locked { PATIENCE_NS } else { 0 };
             }
             // What is wanted isn't done yet, and a fault is what was done.
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {

@@ -3,10 +3,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hookproof_sender::delivery_ids::DeliveryIds;
-use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId, WallTime};
+use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId, Nanos, WallTime};
 use hookproof_sender::roster::Roster;
+use hookproof_sender::store::StoreError;
 use hookproof_sender::store::command::Command;
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::reply::{Claimed, ClaimedRow};
@@ -23,7 +25,7 @@ use super::subscribe::subscribe;
 use super::{EPOCH, Model, Options, SimError, Simulated};
 use crate::endpoint::choice::Choices;
 use crate::fault::{Step, timeline};
-use crate::scenario::Scenario;
+use crate::scenario::{Duration, Scenario};
 use crate::trace::ProcessEvent;
 use crate::traffic::{Chance, Schedule, mix};
 use crate::wire::digest::base64;
@@ -33,6 +35,9 @@ const PURPOSE_WORLD: u64 = 0x51;
 const PURPOSE_SECRETS: u64 = 3;
 /// Another process notices what was committed within so long.
 pub(super) const LOOK_NS: u64 = 4_000_000;
+
+/// A folder in memory, where there is one: the database of a simulated run outlives nothing.
+const MEMORY: &str = "/dev/shm";
 
 /// So many stretches of a run show how latency went.
 const STRETCHES: u64 = 360;
@@ -86,6 +91,8 @@ pub(super) struct Troubles<'a> {
     pub(super) done: usize,
     pub(super) clock_offset: i64,
     pub(super) blocked_until: u64,
+    /// How long a try to write waits before it has failed.
+    pub(super) patience: u64,
     pub(super) dead: Vec<OwnerId>,
     /// Processes that are to be started.
     pub(super) starting: usize,
@@ -99,6 +106,7 @@ pub(super) struct Given<'a> {
     pub(super) options: &'a Options,
     pub(super) model: Model,
     pub(super) seed: u64,
+    pub(super) lease: Nanos,
 }
 
 pub(super) struct World<'a> {
@@ -122,15 +130,43 @@ pub(super) struct World<'a> {
 /// # Errors
 /// When it can't be scheduled or the store fails: what the sender does wrong is in the trace, no error.
 pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
+    let memory = Path::new(MEMORY);
+    if memory.is_dir()
+        && let Ok(folder) = tempfile::tempdir_in(memory)
+    {
+        match play(scenario, options, folder) {
+            // A container has little of it. The seed does the same again where there is more room.
+            Err(SimError::Full { .. }) => {}
+            result => return result,
+        }
+    }
+    play(scenario, options, tempfile::tempdir().map_err(SimError::Folder)?)
+}
+
+/// Simulates a scenario with its database in a folder.
+fn play(scenario: &Scenario, options: &Options, folder: TempDir) -> Result<Simulated, SimError> {
+    let place = folder.path().parent().map(Path::to_owned).unwrap_or_default();
+    pass(scenario, options, folder).map_err(|error| match error {
+        SimError::Store { error: error @ StoreError::Full { .. }, .. } => {
+            SimError::Full { folder: place, error }
+        }
+        other => other,
+    })
+}
+
+fn pass(scenario: &Scenario, options: &Options, folder: TempDir) -> Result<Simulated, SimError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let schedule = match options.until {
         Some(until) => schedule.before(until),
         None => schedule,
     };
-    let mut world = World::new(scenario, options, seed, schedule)?;
+    let mut world = World::new(scenario, options, seed, schedule, folder)?;
     world.begin()?;
     while !world.over {
+        if options.interrupt.load(Ordering::Relaxed) {
+            return Err(SimError::Interrupted(Duration(world.now)));
+        }
         let Some((at, happening)) = world.heap.pop() else { break };
         world.now = at;
         world.happen(happening)?;
@@ -147,6 +183,7 @@ impl<'a> World<'a> {
         options: &'a Options,
         seed: u64,
         schedule: Schedule,
+        folder: TempDir,
     ) -> Result<Self, SimError> {
         let fitting = Model::fitting(schedule.lasts().saturating_add(scenario.drain.0), schedule.due().len());
         let seats = (0..scenario.sender.workers).map(|_| Seat::default()).collect();
@@ -156,7 +193,13 @@ impl<'a> World<'a> {
             schedule.lasts().saturating_add(scenario.drain.0) / STRETCHES,
         );
         Ok(Self {
-            given: Given { scenario, options, model: options.model.unwrap_or(fitting), seed },
+            given: Given {
+                scenario,
+                options,
+                model: options.model.unwrap_or(fitting),
+                seed,
+                lease: super::setup::lease(scenario)?,
+            },
             now: 0,
             heap: Heap::default(),
             chance: Chance::new(seed, PURPOSE_WORLD),
@@ -170,11 +213,12 @@ impl<'a> World<'a> {
                 done: 0,
                 clock_offset: 0,
                 blocked_until: 0,
+                patience: 0,
                 dead: Vec::new(),
                 starting: 0,
                 errands: Errands::default(),
             },
-            folder: folder()?,
+            folder,
             ids: DeliveryIds::new(7),
             over: false,
         })
@@ -226,7 +270,7 @@ impl<'a> World<'a> {
         let number = u64::try_from(worker).unwrap_or_default();
         let seed = mix(self.given.seed ^ mix(number << 32 | self.seats[worker].generation));
         let (at, wall, mutant) = (self.now, self.wall(), self.given.options.mutant);
-        Birth { path: Path::new(""), at, wall, seed, dead: &[], mutant }
+        Birth { path: Path::new(""), at, wall, seed, dead: &[], lease: self.given.lease, mutant }
     }
 
     /// Starts a process.
@@ -314,11 +358,4 @@ impl<'a> World<'a> {
         let generation = self.seats[worker].generation;
         self.later(after, Happening::Process { worker, generation, knock });
     }
-}
-
-/// A folder in memory where there is one: the database of a simulated run outlives nothing.
-fn folder() -> Result<TempDir, SimError> {
-    let shared = Path::new("/dev/shm");
-    let made = if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
-    made.or_else(|_| tempfile::tempdir()).map_err(SimError::Folder)
 }

@@ -2,7 +2,7 @@
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
-use hookproof::trace::{Dead, Trace};
+use hookproof::trace::{Dead, Depth, Process, ProcessEvent, Trace};
 
 use crate::build;
 
@@ -32,8 +32,12 @@ fn check(trace: &Trace, expected: Status) {
 }
 
 fn check_by(scenario: &Scenario, trace: &Trace, expected: Status) {
+    check_one("loss.none", scenario, trace, expected);
+}
+
+fn check_one(id: &str, scenario: &Scenario, trace: &Trace, expected: Status) {
     let judgement = judge(scenario, trace, Strictness::Usual);
-    let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == "loss.none").expect("judged");
+    let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == id).expect("judged");
     assert_eq!(verdict.status, expected, "{}", verdict.sentence);
 }
 
@@ -80,4 +84,55 @@ fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
     let text = format!("{}\n[[subscriber.behaviour]]\nanswer = \"huge-answer\"\n", well.text);
     let huge = Scenario::from_text(&text, "huge.toml").expect("valid");
     check_by(&huge, &broken_off(&huge), Status::Pass);
+}
+
+/// The sender's word that one delivery waits, for all or for a subscriber.
+fn waits(subscriber: Option<&str>) -> Depth {
+    Depth {
+        t: 3 * SECOND,
+        subscriber: subscriber.map(str::to_owned),
+        waiting: Some(1),
+        bytes: None,
+        dead: None,
+        delivered: None,
+        coalesced: None,
+        resident_bytes: None,
+    }
+}
+
+#[test]
+fn what_is_said_to_wait_for_an_endpoint_that_is_gone_need_not_drain_and_nothing_else_need_not() {
+    let scenario = build::scenario("rate = \"10/s\", burst = 5");
+    let with = |status: u16, depths: &[Depth]| Trace { depths: depths.to_vec(), ..trace(status, SECOND / 2) };
+    let drains = |trace, expected| check_one("recovery.drains", &scenario, &trace, expected);
+    drains(with(410, &[waits(None), waits(Some("a"))]), Status::Pass);
+    drains(with(410, &[waits(None)]), Status::Fail);
+    drains(with(500, &[waits(None), waits(Some("a"))]), Status::Fail);
+}
+
+/// A `Retry-After` of `inf` a second into a run of five minutes, the next attempt, and what befell the sender.
+fn hostile(again: Option<u64>, killed: Option<u64>, expected: Status) {
+    let text = build::scenario("rate = \"10/s\", burst = 5").text
+        + "retry = { base = \"1s\", cap = \"1s\", attempts = 9, ttl = \"1h\", retry_after_cap = \"2s\" }\n\
+           [[subscriber.behaviour]]\nanswer = 503\nretry_after_text = \"inf\"\n";
+    let scenario = Scenario::from_text(&text, "hostile.toml").expect("valid");
+    let mut trace = build::trace(&scenario, &[SECOND, again.unwrap_or(300 * SECOND)]);
+    (trace.answers[0].status, trace.answers[0].retry_after) = (503, Some("inf".to_owned()));
+    if again.is_some() {
+        trace.arrivals[1].token = Some(0);
+    }
+    let t = 300 * SECOND;
+    trace.trailer = trace.trailer.map(|trailer| hookproof::trace::Trailer { t, ..trailer });
+    let killed = killed.map(|t| Process { t, worker: 0, event: ProcessEvent::Killed, status: None });
+    trace.processes.extend(killed);
+    check_one("retry.after-hostile", &scenario, &trace, expected);
+}
+
+#[test]
+fn a_sender_that_is_killed_comes_back_later_to_a_hostile_answer_and_not_never() {
+    hostile(Some(3 * SECOND), None, Status::Pass);
+    hostile(Some(50 * SECOND), None, Status::Fail);
+    hostile(Some(50 * SECOND), Some(2 * SECOND), Status::Pass);
+    hostile(Some(200 * SECOND), Some(2 * SECOND), Status::Fail);
+    hostile(None, Some(2 * SECOND), Status::Fail);
 }

@@ -7,6 +7,7 @@ mod ending;
 mod errands;
 mod reality;
 mod scenarios;
+mod setup;
 mod sweep;
 
 use std::path::{Path, PathBuf};

@@ -89,3 +89,25 @@ fn what_is_cut_off_changes_nothing_before_it() {
     assert_eq!(cut, whole[..before]);
     assert!(!cut.is_empty() && cut.len() < whole.len());
 }
+
+#[test]
+fn a_limit_that_is_raised_again_is_raised_in_every_seed() {
+    let scenario = read(&crate::shipped().join("live-change.toml"));
+    let limits = |seed| {
+        let faults = trouble(&scenario, seed, Some(6_000_000_000)).faults;
+        faults.iter().filter(|fault| fault.action.name() == "limit").count()
+    };
+    assert!((0..50).all(|seed| limits(seed) == 2));
+}
+
+/// Seeds that found fault with the right sender: what operators wanted of one that was down was lost or written down too
+/// soon, and two checks asked for what may not or could not be done.
+#[test]
+fn seeds_that_blamed_the_right_sender_do_so_no_more() {
+    let seeds = [("live-change", 23), ("rotated-credentials", 12), ("gone", 13), ("hostile-answers", 30)];
+    for (name, seed) in seeds {
+        let scenario = read(&crate::shipped().join(format!("{name}.toml")));
+        let blamed = attempt(&scenario, &with(None), seed, None).unwrap();
+        assert!(blamed.is_none(), "{name}, seed {seed}: {blamed:?}");
+    }
+}

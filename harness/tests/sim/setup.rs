@@ -1,0 +1,120 @@
+//! How the scenario has the sender started, what a simulated one makes of it, and how it ends.
+
+use hookproof::check::{Status, Strictness};
+use hookproof::sim::{Keep, SimError, judged, simulate, unmodelled};
+use hookproof::trace::{ProcessEvent, Trace};
+
+use crate::{options, scenario};
+
+const SECOND: u64 = 1_000_000_000;
+
+const STEADY: &str = r#"
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "8s"
+[[subscriber]]
+name = "a"
+"#;
+
+fn traced(name: &str, text: &str) -> Trace {
+    let scenario = scenario(name, text);
+    let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+    let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+    let judgement = judged(&scenario, &trace, Strictness::Strict);
+    let failed: Vec<_> = judgement.verdicts.iter().filter(|one| one.status == Status::Fail).collect();
+    assert!(failed.is_empty(), "{name}: {failed:#?}");
+    trace
+}
+
+/// The other process gets the lanes of one that is frozen once their leases have run out.
+#[test]
+fn the_lease_is_the_one_that_the_arguments_name() {
+    let backlog = r#"
+[[traffic]]
+shape  = "burst"
+events = 200
+[[subscriber]]
+name  = "a"
+limit = { rate = "10/s", burst = 5 }
+[[fault]]
+at     = "2s"
+do     = "stop"
+lasts  = "50s"
+worker = 0
+"#;
+    let resumed = |arguments: &str| {
+        let setup = format!("drain = \"90s\"\n[sender]\nworkers = 2\narguments = [{arguments}]\n{backlog}");
+        let trace = traced("leased", &setup);
+        let after = trace.arrivals.iter().map(|one| one.t).filter(|t| *t > 2 * SECOND + SECOND / 2);
+        after.min().unwrap()
+    };
+    assert!(resumed("") > 35 * SECOND);
+    assert!(resumed(r#""--lease", "3s""#) < 25 * SECOND);
+    assert!(resumed(r#""--lease=3s""#) < 25 * SECOND);
+}
+
+#[test]
+fn what_is_not_heeded_is_named_and_what_cannot_be_is_the_users_mistake() {
+    let with = |sender: &str| scenario("setup", &format!("[sender]\n{sender}\n{STEADY}"));
+    assert!(unmodelled(&with(r#"arguments = ["--lease", "3s"]"#)).is_empty());
+    let named =
+        unmodelled(&with("arguments = [\"--lease=3s\", \"--keep\", \"3d\"]\ndurability = \"process\""));
+    assert!(named.len() == 2 && named[0].ends_with("--keep 3d"), "{named:?}");
+    let bad = simulate(&with(r#"arguments = ["--lease", "1ms"]"#), &options(Keep::Figures));
+    assert!(matches!(bad, Err(SimError::Argument(_))), "{bad:?}");
+}
+
+#[test]
+fn an_event_that_the_sender_refuses_is_the_scenarios_fault() {
+    let bad = scenario("bad-type", &format!("{STEADY}[events]\ntypes = {{ \"Bad Type!\" = 1 }}\n"));
+    let refused = simulate(&bad, &options(Keep::Figures));
+    assert!(matches!(refused, Err(SimError::Event { .. })), "{refused:?}");
+}
+
+/// A process that waits for its last answers for longer than a lease goes on renewing it: nobody else makes its attempts.
+#[test]
+fn a_process_on_its_way_out_keeps_its_lanes() {
+    let text = r#"
+drain = "90s"
+[sender]
+workers     = 2
+stop_within = "60s"
+arguments   = ["--lease", "5s"]
+[[traffic]]
+shape = "steady"
+rate  = "5/s"
+lasts = "2s"
+[[subscriber]]
+name    = "slow"
+timeout = "50s"
+answers = "30s..30s"
+limit   = { rate = "100/s", burst = 100, in_flight = 50 }
+[[fault]]
+at     = "3s"
+do     = "restart"
+worker = 0
+[[fault]]
+at     = "4s"
+do     = "restart"
+worker = 1
+"#;
+    let trace = traced("leaving", text);
+    assert_eq!(trace.arrivals.len(), 10, "attempts were made twice");
+    let exits = trace.processes.iter().filter(|one| one.event == ProcessEvent::Exited);
+    assert!(exits.map(|one| one.status.as_deref()).all(|status| status == Some("exit 0")));
+}
+
+#[test]
+fn a_store_that_has_not_written_for_a_second_takes_no_events() {
+    let full = "[[fault]]\nat = \"2s\"\ndo = \"disk-full\"\nlasts = \"4s\"\n";
+    let trace = traced("full", &format!("drain = \"30s\"\n{STEADY}{full}"));
+    assert!(!trace.refused.is_empty());
+    for refused in &trace.refused {
+        assert_eq!(refused.status, Some(503));
+        assert!((3 * SECOND..6 * SECOND + SECOND / 2).contains(&refused.t), "refused at {} ns", refused.t);
+    }
+    let locked = "[[fault]]\nat = \"2s\"\ndo = \"lock-database\"\nlasts = \"4s\"\n";
+    let trace = traced("locked", &format!("drain = \"30s\"\n{STEADY}{locked}"));
+    assert!(trace.refused.is_empty(), "a writer waits five seconds for another one");
+}
