@@ -210,11 +210,6 @@ impl<'a> Evidence<'a> {
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 
-    /// Whether an operator sent dead letters again.
-    pub(crate) fn is_redriven(&self) -> bool {
-        self.trace.faults.iter().any(|fault| fault.action == "redrive")
-    }
-
     /// A witness at a lane, of these arrivals.
     pub(crate) fn witness(&self, lane: u32, arrivals: &[u32], what: String) -> Witness {
         let times = arrivals.iter().map(|n| self.exchange(*n).t);

@@ -1,11 +1,13 @@
 //! `loss.none`: every acknowledged event reaches each of its subscribers, or their dead letters. What the sender says is
 //! still waiting is not lost (`recovery.drains` judges that), nor is what a newer event of its key stands for where the
-//! subscriber coalesces. Where a sender counts its dead letters without listing them, as many may be missing.
+//! subscriber coalesces. Where a sender counts its dead letters without listing them, as many may be missing. What it gave
+//! up for a reason that cannot be true is lost (`given_up`).
 //!
 //! `loss.unexpected`: nothing arrives that was not offered, nor at a subscriber that it doesn't concern, nor before it was
 //! offered.
 
 use super::evidence::Evidence;
+use super::given_up::groundless;
 use super::settled::{Fate, fates, unlisted_dead, waiting_at_end};
 use super::verdict::{Finding, Tally, WITNESS_MAX};
 use crate::trace::Ended;
@@ -19,24 +21,28 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     let unsettled: Vec<_> =
         fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
     let excused = waiting_at_end(evidence).unwrap_or(0) + unlisted_dead(evidence);
-    let lost = (unsettled.len() as u64).saturating_sub(excused);
+    let groundless = groundless(evidence);
+    let lost = (unsettled.len() as u64).saturating_sub(excused) + groundless.len() as u64;
     let interrupted =
         evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted);
     let count = |wanted: Fate| fates.iter().filter(|(_, fate)| *fate == wanted).count();
     let finding = if lost <= evidence.scenario.expect.lost {
         Finding::held(format!("{} deliveries are owed, {lost} are lost", fates.len()))
-    } else if interrupted {
+    } else if interrupted && groundless.is_empty() {
         Finding::unseen("the run was interrupted before everything could arrive")
     } else {
-        let missing = unsettled.iter().take(WITNESS_MAX);
-        let witness = missing
+        let missing = unsettled.iter().filter(|_| unsettled.len() as u64 > excused);
+        let missing = missing
             .map(|one| evidence.absent(one, "acknowledged, and neither delivered nor dead".to_owned()));
-        Finding::broken(format!("{lost} of {} deliveries are lost", fates.len()), witness.collect())
+        let without = groundless.iter().map(|(one, why)| evidence.absent(one, why.clone()));
+        let witness = without.chain(missing).take(WITNESS_MAX).collect();
+        Finding::broken(format!("{lost} of {} deliveries are lost", fates.len()), witness)
     };
     let finding = finding.with("delivered", count(Fate::Delivered)).with("dead", count(Fate::Dead));
     finding
         .with("coalesced", count(Fate::Coalesced))
         .with("neither", unsettled.len())
+        .with("given up without a cause", groundless.len())
         .with("said to wait", excused)
 }
 

@@ -8,7 +8,7 @@
 //! run, and need O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; one whose matter the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - `evidence`: the trace, laid out for judging. - `settled`: what became of what is owed.
+//! - `evidence`: the trace, laid out for judging. - `settled`, `given_up`, `redriven`: what became of what is owed.
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`: as the catalogue's sections.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
@@ -22,6 +22,7 @@ pub(crate) mod evidence;
 mod fault;
 pub(crate) mod figures;
 mod format;
+mod given_up;
 mod identity;
 mod isolation;
 mod judge;
@@ -31,6 +32,7 @@ mod order;
 mod queue;
 mod rate;
 mod recovery;
+mod redriven;
 mod retry;
 mod settled;
 pub mod verdict;

@@ -8,7 +8,7 @@
 //! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
 
 use super::evidence::{Delivery, Evidence, Exchange, Outcome};
-use super::settled::{Fate, fates};
+use super::settled::{Fate, fates, waiting_at_end};
 use super::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, SECOND};
 use crate::trace::CutKind;
@@ -83,18 +83,26 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
         due || evidence.attempts(delivery).iter().any(hit)
     };
     let mut tally = Tally::default();
+    let mut unsettled = Vec::new();
     for (delivery, fate) in fates(evidence).into_iter().filter(|(delivery, _)| met(delivery)) {
         tally.see();
         let done =
             evidence.attempts(delivery).iter().filter(|n| evidence.exchange(**n).is_delivered()).count();
-        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1) && !evidence.is_redriven();
+        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1)
+            && !evidence.is_redriven(delivery, evidence.end);
         if fate == Fate::Unsettled {
-            tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
+            unsettled.push(delivery);
         } else if done > 1 && once && !evidence.was_killed(0, evidence.end) {
             tally.broke(|| evidence.absent(delivery, format!("delivered {done} times")));
         }
     }
-    tally.finding("deliveries that met it", "settled, each once", "lost or doubled")
+    // What the sender says is still waiting is not lost.
+    if unsettled.len() as u64 > waiting_at_end(evidence).unwrap_or(0) {
+        for delivery in unsettled {
+            tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
+        }
+    }
+    tally.finding("deliveries that met it", "none lost, none doubled", "lost or doubled")
 }
 
 /// `network.huge-answer`

@@ -1,17 +1,24 @@
-//! `queue.bounded`: what waits never exceeds its bound, and nothing is unaccounted for: at every sample, what the sender
+//! `queue.bounded`: what waits never exceeds its bound (a sample of the whole is that of a lane where there is no other), and nothing is unaccounted for: at every sample, what the sender
 //! says is delivered, dead, coalesced and waiting adds up to what it had acknowledged. The sum is at least what was surely
 //! acknowledged at the sample before (it was asked after that), and at most what was offered before the sample after
 //! (it had answered by then): samples follow one another. What is taken once an endpoint is gone (410) may count or not.
 //!
-//! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters, never in silence.
+//! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters, never in silence; and what
+//! is no overload is taken. Where no subscriber's queue refuses, nothing bounds the whole and nothing befell the sender,
+//! an event is turned away without a cause if fewer than [`LOAD_MIN`] deliveries were asked for in a second, in the two before it.
+//! One in a hundred is let pass, as a machine may stall.
 //! `queue.memory`: resident memory grows by no more than `rss_growth_max`.
 //! `queue.expires`: no attempt comes once a delivery is older than its `ttl`; its age counts from the acknowledgement at
 //! the latest, and what had left in time is given `retry_after_late` to arrive.
 
-use super::evidence::Evidence;
+use super::evidence::{Delivery, Evidence, Lane};
 use super::retry::asked::Asked;
-use super::verdict::{Finding, Tally, Witness, show};
-use crate::trace::Depth;
+use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::scenario::{SECOND, Scenario, Subscriber, WhenFull};
+use crate::trace::{Depth, Refused};
+
+/// What a body has beside its data at most: ids, types, times.
+pub(super) const ENVELOPE_BYTES: u64 = 2_048;
 
 /// `queue.bounded`
 pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
@@ -21,15 +28,11 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     for depth in &evidence.trace.depths {
         let Some(waiting) = depth.waiting else { continue };
         tally.see();
-        let (rows, bytes) = match depth.subscriber.as_deref() {
-            None => {
-                most = most.max(waiting);
-                (scenario.expect.queue_rows_max, None)
-            }
-            Some(name) => {
-                scenario.subscriber(name).map_or((None, None), |one| (one.queue.rows, one.queue.bytes))
-            }
-        };
+        let whole = depth.subscriber.is_none();
+        most = most.max(if whole { waiting } else { 0 });
+        let lane = scenario.subscribers.iter().find(|one| concerns(depth, one, scenario));
+        let rows = [lane.and_then(|one| one.queue.rows), scenario.expect.queue_rows_max.filter(|_| whole)];
+        let (rows, bytes) = (rows.into_iter().flatten().min(), lane.and_then(|one| one.queue.bytes));
         if let Some(rows) = rows.filter(|rows| waiting > *rows) {
             tally.broke(|| at(depth, format!("{waiting} deliveries wait; the bound is {rows}")));
         }
@@ -38,14 +41,43 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let sums = conserved(evidence, &mut tally);
-    tally
-        .finding(
-            "samples of the queue",
-            "inside its bound, and all accounted for",
-            "beyond its bound, or not adding up",
-        )
-        .with("most waiting", most)
-        .with("samples that add up", sums)
+    let unseen = (0..).zip(&evidence.lanes).find_map(|(at, lane)| unseen(evidence, at, lane));
+    let good = if sums > 0 { "inside its bound, and all accounted for" } else { "inside its bound" };
+    let finding = tally.finding("samples of the queue", good, "beyond its bound, or not adding up");
+    let finding = match unseen.filter(|_| finding.found == Found::Held) {
+        Some(what) => Finding { figures: finding.figures, ..Finding::unseen(what) },
+        None => finding,
+    };
+    finding.with("most waiting", most).with("samples that add up", sums)
+}
+
+/// What can't be told of a lane's bounds, though it may have gone beyond them: it was offered more than they allow, the
+/// whole sender had more waiting, and no sample says how much of that was the lane's.
+fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
+    let Subscriber { name, queue, .. } = lane.subscriber;
+    let depths = || evidence.trace.depths.iter();
+    let own = || depths().filter(|one| concerns(one, lane.subscriber, evidence.scenario));
+    // What an event came to be offered for more than once is one delivery, or several.
+    let offers = |delivery: &Delivery| evidence.event(delivery).map_or(0, |event| u64::from(event.offers));
+    let offered: u64 = evidence.deliveries_of(at).iter().filter(|one| one.owed).map(offers).sum();
+    let whole = depths().filter(|one| one.subscriber.is_none());
+    let whole = whole.filter_map(|one| one.waiting).max().unwrap_or(u64::MAX);
+    let most = offered.min(whole);
+    let each = evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES);
+    if queue.rows.is_some_and(|rows| rows < most) && !own().any(|one| one.waiting.is_some()) {
+        return Some(format!("no sample of the queue says how many deliveries wait for {name}"));
+    }
+    if queue.bytes.is_some_and(|bytes| bytes.0 < most.saturating_mul(each))
+        && !own().any(|one| one.bytes.is_some())
+    {
+        return Some(format!("no sample of the queue says how many bytes wait for {name}"));
+    }
+    None
+}
+
+/// Whether a sample is of that subscriber's lane: by its name, or as there is no other.
+fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
+    depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }
 
 fn at(depth: &Depth, what: String) -> Witness {
@@ -122,6 +154,38 @@ fn until(sums: &[(u64, u64)], t: u64) -> u64 {
     after.checked_sub(1).map_or(0, |last| sums[last].1)
 }
 
+/// So many deliveries in a second may be too many for a sender on a poor machine.
+const LOAD_MIN: u64 = 100;
+
+/// Judges answers that turned events away without a cause, and says how many there are.
+fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
+    let refuses = |one: &Subscriber| one.queue.when_full == WhenFull::Refuse;
+    let bounded = evidence.scenario.expect.queue_rows_max.is_some();
+    if bounded || evidence.scenario.subscribers.iter().any(refuses) {
+        return 0;
+    }
+    let mut asked: Vec<(u64, u64)> =
+        evidence.trace.offers.iter().map(|offer| (offer.t, offer.owed.len() as u64)).collect();
+    asked.sort_unstable();
+    let asked = running(&asked);
+    let is_groundless = |refusal: &&Refused| {
+        let t = refusal.t;
+        let load = until(&asked, t) - until(&asked, t.saturating_sub(2 * SECOND));
+        refusal.status.is_some() && load < 2 * LOAD_MIN && !evidence.is_disturbed(t, t)
+    };
+    let found: Vec<&Refused> = evidence.trace.refused.iter().filter(is_groundless).collect();
+    if found.len() * 100 <= evidence.trace.offers.len() {
+        return 0;
+    }
+    for refusal in &found {
+        let (from, until) = (refusal.t, refusal.t);
+        let status = refusal.status.unwrap_or_default();
+        let what = format!("event {} was refused with {status}, though nothing was full", refusal.token);
+        tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
+    }
+    found.len() as u64
+}
+
 /// `queue.visible`
 pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
     let trace = evidence.trace;
@@ -139,6 +203,7 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
         }
     }
+    let groundless = groundless(evidence, &mut tally);
     let answered = |event: &&super::evidence::Event| event.accepted.is_none() && !event.refused;
     let unknown: std::collections::BTreeSet<u64> = trace.refused.iter().map(|one| one.token).collect();
     for event in evidence.events.iter().filter(answered).filter(|event| !unknown.contains(&event.token)) {
@@ -157,7 +222,10 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
     if tally.seen == 0 {
         return Finding::held(format!("{shed} deliveries were shed to dead letters"));
     }
-    tally.finding("events turned away", "each with a status that says so", "in silence").with("shed", shed)
+    tally
+        .finding("events turned away", "each with a status that says so", "in silence, or without a cause")
+        .with("shed", shed)
+        .with("without a cause", groundless)
 }
 
 /// `queue.memory`
@@ -192,7 +260,8 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         let Some(accepted) = evidence.accepted(delivery) else { continue };
         let ttl = evidence.subscriber(delivery).retry.ttl.0;
         let until = accepted.saturating_add(ttl).saturating_add(grace);
-        if until >= evidence.end || evidence.is_redriven() {
+        let redriven = evidence.redrives(delivery).min().unwrap_or(u64::MAX);
+        if until >= evidence.end {
             continue;
         }
         if evidence.is_delivered(delivery)
@@ -201,7 +270,12 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
             continue;
         }
         tally.see();
-        if let Some(n) = evidence.attempts(delivery).iter().find(|n| evidence.exchange(**n).t > until) {
+        let taken = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
+        let taken = taken.filter(|one| one.is_delivered()).map(|one| one.end).min().unwrap_or(u64::MAX);
+        // A dead letter that is sent again is not held to it; what was taken before is none.
+        let excused = |t: u64| t >= redriven && taken >= redriven;
+        let late = |n: &&u32| evidence.exchange(**n).t > until && !excused(evidence.exchange(**n).t);
+        if let Some(n) = evidence.attempts(delivery).iter().find(late) {
             let age = show(evidence.exchange(*n).t - accepted);
             let what = format!("sent at the age of {age}; its ttl is {}", show(ttl));
             tally.broke(|| evidence.witness(delivery.lane, &[*n], what));

@@ -85,7 +85,8 @@ fn an_answer_to_nothing_is_refused() {
 
 #[test]
 fn what_happened_twice_or_never_or_after_the_end_is_refused() {
-    let rows: [(&str, fn(&mut Trace)); 6] = [
+    type Change = fn(&mut Trace);
+    let rows: [(&str, Change); 6] = [
         ("two answers to arrival 1", |trace| trace.answers.push(trace.answers[1].clone())),
         ("more outcomes for event 1", |trace| trace.accepted.push(trace.accepted[1].clone())),
         ("no outcome for event 2", |trace| {

@@ -38,6 +38,9 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if !evidence.scenario.faults.iter().any(|fault| ends(&fault.action)) {
         return Finding::unasked("no process is killed or restarted");
     }
+    if limited(evidence).next().is_none() {
+        return Finding::unasked("no subscriber has a rate");
+    }
     let processes = evidence.trace.processes.iter();
     let gone = processes.filter(|one| matches!(one.event, ProcessEvent::Killed | ProcessEvent::Exited));
     let mut restarts: Vec<u64> = gone.map(|process| process.t).collect();

@@ -10,7 +10,7 @@ use crate::check::retry::asked::expects_retries;
 use crate::check::verdict::{Finding, Tally};
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if !expects_retries(evidence) || limited(evidence).next().is_none() {
+    if !limited(evidence).any(|(at, ..)| expects_retries(evidence, at)) {
         return Finding::unasked("no subscriber with a rate has deliveries to retry");
     }
     let mut is_first = vec![true; evidence.exchanges.len()];

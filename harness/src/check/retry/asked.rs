@@ -1,6 +1,6 @@
 //! `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date; and everything else.
 
-use crate::check::evidence::{Evidence, Exchange};
+use crate::check::evidence::{Delivery, Evidence, Exchange};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
 /// What an endpoint asked for.
@@ -76,15 +76,17 @@ pub(in crate::check) fn has(evidence: &Evidence<'_>, wanted: fn(u16, Option<&Ret
     })
 }
 
-/// Whether deliveries were tried again, or an endpoint does what makes any sender try again.
-pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>) -> bool {
-    let fails = |answer: &Answer| match answer {
+/// Whether deliveries of a lane were tried again, or its endpoint does what makes any sender try again, and sees both.
+pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>, lane: u32) -> bool {
+    let fails = |behaviour: &Behaviour| match &behaviour.answer {
         Answer::Status(reply) => !matches!(reply.status, 200..=299 | 410),
-        Answer::HugeAnswer { .. } | Answer::Stall => false,
+        Answer::Reset => behaviour.attempts.is_some(),
+        Answer::HugeAnswer { .. } | Answer::Stall | Answer::Refuse => false,
         _ => true,
     };
-    let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|one| &one.behaviours);
-    behaviours.any(|behaviour| fails(&behaviour.answer)) || evidence.retries().next().is_some()
+    let tried_again = |delivery: &Delivery| evidence.attempts(delivery).len() > 1;
+    evidence.lanes[lane as usize].subscriber.behaviours.iter().any(fails)
+        || evidence.deliveries_of(lane).iter().any(tried_again)
 }
 
 #[cfg(test)]

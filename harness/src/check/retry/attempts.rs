@@ -10,17 +10,19 @@ use crate::check::verdict::{Finding, Tally};
 use crate::scenario::Answer;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    if !expects_retries(evidence) {
+    let has_exhausted = evidence.deliveries.iter().any(|delivery| is_exhausted(evidence, delivery));
+    let expected = (0..).zip(&evidence.lanes).any(|(at, _)| expects_retries(evidence, at));
+    if !expected && !has_exhausted {
         return Finding::unasked("no endpoint does what is tried again");
-    }
-    if evidence.is_redriven() {
-        return Finding::unasked("dead letters are sent again");
     }
     let mut tally = Tally::default();
     let mut exhausted = 0;
-    for delivery in evidence.deliveries.iter().filter(|delivery| evidence.attempts(delivery).len() > 1) {
+    let counts =
+        |delivery: &&Delivery| evidence.attempts(delivery).len() > 1 || is_exhausted(evidence, delivery);
+    for delivery in evidence.deliveries.iter().filter(counts) {
         let attempts = evidence.attempts(delivery);
-        if evidence.event(delivery).is_none_or(|event| event.offers > 1) {
+        let repeated = evidence.event(delivery).is_none_or(|event| event.offers > 1);
+        if repeated || evidence.is_redriven(delivery, evidence.end) {
             continue;
         }
         tally.see();
@@ -37,8 +39,15 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
+    if tally.seen == 0 && evidence.has_redrives() {
+        return Finding::unasked("dead letters are sent again");
+    }
     tally
-        .finding("deliveries that were tried again", "as often as declared", "not as often as declared")
+        .finding(
+            "deliveries that were tried again or exhausted",
+            "as often as declared",
+            "not as often as declared",
+        )
         .with("exhausted", exhausted)
 }
 

@@ -3,19 +3,31 @@
 //! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or the moment at
 //! which the endpoint cut the exchange) and the least delay. The nth failure that the endpoint saw is at most the nth
 //! that the sender counts, and bounds never fall as n grows, so that attempts that the endpoint couldn't see change nothing.
-//! An exchange that the sender gave up on by itself is judged from its arrival, the one moment that is known.
+//! An exchange that the sender gave up on by itself is judged from its arrival, the one moment that is known. Where
+//! the least is nothing at all (full jitter), the pooled gaps are judged: they are not shorter together than their law
+//! lets them be (`backoff_jitter`).
 //!
 //! The upper bound is judged where the endpoint stood idle: from the latest of the longest delay's end and the last end of
 //! any exchange there (and the quarantine, if the sender ended it), at most `retry_after_late`, the contract's wait and
-//! what giving way may add ([`GIVING_WAY`] gaps of the rate) may pass. Pauses, breakers and faults lie outside of it.
+//! what giving way may add ([`GIVING_WAY`] gaps of the rate) may pass. Pauses, breakers and faults lie outside of it: it is
+//! judged while an endpoint has failed less often in a row than opens its breaker, or, where none is declared, than
+//! [`OWN_FAILURES`] times. Unless the breaker is as good as none, [`OWN_LATE`] is added.
 
 use super::after::contract_wait;
 use super::asked::Asked;
-use crate::check::evidence::{Evidence, Exchange};
-use crate::check::verdict::{Finding, Tally, show};
+use super::backoff_jitter::{are_too_short, longest_draws};
+use crate::check::evidence::{Evidence, Exchange, Lane};
+use crate::check::verdict::{Finding, Tally, Witness, show};
+use crate::scenario::{Answer, SECOND};
 
+/// So few gaps are never too short together.
+const POOLED_MIN: usize = 8;
 /// A sender may slow down to so little of the contract after failures.
 const GIVING_WAY: u64 = 64;
+/// No sender's own breaker opens sooner.
+const OWN_FAILURES: u32 = 5;
+/// How much later a sender may be at an endpoint that may have a way of its own to be left alone.
+const OWN_LATE: u64 = 2 * SECOND;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
@@ -23,13 +35,14 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("no endpoint fails without saying when to come back");
     }
     let mut tally = Tally::default();
-    let mut unbounded = 0_u64;
+    let (mut unbounded, mut least_judged) = (0_u64, 0_u64);
     let ends = lane_ends(evidence);
+    let failures = failures_in_a_row(evidence);
     for (delivery, number, before, after) in evidence.retries() {
         let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
         let told = evidence.asked(before).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
-        let repeated =
-            evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.is_redriven();
+        let repeated = evidence.event(delivery).is_none_or(|event| event.offers > 1)
+            || evidence.is_redriven(delivery, next.t);
         if failed.is_delivered() || told || repeated || lost_in_a_kill(evidence, failed) {
             continue;
         }
@@ -45,29 +58,75 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
             continue;
         }
+        least_judged += u64::from(least > 0);
         let lane = &evidence.lanes[delivery.lane as usize];
-        if lane.subscriber.breaker.is_none() || evidence.is_disturbed(failed.t, next.t) || hides(lane) {
+        let closed = failures[after as usize] < threshold(lane);
+        if !closed || evidence.is_disturbed(failed.t, next.t) || hides(lane) || !leaves_all_to_backoff(lane) {
             unbounded += 1;
             continue;
         }
         let idle = idle_since(&ends[delivery.lane as usize], next, lane.subscriber.limit.quarantine.0);
         let due = failed.end.saturating_add(most).max(idle);
-        let slack =
-            evidence.scenario.expect.retry_after_late.0 + contract_wait(lane).saturating_mul(GIVING_WAY);
-        let threshold = lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.failures);
-        if threshold > 1_000 && next.t > due.saturating_add(slack) {
+        let own = if threshold(lane) > 500 { 0 } else { OWN_LATE };
+        let slack = evidence.scenario.expect.retry_after_late.0
+            + own
+            + contract_wait(lane).saturating_mul(GIVING_WAY);
+        if next.t > due.saturating_add(slack) {
             let what = format!("retried {} after it was due, at an idle endpoint", show(next.t - due));
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         }
     }
+    let draws = longest_draws(evidence);
+    let pooled = draws.len();
+    if are_too_short(draws) {
+        let what = format!("{pooled} gaps are too short together for the declared jitter");
+        let (from, until) = (0, evidence.end);
+        tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
+    }
+    let nothing = least_judged == 0 && pooled < POOLED_MIN && unbounded == tally.seen;
+    let good = if nothing { "too few to tell their bounds" } else { "inside their bounds" };
     tally
-        .finding("retries by backoff", "inside their bounds", "outside their bounds")
+        .finding("retries by backoff", good, "outside their bounds")
         .with("not judged for lateness", unbounded)
+        .with("gaps judged together", pooled)
+}
+
+/// After how many failures in a row an endpoint may be left alone.
+fn threshold(lane: &Lane<'_>) -> u32 {
+    let opens = lane.subscriber.breaker.as_ref().map(|breaker| breaker.failures);
+    // Fewer are enough for one that is slow.
+    opens.map_or(OWN_FAILURES, |failures| failures.div_ceil(2).min(failures.saturating_sub(1)))
+}
+
+/// By arrival: the most failures in a row that its endpoint had seen before it.
+fn failures_in_a_row(evidence: &Evidence<'_>) -> Vec<u32> {
+    let mut failures = vec![0; evidence.exchanges.len()];
+    for lane in &evidence.lanes {
+        let (mut row, mut most) = (0_u32, 0);
+        for n in &lane.arrivals {
+            failures[*n as usize] = most;
+            row = if evidence.exchange(*n).is_delivered() { 0 } else { row + 1 };
+            most = most.max(row);
+        }
+    }
+    failures
+}
+
+/// Whether all that an endpoint does is to fail in ways that ask for no pause.
+fn leaves_all_to_backoff(lane: &Lane<'_>) -> bool {
+    let leaves = |answer: &Answer| match answer {
+        Answer::Status(reply) => {
+            let status = matches!(reply.status, 200..=299 | 500..=502 | 504..=599);
+            status && reply.retry_after.is_none()
+        }
+        answer => leaves_to_backoff(answer),
+    };
+    lane.subscriber.behaviours.iter().all(|behaviour| leaves(&behaviour.answer))
 }
 
 /// Whether an endpoint sees the failure and the attempt after it, and leaves the time between to the backoff.
-fn leaves_to_backoff(answer: &crate::scenario::Answer) -> bool {
-    use crate::scenario::{Answer, RetryAfter};
+fn leaves_to_backoff(answer: &Answer) -> bool {
+    use crate::scenario::RetryAfter;
     match answer {
         Answer::Status(reply) => {
             let told = matches!(reply.retry_after, Some(RetryAfter::Seconds(1..) | RetryAfter::Date(_)));
@@ -80,12 +139,11 @@ fn leaves_to_backoff(answer: &crate::scenario::Answer) -> bool {
 
 /// Whether a process died before it could note that this failed: it is then as if it had not been tried.
 fn lost_in_a_kill(evidence: &Evidence<'_>, failed: &Exchange) -> bool {
-    evidence.was_killed(failed.t, failed.end.saturating_add(crate::scenario::SECOND))
+    evidence.was_killed(failed.t, failed.end.saturating_add(SECOND))
 }
 
 /// Whether some attempts can't be seen at the endpoint.
-fn hides(lane: &crate::check::evidence::Lane<'_>) -> bool {
-    use crate::scenario::Answer;
+fn hides(lane: &Lane<'_>) -> bool {
     let unseen = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
     lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer))
 }
@@ -93,7 +151,7 @@ fn hides(lane: &crate::check::evidence::Lane<'_>) -> bool {
 /// For every lane, by arrival time: the latest end of any exchange that arrived before or then, and of any that the
 /// sender ended.
 fn lane_ends(evidence: &Evidence<'_>) -> Vec<Vec<(u64, u64, u64)>> {
-    let of = |lane: &crate::check::evidence::Lane<'_>| {
+    let of = |lane: &Lane<'_>| {
         let (mut end, mut silent) = (0, 0);
         let running = lane.arrivals.iter().map(|n| {
             let exchange = evidence.exchange(*n);

@@ -3,75 +3,108 @@
 //! Each gap becomes `u = (gap − least) ÷ (most − least)`, which is uniform on [0, 1] if the sender draws as declared.
 //! Kolmogorov's distance between n of them and the uniform law exceeds ε with a probability of at most 2·exp(−2nε²)
 //! (Dvoretzky, Kiefer, Wolfowitz; the constant is Massart's). With α = 10⁻⁶ a sender that draws as declared is
-//! wrongly blamed once in a million runs. Under [`SAMPLES_MIN`] gaps nothing is said.
+//! wrongly blamed once in a million runs. Under [`SAMPLES_MIN`] gaps nothing good is said, and of gaps that are too long
+//! nothing at all.
 //!
 //! What is measured is the draw and a little more (the network, a busy machine, the contract), never less. On the side of
-//! gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. Only gaps are
-//! pooled at which the bucket was at most half full, so that the contract did not move them, and none that the sender
-//! ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
+//! gaps that are too long, `retry_after_late` is therefore taken off each; on the other side nothing is. On the former,
+//! only gaps are pooled at which the bucket was at most half full, so that the contract did not move them; on neither any
+//! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
 
 use super::asked::Asked;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::rate::level::Level;
 use crate::check::verdict::Finding;
-use crate::scenario::Backoff;
+use crate::scenario::{Backoff, SECOND};
 
 /// Fewer say too little: ε is 0.19 there.
 const SAMPLES_MIN: usize = 200;
+/// How near to its deadline an answer may have missed it.
+const NEAR: u64 = SECOND / 4;
 /// One, in the fixed-point numbers of this check.
 const ONE: u128 = 1 << 32;
 /// ln(2 ÷ 10⁻⁶) ÷ 2, times `ONE`².
 const BOUND: u128 = 133_818_748_077_800_931_328;
 
-/// The distance between the sample and the uniform law: how far it is above it (too many short gaps), and how far
-/// below. `u` ascends, in fixed point.
-fn distances(short: &[u128], long: &[u128]) -> (u128, u128) {
-    let n = short.len() as u128;
-    let above = (1..).zip(short).map(|(i, u)| (i * ONE / n).saturating_sub(*u)).max();
-    let below = (0..).zip(long).map(|(i, u): (u128, &u128)| u.saturating_sub(i * ONE / n)).max();
-    (above.unwrap_or(0), below.unwrap_or(0))
+/// Whether draws are shorter than a uniform law lets them be, in fixed point: a Kolmogorov distance on that one side.
+/// The bound holds for any number of them; eight that are next to nothing exceed it.
+pub(super) fn are_too_short(mut draws: Vec<u128>) -> bool {
+    draws.sort_unstable();
+    let n = draws.len() as u128;
+    let above = (1..).zip(&draws).map(|(i, u): (u128, &u128)| (i * ONE / n).saturating_sub(*u)).max();
+    n * above.unwrap_or(0).pow(2) > BOUND
 }
 
-/// Whether draws, each with the part of it that may be delay, fit the uniform law; in fixed point.
-fn fits(mut short: Vec<u128>, mut long: Vec<u128>) -> Option<bool> {
-    if short.len() < SAMPLES_MIN {
-        return None;
+/// Whether they are longer, each without the part of it that may be delay.
+fn are_too_long(mut draws: Vec<u128>) -> bool {
+    draws.sort_unstable();
+    let n = draws.len() as u128;
+    let below = (0..).zip(&draws).map(|(i, u): (u128, &u128)| u.saturating_sub(i * ONE / n)).max();
+    n * below.unwrap_or(0).pow(2) > BOUND
+}
+
+/// Whether draws fit the uniform law; none where they may, and are too few to say so.
+fn fits(short: Vec<u128>, long: Vec<u128>) -> Option<bool> {
+    let enough = long.len() >= SAMPLES_MIN;
+    let broken = are_too_short(short) || (enough && are_too_long(long));
+    (broken || enough).then_some(!broken)
+}
+
+fn jitters(lane: &Lane<'_>) -> bool {
+    lane.subscriber.retry.backoff != Backoff::Fixed && !lane.subscriber.behaviours.is_empty()
+}
+
+/// A gap as a draw from [0, 1], in fixed point; none where nothing is drawn.
+fn unit(gap: u64, (least, most): (u64, u64)) -> Option<u128> {
+    let width = u128::from(most - least);
+    (width > 0).then(|| (u128::from(gap.saturating_sub(least)) * ONE / width).min(ONE))
+}
+
+/// What was drawn after each failure that left the time to the backoff, at most. Whether a failure counts must not hang on
+/// how long the gap after it was, or long ones would be missing: what has no successor before the run ended, a fault came
+/// or it expired counts as the longest draw there is. Whatever else holds a retry back makes its gap longer.
+pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
+    let mut draws = Vec::new();
+    for delivery in &evidence.deliveries {
+        let lane = &evidence.lanes[delivery.lane as usize];
+        let (attempts, retry) = (evidence.attempts(delivery), &lane.subscriber.retry);
+        // A redrive cuts short what waits, and long gaps would be missing again.
+        let repeated =
+            evidence.event(delivery).is_none_or(|event| event.offers > 1) || evidence.has_redrives();
+        let Some(first) = attempts.first().filter(|_| jitters(lane) && !repeated) else { continue };
+        let begun = evidence.exchange(*first).t;
+        for (number, n) in (1..retry.attempts).zip(attempts) {
+            let failed = evidence.exchange(*n);
+            // An answer so near to the deadline may have missed it, and the wait have begun before.
+            let late =
+                failed.begun.saturating_sub(failed.t).saturating_add(NEAR) >= lane.subscriber.timeout.0;
+            let lost = evidence.was_killed(begun, failed.end.saturating_add(SECOND));
+            if is_no_draw(evidence, *n) || late || lost {
+                continue;
+            }
+            let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
+            let next = next.filter(|next| !evidence.is_disturbed(failed.t, *next));
+            let gap = next.map_or(u64::MAX, |next| next.saturating_sub(failed.begun));
+            draws.extend(unit(gap, retry.bounds(number)));
+        }
     }
-    short.sort_unstable();
-    long.sort_unstable();
-    let (above, below) = distances(&short, &long);
-    let distance = above.max(below);
-    Some(short.len() as u128 * distance * distance <= BOUND)
+    draws
+}
+
+/// Whether what follows an attempt is not drawn, or not from when it failed.
+fn is_no_draw(evidence: &Evidence<'_>, n: u32) -> bool {
+    let exchange = evidence.exchange(n);
+    let told = evidence.asked(n).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
+    exchange.ended_by_peer() || exchange.is_delivered() || told
 }
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    let jitters = |lane: &Lane<'_>| {
-        lane.subscriber.retry.backoff != Backoff::Fixed && !lane.subscriber.behaviours.is_empty()
-    };
     if !evidence.lanes.iter().any(jitters) {
         return Finding::unasked("no endpoint with jittered retries fails");
     }
-    let roomy = roomy(evidence);
-    let (mut short, mut long) = (Vec::new(), Vec::new());
-    for (delivery, number, before, after) in evidence.retries() {
-        let lane = &evidence.lanes[delivery.lane as usize];
-        let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
-        let told = evidence.asked(before).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
-        let own = failed.ended_by_peer() || failed.is_delivered() || told || evidence.is_redriven();
-        if !jitters(lane) || own || !roomy[after as usize] || evidence.is_disturbed(failed.t, next.t) {
-            continue;
-        }
-        let (least, most) = lane.subscriber.retry.bounds(number);
-        let (gap, width) = (next.t.saturating_sub(failed.end), most - least);
-        if width == 0 || hides(lane) {
-            continue;
-        }
-        let unit = |gap: u64| (u128::from(gap.saturating_sub(least)) * ONE / u128::from(width)).min(ONE);
-        short.push(unit(gap));
-        long.push(unit(gap.saturating_sub(evidence.scenario.expect.retry_after_late.0)));
-    }
-    let samples = short.len();
-    let finding = match fits(short, long) {
+    let long = shortest_draws(evidence);
+    let samples = long.len();
+    let finding = match fits(longest_draws(evidence), long) {
         None => {
             Finding::unseen(format!("{samples} gaps were free of other causes; {SAMPLES_MIN} are needed"))
         }
@@ -79,6 +112,29 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         Some(false) => Finding::broken(format!("{samples} gaps do not fit the declared jitter"), Vec::new()),
     };
     finding.with("gaps", samples)
+}
+
+/// What was drawn for the gaps that are free of other causes, at least.
+fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
+    let roomy = roomy(evidence);
+    let mut draws = Vec::new();
+    for (delivery, number, before, after) in evidence.retries() {
+        let lane = &evidence.lanes[delivery.lane as usize];
+        let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
+        let disturbed = evidence.is_redriven(delivery, next.t) || evidence.is_disturbed(failed.t, next.t);
+        if !jitters(lane)
+            || is_no_draw(evidence, before)
+            || !roomy[after as usize]
+            || disturbed
+            || hides(lane)
+        {
+            continue;
+        }
+        let gap = next.t.saturating_sub(failed.end);
+        let gap = gap.saturating_sub(evidence.scenario.expect.retry_after_late.0);
+        draws.extend(unit(gap, lane.subscriber.retry.bounds(number)));
+    }
+    draws
 }
 
 /// Whether a lane has attempts that the endpoint can't see, so that their numbers aren't known.
@@ -128,7 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn few_gaps_say_nothing() {
-        assert_eq!(fits(vec![0; SAMPLES_MIN - 1], vec![0; SAMPLES_MIN - 1]), None);
+    fn few_gaps_say_nothing_unless_they_are_next_to_nothing() {
+        let even = sample(100, |i| i * ONE / 100);
+        assert_eq!(fits(even.clone(), even), None);
+        assert_eq!(fits(vec![0; 7], vec![0; 7]), None);
+        assert_eq!(fits(vec![0; 8], vec![0; 8]), Some(false));
     }
 }

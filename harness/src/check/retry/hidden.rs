@@ -8,17 +8,19 @@
 
 use crate::check::evidence::{Evidence, Outcome};
 use crate::check::verdict::{Finding, Tally, show};
-use crate::scenario::Answer;
+use crate::scenario::{Answer, Behaviour};
 use crate::trace::CutKind;
 
 const AT_ONCE: u64 = 5_000_000;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
-    let cuts = |answer: &Answer| {
-        matches!(answer, Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer | Answer::Reset)
+    // A reset before anything is read is no exchange, unless the request must be read to be known.
+    let cuts = |behaviour: &Behaviour| match behaviour.answer {
+        Answer::Reset => behaviour.attempts.is_some(),
+        _ => matches!(behaviour.answer, Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer),
     };
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
-    if !behaviours.any(|behaviour| cuts(&behaviour.answer)) {
+    if !behaviours.any(cuts) {
         return Finding::unasked("no endpoint cuts an exchange short");
     }
     let mut tally = Tally::default();

@@ -29,9 +29,12 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
         let attempts = evidence.attempts(delivery);
         let Some(at) = attempts.iter().position(|n| evidence.exchange(*n).is_delivered()) else { continue };
         tally.see();
-        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1) && !evidence.is_redriven();
+        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1);
         let Some(next) = attempts.get(at + 1).filter(|_| once) else { continue };
         let (done, again) = (evidence.exchange(attempts[at]), evidence.exchange(*next));
+        if evidence.is_redriven(delivery, again.t) {
+            continue;
+        }
         let in_time =
             done.end.saturating_sub(done.t).saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0;
         // One that was open at the same time had left before the success was known.

@@ -1,0 +1,118 @@
+//! Giving up without a cause: a dead letter whose reason, in the design's own words, cannot be true.
+//!
+//! - `expired`, though it was younger than its `ttl` to the very end (a sender may see that its next attempt would come
+//!   too late, and so the longest delay is taken off; a second more, as some count in seconds);
+//! - `gone`, though its endpoint never answered 410;
+//! - `overflow`, though its lane cannot have been so full: of `taken` deliveries, a queue that holds `room` of them sheds
+//!   `taken − room` at most, as the last one that was shed left it full.
+//!
+//! A sender's own word for a reason says nothing here, and a lane without a declared bound may have one of its own
+//! ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]). `exhausted` is judged by `retry.attempts`.
+
+use super::evidence::{Delivery, Evidence, Lane, Outcome};
+use super::queue::ENVELOPE_BYTES;
+use super::verdict::show;
+use crate::scenario::{Answer, FaultAction, SECOND};
+
+/// No sender's own bound on a queue is smaller.
+const UNDECLARED_ROWS: u64 = 10_000;
+/// Nor is it in bytes.
+const UNDECLARED_BYTES: u64 = 64 << 20;
+
+/// The deliveries that were given up, and not taken by their endpoint, for what cannot be the reason; and why not.
+pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, String)> {
+    let mut found = Vec::new();
+    // What is missing in the trace may be the cause.
+    if evidence.trace.trailer.as_ref().is_none_or(|trailer| trailer.dropped > 0) {
+        return found;
+    }
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let deliveries = evidence.deliveries_of(at);
+        let mut shed = Vec::new();
+        for delivery in deliveries.iter().filter(|delivery| !evidence.is_delivered(delivery)) {
+            let why = match reason(evidence, delivery) {
+                Some("expired") => too_young(evidence, lane, delivery),
+                Some("gone") => (!said_gone(evidence, lane))
+                    .then(|| "given up as gone; its endpoint never answered 410".to_owned()),
+                Some("overflow") => {
+                    shed.push(delivery);
+                    None
+                }
+                _ => None,
+            };
+            found.extend(why.map(|why| (delivery, why)));
+        }
+        let taken = taken(evidence, deliveries);
+        let most = taken.saturating_sub(room(evidence, lane).unwrap_or(0));
+        let surplus = shed.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(shed.len()));
+        let why = || format!("shed as overflow; of {taken} deliveries its queue can have shed {most}");
+        found.extend(surplus.into_iter().map(|delivery| (delivery, why())));
+    }
+    found
+}
+
+fn reason<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<&'e str> {
+    delivery.dead.map(|at| evidence.trace.dead[at as usize].reason.as_str())
+}
+
+fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> Option<String> {
+    let steps = |action: &FaultAction| matches!(action, FaultAction::ClockStep { .. });
+    let event = evidence.event(delivery)?;
+    if evidence.scenario.faults.iter().any(|fault| steps(&fault.action)) {
+        return None;
+    }
+    let offered = evidence.trace.offers[event.offer as usize].t;
+    let age = evidence.end.saturating_sub(offered);
+    let ttl = lane.subscriber.retry.ttl.0;
+    let oldest = age.saturating_add(longest_delay(lane)).saturating_add(SECOND);
+    (oldest < ttl)
+        .then(|| format!("given up as expired, {} old at most; its ttl is {}", show(age), show(ttl)))
+}
+
+/// How long a sender may have had to wait for the next attempt.
+fn longest_delay(lane: &Lane<'_>) -> u64 {
+    let subscriber = lane.subscriber;
+    if subscriber.behaviours.is_empty() {
+        return 0;
+    }
+    let tells = |answer: &Answer| match answer {
+        Answer::Status(reply) => reply.retry_after.is_some(),
+        answer => matches!(answer, Answer::Enforce { .. }),
+    };
+    let told = subscriber.behaviours.iter().any(|behaviour| tells(&behaviour.answer));
+    let backoff = subscriber.retry.bounds(subscriber.retry.attempts).1;
+    let cooldown = subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0);
+    backoff.max(cooldown).max(if told { subscriber.retry.retry_after_cap.0 } else { 0 })
+}
+
+fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
+    let gone = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Answered { status: 410, .. });
+    lane.arrivals.iter().any(gone)
+}
+
+/// How many deliveries of a lane the sender can have taken.
+fn taken(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
+    let events = deliveries.iter().filter_map(|delivery| evidence.event(delivery));
+    events
+        .filter(|event| event.accepted.is_some() || !event.refused)
+        .map(|event| u64::from(event.offers))
+        .sum()
+}
+
+/// How many deliveries a lane's queue holds at least before it sheds; none where that can't be told.
+fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<u64> {
+    let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
+    let declared = queue.rows.is_some() || queue.bytes.is_some();
+    // A bound on all lanes together makes one shed for what others hold.
+    let whole = !scenario.sender.arguments.is_empty() || scenario.expect.queue_rows_max.is_some();
+    let (rows, bytes) = match declared {
+        true if scenario.sender.arguments.is_empty() => {
+            (queue.rows.unwrap_or(u64::MAX), queue.bytes.map(|size| size.0))
+        }
+        false if !whole => (UNDECLARED_ROWS, Some(UNDECLARED_BYTES)),
+        _ => return None,
+    };
+    // Some count more than the body; none twice as much.
+    let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
+    Some(rows.min(bytes.map_or(u64::MAX, |bytes| bytes / each)))
+}

@@ -1,0 +1,73 @@
+//! What was done to a sender is judged as it was planned, and excuses no more than it caused.
+
+use hookproof::check::Status;
+use hookproof::trace::{Fault, Trace};
+
+use crate::build::check;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn fault(t: u64, action: &str, detail: Option<&str>, plan: Option<u32>) -> Fault {
+    Fault { t, action: action.to_owned(), until: None, detail: detail.map(str::to_owned), plan }
+}
+
+/// Two limits are planned, and the second one alone was made; three arrivals follow within a second.
+fn second_alone(plan: Option<u32>) -> impl Fn(&mut Trace) {
+    move |trace| {
+        let change = fault(SECOND / 2, "limit", Some("b"), plan);
+        trace.faults.push(change);
+        for (at, t) in (0..).zip([SECOND + 800_000_000, SECOND + 850_000_000, SECOND + 900_000_000]) {
+            let at: usize = at;
+            (trace.arrivals[at].t, trace.arrivals[at].read) = (t, t);
+            (trace.answers[at].t, trace.answers[at].end) = (t, t);
+        }
+    }
+}
+
+#[test]
+fn a_change_that_was_not_made_does_not_take_the_next_one_for_its_own() {
+    let limit = |whose: &str, at: &str| {
+        format!(
+            "[[fault]]\nat = {at:?}\ndo = \"limit\"\nsubscriber = {whose:?}\nlimit = {{ rate = \"1/s\", burst = 1 }}\n"
+        )
+    };
+    let more = format!("[[subscriber]]\nname = \"b\"\n{}{}", limit("a", "100ms"), limit("b", "400ms"));
+    for plan in [Some(1), None] {
+        check("rate.live-change", &more, second_alone(plan), Status::Inconclusive);
+    }
+    // The first one, had it been made, is broken by these arrivals.
+    let first = |trace: &mut Trace| {
+        second_alone(None)(trace);
+        trace.faults[0] = fault(SECOND / 2, "limit", Some("a"), Some(0));
+    };
+    check("rate.live-change", &more, first, Status::Warn);
+}
+
+/// Delivery 2 comes again as an attempt of delivery 0, which was answered with that status before.
+fn again(status: u16) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.answers[0].status = status;
+        (trace.arrivals[2].token, trace.arrivals[2].id) = (Some(0), trace.arrivals[0].id.clone());
+        let answered = trace.answers[2].clone();
+        let mut third = trace.arrivals[2].clone();
+        (third.n, third.t, third.read) = (3, answered.t + 1, answered.t + 1);
+        trace.arrivals.push(third);
+        trace.answers.push(hookproof::trace::Answer {
+            n: 3,
+            t: answered.t + 1,
+            end: answered.t + 1,
+            ..answered
+        });
+        trace.trailer.as_mut().expect("whole").t += 1;
+        trace.faults.push(fault(2 * SECOND + SECOND / 2, "redrive", None, Some(0)));
+    }
+}
+
+#[test]
+fn a_redrive_excuses_what_was_a_dead_letter_alone() {
+    let redrive = "[[fault]]\nat = \"2500ms\"\ndo = \"redrive\"";
+    for id in ["duplicate.bounded", "retry.status"] {
+        check(id, redrive, again(204), Status::Fail);
+        check(id, redrive, again(500), Status::Pass);
+    }
+}

@@ -1,0 +1,39 @@
+//! Bounds that nobody looked at were not kept.
+
+use hookproof::check::Status;
+use hookproof::trace::{Depth, Trace};
+
+use crate::build::check;
+
+fn sample(subscriber: Option<&str>, waiting: u64, bytes: Option<u64>) -> impl Fn(&mut Trace) {
+    let subscriber = subscriber.map(str::to_owned);
+    let (waiting, dead, delivered, coalesced) = (Some(waiting), None, None, None);
+    let depth = Depth { t: 5, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes: None };
+    move |trace| trace.depths.push(depth.clone())
+}
+
+const BESIDE: &str = "[[subscriber]]\nname = \"b\"";
+
+#[test]
+fn a_sample_of_the_whole_is_that_of_its_only_subscriber() {
+    check("queue.bounded", "queue = { rows = 2 }", sample(None, 3, None), Status::Fail);
+    check("queue.bounded", "queue = { rows = 2 }", sample(None, 2, None), Status::Pass);
+}
+
+#[test]
+fn a_bound_that_no_sample_is_about_was_not_seen_to_hold() {
+    let queue = format!("queue = {{ rows = 2 }}\n{BESIDE}");
+    check("queue.bounded", &queue, sample(None, 3, None), Status::Inconclusive);
+    check("queue.bounded", &queue, sample(Some("a"), 2, None), Status::Pass);
+    // So few can't be beyond it, whosever they are.
+    check("queue.bounded", &queue, sample(None, 2, None), Status::Pass);
+    check("queue.bounded", &queue.replace('2', "3"), sample(None, 9, None), Status::Pass);
+}
+
+#[test]
+fn bytes_are_bounded_by_samples_of_bytes() {
+    let queue = "queue = { bytes = \"1KB\" }";
+    check("queue.bounded", queue, sample(None, 3, None), Status::Inconclusive);
+    check("queue.bounded", queue, sample(None, 3, Some(900)), Status::Pass);
+    check("queue.bounded", queue, sample(None, 3, Some(1_900)), Status::Fail);
+}
