@@ -3,10 +3,12 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
+use crate::report::visible;
+
 /// Says something on stderr. Where nobody reads it any more, nobody is told so: what a command found out is in its exit code
 /// and in its files, and neither may be lost over it.
 pub(super) fn say(text: impl Display) {
-    let _unread = writeln!(io::stderr().lock(), "{text}");
+    let _unread = writeln!(io::stderr().lock(), "{}", visible(&text.to_string()));
 }
 
 /// What came of writing to stdout. A reader that has seen enough, such as `head`, is no failure.
