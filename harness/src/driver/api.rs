@@ -113,7 +113,7 @@ impl ApiError {
     fn hiding(mut self, hidden: &Hidden) -> Self {
         match &mut self {
             Self::Request { request: text, .. } | Self::Status { body: text, .. } => {
-                *text = hidden.hide(text)
+                *text = hidden.hide(text);
             }
             Self::Silent(error) => {
                 (error.url, error.why) = (hidden.hide(&error.url), hidden.hide(&error.why));
