@@ -23,6 +23,23 @@ pub(super) struct Interrupts {
     pub(super) second: oneshot::Receiver<()>,
 }
 
+/// Done when somebody asks us to end: Ctrl-C, or the SIGTERM of a job that is cancelled.
+pub(super) async fn asked_to_end() {
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        let _done = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => {
+            if interrupted.is_err() {
+                // Without a handler the signal ends the process by itself.
+                std::future::pending::<()>().await;
+            }
+        }
+        _ = terminated.recv() => {}
+    }
+}
+
 /// Listens from now on, within a tokio runtime.
 pub(super) fn interrupts() -> io::Result<Interrupts> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

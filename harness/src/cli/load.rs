@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::out::{asked_to_end, say as aside};
+use super::interrupt::asked_to_end;
+use super::out::say;
 use super::receiver::{Unusable, Whom, length, secret};
 use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
@@ -81,7 +82,7 @@ enum Ended {
 }
 
 fn ended(code: u8, why: &str) -> ExitCode {
-    aside(format_args!("hookproof load: {why}"));
+    say(format_args!("hookproof load: {why}"));
     ExitCode::from(code)
 }
 
@@ -127,7 +128,7 @@ async fn interrupted(flag: &AtomicBool) {
 
 async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended> {
     if std::io::stderr().is_terminal() {
-        aside(format_args!("sending {} requests in {:?}", load.requests(), load.lasts));
+        say(format_args!("sending {} requests in {:?}", load.requests(), load.lasts));
     }
     let stopped = AtomicBool::new(false);
     let trial = load::run(load, interrupted(&stopped)).await.map_err(Ended::Unreachable)?;
@@ -144,7 +145,7 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
         keep(dir, &trial, &load.target.url)?;
     }
     if stopped.load(Ordering::Relaxed) {
-        aside("interrupted: this is what was seen until then");
+        say("interrupted: this is what was seen until then");
     }
     Ok(match () {
         () if stopped.load(Ordering::Relaxed) => EXIT_INTERRUPTED,
@@ -174,9 +175,7 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         };
         let p99 = trial.latency.value_at_quantile(0.99);
         let (rate, failed, missed) = (trial.per_second, trial.failed(), trial.missed);
-        aside(format_args!(
-            "{rate:>8.0}/s  {word:<7} p99 {p99} µs, {failed} failed, {missed} missed{limited}"
-        ));
+        say(format_args!("{rate:>8.0}/s  {word:<7} p99 {p99} µs, {failed} failed, {missed} missed{limited}"));
     };
     let (mut found, stopped) = (Found::default(), AtomicBool::new(false));
     let ended = tokio::select! {
@@ -201,10 +200,10 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         said(slo, &found)
     });
     if let Some(why) = &lost {
-        aside(format_args!("{} could no longer be reached: {why}", load.target.url));
+        say(format_args!("{} could no longer be reached: {why}", load.target.url));
     }
     if interrupted {
-        aside("interrupted: this is what was seen until then");
+        say("interrupted: this is what was seen until then");
     }
     if let (Some(dir), Some(trial)) = (&asked.out, best) {
         keep(dir, trial, &load.target.url)?;
@@ -244,7 +243,7 @@ fn keep(dir: &Path, trial: &Trial, target: &str) -> Result<(), Ended> {
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;
     std::fs::write(dir.join("load.html"), trial.page(target)).map_err(failed)?;
-    aside(format_args!("report: {}", dir.join("load.html").display()));
+    say(format_args!("report: {}", dir.join("load.html").display()));
     Ok(())
 }
 

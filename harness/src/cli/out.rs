@@ -1,31 +1,14 @@
-//! What a command has to say, its answer on stdout and whatever else on stderr, and how it hears that it should end.
+//! What a command has to say: its answer on stdout, and whatever else on stderr.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
-use tokio::signal::unix::{SignalKind, signal};
+use crate::report::visible;
 
 /// Says something on stderr. Where nobody reads it any more, nobody is told so: what a command found out is in its exit code
 /// and in its files, and neither may be lost over it.
 pub(super) fn say(text: impl Display) {
-    let _unread = writeln!(io::stderr().lock(), "{text}");
-}
-
-/// Done when somebody asks us to end: Ctrl-C, or the SIGTERM of a job that is cancelled.
-pub(super) async fn asked_to_end() {
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
-        let _done = tokio::signal::ctrl_c().await;
-        return;
-    };
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => {
-            if interrupted.is_err() {
-                // Without a handler the signal ends the process by itself.
-                std::future::pending::<()>().await;
-            }
-        }
-        _ = terminated.recv() => {}
-    }
+    let _unread = writeln!(io::stderr().lock(), "{}", visible(&text.to_string()));
 }
 
 /// What came of writing to stdout. A reader that has seen enough, such as `head`, is no failure.

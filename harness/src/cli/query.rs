@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Statement, params_from_iter};
 use serde_json::{Map, Value};
 
 use super::exit::{USAGE, refuse};
 use super::out::{say, written};
+use crate::report::visible;
 use crate::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
@@ -108,6 +110,12 @@ fn load(path: &Path) -> Result<Connection, String> {
     }
     filled.commit().map_err(told)?;
     database.pragma_update(None, "query_only", true).map_err(told)?;
+    // Attaching makes the file that it names.
+    let no_file = |asked: AuthContext<'_>| match asked.action {
+        AuthAction::Attach { .. } => Authorization::Deny,
+        _ => Authorization::Allow,
+    };
+    database.authorizer(Some(no_file)).map_err(told)?;
     Ok(database)
 }
 
@@ -154,7 +162,7 @@ fn print(statement: &mut Statement<'_>, arguments: &Arguments) -> Result<(), Unp
             writeln!(out, "{}", Value::Object(object))?;
         } else {
             let cells = values.into_iter().map(|value| match value {
-                Value::String(text) => text.replace(['\t', '\n'], " "),
+                Value::String(text) => visible(&text.replace(['\t', '\n'], " ")),
                 Value::Null => String::new(),
                 other => other.to_string(),
             });
@@ -170,5 +178,21 @@ fn json(value: ValueRef<'_>) -> Value {
         ValueRef::Integer(number) => Value::from(number),
         ValueRef::Real(number) => Value::from(number),
         ValueRef::Text(text) => Value::from(String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_makes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (trace, other) = (folder.path().join("trace.jsonl"), folder.path().join("other.db"));
+        std::fs::write(&trace, "").unwrap();
+        let database = load(&trace).unwrap();
+        let attach = format!("ATTACH '{}' AS x", other.display());
+        assert!(database.execute_batch(&attach).is_err() && !other.exists());
+        assert!(database.prepare("SELECT count(*) FROM arrival").is_ok());
     }
 }

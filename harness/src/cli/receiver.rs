@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::out::{asked_to_end, say as aside};
+use super::interrupt::asked_to_end;
+use super::out::say;
 use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
 use crate::scenario::quantity;
 use crate::suite::{self, Colours, Hooks, Known, Report, Selection, Settings, Step, Stopped};
@@ -145,28 +146,28 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     let settings = match settings(asked) {
         Ok(settings) => settings,
         Err(Unusable(why)) => {
-            aside(format_args!("hookproof receiver: {why}"));
+            say(format_args!("hookproof receiver: {why}"));
             return ExitCode::from(EXIT_USAGE);
         }
     };
     if let Err(why) = asked.output.prepare() {
-        aside(format_args!("hookproof receiver: {why}"));
+        say(format_args!("hookproof receiver: {why}"));
         return ExitCode::from(EXIT_USAGE);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            aside(format_args!("hookproof receiver: can't start: {error}"));
+            say(format_args!("hookproof receiver: can't start: {error}"));
             return ExitCode::from(EXIT_HARNESS);
         }
     };
     let report = match runtime.block_on(watched(&settings)) {
         Ok(report) => report,
         Err(stopped) => {
-            aside(format_args!("hookproof receiver: {stopped}"));
+            say(format_args!("hookproof receiver: {stopped}"));
             let json = serde_json::json!({ "error": stopped.to_string(), "exit_code": EXIT_UNREACHABLE });
             if let Err(why) = asked.output.keep(&stopped.junit(), &json.to_string()) {
-                aside(format_args!("hookproof receiver: {why}"));
+                say(format_args!("hookproof receiver: {why}"));
             }
             return ExitCode::from(EXIT_UNREACHABLE);
         }
@@ -174,7 +175,7 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     match hand_over(&report, &asked.output) {
         Ok(()) => ExitCode::from(report.exit_code()),
         Err(why) => {
-            aside(format_args!("hookproof receiver: {why}"));
+            say(format_args!("hookproof receiver: {why}"));
             ExitCode::from(EXIT_HARNESS)
         }
     }
@@ -288,7 +289,7 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let page = output.out.as_ref().map(|dir| dir.join("receiver.html"));
     let paged = page.as_ref().map_or(Ok(()), |page| {
         write(page, &report.page())?;
-        aside(format_args!("report: {}", page.display()));
+        say(format_args!("report: {}", page.display()));
         Ok(())
     });
     paged.and(output.keep(&report.junit(), &json))

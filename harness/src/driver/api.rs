@@ -1,6 +1,6 @@
 //! The calls to a sender under test, as its driver file has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::answers::{self, Listed, Sample, Taken};
 use super::client::{Call, CallError, Client, Reply};
+use super::event::Event;
 use super::file::{DriverFile, Request};
+use super::hidden::Hidden;
 use super::template::{Template, TemplateError, Variables};
 use super::words::{of_limit, of_subscriber};
 use crate::scenario::{Limit, Subscriber};
@@ -33,6 +35,7 @@ struct Inner {
     doors: Vec<Door>,
     /// What was saved of each subscriber, by its name.
     subscribers: RwLock<BTreeMap<String, Variables>>,
+    hidden: Hidden,
 }
 
 /// Where one process of the sender is spoken to.
@@ -41,23 +44,6 @@ struct Door {
     base: String,
     port: u16,
     open: AtomicBool,
-}
-
-/// An event, in the words of templates.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// The harness's number for it.
-    pub token: u64,
-    /// The token as text.
-    pub text: String,
-    /// Its type.
-    pub kind: String,
-    /// Its key.
-    pub key: String,
-    /// Its data, a JSON object.
-    pub data: String,
-    /// When it is offered, by the wall clock.
-    pub unix_ns: u64,
 }
 
 /// A call that did not do what it was for.
@@ -106,12 +92,36 @@ pub enum ApiError {
         /// What it should have been.
         variable: String,
     },
+    /// The list of dead letters goes in circles, or on and on.
+    #[error("the list of dead letters comes to no end: {listed} were listed, where there can be {most}")]
+    Endless {
+        /// How many there were until then.
+        listed: usize,
+        /// How many there can be.
+        most: usize,
+    },
     /// The driver has no such call.
     #[error("the driver has no [{what}]")]
     Absent {
         /// Which call.
         what: &'static str,
     },
+}
+
+impl ApiError {
+    /// The same without what must not be told.
+    fn hiding(mut self, hidden: &Hidden) -> Self {
+        match &mut self {
+            Self::Request { request: text, .. } | Self::Status { body: text, .. } => {
+                *text = hidden.hide(text);
+            }
+            Self::Silent(error) => {
+                (error.url, error.why) = (hidden.hide(&error.url), hidden.hide(&error.why));
+            }
+            _ => {}
+        }
+        self
+    }
 }
 
 impl Api {
@@ -127,7 +137,10 @@ impl Api {
             Ok(Door { base: base?, port: *port, open: AtomicBool::new(false) })
         };
         let doors = ports.iter().map(door).collect::<Result<_, ApiError>>()?;
+        let hidden = Hidden::default();
+        hidden.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
         Ok(Self(Arc::new(Inner {
+            hidden,
             file,
             client: Client::default(),
             shared: RwLock::new(shared),
@@ -244,7 +257,21 @@ impl Api {
         self.make(what, request, &variables).await
     }
 
+    /// Makes a call; what is saved of its answer is hidden from now on, and from what is said of its failure.
     async fn make(
+        &self,
+        what: &'static str,
+        request: &Request,
+        variables: &Variables,
+    ) -> Result<Variables, ApiError> {
+        let made = self.make_openly(what, request, variables).await;
+        if let Ok(saved) = &made {
+            self.0.hidden.learn(saved.values().cloned());
+        }
+        made.map_err(|error| error.hiding(&self.0.hidden))
+    }
+
+    async fn make_openly(
         &self,
         what: &'static str,
         request: &Request,
@@ -266,6 +293,16 @@ impl Api {
 
     /// Emits events in one call: what became of each, in their order.
     pub async fn emit(&self, events: &[Event]) -> Vec<Taken> {
+        let mut taken = self.emit_openly(events).await;
+        for one in &mut taken {
+            if let Taken::Refused { why, .. } | Taken::Silent { why, .. } = one {
+                *why = self.0.hidden.hide(why);
+            }
+        }
+        taken
+    }
+
+    async fn emit_openly(&self, events: &[Event]) -> Vec<Taken> {
         let emit = &self.0.file.emit;
         let mut variables = self.any();
         let mut body = String::new();
@@ -301,10 +338,11 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
-    /// Lists all dead letters.
-    pub async fn dead(&self) -> Result<Vec<Listed>, ApiError> {
+    /// Lists all dead letters, of which there may be so many.
+    pub async fn dead(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
         let dead = self.0.file.dead.as_ref().ok_or(ApiError::Absent { what: "dead" })?;
         let (mut variables, mut request, mut all) = (self.any(), &dead.request, Vec::new());
+        let mut seen = BTreeSet::new();
         for _ in 0..PAGES_MAX {
             let call = assemble("dead", request, &dead.headers, None, &variables)?;
             let reply = self.0.client.call(call).await?;
@@ -314,34 +352,15 @@ impl Api {
             all.extend(answers::listed(dead, &answer, &subscribers));
             drop(subscribers);
             let next = dead.next.as_ref().and_then(|next| answers::text(&answer, next));
-            let (Some(next), Some(page)) = (next, &dead.page) else { break };
+            let (Some(next), Some(page)) = (next, &dead.page) else { return Ok(all) };
+            if all.len() > most || !seen.insert(next.clone()) {
+                break;
+            }
             variables.insert("next".to_owned(), next);
             request = page;
         }
-        Ok(all)
+        Err(ApiError::Endless { listed: all.len(), most })
     }
-}
-
-impl Event {
-    fn variables(&self) -> Variables {
-        let uuid = format!("00000000-0000-4000-8000-{:012x}", self.token & 0xffff_ffff_ffff);
-        let own = [
-            ("token", self.text.clone()),
-            ("uuid", uuid),
-            ("type", self.kind.clone()),
-            ("key", self.key.clone()),
-            ("data", self.data.clone()),
-            ("now", rfc3339(self.unix_ns / crate::scenario::SECOND)),
-        ];
-        own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    }
-}
-
-fn rfc3339(unix_seconds: u64) -> String {
-    let (year, month, day) = crate::endpoint::civil(unix_seconds / 86_400);
-    let second = unix_seconds % 86_400;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 fn assemble(
@@ -374,4 +393,68 @@ fn check(what: &'static str, reply: &Reply, accept: &[u16]) -> Result<(), ApiErr
     let shown = &reply.body[..reply.body.len().min(300)];
     let body = String::from_utf8_lossy(shown).into_owned();
     Err(ApiError::Status { what, status: reply.status, expected, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// A sender that answers every call with what `answer` makes of the call's number, and an `Api` that speaks to it.
+    async fn speaking_to(answer: fn(usize) -> String) -> Api {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            for number in 0.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                stream.write_all(answer(number).as_bytes()).await.unwrap();
+            }
+        });
+        let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
+                    emit = { request = \"GET {{ base }}/?key={{ env.CARGO_PKG_NAME }}\", body = \"\" }\n\
+                    dead = { request = \"GET {{ base }}/\", list = \"/dead\", subscriber = \"/whose\", \
+                    next = \"/next\", page = \"GET {{ base }}/{{ next }}\" }\n";
+        let file = DriverFile::parse(file, "x.toml").unwrap();
+        Api::new(file, &[port], Variables::new()).unwrap()
+    }
+
+    fn ok(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn a_list_of_dead_letters_that_comes_to_no_end_is_given_up() {
+        let circle = speaking_to(|_| ok(r#"{"dead": [], "next": "same"}"#)).await;
+        assert!(matches!(circle.dead(10).await, Err(ApiError::Endless { .. })));
+        let onward = |n: usize| ok(&format!(r#"{{"dead": [{{"whose": "a"}}], "next": "{n}"}}"#));
+        let listed = speaking_to(onward).await.dead(10).await;
+        assert!(matches!(listed, Err(ApiError::Endless { listed: 11, .. })), "{listed:?}");
+        let short =
+            |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { r#"{"dead": [{}]}"# });
+        assert_eq!(speaking_to(short).await.dead(10).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_value_of_the_environment_is_in_no_word_about_a_failure() {
+        let key = env!("CARGO_PKG_NAME");
+        let silent = |_: usize| String::new();
+        let refusing = |_: usize| ok(env!("CARGO_PKG_NAME")).replace("200 OK", "500 No");
+        let answers: [fn(usize) -> String; 2] = [silent, refusing];
+        for answer in answers {
+            let event = Event {
+                token: 1,
+                text: String::new(),
+                kind: String::new(),
+                key: String::new(),
+                data: String::new(),
+                unix_ns: 0,
+            };
+            let told = format!("{:?}", speaking_to(answer).await.emit(&[event]).await);
+            assert!(told.contains("why") && !told.contains(key), "{told}");
+        }
+    }
 }

@@ -47,7 +47,7 @@ pub struct Reply {
 pub struct CallError {
     /// Its method.
     pub method: String,
-    /// Its URL.
+    /// Its URL, without its query.
     pub url: String,
     /// What happened.
     pub why: String,
@@ -73,7 +73,8 @@ impl Client {
         let Call { method, url, headers, body, within } = call;
         let failed = |why: String, unknown: bool| CallError {
             method: method.to_string(),
-            url: url.clone(),
+            // A query may hold a key.
+            url: url.split('?').next().unwrap_or_default().to_owned(),
             why,
             unknown,
         };

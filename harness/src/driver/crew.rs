@@ -130,7 +130,10 @@ impl Crew {
     pub async fn start(&mut self) -> Result<(), CrewError> {
         let within = self.api.file().start.as_ref().map_or(0, |start| start.within.0);
         for worker in 0..self.workers.len() {
-            self.begin(worker).map_err(|error| CrewError::Start {
+            // What an earlier run's sender said last is not what this one died of.
+            let begun =
+                std::fs::File::create(&self.workers[worker].launch.log).and_then(|_| self.begin(worker));
+            begun.map_err(|error| CrewError::Start {
                 worker,
                 command: self.workers[worker].launch.command.clone(),
                 error,

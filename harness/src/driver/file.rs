@@ -44,6 +44,9 @@ pub struct DriverFile {
     /// How it is stopped.
     #[serde(default)]
     pub stop: Stop,
+    /// The environment variables that it names.
+    #[serde(skip)]
+    pub environment: Vec<String>,
 }
 
 /// How a sender is started.
@@ -252,9 +255,17 @@ impl DriverFile {
 
     /// Reads a file's text.
     pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
-        toml::from_str(text)
-            .map_err(|error| FileError::Parse { name: name.to_owned(), error: Box::new(error) })
+        let file: Self = toml::from_str(text)
+            .map_err(|error| FileError::Parse { name: name.to_owned(), error: Box::new(error) })?;
+        Ok(Self { environment: environment(text), ..file })
     }
+}
+
+/// The environment variables in the holes of a text.
+fn environment(text: &str) -> Vec<String> {
+    let holes = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
+    let names = holes.filter_map(|(hole, _)| hole.split('|').next()?.trim().strip_prefix("env."));
+    names.map(str::to_owned).collect()
 }
 
 fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {

@@ -1,6 +1,7 @@
 //! Processes of the sender under test: started in a group of their own, told what a process can be told, and never left
 //! behind. Whatever way the harness ends, they end with it: in order, on a panic, or by `SIGKILL` to the harness itself
-//! (see [`hold`]).
+//! (see [`hold`]). What they have started ends with them, as it is of their group; but for a `SIGKILL` to the harness, after
+//! which nobody is left to tell a group.
 
 use std::ffi::OsString;
 use std::io;

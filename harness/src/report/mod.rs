@@ -18,4 +18,4 @@ pub(crate) use html::{STYLE, escape};
 pub use junit::{Unjudged, junit, junit_with};
 pub use markdown::markdown;
 pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};
-pub use terminal::{Colours, terminal};
+pub use terminal::{Colours, terminal, visible};

@@ -45,21 +45,35 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     let (p50, p99) = (show(lag.p50), show(lag.p99));
     let _ = writeln!(text, "{:>14}  {} events, lag p50 {p50}, p99 {p99}", "generator", lag.events);
     let word = paint(report.judgement.status, report.judgement.status.word(), colours);
-    let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, report.judgement.sentence);
+    let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, visible(&report.judgement.sentence));
     let _ = writeln!(text, "repeat: {}", report.repeat);
     text
 }
 
+/// A text in which no control character reaches the terminal: senders write part of what is shown.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() && letter != '\n' {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
     let word = paint(verdict.status, &format!("{:>14}", verdict.status.word()), colours);
-    let _ = writeln!(text, "{word}  {:width$}  {}", verdict.id, verdict.sentence);
+    let _ = writeln!(text, "{word}  {:width$}  {}", verdict.id, visible(&verdict.sentence));
     if !matches!(verdict.status, Status::Fail | Status::Warn) {
         return;
     }
     for witness in verdict.witness.iter().take(3) {
         let whose = witness.subscriber.as_deref().unwrap_or("sender");
         let at = show(witness.from);
-        let _ = writeln!(text, "{:>14}  {:width$}    at {at}, {whose}: {}", "", "", witness.what);
+        let _ = writeln!(text, "{:>14}  {:width$}    at {at}, {whose}: {}", "", "", visible(&witness.what));
     }
 }
 
@@ -72,4 +86,14 @@ fn paint(status: Status, text: &str, colours: Colours) -> String {
         Status::NotApplicable => 90,
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn what_a_sender_says_does_not_steer_the_terminal() {
+        assert_eq!(visible("\u{1b}[2Jgone\r\u{9b}1m, naïve\n"), "\\u{1b}[2Jgone\\r\\u{9b}1m, naïve\n");
+    }
 }

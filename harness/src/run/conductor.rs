@@ -84,7 +84,9 @@ impl Conductor<'_> {
         let mut idle_since = None;
         loop {
             while let Some((_, step)) = steps.next_if(|(at, _)| *at <= self.clock.now()) {
-                self.step(step).await;
+                if super::unless(interrupt, self.step(step)).await.is_none() {
+                    return Ok(Ended::Interrupted);
+                }
             }
             self.crew.look().map_err(RunError::Process)?;
             queue.resident_bytes.store(self.crew.resident_bytes().unwrap_or(0), Ordering::Relaxed);
@@ -100,10 +102,15 @@ impl Conductor<'_> {
             }
             while emitting.callers.try_join_next().is_some() {}
             let emitted = emitting.generator.is_finished() && emitting.callers.is_empty();
+            let drained = now >= self.traffic_end.saturating_add(self.scenario.drain.0);
+            // A sender that takes its events more slowly than that isn't waited for: it could go on for days.
+            if !emitted && drained {
+                emitting.give_up.send_replace(true);
+            }
             if emitted && steps.peek().is_none() && now >= self.traffic_end {
                 let since = *idle_since.get_or_insert(now);
-                let drained = now >= self.traffic_end.max(since).saturating_add(self.scenario.drain.0);
-                if drained || self.is_settled(queue, since, now) {
+                let drained = now >= since.saturating_add(self.scenario.drain.0);
+                if drained || *emitting.give_up.borrow() || self.is_settled(queue, since, now) {
                     return Ok(Ended::Done);
                 }
             }

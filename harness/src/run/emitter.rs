@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use super::{Clock, Recorder};
 use crate::driver::{Api, Event, Taken};
@@ -33,6 +33,8 @@ pub(super) struct Emitting {
     pub(super) generator: JoinHandle<Lag>,
     /// Ends when everything that was released has been emitted.
     pub(super) callers: tokio::task::JoinSet<()>,
+    /// Told true, the callers wait for no answer any more: what has none is unknown, and what is left is not emitted.
+    pub(super) give_up: watch::Sender<bool>,
 }
 
 impl Emission {
@@ -59,10 +61,18 @@ impl Emission {
         let count = if ordered { 1 } else { self.api.file().emit.calls.max(1) };
         let waiting = Arc::new(Mutex::new(waiting));
         let mut callers = tokio::task::JoinSet::new();
+        let (give_up, given_up) = watch::channel(false);
         for _ in 0..count {
-            callers.spawn(self.clone().call(Arc::clone(&waiting)));
+            callers.spawn(self.clone().call(Arc::clone(&waiting), given_up.clone()));
         }
-        Ok(Emitting { generator, callers })
+        Ok(Emitting { generator, callers, give_up })
+    }
+
+    /// How many deliveries the whole schedule owes.
+    pub(super) fn owed_in_all(&self, scenario: &Scenario) -> usize {
+        let owed = self.owed(scenario);
+        let kinds = self.schedule.due().iter().filter_map(|due| usize::try_from(due.kind).ok());
+        kinds.filter_map(|kind| owed.get(kind)).map(Vec::len).sum()
     }
 
     /// Whom each type is owed to, in the order of the schedule's types.
@@ -87,7 +97,7 @@ impl Emission {
     }
 
     /// Emits what waits, as much in one call as there is and the driver allows, until nothing more comes.
-    async fn call(self, waiting: Arc<Mutex<mpsc::Receiver<Due>>>) {
+    async fn call(self, waiting: Arc<Mutex<mpsc::Receiver<Due>>>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
         let most = if emit.batch { emit.batch_max.max(1) } else { 1 };
         let mut due = Vec::with_capacity(most);
@@ -96,12 +106,27 @@ impl Emission {
             if waiting.lock().await.recv_many(&mut due, most).await == 0 {
                 return;
             }
-            let now = self.clock.unix_ns(self.clock.now());
-            let events: Vec<Event> = due.iter().map(|due| self.event(due, now)).collect();
-            let taken = self.api.emit(&events).await;
+            let taken = if *given_up.borrow() {
+                let why = "not emitted: the time for it was over".to_owned();
+                vec![Taken::Silent { unknown: false, why }; due.len()]
+            } else {
+                self.emit(&due, &mut given_up).await
+            };
             let t = self.clock.now();
             for (due, taken) in due.iter().zip(taken) {
                 self.recorder.keep(record(t, due.token, taken));
+            }
+        }
+    }
+
+    async fn emit(&self, due: &[Due], given_up: &mut watch::Receiver<bool>) -> Vec<Taken> {
+        let now = self.clock.unix_ns(self.clock.now());
+        let events: Vec<Event> = due.iter().map(|due| self.event(due, now)).collect();
+        tokio::select! {
+            taken = self.api.emit(&events) => taken,
+            Ok(_) = given_up.wait_for(|given_up| *given_up) => {
+                let why = "no answer until the run was over".to_owned();
+                vec![Taken::Silent { unknown: true, why }; events.len()]
             }
         }
     }
@@ -127,5 +152,53 @@ fn record(t: u64, token: u64, taken: Taken) -> Record {
         Taken::Silent { unknown, why } => {
             Record::Refused(Refused { t, token, status: None, retry_after: None, unknown, why })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorder::Message;
+    use super::*;
+    use crate::driver::{DriverFile, Variables};
+
+    const BURST: &str =
+        "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";
+
+    #[tokio::test]
+    async fn a_sender_that_never_answers_is_given_up_and_each_event_has_its_record() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
+                    emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
+        let file = DriverFile::parse(file, "x.toml").unwrap();
+        let scenario = Scenario::from_text(BURST, "burst.toml").unwrap();
+        let here = std::path::Path::new(".");
+        let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, here).unwrap();
+        let (recorder, records) = Recorder::new(1_000);
+        let emission = Emission {
+            api: Api::new(file, &[port], Variables::new()).unwrap(),
+            clock: Clock::begun(),
+            recorder,
+            schedule: Arc::new(schedule),
+            tokens: Tokens::new(1),
+        };
+        assert_eq!(emission.owed_in_all(&scenario), 20);
+        let mut emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
+        // One call is under way, and nobody will answer it.
+        let _held = listener.accept().await.unwrap();
+        emitting.give_up.send_replace(true);
+        while emitting.callers.join_next().await.is_some() {}
+        let refused: Vec<bool> = records
+            .try_iter()
+            .filter_map(|message| match message {
+                Message::Record(record) => match *record {
+                    Record::Refused(refused) => Some(refused.unknown),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        assert_eq!(refused.len(), 20, "an event without a record");
+        assert!(refused.contains(&true) && refused.contains(&false), "{refused:?}");
     }
 }

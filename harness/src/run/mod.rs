@@ -8,6 +8,7 @@ mod ceiling;
 mod clock;
 mod conductor;
 mod emitter;
+mod error;
 mod folder;
 mod recorder;
 mod view;
@@ -19,15 +20,16 @@ use std::sync::atomic::AtomicBool;
 
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use clock::{Clock, nanos};
+pub use error::RunError;
 pub use folder::Home;
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
 use tokio::sync::watch;
 
-use crate::driver::{Api, ApiError, Crew, CrewError, DriverFile, FileError, Quarters, Variables};
+use crate::driver::{Api, Crew, DriverFile, Quarters, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
-use crate::scenario::Scenario;
+use crate::scenario::{Range, Scenario};
 use crate::trace::{Ceiling, ClockKind, Dead, End, Ended, FORMAT, Header, Record, TraceFile};
-use crate::traffic::{Chance, Lag, Schedule, ScheduleError, Tokens};
+use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::digest::{base64, sha256_hex};
 use crate::wire::{Profile, Secret};
 use conductor::{Conductor, profile};
@@ -67,97 +69,6 @@ pub struct Played {
     pub lag: Lag,
     /// Records that the trace lacks.
     pub dropped: u64,
-}
-
-/// A run that left no trace, or not a whole one.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The driver file cannot be used.
-    #[error(transparent)]
-    Driver(#[from] FileError),
-    /// The traffic cannot be scheduled.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// The sender cannot be started.
-    #[error(transparent)]
-    Start(#[from] CrewError),
-    /// The sender did not do as the driver asked before the run began.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The scenario's signing profile is not the harness's.
-    #[error("the harness cannot verify: {0}")]
-    Profile(String),
-    /// The sender's secret is of no use.
-    #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
-    Secret {
-        /// Whose.
-        name: String,
-        /// Why not.
-        error: crate::wire::SecretError,
-    },
-    /// The harness's files cannot be written.
-    #[error("{path} cannot be written: {error}", path = path.display())]
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// Why not.
-        error: std::io::Error,
-    },
-    /// There are files where the sender's would go.
-    #[error(
-        "{path} is not a run's folder (it has files, and no {marker}), so it is not emptied; expected another --out, or a \
-         folder that is empty",
-        path = path.display(), marker = folder::MARKER
-    )]
-    Foreign {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A run is under way where this one would go.
-    #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
-    Taken {
-        /// Where.
-        path: PathBuf,
-    },
-    /// The endpoints cannot be opened.
-    #[error(
-        "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
-    )]
-    Endpoints(std::io::Error),
-    /// There are more endpoints than open files allow.
-    #[error(
-        "{subscribers} subscribers need about {needed} open files, and the limit is {limit}; expected fewer subscribers, or a \
-         higher limit (ulimit -Hn)"
-    )]
-    Files {
-        /// How many endpoints there are.
-        subscribers: usize,
-        /// What they need.
-        needed: u64,
-        /// What there is.
-        limit: u64,
-    },
-    /// The processes of the sender can't be looked after.
-    #[error("the sender's processes cannot be looked after: {0}")]
-    Process(std::io::Error),
-    /// The generator's thread is gone.
-    #[error("the generator could not be started, or broke down")]
-    Generator,
-}
-
-impl RunError {
-    /// Whether it is the sender under test that could not be started or reached.
-    #[must_use]
-    pub const fn is_senders(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::Api(_))
-    }
-
-    /// Whether it is what was asked for that cannot be done.
-    #[must_use]
-    pub const fn is_askers(&self) -> bool {
-        let folder = matches!(self, Self::Foreign { .. } | Self::Taken { .. });
-        folder || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. })
-    }
 }
 
 /// Plays a scenario against a sender.
@@ -223,9 +134,12 @@ impl Staged<'_> {
             arguments: self.scenario.sender.arguments.clone(),
         };
         let mut crew = Crew::new(&api, self.scenario.sender.workers, &quarters, &clock, &recorder)?;
-        crew.start().await?;
-        api.set_up().await?;
-        let secrets = self.subscribe(&api, &endpoints).await?;
+        let ready = async {
+            crew.start().await?;
+            api.set_up().await?;
+            self.subscribe(&api, &endpoints).await
+        };
+        let secrets = unless(&interrupt, ready).await.ok_or(RunError::Interrupted)??;
         let tokens = self.stage.tokens;
         let schedule = Arc::clone(&self.schedule);
         let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
@@ -246,9 +160,15 @@ impl Staged<'_> {
             traffic_end: lasts,
             view: View::new(&self.scenario.name, lasts, self.options.show),
         };
-        let (ended, lag) = conductor.conduct(emitting, &stop, interrupt).await?;
+        let (ended, lag) = conductor.conduct(emitting, &stop, interrupt.clone()).await?;
         drop(conductor);
-        let dead_listed = list_dead(&api, &emission).await;
+        // What was interrupted already still says what died; a second interruption ends that too.
+        let listing = list_dead(&api, &emission, self.scenario);
+        let dead_listed = if ended == Ended::Interrupted {
+            listing.await
+        } else {
+            unless(&interrupt, listing).await.unwrap_or(false)
+        };
         crew.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process)?;
         endpoints.close().await;
         Ok((ended, lag, dead_listed))
@@ -275,8 +195,7 @@ impl Staged<'_> {
         let first = self.schedule.due().first();
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
         let mut specs = self.specs()?;
-        // The machine's ceiling, not that of endpoints on a bad day.
-        specs.iter_mut().for_each(|spec| spec.behaviours.clear());
+        specs.iter_mut().for_each(at_their_best);
         let per_second = ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
         self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
@@ -321,9 +240,34 @@ impl Staged<'_> {
     }
 }
 
-/// Lists the dead letters, if the sender can be asked; says whether it could.
-async fn list_dead(api: &Api, emission: &Emission) -> bool {
-    let Ok(listed) = api.dead().await else { return false };
+/// An endpoint that answers at once, and never badly: the ceiling is the machine's, not that of endpoints on a slow day.
+fn at_their_best(spec: &mut Spec) {
+    spec.behaviours.clear();
+    let at_once = crate::scenario::Duration(0);
+    spec.answers = Range { least: at_once, most: at_once };
+}
+
+/// What comes of something, unless somebody wants the run to end before.
+async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Option<T> {
+    let mut interrupt = interrupt.clone();
+    tokio::select! {
+        done = doing => Some(done),
+        Ok(_) = interrupt.wait_for(|wanted| *wanted) => None,
+    }
+}
+
+/// Lists the dead letters, if the sender can be asked and comes to an end; says whether it did.
+async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
+    /// Of earlier runs, which a sender that isn't started for this one may still have.
+    const OLD_MAX: usize = 100_000;
+    /// How long all pages together may take.
+    const WITHIN_NS: u64 = 120 * crate::scenario::SECOND;
+    let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
+    let listed = tokio::select! {
+        listed = api.dead(most) => listed,
+        () = emission.clock.pass(WITHIN_NS) => return false,
+    };
+    let Ok(listed) = listed else { return false };
     let t = emission.clock.now();
     for letter in listed {
         let token = emission.tokens.find(letter.text.as_bytes());
@@ -373,4 +317,33 @@ fn raise_files(subscribers: usize) -> Result<(), RunError> {
     // A listener and a connection for each.
     let needed = 2 * subscribers as u64 + OTHERS;
     if needed > limit { Err(RunError::Files { subscribers, needed, limit }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_hangs_ends_with_the_wish_to_end_and_what_is_done_is_done() {
+        let (tell, interrupt) = watch::channel(false);
+        assert_eq!(unless(&interrupt, async { 7 }).await, Some(7));
+        let hanging = tokio::spawn(async move { unless(&interrupt, std::future::pending::<()>()).await });
+        tell.send_replace(true);
+        assert_eq!(hanging.await.unwrap(), None);
+    }
+
+    #[test]
+    fn the_ceiling_is_measured_with_endpoints_that_answer_at_once() {
+        let slow = "name = \"slow\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
+                    answers = \"100ms\"\n[[subscriber.behaviour]]\nanswer = 503\n";
+        let subscriber = Scenario::from_text(slow, "slow.toml").unwrap().subscribers.remove(0);
+        let mut spec = Spec {
+            name: subscriber.name,
+            behaviours: subscriber.behaviours,
+            answers: subscriber.answers,
+            profile: Profile::Github,
+        };
+        at_their_best(&mut spec);
+        assert!(spec.behaviours.is_empty() && spec.answers.most.0 == 0, "{spec:?}");
+    }
 }

@@ -66,7 +66,7 @@ impl View {
 
         self.bar.suspend(|| {
             // Where nobody reads it any more, the run goes on all the same.
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
+            let _ = writeln!(std::io::stderr().lock(), "{}", crate::report::visible(text));
         });
     }
 }

@@ -65,9 +65,15 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Node, Problem> {
 /// Puts a value at a path such as `drain`, `traffic.0.rate` or `subscriber.ingest.limit.rate`, where a list is entered by
 /// a number or by the `name` of its element.
 pub(super) fn set(root: &mut Node, assignment: &str) -> Result<(), String> {
+    /// Deeper than any form goes; what reads a tree back goes down with it.
+    const PARTS_MAX: usize = 32;
     let (path, value) = assignment
         .split_once('=')
         .ok_or_else(|| format!("--set {assignment}: expected key=value, such as drain=10s"))?;
+    let parts = path.split('.').count();
+    if parts > PARTS_MAX {
+        return Err(format!("--set: a key of {parts} parts; expected at most {PARTS_MAX}"));
+    }
     let (path, value) = (path.trim(), literal(value.trim()));
     let mut node = root;
     for part in path.split('.') {

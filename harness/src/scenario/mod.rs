@@ -133,13 +133,22 @@ impl Scenario {
             sender: root.table("sender").map_or_else(Setup::default, |setup| Setup::read(&setup)),
             traffic: root.tables("traffic").iter().filter_map(Phase::read).collect(),
             events: root.table("events").map_or_else(Events::default, |events| Events::read(&events)),
-            subscribers: root.tables("subscriber").iter().flat_map(Subscriber::read).collect(),
+            subscribers: Self::subscribers(root),
             faults,
             expect: root.table("expect").map_or_else(Expect::default, |expect| Expect::read(&expect)),
             text: String::new(),
         };
         scenario.fits_together(root);
         (!scenario.traffic.is_empty() && !scenario.subscribers.is_empty()).then_some(scenario)
+    }
+
+    fn subscribers(root: &Reader<'_>) -> Vec<Subscriber> {
+        let mut all = Vec::new();
+        for reader in root.tables("subscriber") {
+            let room = Subscriber::COUNT_MAX.saturating_sub(all.len() as u64);
+            all.extend(Subscriber::read(&reader, room));
+        }
+        all
     }
 
     /// What no section can see alone.

@@ -188,19 +188,19 @@ impl Subscriber {
     /// The most that a declared scenario may have, all groups together.
     pub const COUNT_MAX: u64 = 100_000;
 
-    /// The subscribers of one `[[subscriber]]`.
-    pub(super) fn read(reader: &Reader<'_>) -> Vec<Self> {
+    /// The subscribers of one `[[subscriber]]`, where there is room for so many more.
+    pub(super) fn read(reader: &Reader<'_>, room: u64) -> Vec<Self> {
         let Some(one) = Self::read_one(reader) else { return Vec::new() };
         match reader.or("count", 1_u64) {
-            1 => vec![one],
             0 => {
                 reader.wrong("count", "expected at least 1");
                 Vec::new()
             }
-            count if count > Self::COUNT_MAX => {
-                reader.wrong("count", format!("expected at most {}", Self::COUNT_MAX));
+            count if count > room => {
+                reader.wrong("count", format!("expected at most {}, all groups together", Self::COUNT_MAX));
                 Vec::new()
             }
+            1 => vec![one],
             count => {
                 let numbered = |at| Self { name: format!("{}-{at}", one.group), ..one.clone() };
                 (1..=count).map(numbered).collect()

@@ -120,3 +120,13 @@ fn a_value_can_be_set_from_outside_and_the_whole_is_written_again() {
     let problems = Scenario::from_text_with(SMALL, "s.toml", &["drian=10s".to_owned()]).expect_err("a slip");
     assert!(problems[0].to_string().contains("did you mean \"drain\"?"), "{problems:?}");
 }
+
+#[test]
+fn what_would_be_too_large_to_hold_is_refused_before_it_is_made() {
+    refused(&with("[events]\nkeys = 4000000000"), "s.toml:10: events.keys: expected 1 to 1000000");
+    let groups = format!("{}[[subscriber]]\nname = \"b\"\n", with("count = 100000"));
+    refused(&groups, "subscriber[1].count: expected at most 100000, all groups together");
+    let deep = format!("{}=1", vec!["a"; 60_000].join("."));
+    let problems = Scenario::from_text_with(SMALL, "s.toml", &[deep]).expect_err("too deep");
+    assert!(problems[0].to_string().contains("60000 parts"), "{}", problems[0]);
+}

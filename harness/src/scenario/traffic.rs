@@ -192,6 +192,9 @@ impl Default for Events {
 }
 
 impl Events {
+    /// The most keys: each has a weight of its own, in memory.
+    pub const KEYS_MAX: u32 = 1_000_000;
+
     pub(super) fn read(reader: &Reader<'_>) -> Self {
         let default = Self::default();
         let mut types: Vec<(String, u32)> = reader.or("types", default.types);
@@ -206,8 +209,8 @@ impl Events {
         if events.types.is_empty() || events.types.iter().any(|(_, weight)| *weight == 0) {
             reader.wrong("types", "expected at least one type, each with a weight of at least 1");
         }
-        if events.keys == 0 {
-            reader.wrong("keys", "expected at least 1");
+        if !(1..=Self::KEYS_MAX).contains(&events.keys) {
+            reader.wrong("keys", format!("expected 1 to {}", Self::KEYS_MAX));
         }
         if events.key_skew > Millionths(10_000_000) {
             reader.wrong("key_skew", "expected at most 10");

@@ -143,7 +143,9 @@ fn a_sender_that_dies_for_good_still_gets_its_report() {
     std::fs::write(driver.path(), dying).unwrap();
     let (code, said, trace, reported) =
         start("quiet", QUIET, &["--driver", driver.path().to_str().unwrap()]).end();
-    assert_eq!(code, Some(4), "{said}");
+    // What it had taken and not delivered when it died is lost, and a check that failed says more than the death.
+    let failed = said.lines().any(|line| line.trim_start().starts_with("fail  "));
+    assert_eq!(code, Some(if failed { 1 } else { 4 }), "{said}");
     assert_eq!(trace.unwrap().trailer.unwrap().ended, Ended::SenderGone);
     assert!(reported);
 }

@@ -1,0 +1,100 @@
+//! Why a run left no trace, or not a whole one, and whose fault that is.
+
+use std::path::PathBuf;
+
+use crate::driver::{ApiError, CrewError, FileError};
+use crate::traffic::ScheduleError;
+
+/// A run that left no trace, or not a whole one.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The driver file cannot be used.
+    #[error(transparent)]
+    Driver(#[from] FileError),
+    /// The traffic cannot be scheduled.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The sender cannot be started.
+    #[error(transparent)]
+    Start(#[from] CrewError),
+    /// The sender did not do as the driver asked before the run began.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The scenario's signing profile is not the harness's.
+    #[error("the harness cannot verify: {0}")]
+    Profile(String),
+    /// The sender's secret is of no use.
+    #[error("the secret of subscriber {name}, as the driver saves it, cannot be used: {error}")]
+    Secret {
+        /// Whose.
+        name: String,
+        /// Why not.
+        error: crate::wire::SecretError,
+    },
+    /// The harness's files cannot be written.
+    #[error("{path} cannot be written: {error}", path = path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// There are files where the sender's would go.
+    #[error(
+        "{path} is not a run's folder (it has files, and no {marker}), so it is not emptied; expected another --out, or a \
+         folder that is empty",
+        path = path.display(), marker = super::folder::MARKER
+    )]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A run is under way where this one would go.
+    #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
+    Taken {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The endpoints cannot be opened.
+    #[error(
+        "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
+    )]
+    Endpoints(std::io::Error),
+    /// There are more endpoints than open files allow.
+    #[error(
+        "{subscribers} subscribers need about {needed} open files, and the limit is {limit}; expected fewer subscribers, or a \
+         higher limit (ulimit -Hn)"
+    )]
+    Files {
+        /// How many endpoints there are.
+        subscribers: usize,
+        /// What they need.
+        needed: u64,
+        /// What there is.
+        limit: u64,
+    },
+    /// The processes of the sender can't be looked after.
+    #[error("the sender's processes cannot be looked after: {0}")]
+    Process(std::io::Error),
+    /// Somebody wanted the run to end before it began.
+    #[error("interrupted before the sender was ready")]
+    Interrupted,
+    /// The generator's thread is gone.
+    #[error("the generator could not be started, or broke down")]
+    Generator,
+}
+
+impl RunError {
+    /// Whether it is the sender under test that could not be started or reached.
+    #[must_use]
+    pub const fn is_senders(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::Api(_))
+    }
+
+    /// Whether it is what was asked for that cannot be done.
+    #[must_use]
+    pub const fn is_askers(&self) -> bool {
+        let folder = matches!(self, Self::Foreign { .. } | Self::Taken { .. });
+        folder || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. })
+    }
+}
