@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::out::line;
+use super::out::{line, say};
 use crate::endpoint::Spec;
 use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use crate::plan::slo::Slo;
@@ -73,7 +73,7 @@ impl Asks {
         match self.plan() {
             Ok(code) => ExitCode::from(code),
             Err((code, why)) => {
-                eprintln!("hookproof plan: {why}");
+                say(format_args!("hookproof plan: {why}"));
                 ExitCode::from(code)
             }
         }
@@ -116,7 +116,7 @@ impl Asks {
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
         if let Some(database) = &self.from {
             let live = with_live(&scenario, database).map_err(|error| error.to_string())?;
-            live.notes.iter().for_each(|note| eprintln!("hookproof plan: {note}"));
+            live.notes.iter().for_each(|note| say(format_args!("hookproof plan: {note}")));
             scenario = live.scenario;
         }
         if let Some(recording) = &self.recorded {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::out::line;
+use super::out::{line, say};
 use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
@@ -73,12 +73,15 @@ impl Sim {
             let files = match files(path) {
                 Ok(files) => files,
                 Err(why) => {
-                    eprintln!("hookproof sim: {why}");
+                    say(format_args!("hookproof sim: {why}"));
                     return ExitCode::from(EXIT_USAGE);
                 }
             };
             if files.is_empty() {
-                eprintln!("hookproof sim: {}: nothing to play; expected *.toml in it", path.display());
+                say(format_args!(
+                    "hookproof sim: {}: nothing to play; expected *.toml in it",
+                    path.display()
+                ));
                 worst = worse(worst, EXIT_INCONCLUSIVE);
             }
             for file in files {
@@ -95,7 +98,7 @@ impl Sim {
         let scenario = match read(path, &self.set) {
             Ok(scenario) => scenario,
             Err(problems) => {
-                problems.iter().for_each(|problem| eprintln!("hookproof sim: {problem}"));
+                problems.iter().for_each(|problem| say(format_args!("hookproof sim: {problem}")));
                 return EXIT_USAGE;
             }
         };
@@ -144,13 +147,14 @@ impl Sim {
         match Trace::read(simulated.trace.as_slice()) {
             Ok(trace) => conclude(scenario, &judged(scenario, &trace, self.strictness())),
             Err(error) => {
-                eprintln!("hookproof sim: {}: {error}", scenario.name);
+                say(format_args!("hookproof sim: {}: {error}", scenario.name));
                 EXIT_HARNESS
             }
         }
     }
 
-    /// What is left to say of a run without a trace: that nothing was lost by the store's own counts, and not more.
+    /// A run without a trace is judged by its figures alone: by the store's own counts nothing was lost, and not more came
+    /// of it than went in.
     fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
         if let Some(missing) = figures.ledger.missing() {
             line(format_args!("{}: not conserved: {missing}", scenario.name));
@@ -159,12 +163,16 @@ impl Sim {
         if self.figures {
             return 0;
         }
+        if figures.ledger.acknowledged == 0 {
+            line(format_args!("{}: not judged: nothing was accepted that is owed to anybody", scenario.name));
+            return EXIT_INCONCLUSIVE;
+        }
         line(format_args!(
-            "{}: not judged: {} events are too many for a trace that nobody asked for; figures alone (--out DIR \
-             keeps and judges it, --figures is content with figures)",
+            "{}: {} events are too many for a trace that nobody asked for; judged by its figures alone: all that was \
+             accepted is accounted for (--out DIR keeps the trace and runs the checks)",
             scenario.name, figures.offered
         ));
-        EXIT_INCONCLUSIVE
+        0
     }
 
     /// Keeps a trace if asked to; whether that went well.
@@ -174,7 +182,7 @@ impl Sim {
         match save(&folder, trace) {
             Ok(()) => true,
             Err(error) => {
-                eprintln!("hookproof sim: {}: {}: {error}", scenario.name, folder.display());
+                say(format_args!("hookproof sim: {}: {}: {error}", scenario.name, folder.display()));
                 false
             }
         }
@@ -260,7 +268,7 @@ fn interrupts() -> Arc<AtomicBool> {
                 if told.swap(true, Ordering::Relaxed) {
                     std::process::abort();
                 }
-                eprintln!("ending the simulation; once more to end it at once");
+                say(format_args!("ending the simulation; once more to end it at once"));
             }
         });
     });
@@ -270,7 +278,7 @@ fn interrupts() -> Arc<AtomicBool> {
 }
 
 fn failed(scenario: &Scenario, error: &SimError) -> u8 {
-    eprintln!("hookproof sim: {}: {error}", scenario.name);
+    say(format_args!("hookproof sim: {}: {error}", scenario.name));
     match error {
         SimError::Schedule(_)
         | SimError::Subscriber { .. }
