@@ -1,10 +1,11 @@
 //! The emitter: what is offered to the sender, when, and what the sender says to it.
 
+use hookproof_sender::engine::LaneId;
 use hookproof_sender::event::{Limits, Offer, PublicId};
 use hookproof_sender::fanout::fan_out;
 use hookproof_sender::store::command::{self, Command};
 
-use super::process::{Answered, Process, Then};
+use super::process::{Process, Then};
 use super::world::{Happening, Knock, LOOK_NS, Seat, World};
 use super::{Keep, SimError};
 use crate::scenario::Scenario;
@@ -28,6 +29,17 @@ pub(super) struct Play {
     pub(super) tokens: Tokens,
     /// Events whose answer is owed.
     pub(super) open: usize,
+}
+
+/// What became of an event that was offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// It is recorded.
+    Accepted { matched: u32, shed: u64 },
+    /// These lanes are full.
+    Full(Vec<LaneId>),
+    /// It has to be matched again.
+    Stale,
 }
 
 impl World<'_> {

@@ -25,6 +25,7 @@ use hookproof_sender::subscriber::RegionSecrets;
 use super::errand::numbers;
 use super::ledger::Ledger;
 use super::mutant::{Bug, Mutant};
+use super::offer::Answered;
 use super::{EPOCH, SimError, store_failed};
 use crate::traffic::mix;
 
@@ -40,17 +41,6 @@ pub(super) enum Act {
     Emitted(Vec<(u64, Answered)>),
     /// What was asked of the store for an operator is done: by its number.
     Operated(u64),
-}
-
-/// What became of an event that was offered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
-    /// It is recorded.
-    Accepted { matched: u32, shed: u64 },
-    /// These lanes are full.
-    Full(Vec<LaneId>),
-    /// It has to be matched again.
-    Stale,
 }
 
 /// What is to be done when the store has answered.
