@@ -423,7 +423,7 @@ fn payload(bytes: &[u8]) -> usize {
 /// is repeated a little later must not look older by chance.
 fn is_older(moment: &str, newest: &str) -> bool {
     let second_of_day = |moment: &str| {
-        let parts = moment.get(11..19)?.split(':').map(|part| part.parse::<u32>().ok());
+        let mut parts = moment.get(11..19)?.split(':').map(|part| part.parse::<u32>().ok());
         parts.try_fold(0, |seconds, part| Some(seconds * 60 + part?))
     };
     match (second_of_day(moment), second_of_day(newest)) {
