@@ -197,9 +197,11 @@ impl Inbox {
     #[must_use]
     pub fn is_open(&self) -> bool {
         if !self.orders.is_closed() && !self.writes.load(Ordering::Relaxed) {
-            let (reply, _nobody_waits) = oneshot::channel();
-            // A full queue tries by itself.
-            let _ = self.orders.try_send(Order::Settle { settlements: Vec::new(), reply });
+            // What waits already is a try by itself, and many who ask must not fill the queue.
+            if self.orders.capacity() == self.orders.max_capacity() {
+                let (reply, _nobody_waits) = oneshot::channel();
+                let _ = self.orders.try_send(Order::Settle { settlements: Vec::new(), reply });
+            }
             return false;
         }
         !self.orders.is_closed()
