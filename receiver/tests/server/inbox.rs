@@ -293,6 +293,7 @@ fn nothing_is_acknowledged_into_a_file_that_is_gone_and_all_is_well_when_it_is_b
         std::thread::yield_now();
     }
     assert_eq!(accept(&inbox, "b"), Ok(Accepted::New));
-    assert_eq!(["a", "b"].map(|id| accept(&inbox, id)), [Ok(Accepted::Known); 2]);
+    assert_eq!(accept(&inbox, "a"), Ok(Accepted::Known));
+    assert_eq!(accept(&inbox, "b"), Ok(Accepted::Known));
     inbox.close();
 }
