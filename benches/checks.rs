@@ -46,7 +46,7 @@ fn trace(scenario: &Scenario) -> Trace {
     for token in 0..events {
         let t = token * GAP;
         let (kind, key) = ("video.trending".to_owned(), format!("k{}", token % 50));
-        trace.offers.push(Offer { t, intended: t, token, kind, key, owed: names.clone() });
+        trace.offers.push(Offer { t, intended: t, held: 0, token, kind, key, owed: names.clone() });
         trace.accepted.push(Accepted { t: t + 1, token, status: 202, matched: None });
         for (at, endpoint) in (0..).zip(&names) {
             let (n, t) = (token * SUBSCRIBERS + at, t + 2 + at);
@@ -82,10 +82,11 @@ fn arrival(n: u64, t: u64, token: u64, endpoint: &str) -> Arrival {
         endpoint: endpoint.to_owned(),
         connection: n % 1_000,
         token: Some(token),
+        more: Vec::new(),
         id: Some(format!("msg_{token}")),
         attempt: Some("1".to_owned()),
         method: "POST".to_owned(),
-        path: "/".to_owned(),
+        path: format!("/hooks/{endpoint}"),
         content_type: Some("application/json".to_owned()),
         bytes: 500,
         sha256: format!("{token:064x}"),

@@ -11,8 +11,8 @@ use hookproof_sender::engine::contract::{Bucket, Contract, Rate};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
-    Answer, AttemptId, DeliveryId, Due, Engine, Input, Instant, LaneId, Limits, Nanos, Origin, OutOfRange,
-    Outcome, Output, Settings, Taking, Term, WallTime,
+    Answer, AttemptId, DeliveryId, Due, Engine, Input, Instant, LaneId, Lateness, Limits, Nanos, Origin,
+    OutOfRange, Outcome, Output, Settings, Taking, Term, WallTime,
 };
 
 /// How long every endpoint takes.
@@ -109,7 +109,10 @@ impl Treadmill {
                     self.settled += settlements.len() as u64;
                     self.engine.handle(self.now, Input::Settled { batch });
                 }
-                Output::Persist { .. } | Output::Wake { .. } => {}
+                Output::Persist { lane, term, revision, .. } => {
+                    self.engine.handle(self.now, Input::Persisted { lane, term, revision });
+                }
+                Output::Wake { .. } => {}
             }
         }
     }
@@ -119,5 +122,6 @@ fn settings(contract: Contract) -> Result<Arc<Settings>, OutOfRange> {
     let backoff = Backoff::full_jitter(Nanos::SECOND, Nanos::HOUR)?;
     let retry = RetryPolicy::new(backoff, 12, Nanos::DAY, Nanos::DAY)?;
     let (breaker, pressure) = (BreakerPolicy::default(), PressurePolicy::default());
-    Ok(Arc::new(Settings::new(contract, retry, breaker, pressure, Nanos::SECOND)?))
+    let lateness = Lateness::new(Nanos::SECOND, Nanos::SECOND, Nanos::MINUTE)?;
+    Ok(Arc::new(Settings::new(contract, retry, breaker, pressure, lateness)))
 }

@@ -16,10 +16,13 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use bytes::Bytes;
-use hookproof_sender::engine::LaneId;
+use hookproof_sender::boot_clock::{BootClock, BootTime};
+use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::Headers;
-use hookproof_sender::transport::{Giver, Made, Request, Settings, Transport};
+use hookproof_sender::transport::{
+    AttemptResult, CancellationToken, Lease, Request, SendPermit, Settings, Transport,
+};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -228,9 +231,12 @@ async fn hookproof(sink: SocketAddr) -> Figures {
     let target = Arc::new(Target::parse(&format!("http://{sink}/"), &guard).expect("it is well formed"));
     let transport = Arc::new(Transport::new(Settings::default(), guard).expect("TLS is set up"));
     let connections_max = u32::try_from(CONNECTIONS).ok().and_then(NonZeroU32::new).expect("it is 64");
-    let giver = Arc::new(Giver::new());
+    let clock = BootClock::default();
+    let (lease, cancelled) = (Lease::until(BootTime(u64::MAX)), CancellationToken::new());
     let exchange = move || {
-        let (transport, target, giver) = (Arc::clone(&transport), Arc::clone(&target), Arc::clone(&giver));
+        let (transport, target) = (Arc::clone(&transport), Arc::clone(&target));
+        let deadline = clock.now().after(Nanos(u64::try_from(DEADLINE.as_nanos()).unwrap_or(u64::MAX)));
+        let permit = SendPermit { deadline, lease: lease.clone(), cancelled: cancelled.clone() };
         async move {
             let request = Request {
                 lane: LaneId(1),
@@ -238,20 +244,13 @@ async fn hookproof(sink: SocketAddr) -> Figures {
                 headers: &Headers::default(),
                 body: BODY,
                 deadline: DEADLINE,
-                until: in_time(),
-                consent: giver.give(),
+                permit,
                 connect_deadline: DEADLINE,
                 connections_max,
             };
             let made = transport.attempt(&request).await;
-            assert!(matches!(made, Made::Answered(_)), "{made:?}");
+            assert!(matches!(made, AttemptResult::Answered(_)), "{made:?}");
         }
     };
     pooled(exchange).await
-}
-
-/// The deadline of an attempt that begins now.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
-fn in_time() -> tokio::time::Instant {
-    tokio::time::Instant::now() + DEADLINE
 }

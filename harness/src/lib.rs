@@ -7,6 +7,9 @@
 /// The command line: what is asked, and the exit code of the answer.
 pub mod cli;
 
+/// The exit codes that scripts rely on.
+pub mod exit;
+
 /// The scenario file: what a run plays and what must hold.
 pub mod scenario;
 
@@ -21,6 +24,9 @@ pub mod driver;
 
 /// What is done to the sender under test while it works.
 pub mod fault;
+
+/// The one home of time.
+pub mod clock;
 
 /// The recorded history of a run.
 pub mod trace;

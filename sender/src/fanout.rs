@@ -18,8 +18,8 @@ use crate::store::reply::ClaimedRow;
 /// What an event becomes: a delivery for each subscriber that wants its type.
 ///
 /// `id` is the event's own, or one made for it. It is due at once; coalescing holds it back in the store. `now` is the
-/// steady time, by which everything is ordered and expires; `wall` is what the body says, to those who compare it with
-/// clocks of their own.
+/// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old
+/// secrets retire.
 #[must_use]
 pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime, wall: WallTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
@@ -36,7 +36,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime,
             let name = slot_name.get_or_insert_with(|| Arc::from(hex(&key.0)));
             Coalesce { key: Arc::clone(name), window }
         });
-        let signature = ready.signer().freeze(now, &bodies.made[body].bytes);
+        let signature = ready.signer().freeze(wall, &bodies.made[body].bytes);
         let signature = signature.map(|tag| tag.hex().collect::<String>().into());
         let expires = WallTime(now.0.saturating_add(agreement.ttl().0));
         targets.push(Target { lane, body, due: now, expires, dedupe: agreement.dedupe, coalesce, signature });

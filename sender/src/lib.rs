@@ -11,15 +11,22 @@
 //! - [`roster`]: all subscribers at one moment, made ready.
 //! - [`fanout`]: from one event to what each subscriber is owed; [`delivery_ids`]: what that is called outside.
 //! - `operate`: what the API and the command line both tell operators, once.
+//! - [`dispatch`]: every decision around the engine: lanes taken, kept and given back; what is claimed and written down.
+//! - [`runtime`]: carries out what the dispatcher says, over sockets and disks.
 //! - [`cli`]: all of it as commands.
+//! - [`boot_clock`]: the machine's clock, which also counts the time in which it is suspended.
 //! - [`units`]: lengths of time, rates and sizes as people write them.
 
 #[cfg(feature = "service")]
 pub mod api;
 #[cfg(feature = "service")]
+pub mod boot_clock;
+#[cfg(feature = "service")]
 pub mod cli;
 #[cfg(feature = "service")]
 pub mod delivery_ids;
+#[cfg(feature = "service")]
+pub mod dispatch;
 pub mod engine;
 #[cfg(feature = "service")]
 pub mod event;

@@ -26,7 +26,7 @@ use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract, Rate};
 use crate::engine::pressure::PressurePolicy;
 use crate::engine::retry::{Backoff, RetryPolicy};
-use crate::engine::{LaneId, Nanos, OutOfRange, Settings};
+use crate::engine::{LaneId, Lateness, Nanos, OutOfRange, Settings};
 use crate::event::{EventPatterns, EventType};
 use crate::store::lane::LaneState;
 use crate::store::read::{self, LiveSecret};
@@ -150,7 +150,8 @@ fn strictest() -> Result<Settings, OutOfRange> {
     let bucket = Bucket::new(Rate::new(1, Nanos::DAY)?, 1)?;
     let retry = RetryPolicy::new(Backoff::full_jitter(Nanos::HOUR, Nanos::DAY)?, 1, Nanos::DAY, Nanos::DAY)?;
     let contract = Contract::new(Some(bucket), Vec::new(), 1)?;
-    Settings::new(contract, retry, BreakerPolicy::default(), PressurePolicy::default(), Nanos::HOUR)
+    let (breaker, pressure) = (BreakerPolicy::default(), PressurePolicy::default());
+    Ok(Settings::new(contract, retry, breaker, pressure, Lateness::LONGEST))
 }
 
 impl Subscriber {

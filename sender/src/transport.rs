@@ -2,77 +2,74 @@
 //!
 //! What holds here:
 //!
-//! - **"Unsent" is proven.** [`Made::Unsent`] means that not one byte of the request was handed to a connection. In
-//!   doubt it is [`Made::Silent`].
+//! - **"Unsent" is proven.** [`AttemptResult::Unsent`] means that not one byte of the request was handed to a connection. In
+//!   doubt it is [`AttemptResult::Silent`].
 //! - **One attempt is one request.** No redirect is followed, nothing is tried again. A kept connection that turns out
 //!   to be dead *before* anything was written is replaced by a new one; that is not a second request.
 //! - **What was given up does not arrive later**, as far as that is ours: a connection whose request was not answered
 //!   is reset, so that what still waits in this machine is thrown away.
 //! - **The guard judges the address that is connected to**, after DNS, for each connection; there is no second lookup
 //!   between the two.
-//! - **Lanes share nothing** but the bound on all sockets together. Each has its own connections, at most
+//! - **Lanes share nothing** but the bounds on all sockets and on all look-ups of names together. Each has its own connections, at most
 //!   `connections_max` of them, idle ones included. At the bound an attempt waits for one of its own lane until its
 //!   deadline, then it is unsent. Where all lanes together are at theirs, see `sockets`.
-//! - **Nothing is written too late**: a request whose deadline is over, or whose lane has withdrawn its consent, is not begun,
-//!   whatever it waited for until then.
+//! - **Nothing leaves after its time**: the first write of a request looks at the attempt's deadline, the lane's consent and
+//!   the end of the lane's lease together, on a clock that also counts a suspended machine ([`SendPermit`]). Later bytes of a
+//!   request look at the lease again.
 //! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read.
 //! - The environment has no say: no proxies, no list of roots, and no compression.
 
 mod attempt;
+mod attempt_result;
 mod connect;
-mod consent;
-mod deadline;
 mod failure;
+mod frames;
 mod http1;
 mod http2;
 mod lane;
-mod made;
+mod limit;
+mod lookups;
+mod permit;
+mod request;
 mod resolve;
 mod route;
 mod sockets;
+mod sync;
+mod timer;
 mod tls;
 mod wire;
+mod write_tracker;
 
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 
+use attempt::Shared;
+pub use attempt_result::{ANSWER_BYTES_MAX, Answered, AttemptResult, HEAD_BYTES_MAX};
 use connect::Connector;
-pub use consent::{Consent, Giver};
-use deadline::now;
 pub use failure::{Cause, Failure};
 use lane::Lanes;
-pub use made::{Answered, Made};
-pub use resolve::{Resolve, SystemResolver};
+use lookups::Asker;
+pub use permit::{Lease, SendPermit};
+pub use request::Request;
+pub use resolve::{Addresses, DnsResolver, Resolve, Resolving};
 use sockets::{Sockets, max_by_limit};
+use timer::now;
 pub use tls::{Roots, RootsError};
+pub use tokio_util::sync::CancellationToken;
 
+use crate::boot_clock::BootClock;
 use crate::engine::LaneId;
-use crate::guard::{Guard, Target};
-use crate::sign::Headers;
-
-/// The longest answer's body that is read, in bytes. Of a longer one the status counts, and the rest is not wanted.
-pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
-
-/// The longest answer's head that is read, in bytes.
-pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+use crate::guard::Guard;
 
 /// Makes attempts, and keeps connections between them.
 pub struct Transport {
     shared: Arc<Shared>,
     tending: JoinHandle<()>,
-}
-
-struct Shared {
-    lanes: Lanes,
-    connector: Connector,
-    idle_max: Duration,
-    sockets: Arc<Sockets>,
 }
 
 /// What is the same for all attempts.
@@ -87,6 +84,8 @@ pub struct Settings {
     pub resolver: Arc<dyn Resolve>,
     /// The most connections of all lanes together. If nothing is said, what the process's limit on open files leaves.
     pub connections_max: Option<NonZeroU32>,
+    /// By which deadlines and leases are judged.
+    pub clock: BootClock,
 }
 
 impl Default for Settings {
@@ -94,34 +93,11 @@ impl Default for Settings {
         Self {
             idle_max: Duration::from_secs(4),
             roots: Roots::default(),
-            resolver: Arc::new(SystemResolver),
+            resolver: Arc::new(DnsResolver::system()),
             connections_max: None,
+            clock: BootClock::default(),
         }
     }
-}
-
-/// One attempt.
-#[derive(Clone, Debug)]
-pub struct Request<'a> {
-    /// Whose connections to use.
-    pub lane: LaneId,
-    /// Where to.
-    pub target: &'a Target,
-    /// The signature and what goes with it.
-    pub headers: &'a Headers,
-    /// The body, as it is.
-    pub body: Bytes,
-    /// For everything: waiting for a connection, name lookup, connecting, TLS, sending, and the whole answer.
-    pub deadline: Duration,
-    /// When that is over, counted from when the attempt was decided on rather than from when it gets its turn: whoever
-    /// owns the lane next relies on it.
-    pub until: Instant,
-    /// The right to send; without it nothing is written, and the attempt is withheld.
-    pub consent: Consent,
-    /// For a new connection: name lookup, connecting and TLS.
-    pub connect_deadline: Duration,
-    /// The most connections that the lane may have now.
-    pub connections_max: NonZeroU32,
 }
 
 impl Transport {
@@ -133,21 +109,22 @@ impl Transport {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(settings: Settings, guard: Guard) -> io::Result<Self> {
-        let Settings { idle_max, roots, resolver, connections_max } = settings;
-        let connector = Connector { guard, resolver, tls: tls::connector(roots)? };
+        let Settings { idle_max, roots, resolver, connections_max, clock } = settings;
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
+        let asker = Asker::new(resolver, max_by_limit());
+        let connector = Connector { guard, asker, tls: tls::connector(roots)? };
         let lanes = Lanes::new(Arc::clone(&sockets));
-        let shared = Arc::new(Shared { lanes, connector, idle_max, sockets });
+        let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, clock });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));
         Ok(Self { shared, tending })
     }
 
     /// Makes one attempt. Ends by its deadline. Whoever drops the future must take the attempt for silent.
-    pub async fn attempt(&self, request: &Request<'_>) -> Made {
+    pub async fn attempt(&self, request: &Request<'_>) -> AttemptResult {
         let lane = self.shared.lanes.lane(request.lane);
         match lane.route(request.target) {
             Ok(route) => attempt::make(&self.shared, &lane, &route, request).await,
-            Err(failure) => Made::Unsent(failure),
+            Err(failure) => AttemptResult::Unsent(failure),
         }
     }
 
@@ -180,9 +157,4 @@ async fn tend(shared: Weak<Shared>, idle_max: Duration) {
             shared.lanes.close_idle(oldest);
         }
     }
-}
-
-/// A lock that outlives a panic: what it guards is left whole by every line that holds it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

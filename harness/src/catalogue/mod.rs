@@ -3,10 +3,13 @@
 //!
 //! Ids are stable slugs: never renumbered, never used again.
 
+mod select;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+pub use select::{SelectError, Selection};
 use serde::{Deserialize, Serialize};
 
 /// One check of a sender, or one case for a receiver.
@@ -28,6 +31,9 @@ pub struct Entry {
     /// The name of the [`Example`] that shows the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
+    /// The key of `[expect]` that sets its figure: a scenario that writes one makes the check a must.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<String>,
     /// What has to be given for the case to see anything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,

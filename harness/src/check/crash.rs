@@ -6,12 +6,13 @@
 //!
 //! `crash.takeover`: after a kill, every lane with something due that its endpoint would take is served within
 //! `takeover_within` and what its contract makes one attempt wait; and no delivery is open twice at once, beyond exchanges
-//! whose process was killed.
+//! whose process was killed. A kill that took nothing ([`super::kills`]) proves nothing.
 
 use super::evidence::{Evidence, Outcome};
 use super::retry::after::contract_wait;
-use super::settled::{Fate, fates, waiting_at_end};
+use super::settled::{Fate, fates};
 use super::verdict::{Finding, Tally, Witness, show};
+use super::word::unaccounted;
 use crate::scenario::FaultAction;
 use crate::trace::{CutKind, ProcessEvent};
 
@@ -25,7 +26,6 @@ pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("no process is killed");
     }
     let mut tally = Tally::default();
-    let waiting = waiting_at_end(evidence).unwrap_or(0);
     let mut unsettled = Vec::new();
     for (delivery, fate) in fates(evidence) {
         let Some(accepted) = evidence.accepted(delivery) else { continue };
@@ -37,14 +37,13 @@ pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
         }
         tally.see();
         if fate == Fate::Unsettled {
-            unsettled.push((delivery, *kill));
+            unsettled.push(delivery);
         }
     }
-    if unsettled.len() as u64 > waiting {
-        for (delivery, kill) in unsettled {
-            let what = format!("acknowledged before the kill at {}, and never delivered", show(kill));
-            tally.broke(|| evidence.absent(delivery, what));
-        }
+    for delivery in unaccounted(evidence, &unsettled) {
+        tally.broke(|| {
+            evidence.absent(delivery, "acknowledged before a kill, and never delivered".to_owned())
+        });
     }
     tally.finding(
         "deliveries that were open at a kill",
@@ -113,15 +112,16 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("no process is killed");
     }
     let mut tally = Tally::default();
-    for kill in &evidence.kills {
+    for kill in evidence.kills.iter().filter(|kill| evidence.took_something(**kill)) {
         served(evidence, *kill, &mut tally);
     }
     for (delivery, _, before, after) in evidence.retries() {
         let (first, second) = (evidence.exchange(before), evidence.exchange(after));
         let overlap = second.t < first.begun && !first.ended_by_peer();
         let deadline = evidence.subscriber(delivery).timeout.0;
-        let in_time = first.begun.saturating_sub(first.t).saturating_add(250_000_000) < deadline;
-        if overlap && in_time && !evidence.was_killed(first.t, second.t) {
+        let waited = first.begun.saturating_sub(evidence.sent_from(before));
+        let in_time = waited.saturating_add(250_000_000) < deadline;
+        if overlap && in_time && !evidence.was_killed(evidence.sent_from(before), second.t) {
             let what = "the delivery was open twice at once".to_owned();
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
         }

@@ -1,7 +1,8 @@
 //! `duplicate.bounded`: a delivery that was taken comes again only where its process was killed while the exchange was open,
-//! or within [`JUST`] of its end, so that the sender could not note it (counted from when its store could be written again,
-//! if a fault forbade it just then); where the answer came at or past the sender's
-//! deadline; or where it was redriven. A number in `expect.duplicates` allows so many instead, wherever.
+//! or within the sender's `confirm_within` of its end, so that it need not have noted it yet (counted from when its store
+//! could be written again, if a fault forbade it just then); where the answer came at or past the sender's deadline, counted
+//! from when the request may have been sent; or where it was redriven. A number in `expect.duplicates` allows so many
+//! instead, wherever.
 //!
 //! `duplicate.dedupe`: the same event id offered twice is delivered once.
 
@@ -9,8 +10,6 @@ use super::evidence::{Delivery, Evidence};
 use super::verdict::{Finding, Tally};
 use crate::scenario::{Duplicates, SECOND};
 
-/// How long after an answer a kill may still lose it.
-const JUST: u64 = SECOND;
 /// How near to its deadline an answer may have missed it.
 const NEAR: u64 = SECOND / 4;
 
@@ -25,20 +24,26 @@ fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
 fn is_excused(evidence: &Evidence<'_>, delivery: &Delivery, taken: u32, again: u32) -> bool {
     let exchange = evidence.exchange(taken);
     let deadline = evidence.subscriber(delivery).timeout.0;
-    let late = exchange.end.saturating_sub(exchange.t).saturating_add(NEAR) >= deadline;
+    let late = exchange.end.saturating_sub(evidence.sent_from(taken)).saturating_add(NEAR) >= deadline;
     // What had left before the success was known is no second thought: a deadline passed, or a process was replaced.
-    let killed = evidence.was_killed(exchange.t, writable_from(evidence, exchange.end).saturating_add(JUST));
+    let promised =
+        evidence.trace.declared.confirmed_within.unwrap_or(evidence.scenario.sender.confirm_within.0);
+    let writable = writable_from(evidence, exchange.end, promised);
+    let killed = evidence.was_killed(evidence.sent_from(taken), writable.saturating_add(promised));
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
     late || killed || again_killed
 }
 
 /// From when on the sender could write down what it learnt at `t`: at once, unless its store was locked or full, or itself
-/// stopped.
-fn writable_from(evidence: &Evidence<'_>, t: u64) -> u64 {
+/// stopped, by then or before the time was over that it may take.
+fn writable_from(evidence: &Evidence<'_>, t: u64, promised: u64) -> u64 {
     let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
     let hindered = evidence.trace.faults.iter().filter(|fault| hinders(&fault.action));
-    hindered.filter(|fault| fault.t <= t).filter_map(|fault| fault.until).fold(t, u64::max)
+    hindered
+        .filter(|fault| fault.t <= t.saturating_add(promised))
+        .filter_map(|fault| fault.until)
+        .fold(t, u64::max)
 }
 
 /// `duplicate.bounded`

@@ -1,7 +1,7 @@
 //! Which contract held when: a run may change a limit on its way.
 
 use crate::scenario::{FaultAction, FaultPlan, Limit, Scenario, Subscriber};
-use crate::trace::{Fault, Trace};
+use crate::trace::{Fault, OURS, Trace};
 
 /// A while in which one contract held.
 #[derive(Clone, Debug)]
@@ -15,9 +15,9 @@ pub(crate) struct Epoch {
 /// for its `within`, either contract holds and neither is judged. One that the trace doesn't have may have been made in
 /// part: from its moment on nothing is judged until another is made.
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
-    let mut epochs = vec![Epoch { from: 0, until: end, limit: subscriber.limit.clone() }];
+    let mut epochs = vec![Epoch { from: 0, until: end, limit: forgiving(&subscriber.limit, trace) }];
     for (plan, done) in changes(scenario, trace, "limit") {
-        let FaultAction::Limit { subscriber: whose, limit, within } = &plan.action else { continue };
+        let FaultAction::Limit { subscriber: whose, limit, within, .. } = &plan.action else { continue };
         if whose.as_ref().is_some_and(|name| *name != subscriber.group && *name != subscriber.name) {
             continue;
         }
@@ -26,10 +26,29 @@ pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber
             last.until = last.until.min(plan.at.0).min(done.map_or(end, |done| done.t));
         }
         if let Some(done) = done {
-            epochs.push(Epoch { from: done.t.saturating_add(within.0), until: end, limit: limit.clone() });
+            epochs.push(Epoch {
+                from: done.t.saturating_add(within.0),
+                until: end,
+                limit: forgiving(limit, trace),
+            });
         }
     }
     epochs
+}
+
+/// A limit with what the scenario forgives a sender that isn't ours.
+fn forgiving(limit: &Limit, trace: &Trace) -> Limit {
+    let mut limit = limit.clone();
+    if trace.header.driver != OURS {
+        let slack = limit.slack;
+        if let Some(bucket) = &mut limit.bucket {
+            bucket.burst = bucket.burst.saturating_add(slack.burst);
+        }
+        for window in &mut limit.windows {
+            window.count = window.count.saturating_add(slack.window);
+        }
+    }
+    limit
 }
 
 /// Every planned fault of that name and what the trace has of it, in the order of the plan; none where it was not done. A

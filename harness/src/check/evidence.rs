@@ -7,9 +7,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::epochs::{Epoch, epochs};
+use super::exchange::exchanges;
+pub(crate) use super::exchange::{Exchange, Outcome};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
-use crate::scenario::{Scenario, Subscriber};
-use crate::trace::{CutKind, ProcessEvent, Trace};
+use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
+use crate::trace::{ProcessEvent, Trace};
+
+/// What waited for an endpoint is read within so long of the moment at which that goes on.
+const READ_WITHIN: u64 = SECOND / 4;
 
 /// Everything that checks go by.
 pub struct Evidence<'a> {
@@ -17,7 +22,7 @@ pub struct Evidence<'a> {
     pub scenario: &'a Scenario,
     /// What was seen.
     pub trace: &'a Trace,
-    /// What came of every arrival, by its number.
+    /// What came of every arrival, by its number; then what came of requests that were not read whole.
     pub(crate) exchanges: Vec<Exchange>,
     /// The answer to every arrival, as an index into the trace's.
     answers: Vec<Option<u32>>,
@@ -35,51 +40,8 @@ pub struct Evidence<'a> {
     pub(crate) upsets: Vec<u64>,
     /// When the run ended, or the last thing that was seen.
     pub(crate) end: u64,
-}
-
-/// What came of an arrival.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Exchange {
-    /// When its first byte was read.
-    pub(crate) t: u64,
-    pub(crate) lane: Option<u32>,
-    pub(crate) token: Option<u64>,
-    pub(crate) outcome: Outcome,
-    /// When its outcome began: the answer's first byte, or the cut.
-    pub(crate) begun: u64,
-    /// When it was over.
-    pub(crate) end: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Answered { status: u16, whole: bool },
-    Cut(CutKind),
-    Open,
-}
-
-impl Exchange {
-    /// Whether the endpoint took it, and said so in full.
-    pub(crate) fn is_delivered(&self) -> bool {
-        matches!(self.outcome, Outcome::Answered { status: 200..=299, whole: true })
-    }
-
-    pub(crate) fn status(&self) -> Option<u16> {
-        match self.outcome {
-            Outcome::Answered { status, whole: true } => Some(status),
-            _ => None,
-        }
-    }
-
-    /// Whether the other side ended it, so that its end is known only as it was noticed.
-    pub(crate) fn ended_by_peer(&self) -> bool {
-        matches!(
-            self.outcome,
-            Outcome::Cut(CutKind::Blackhole | CutKind::PeerGone | CutKind::RunEnded)
-                | Outcome::Open
-                | Outcome::Answered { whole: false, .. }
-        )
-    }
+    /// How far the sender's clock is ahead of the harness's, in nanoseconds.
+    pub(crate) ahead: i64,
 }
 
 /// One subscriber's side of the run.
@@ -87,6 +49,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) subscriber: &'a Subscriber,
     /// Its arrivals, by time.
     pub(crate) arrivals: Vec<u32>,
+    /// All requests that began to arrive, by time, those included that were not read whole: what its contract counts.
+    pub(crate) begun: Vec<u32>,
     /// Which contract held when.
     pub(crate) epochs: Vec<Epoch>,
     /// When it first said that it is gone (410).
@@ -143,7 +107,36 @@ impl<'a> Evidence<'a> {
             let slot = usize::try_from(answer.n).ok().and_then(|n| answers.get_mut(n));
             slot.into_iter().for_each(|slot| *slot = Some(at));
         }
-        Self { scenario, trace, exchanges, answers, lanes, events, deliveries, attempts, kills, upsets, end }
+        let ahead = super::offset::ahead(trace);
+        Self {
+            scenario,
+            trace,
+            exchanges,
+            answers,
+            lanes,
+            events,
+            deliveries,
+            attempts,
+            kills,
+            upsets,
+            end,
+            ahead,
+        }
+    }
+
+    /// The earliest moment at which a request may have been sent: one that was read when its endpoint had just begun again
+    /// to accept or to read may have waited there for as long as it did not.
+    pub(crate) fn sent_from(&self, n: u32) -> u64 {
+        let exchange = self.exchange(n);
+        let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
+        let behaviours = lane.map_or(&[][..], |lane| lane.subscriber.behaviours.as_slice());
+        let waited = |one: &&Behaviour| {
+            matches!(one.answer, Answer::Stall | Answer::NoAccept)
+                && one
+                    .until()
+                    .is_some_and(|end| (end..=end.saturating_add(READ_WITHIN)).contains(&exchange.t))
+        };
+        behaviours.iter().filter(waited).map(|one| one.at.0).fold(exchange.t, u64::min)
     }
 
     /// The attempts of a delivery, by time.
@@ -210,6 +203,11 @@ impl<'a> Evidence<'a> {
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 
+    /// Whether a request was read whole, so that it is an arrival.
+    pub(crate) fn is_whole(&self, n: u32) -> bool {
+        (n as usize) < self.trace.arrivals.len()
+    }
+
     /// A witness at a lane, of these arrivals.
     pub(crate) fn witness(&self, lane: u32, arrivals: &[u32], what: String) -> Witness {
         let times = arrivals.iter().map(|n| self.exchange(*n).t);
@@ -218,7 +216,12 @@ impl<'a> Evidence<'a> {
             from: times.clone().min().unwrap_or(0),
             until: times.max().unwrap_or(self.end),
             what,
-            arrivals: arrivals.iter().take(WITNESS_ARRIVALS_MAX).map(|n| u64::from(*n)).collect(),
+            arrivals: arrivals
+                .iter()
+                .filter(|n| self.is_whole(**n))
+                .take(WITNESS_ARRIVALS_MAX)
+                .map(|n| u64::from(*n))
+                .collect(),
         }
     }
 
@@ -252,37 +255,11 @@ fn small(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-fn exchanges(trace: &Trace, names: &BTreeMap<&str, u32>, end: u64) -> Vec<Exchange> {
-    let open = |arrival: &crate::trace::Arrival| Exchange {
-        t: arrival.t,
-        lane: names.get(arrival.endpoint.as_str()).copied(),
-        token: arrival.token,
-        outcome: Outcome::Open,
-        begun: end.max(arrival.t),
-        end: end.max(arrival.t),
-    };
-    let mut exchanges: Vec<Exchange> = trace.arrivals.iter().map(open).collect();
-    for cut in &trace.cuts {
-        let at = cut.n.and_then(|n| usize::try_from(n).ok());
-        if let Some(exchange) = at.and_then(|at| exchanges.get_mut(at)) {
-            let t = cut.t.max(exchange.t);
-            (exchange.outcome, exchange.begun, exchange.end) = (Outcome::Cut(cut.how), t, t);
-        }
-    }
-    for answer in &trace.answers {
-        let at = usize::try_from(answer.n).unwrap_or(usize::MAX);
-        if let Some(exchange) = exchanges.get_mut(at) {
-            exchange.outcome = Outcome::Answered { status: answer.status, whole: answer.whole };
-            (exchange.begun, exchange.end) = (answer.t, answer.end);
-        }
-    }
-    exchanges
-}
-
 fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end: u64) -> Vec<Lane<'a>> {
     let lane = |subscriber: &'a Subscriber| Lane {
         subscriber,
         arrivals: Vec::new(),
+        begun: Vec::new(),
         epochs: epochs(scenario, trace, subscriber, end),
         gone: None,
     };
@@ -290,7 +267,10 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
     for (n, exchange) in (0..).zip(exchanges) {
         if let Some(lane) = exchange.lane {
             let lane = &mut lanes[lane as usize];
-            lane.arrivals.push(n);
+            lane.begun.push(n);
+            if (n as usize) < trace.arrivals.len() {
+                lane.arrivals.push(n);
+            }
             if exchange.status() == Some(410) {
                 lane.gone = Some(lane.gone.map_or(exchange.begun, |earlier| earlier.min(exchange.begun)));
             }
@@ -298,6 +278,7 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
     }
     for lane in &mut lanes {
         lane.arrivals.sort_by_key(|n| (exchanges[*n as usize].t, *n));
+        lane.begun.sort_by_key(|n| (exchanges[*n as usize].t, *n));
     }
     lanes
 }
@@ -336,13 +317,15 @@ fn deliveries(
     exchanges: &[Exchange],
     events: &[Event],
 ) -> (Vec<u32>, Vec<Delivery>) {
-    let place = |n: &u32| {
-        let exchange = &exchanges[*n as usize];
-        exchange.lane.zip(exchange.token)
-    };
-    let mut attempts: Vec<u32> = (0..small(exchanges.len())).filter(|n| place(n).is_some()).collect();
-    attempts.sort_by_cached_key(|n| (place(n), exchanges[*n as usize].t, *n));
-    let seen = attempts.iter().filter_map(place).map(|(lane, token)| (lane, token, false));
+    // One request may carry several events, and is an attempt of each.
+    let tokens = |n: usize| exchanges[n].token.into_iter().chain(trace.arrivals[n].more.iter().copied());
+    let carried = |n: usize| tokens(n).filter_map(move |token| Some((exchanges[n].lane?, token)));
+    let carried =
+        // What broke off before it was read whole is no attempt of a delivery.
+        (0..trace.arrivals.len()).flat_map(|n| carried(n).map(move |place| (place, exchanges[n].t, small(n))));
+    let mut carried: Vec<((u32, u64), u64, u32)> = carried.collect();
+    carried.sort_unstable();
+    let seen = carried.iter().map(|((lane, token), ..)| (*lane, *token, false));
     let owed = events.iter().flat_map(|event| {
         let offer = &trace.offers[event.offer as usize];
         offer.owed.iter().filter_map(|name| Some((*names.get(name.as_str())?, event.token, true)))
@@ -354,7 +337,7 @@ fn deliveries(
     let mut at = 0;
     let delivery = |(lane, token, owed): (u32, u64, bool)| {
         let from = at;
-        while attempts.get(at).and_then(place) == Some((lane, token)) {
+        while carried.get(at).is_some_and(|(place, ..)| *place == (lane, token)) {
             at += 1;
         }
         let event = events.binary_search_by_key(&token, |event| event.token).ok().map(small);
@@ -362,7 +345,7 @@ fn deliveries(
         Delivery { lane, token, range: from..at, event, owed, dead }
     };
     let deliveries = places.into_iter().map(delivery).collect();
-    (attempts, deliveries)
+    (carried.into_iter().map(|(.., n)| n).collect(), deliveries)
 }
 
 /// Dead letters by lane and token. A sender that doesn't show the body is known by the ids that it sent.

@@ -3,8 +3,9 @@
 //! after the fault, or waited at its end, something arrives within `takeover_within` of that.
 
 use super::evidence::Evidence;
-use super::settled::{Fate, fates, waiting_at_end};
+use super::settled::{Fate, fates};
 use super::verdict::{Finding, Tally, Witness, show};
+use super::word::unaccounted;
 use crate::trace::{Fault, ProcessEvent};
 
 /// `fault.disk-full`
@@ -45,11 +46,9 @@ fn false_acknowledgements(evidence: &Evidence<'_>, fault: &Fault, until: u64, ta
     let during = |t: Option<u64>| t.is_some_and(|t| fault.t <= t && t <= until);
     let fates = fates(evidence);
     let lost = fates.iter().filter(|(one, fate)| *fate == Fate::Unsettled && during(evidence.accepted(one)));
-    let lost: Vec<_> = lost.collect();
-    if lost.len() as u64 > waiting_at_end(evidence).unwrap_or(0) {
-        for (delivery, _) in lost {
-            tally.broke(|| evidence.absent(delivery, "acknowledged during the fault, and lost".to_owned()));
-        }
+    let lost: Vec<_> = lost.map(|(one, _)| *one).collect();
+    for delivery in unaccounted(evidence, &lost) {
+        tally.broke(|| evidence.absent(delivery, "acknowledged during the fault, and lost".to_owned()));
     }
 }
 

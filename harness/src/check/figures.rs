@@ -1,18 +1,21 @@
 //! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival, against the
-//! scenario's figures. The intended moment, not the moment of sending: a generator or an emit that is held up would
-//! otherwise hide the wait of every event behind it (coordinated omission). Percentiles are by nearest rank: the
+//! scenario's figures. The intended moment, not the moment of sending: a generator that is held up would otherwise hide the
+//! wait of every event behind it (coordinated omission). What an event waited for the sender's API to answer earlier calls
+//! is no delivery latency; `harness.schedule` says it in a figure of its own. Percentiles are by nearest rank: the
 //! smallest value that at least p of the values don't exceed. What never arrived counts as late as the run was long.
 //!
 //! `efficiency`: what the sender delivered a second, from the first acknowledgement to the last delivery, over what a bare
 //! client does on the same machine to the same endpoints. Without a measured ceiling it says nothing.
 //!
 //! `harness.schedule`: the generator kept its own schedule: the 99th percentile of its lag is at most `schedule_late`, and
-//! no record was dropped. A generator that lags offers less load than the scenario says, and nothing that the run shows
+//! no record was dropped; and no more than one event in [`UNOFFERED_SHARE`] was never offered. A generator that lags offers less load than the scenario says, and nothing that the run shows
 //! is worth much: that makes the run inconclusive, never the sender.
 
 use super::evidence::{Delivery, Evidence};
+use super::late::unexplained;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::scenario::{Duration, SECOND};
+use crate::trace::Offer;
 
 /// The smallest value that at least so many thousandths of the values don't exceed. `sorted` ascends and isn't empty.
 #[must_use]
@@ -37,10 +40,15 @@ pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     latencies
 }
 
+/// More than one in so many that were never offered leave another load than the scenario's.
+const UNOFFERED_SHARE: u64 = 100;
+
 /// None for what is not owed, or was not surely taken.
 fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
     let event = evidence.event(delivery).filter(|event| delivery.owed && event.accepted.is_some())?;
-    let intended = evidence.trace.offers[event.offer as usize].intended;
+    // What it waited for the sender's own API is told apart (`harness.schedule`).
+    let offer = &evidence.trace.offers[event.offer as usize];
+    let intended = offer.intended.saturating_add(offer.held);
     let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
     Some(first.saturating_sub(intended))
 }
@@ -48,10 +56,11 @@ fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
 /// `latency.first-attempt`
 pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
     let expected = &evidence.scenario.expect.latency;
-    if expected.is_empty() {
-        return Finding::unasked("the scenario sets no latency");
-    }
     let mut tally = Tally::default();
+    let longest = unexplained(evidence, &mut tally);
+    if expected.is_empty() && tally.seen == 0 {
+        return Finding::unasked("the scenario sets no latency, and no endpoint is well throughout");
+    }
     let (mut figures, mut unseen) = (Vec::new(), None);
     for (name, most) in expected {
         let named = |delivery: &Delivery| {
@@ -81,7 +90,14 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
             }
         }
     }
-    let finding = tally.finding("latencies", "inside their figures", "beyond their figures");
+    figures.extend(
+        longest.map(|(most, name)| (format!("longest wait of those that are well ({name})"), show(most))),
+    );
+    let finding = tally.finding(
+        "latencies",
+        "inside their figures, none late without a cause",
+        "beyond their figures, or late without a cause",
+    );
     let finding = match unseen.filter(|_| finding.found == Found::Held) {
         Some(name) => Finding::unseen(format!("nothing was taken that is owed to {name}")),
         None => finding,
@@ -100,7 +116,7 @@ pub(crate) fn delivered_per_second_milli(evidence: &Evidence<'_>) -> Option<u64>
 
 /// What the machine itself can do, where it was measured.
 fn ceiling(evidence: &Evidence<'_>) -> Option<u64> {
-    evidence.trace.ceiling.as_ref().map(|ceiling| ceiling.per_second).filter(|rate| *rate > 0)
+    evidence.trace.host.ceiling.as_ref().map(|ceiling| ceiling.per_second).filter(|rate| *rate > 0)
 }
 
 /// The sender's rate over the ceiling, in thousandths, where both are known.
@@ -139,32 +155,69 @@ pub(crate) fn thousandths(value: u64) -> String {
     format!("{}.{:03}", value / 1_000, value % 1_000)
 }
 
-/// How late every event was released, sorted.
+/// How late the harness itself was with every event, sorted: without what it waited for the sender's API.
 pub(crate) fn lags(evidence: &Evidence<'_>) -> Vec<u64> {
-    let mut lags: Vec<u64> =
-        evidence.trace.offers.iter().map(|offer| offer.t.saturating_sub(offer.intended)).collect();
+    let mut lags: Vec<u64> = evidence.trace.offers.iter().map(own_lag).collect();
     lags.sort_unstable();
     lags
+}
+
+/// How late the harness itself was with an event.
+pub(crate) const fn own_lag(offer: &Offer) -> u64 {
+    offer.t.saturating_sub(offer.intended).saturating_sub(offer.held)
+}
+
+/// How many events a second were meant to be offered, and how many the sender's API accepted, where it made others wait for
+/// longer than the generator itself may be late.
+pub(crate) fn held_back(evidence: &Evidence<'_>) -> Option<(u64, u64)> {
+    let trace = evidence.trace;
+    let patience = evidence.scenario.expect.schedule_late.0;
+    if trace.unoffered.is_empty() && !trace.offers.iter().any(|offer| offer.held > patience) {
+        return None;
+    }
+    let intended = trace.offers.iter().map(|offer| offer.intended);
+    let intended: Vec<u64> = intended.chain(trace.unoffered.iter().map(|one| one.intended)).collect();
+    let accepted: Vec<u64> = trace.accepted.iter().map(|one| one.t).collect();
+    Some((per_second(&intended)?, per_second(&accepted).unwrap_or(0)))
+}
+
+/// How many come in a second, from the first to the last, rounded to the nearest.
+fn per_second(times: &[u64]) -> Option<u64> {
+    let (first, last) = (times.iter().min()?, times.iter().max()?);
+    let elapsed = u128::from((last - first).max(1));
+    let gaps = times.len().saturating_sub(1) as u128;
+    u64::try_from((gaps * u128::from(SECOND) + elapsed / 2) / elapsed).ok()
 }
 
 /// `harness.schedule`
 pub(super) fn schedule(evidence: &Evidence<'_>) -> Finding {
     let lags = lags(evidence);
+    let unoffered = evidence.trace.unoffered.len() as u64;
     let Some(most) = lags.last() else { return Finding::unseen("nothing was offered") };
     let (p50, p99) = (percentile(&lags, 500), percentile(&lags, 990));
     let (late, dropped) =
         evidence.trace.trailer.as_ref().map_or((0, 0), |trailer| (trailer.late, trailer.dropped));
     let allowed = evidence.scenario.expect.schedule_late.0;
+    let api = held_back(evidence)
+        .map(|(offered, accepted)| format!("the sender's API accepted {accepted}/s of {offered}/s offered"));
+    let told = api.as_ref().map_or(String::new(), |api| format!("; {api}"));
     let finding = if dropped > 0 {
         Finding::unseen(format!("{dropped} records could not be kept: the trace has holes"))
     } else if p99 > allowed {
         Finding::unseen(format!("the generator lagged: p99 {}, and {} is allowed", show(p99), show(allowed)))
+    } else if unoffered * UNOFFERED_SHARE > lags.len() as u64 + unoffered {
+        Finding::unseen(format!("{unoffered} events were not offered{told}"))
     } else {
-        Finding::held(format!("{} events were released on time", lags.len()))
+        Finding::held(format!("{} events were released on time{told}", lags.len()))
     };
-    finding
+    let finding = finding
         .with("lag p50", show(p50))
         .with("lag p99", show(p99))
         .with("lag max", show(*most))
         .with("late", late)
+        .with("not offered", unoffered);
+    match api {
+        Some(api) => finding.with("sender", api),
+        None => finding,
+    }
 }

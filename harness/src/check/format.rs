@@ -1,14 +1,15 @@
 //! `format.post-json`, `format.signature`, `format.timestamp`, `format.id`: what every single request is like.
 //!
 //! The signature is judged by the harness's own verifier as the request comes in; the trace holds its word. A timestamp is
-//! compared with the arrival's moment on the wall clock, ±5 s; requests that an endpoint left unread during a stall, or
+//! compared with the arrival's moment on the sender's clock (`offset`), ±5 s; requests that an endpoint left unread during a stall, or
 //! that were sent while the sender's clock was stepped, have no such moment. An id is one delivery's own: the same on all
 //! of its attempts, on no other delivery of the subscriber, and without the dot that separates what is signed.
 
 use std::collections::BTreeMap;
 
 use super::evidence::Evidence;
-use super::verdict::{Finding, Tally};
+use super::offset::timestamp;
+use super::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, Profile, SECOND};
 use crate::trace::{Arrival, Verified};
 
@@ -77,15 +78,6 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// The timestamp of a request, in Unix seconds: its header's, or the one inside the signature.
-fn timestamp(arrival: &Arrival) -> Option<&str> {
-    let inside = || {
-        let signature = arrival.signed.signature.as_deref()?;
-        signature.split(',').find_map(|part| part.trim().strip_prefix("t="))
-    };
-    arrival.signed.timestamp.as_deref().or_else(inside)
-}
-
 /// `format.timestamp`
 pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let lanes = &evidence.lanes;
@@ -95,6 +87,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let stepped = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-step");
     let step = stepped.map(|fault| fault.t).min().unwrap_or(u64::MAX);
     let mut tally = Tally::default();
+    let ahead = evidence.ahead;
     for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| profile(evidence, *lane).is_fresh()) {
         let behaviours = &lanes[lane as usize].subscriber.behaviours;
         let stalled = behaviours.iter().any(|one| {
@@ -105,7 +98,8 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
             continue;
         }
         tally.see();
-        let now = (evidence.trace.header.began_unix_ns.saturating_add(arrival.t)) / SECOND;
+        let now = evidence.trace.header.began_unix_ns.saturating_add(arrival.t);
+        let now = now.saturating_add_signed(ahead) / SECOND;
         let text = timestamp(arrival).unwrap_or_default();
         let right = text.parse::<u64>().is_ok_and(|stamp| stamp.abs_diff(now) <= TIMESTAMP_TOLERANCE);
         if !right {
@@ -113,7 +107,20 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(lane, &[n], what));
         }
     }
-    tally.finding("timestamps", "within 5 s of their arrival", "not that of their attempt")
+    let finding = tally.finding("timestamps", "within 5 s of their arrival", "not that of their attempt");
+    let sign = if ahead < 0 { "-" } else { "" };
+    match ahead {
+        0 => finding,
+        _ => finding.with("the sender's clock is ahead by", format!("{sign}{}", show(ahead.unsigned_abs()))),
+    }
+}
+
+/// Whether one of these arrivals carries that event too: an id may stand for several events that come in one body.
+fn together(evidence: &Evidence<'_>, attempts: &[u32], event: u64) -> bool {
+    attempts.iter().any(|n| {
+        let arrival = &evidence.trace.arrivals[*n as usize];
+        arrival.token == Some(event) || arrival.more.contains(&event)
+    })
 }
 
 /// `format.id`
@@ -129,7 +136,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
         let signed = profile(evidence, delivery.lane) == Profile::StandardWebhooks;
         let what = if let Some(n) = attempts.iter().find(|n| id(n) != Some(first)) {
             format!("{first:?} on one attempt, {:?} on another", id(n).unwrap_or_default())
-        } else if owner != delivery.token {
+        } else if owner != delivery.token && !together(evidence, attempts, owner) {
             format!("{first:?} stands for event {owner} too")
         } else if signed && first.contains('.') {
             format!("{first:?} has a dot")

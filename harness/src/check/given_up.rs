@@ -1,4 +1,4 @@
-//! Giving up without a cause: a dead letter whose reason, in the design's own words, cannot be true.
+//! Giving up without a cause: a dead letter whose reason cannot be true.
 //!
 //! - `expired`, though it was younger than its `ttl` to the very end (a sender may see that its next attempt would come
 //!   too late, and so the longest delay is taken off; a second more, as some count in seconds);
@@ -6,8 +6,10 @@
 //! - `overflow`, though its lane cannot have been so full: of `taken` deliveries, a queue that holds `room` of them sheds
 //!   `taken − room` at most, as the last one that was shed left it full.
 //!
-//! A sender's own word for a reason says nothing here, and a lane without a declared bound may have one of its own
-//! ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]). `exhausted` is judged by `retry.attempts`.
+//! A sender's own word for a reason explains nothing by itself. Such a delivery was given up with a cause only if one of
+//! those above may be it, or if it had all its attempts, or an endpoint hid some of them (a closed port, a reset before
+//! the request was read). `exhausted` is judged by `retry.attempts`. A lane without a declared bound may have one of its
+//! own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
 
 use super::evidence::{Delivery, Evidence, Lane, Outcome};
 use super::queue::ENVELOPE_BYTES;
@@ -38,17 +40,40 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
                     shed.push(delivery);
                     None
                 }
-                _ => None,
+                Some("exhausted") | None => None,
+                Some(_) => {
+                    let explained = had_its_attempts(evidence, delivery)
+                        || said_gone(evidence, lane)
+                        || too_young(evidence, lane, delivery).is_none();
+                    shed.extend((!explained).then_some(delivery));
+                    None
+                }
             };
             found.extend(why.map(|why| (delivery, why)));
         }
         let taken = taken(evidence, deliveries);
         let most = taken.saturating_sub(room(evidence, lane).unwrap_or(0));
         let surplus = shed.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(shed.len()));
-        let why = || format!("shed as overflow; of {taken} deliveries its queue can have shed {most}");
-        found.extend(surplus.into_iter().map(|delivery| (delivery, why())));
+        let why = |delivery: &Delivery| {
+            let tried = evidence.attempts(delivery).len();
+            let reason = reason(evidence, delivery).unwrap_or_default();
+            format!(
+                "given up as {reason:?} after {tried} attempts; of {taken} deliveries its queue can have shed {most}"
+            )
+        };
+        found.extend(surplus.into_iter().map(|delivery| (delivery, why(delivery))));
     }
     found
+}
+
+/// Whether a delivery was tried as often as declared, or may have been where its endpoint doesn't see it.
+fn had_its_attempts(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let subscriber = evidence.subscriber(delivery);
+    let hides = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
+    let since = evidence.accepted(delivery).unwrap_or(0);
+    let mut hidden = subscriber.behaviours.iter().filter(|behaviour| hides(&behaviour.answer));
+    evidence.attempts(delivery).len() >= subscriber.retry.attempts as usize
+        || hidden.any(|behaviour| behaviour.until().is_none_or(|until| until >= since))
 }
 
 fn reason<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<&'e str> {
@@ -64,13 +89,14 @@ fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> O
     let offered = evidence.trace.offers[event.offer as usize].t;
     let age = evidence.end.saturating_sub(offered);
     let ttl = lane.subscriber.retry.ttl.0;
-    let oldest = age.saturating_add(longest_delay(lane)).saturating_add(SECOND);
+    let oldest =
+        age.saturating_add(longest_delay(lane, lane.subscriber.retry.attempts)).saturating_add(SECOND);
     (oldest < ttl)
         .then(|| format!("given up as expired, {} old at most; its ttl is {}", show(age), show(ttl)))
 }
 
-/// How long a sender may have had to wait for the next attempt.
-fn longest_delay(lane: &Lane<'_>) -> u64 {
+/// How long a sender may have had to wait for the next attempt, after this one at the latest.
+pub(super) fn longest_delay(lane: &Lane<'_>, attempt: u32) -> u64 {
     let subscriber = lane.subscriber;
     if subscriber.behaviours.is_empty() {
         return 0;
@@ -80,7 +106,7 @@ fn longest_delay(lane: &Lane<'_>) -> u64 {
         answer => matches!(answer, Answer::Enforce { .. }),
     };
     let told = subscriber.behaviours.iter().any(|behaviour| tells(&behaviour.answer));
-    let backoff = subscriber.retry.bounds(subscriber.retry.attempts).1;
+    let backoff = subscriber.retry.bounds(attempt).1;
     let cooldown = subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0);
     backoff.max(cooldown).max(if told { subscriber.retry.retry_after_cap.0 } else { 0 })
 }

@@ -1,12 +1,12 @@
 //! `identity.body`: all attempts of a delivery carry the same bytes, across restarts too; compared by SHA-256.
 //! `identity.headers`: so do the headers that its profile keeps: id and content type always, the signature where it is made
 //! once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
-//! `identity.secret`: each subscriber's signatures are made with its own secret; while two are valid, both sign where the
+//! `identity.secret`: each subscriber's signatures are made with its own secret, which no other one has; while two are valid, both sign where the
 //! profile has room for both.
 
 use super::epochs::changes;
 use super::evidence::Evidence;
-use super::verdict::{Finding, Tally};
+use super::verdict::{Finding, Tally, Witness};
 use crate::scenario::{Profile, SECOND};
 use crate::trace::{Arrival, Verified};
 
@@ -71,6 +71,12 @@ pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
 /// `identity.secret`
 pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
+    for shared in &evidence.trace.shared {
+        let (subscriber, from, until) = (Some(shared.endpoint.clone()), shared.t, shared.t);
+        let what = format!("its secret is that of {} too", shared.with);
+        tally.see();
+        tally.broke(|| Witness { subscriber, from, until, what, arrivals: Vec::new() });
+    }
     let mut unchecked = 0_u64;
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let rotations = rotations(evidence, &lane.subscriber.group);

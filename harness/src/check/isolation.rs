@@ -20,7 +20,7 @@ fn is_slow(behaviour: &Behaviour) -> bool {
     late || matches!(behaviour.answer, Answer::Stall | Answer::Blackhole | Answer::Drip { .. })
 }
 
-fn is_healthy(subscriber: &Subscriber) -> bool {
+pub(super) fn is_healthy(subscriber: &Subscriber) -> bool {
     subscriber.behaviours.is_empty() && subscriber.answers.most.0 < SECOND
 }
 

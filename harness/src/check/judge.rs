@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::declared;
 use super::evidence::Evidence;
+use super::stall::Stalls;
 use super::verdict::{Figure, Finding, Found, Severity, Status, Witness};
 use super::{CHECKS, Check};
-use crate::catalogue;
+use crate::catalogue::{self, Selection};
 use crate::scenario::{Known, SECOND, Scenario};
 use crate::trace::Trace;
 
@@ -61,16 +63,43 @@ impl Judgement {
     pub fn count(&self, status: Status) -> usize {
         self.verdicts.iter().filter(|verdict| verdict.status == status).count()
     }
+
+    /// What the selected checks alone come to. Whether the harness itself did its part counts unless it is skipped by name,
+    /// and so do failures that are expected of no check.
+    #[must_use]
+    pub fn of(mut self, selection: &Selection, trace: &Trace) -> Self {
+        let known: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
+        let own = |id: &str| id.starts_with(OWN) && !selection.skips(id);
+        if !known.iter().any(|id| selection.has(id)) {
+            let sentence = "no check was selected".to_owned();
+            return Self { status: Status::Inconclusive, sentence, verdicts: Vec::new() };
+        }
+        self.verdicts.retain(|one| {
+            let id = one.id.as_str();
+            selection.has(id) || own(id) || !known.contains(id)
+        });
+        (self.status, self.sentence) = conclude(&self.verdicts, trace);
+        let saw = |one: &Verdict| !matches!(one.status, Status::Inconclusive | Status::NotApplicable);
+        let asked = |one: &Verdict| selection.has(&one.id) || !one.id.starts_with(OWN);
+        if !self.verdicts.iter().any(|one| saw(one) && asked(one)) {
+            self.status = Status::Inconclusive;
+            self.sentence = format!("nothing was seen of what was selected; {}", self.sentence);
+        }
+        self
+    }
 }
 
 /// Judges a trace by a scenario. A trace that was cut short passes nothing: what it shows to be broken is broken all the
 /// same, and about the rest it says nothing.
 #[must_use]
 pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judgement {
+    let scenario = &trace.declared.applied(scenario);
     let evidence = Evidence::new(scenario, trace);
+    let mut stalls = Stalls::of(&evidence);
     let today = trace.header.began_unix_ns / DAY;
     let weigh = |check: &Check| {
-        let mut finding = (check.find)(&evidence);
+        let finding = stalls.weigh(check, (check.find)(&evidence));
+        let mut finding = declared::weigh(check.id, finding, trace);
         if trace.trailer.is_none() && (finding.found == Found::Held || !stands_alone(check.id)) {
             finding.found = match finding.found {
                 Found::Unasked => Found::Unasked,
@@ -82,7 +111,7 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
         let known = known.filter(|known| known.until.is_none_or(|until| today < until.0));
         // Of what a trace doesn't reach, nothing is known.
         let known = known.filter(|_| trace.trailer.is_some() || finding.found != Found::Unasked);
-        weigh(check, finding, known, strictness)
+        weigh(check, finding, known, severity(check.id, scenario), strictness)
     };
     let mut verdicts: Vec<Verdict> = CHECKS.iter().map(weigh).collect();
     let ids: BTreeSet<&str> = CHECKS.iter().map(|check| check.id).collect();
@@ -98,9 +127,21 @@ fn stands_alone(id: &str) -> bool {
     sections.iter().any(|section| id.starts_with(section)) && id != "rate.utilisation"
 }
 
-fn weigh(check: &Check, finding: Finding, known: Option<&Known>, strictness: Strictness) -> Verdict {
+/// How much a check weighs: by the catalogue, and a must where the scenario writes the figure that it holds.
+fn severity(id: &str, scenario: &Scenario) -> Severity {
+    let Some(entry) = catalogue::find(id) else { return Severity::Must };
+    let written = |key: &String| scenario.expect.written.contains(key.as_str());
+    if entry.figure.as_ref().is_some_and(written) { Severity::Must } else { entry.severity }
+}
+
+fn weigh(
+    check: &Check,
+    finding: Finding,
+    known: Option<&Known>,
+    severity: Severity,
+    strictness: Strictness,
+) -> Verdict {
     let Finding { found, sentence, figures, witness } = finding;
-    let severity = catalogue::find(check.id).map_or(Severity::Must, |entry| entry.severity);
     let broken = match severity {
         Severity::Must => Status::Fail,
         Severity::Should if strictness == Strictness::Strict => Status::Fail,
@@ -137,37 +178,70 @@ fn unknown(id: &str) -> Verdict {
     }
 }
 
-/// What decides: a failure before anything else, then what makes the run say nothing. A check that *should* hold and saw
-/// too little decides nothing.
-/// A generator that fell behind measured itself: nothing else that the run shows can be trusted to be the sender's.
+/// A generator that fell behind measured itself: nothing else that the run shows can be trusted to be the sender's. A stall
+/// of the harness takes only what it touches.
 const SCHEDULE: &str = "harness.schedule";
 
+/// Checks of the harness itself.
+const OWN: &str = "harness.";
+
+/// The most checks whose thin evidence the headline quotes.
+const QUOTED_MAX: usize = 3;
+
+/// What decides: a failure before anything else, then what makes the run say nothing. A check that *should* hold and saw
+/// too little decides nothing, and is counted in the headline all the same.
 pub(crate) fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) {
-    let with = |status: Status| verdicts.iter().filter(move |verdict| verdict.status == status);
-    let names = |some: Vec<&Verdict>| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
-    let failed: Vec<&Verdict> = with(Status::Fail).collect();
-    if !failed.is_empty() {
-        return (
-            Status::Fail,
-            format!("{} of {} checks failed: {}", failed.len(), verdicts.len(), names(failed)),
-        );
+    let any = |status: Status| verdicts.iter().any(|verdict| verdict.status == status);
+    let counted = headline(verdicts);
+    if any(Status::Fail) {
+        return (Status::Fail, counted);
     }
     if trace.trailer.is_none() {
-        return (Status::Inconclusive, "the trace was cut short".to_owned());
+        return (Status::Inconclusive, format!("the trace was cut short; {counted}"));
     }
-    let unseen: Vec<&Verdict> = with(Status::Inconclusive)
-        .filter(|one| one.severity == Severity::Must || one.id == SCHEDULE)
-        .collect();
-    if !unseen.is_empty() {
-        return (Status::Inconclusive, format!("too little was seen for {}", names(unseen)));
+    let too_thin = verdicts.iter().any(|one| one.status == Status::Inconclusive && decides(one));
+    match (too_thin, any(Status::Pass) || any(Status::Warn)) {
+        (true, _) => (Status::Inconclusive, counted),
+        (false, false) => (Status::Inconclusive, "nothing was seen".to_owned()),
+        (false, true) => (Status::Pass, counted),
     }
-    let (passed, warned) = (with(Status::Pass).count(), with(Status::Warn).count());
-    match (passed, warned) {
-        (0, 0) => (Status::Inconclusive, "nothing was seen".to_owned()),
-        (_, 0) => (Status::Pass, format!("{passed} checks passed")),
-        _ => (
-            Status::Pass,
-            format!("{passed} checks passed, {warned} warned: {}", names(with(Status::Warn).collect())),
-        ),
+}
+
+/// Whether a run says nothing where this check saw too little.
+fn decides(one: &Verdict) -> bool {
+    one.severity == Severity::Must || one.id == SCHEDULE
+}
+
+/// How many checks came to what, all of those that concern the run: `1 failed: rate.envelope; 36 passed, 1 inconclusive:
+/// retry.backoff-jitter (2 retries)`.
+fn headline(verdicts: &[Verdict]) -> String {
+    let with = |status: Status| verdicts.iter().filter(move |one| one.status == status).collect::<Vec<_>>();
+    let named = |some: &[&Verdict], word: &str| {
+        let ids = some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
+        (!some.is_empty()).then(|| format!("{} {word}: {ids}", some.len()))
+    };
+    let (excused, passed): (Vec<_>, Vec<_>) =
+        with(Status::Pass).into_iter().partition(|one| one.known.is_some());
+    let mut unseen = with(Status::Inconclusive);
+    unseen.sort_by_key(|one| !decides(one));
+    let quoted = unseen.iter().take(QUOTED_MAX).map(|one| format!("{} ({})", one.id, one.sentence));
+    let mut quoted = quoted.collect::<Vec<_>>().join(", ");
+    if unseen.len() > QUOTED_MAX {
+        quoted.push_str(&format!(", and {} more", unseen.len() - QUOTED_MAX));
+    }
+    let unseen = (!unseen.is_empty()).then(|| format!("{} inconclusive: {quoted}", unseen.len()));
+    let passed = (!passed.is_empty()).then(|| format!("{} passed", passed.len()));
+    let rest = [
+        passed,
+        named(&excused, "failed as expected"),
+        named(&with(Status::Warn), "warned"),
+        named(&with(Status::HarnessError), "could not be judged"),
+        unseen,
+    ];
+    let rest = rest.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    match named(&with(Status::Fail), "failed") {
+        Some(failed) if rest.is_empty() => failed,
+        Some(failed) => format!("{failed}; {rest}"),
+        None => rest,
     }
 }

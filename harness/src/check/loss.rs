@@ -1,16 +1,19 @@
 //! `loss.none`: every acknowledged event reaches each of its subscribers, or their dead letters. What the sender says is
-//! still waiting is not lost (`recovery.drains` judges that), nor is what a newer event of its key stands for where the
+//! still waiting in a lane is not lost there (`word`; `recovery.drains` judges it), nor is what a newer event of its key stands for where the
 //! subscriber coalesces. Where a sender counts its dead letters without listing them, as many may be missing. What it gave
-//! up for a reason that cannot be true is lost (`given_up`).
+//! up for a reason that cannot be true is lost (`given_up`). Of a sender that can't be asked, lost is what can't come any
+//! more (`unsettled`); the rest was not settled in time.
 //!
 //! `loss.unexpected`: nothing arrives that was not offered, nor at a subscriber that it doesn't concern, nor before it was
 //! offered.
 
-use super::evidence::Evidence;
+use super::evidence::{Delivery, Evidence};
 use super::given_up::groundless;
-use super::settled::{Fate, fates, unlisted_dead, waiting_at_end};
+use super::settled::{Fate, fates};
+use super::unsettled::may_still_come;
 use super::verdict::{Finding, Tally, WITNESS_MAX};
-use crate::trace::Ended;
+use super::word::unaccounted;
+use crate::trace::{Ended, Lack};
 
 /// `loss.none`
 pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
@@ -20,19 +23,26 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     }
     let unsettled: Vec<_> =
         fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
-    let excused = waiting_at_end(evidence).unwrap_or(0) + unlisted_dead(evidence);
-    let groundless = groundless(evidence);
-    let lost = (unsettled.len() as u64).saturating_sub(excused) + groundless.len() as u64;
+    let late = not_settled_in_time(evidence, &unsettled);
+    let missing: Vec<_> =
+        unaccounted(evidence, &unsettled).into_iter().filter(|one| !is_late(evidence, one)).collect();
+    let (unseen, groundless) = (missing.len(), groundless(evidence));
+    let lost = (unseen + groundless.len()) as u64;
     let interrupted =
         evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.ended == Ended::Interrupted);
     let count = |wanted: Fate| fates.iter().filter(|(_, fate)| *fate == wanted).count();
-    let finding = if lost <= evidence.scenario.expect.lost {
+    let finding = if lost <= evidence.scenario.expect.lost && late > 0 {
+        let all = fates.len();
+        Finding::unseen(format!(
+            "{late} of {all} deliveries were not settled in time: they could still have come"
+        ))
+    } else if lost <= evidence.scenario.expect.lost {
         Finding::held(format!("{} deliveries are owed, {lost} are lost", fates.len()))
     } else if interrupted && groundless.is_empty() {
         Finding::unseen("the run was interrupted before everything could arrive")
     } else {
-        let missing = unsettled.iter().filter(|_| unsettled.len() as u64 > excused);
         let missing = missing
+            .iter()
             .map(|one| evidence.absent(one, "acknowledged, and neither delivered nor dead".to_owned()));
         let without = groundless.iter().map(|(one, why)| evidence.absent(one, why.clone()));
         let witness = without.chain(missing).take(WITNESS_MAX).collect();
@@ -43,15 +53,26 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
         .with("coalesced", count(Fate::Coalesced))
         .with("neither", unsettled.len())
         .with("given up without a cause", groundless.len())
-        .with("said to wait", excused)
+        .with("accounted for by the sender", (unsettled.len() - unseen) as u64 - late)
+        .with("not settled in time", late)
+}
+
+/// Whether a delivery could still have come when the run's time was up, of a sender that can't be asked: one that can says
+/// it itself.
+fn is_late(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    evidence.trace.declared.lacks(Lack::Depth) && may_still_come(evidence, delivery)
+}
+
+/// How many of these are.
+pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Delivery]) -> u64 {
+    unsettled.iter().filter(|one| is_late(evidence, one)).count() as u64
 }
 
 /// `loss.unexpected`
 pub(super) fn unexpected(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
-    for (n, exchange) in (0_u32..).zip(&evidence.exchanges) {
+    for (exchange, arrival) in evidence.exchanges.iter().zip(&evidence.trace.arrivals) {
         tally.see();
-        let arrival = &evidence.trace.arrivals[n as usize];
         let lost = match (exchange.lane, exchange.token) {
             (None, _) => {
                 Some(format!("an arrival at {:?}, which the scenario doesn't have", arrival.endpoint))

@@ -8,17 +8,25 @@
 //! run, and need O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; one whose matter the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - `evidence`: the trace, laid out for judging. - `settled`, `given_up`, `redriven`: what became of what is owed.
-//! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `breaker`, `network`, `isolation`,
-//!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`: as the catalogue's sections.
+//! - `evidence`, `exchange`: the trace, laid out for judging. - `settled`, `unsettled`, `given_up`, `redriven`, `word`: what
+//!   became of what is owed. - `offset`: the sender's clock.
+//! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
+//!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
+//!   catalogue's sections; `deadline` is of `network`, `truth` of `queue`.
+//! - `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't.
+//! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
 mod breaker;
 mod crash;
+mod deadline;
+pub(crate) mod declared;
 mod duplicate;
+mod emit;
 mod epochs;
 pub(crate) mod evidence;
+mod exchange;
 mod fault;
 pub(crate) mod figures;
 mod format;
@@ -26,16 +34,27 @@ mod given_up;
 mod identity;
 mod isolation;
 mod judge;
+mod kills;
+mod late;
 mod loss;
 mod network;
+mod offset;
 mod order;
+mod outage;
+mod path;
+mod process;
 mod queue;
 mod rate;
 mod recovery;
+mod recovery_gap;
 mod redriven;
 mod retry;
 mod settled;
+mod stall;
+mod truth;
+mod unsettled;
 pub mod verdict;
+mod word;
 
 pub use evidence::Evidence;
 pub(crate) use judge::conclude;
@@ -67,11 +86,12 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 58] = [
+pub const CHECKS: [Check; 65] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
     check("format.id", format::id),
+    check("path.own", path::own),
     check("identity.body", identity::body),
     check("identity.headers", identity::headers),
     check("identity.secret", identity::secret),
@@ -98,10 +118,12 @@ pub const CHECKS: [Check; 58] = [
     check("retry.hidden", retry::hidden::judge),
     check("recovery.no-storm", recovery::no_storm),
     check("recovery.drains", recovery::drains),
+    check("recovery.gap", recovery_gap::judge),
     check("breaker.opens", breaker::opens),
     check("breaker.one-probe", breaker::one_probe),
     check("breaker.cooldown", breaker::cooldown),
-    check("network.timeout", network::timeout),
+    check("network.timeout", deadline::timeout),
+    check("network.deadline", deadline::deadline),
     check("network.reset", network::reset),
     check("network.refused", network::refused),
     check("network.stale", network::stale),
@@ -112,6 +134,8 @@ pub const CHECKS: [Check; 58] = [
     check("queue.visible", queue::visible),
     check("queue.memory", queue::memory),
     check("queue.expires", queue::expires),
+    check("queue.truth", truth::truth),
+    check("emit.accepted", emit::accepted),
     check("loss.none", loss::none),
     check("loss.unexpected", loss::unexpected),
     check("duplicate.bounded", duplicate::bounded),
@@ -120,12 +144,14 @@ pub const CHECKS: [Check; 58] = [
     check("crash.ack-then-kill", crash::ack_then_kill),
     check("crash.stop", crash::stop),
     check("crash.takeover", crash::takeover),
+    check("process.exits", process::exits),
     check("fault.disk-full", fault::disk_full),
     check("fault.locked", fault::locked),
     check("fault.clock-step", fault::clock_step),
     check("latency.first-attempt", figures::first_attempt),
     check("efficiency", figures::efficiency),
     check("harness.schedule", figures::schedule),
+    check(stall::ID, stall::judge),
 ];
 
 #[cfg(test)]

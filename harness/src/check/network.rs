@@ -1,56 +1,21 @@
-//! `network.timeout`: a silent, dripping or half answer ends at the declared *total* deadline: the sender is gone no later
-//! than its `timeout` after its request arrived, and what it takes to notice. A deadline that begins anew with every
-//! byte lets one endpoint hold a worker for hours.
-//!
 //! `network.reset`, `network.refused`, `network.stale`: a delivery whose connection was reset, refused, or closed while it
 //! lay idle is tried again until it is settled, and not delivered twice.
 //!
 //! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
 
-use super::evidence::{Delivery, Evidence, Exchange, Outcome};
-use super::settled::{Fate, fates, waiting_at_end};
-use super::verdict::{Finding, Tally, show};
-use crate::scenario::{Answer, SECOND};
+use super::evidence::{Delivery, Evidence, Outcome};
+use super::settled::{Fate, fates};
+use super::verdict::{Finding, Tally};
+use super::word::unaccounted;
+use crate::scenario::Answer;
 use crate::trace::CutKind;
 
-/// How long a run may take to notice that the other side is gone.
-const NOTICE: u64 = SECOND;
 /// How much memory may grow where the scenario doesn't say.
 const GROWTH_MAX: u64 = 64 << 20;
 
 fn has(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool) -> bool {
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
     behaviours.any(|behaviour| wanted(&behaviour.answer))
-}
-
-/// `network.timeout`
-pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
-    let wanted = |answer: &Answer| matches!(answer, Answer::Blackhole | Answer::Drip { .. });
-    if !has(evidence, wanted) {
-        return Finding::unasked("no endpoint is silent or drips");
-    }
-    let mut tally = Tally::default();
-    for (at, lane) in (0..).zip(&evidence.lanes) {
-        let (timeout, behaviours) = (lane.subscriber.timeout.0, &lane.subscriber.behaviours);
-        let silent =
-            |exchange: &Exchange| behaviours.iter().any(|one| one.covers(exchange.t) && wanted(&one.answer));
-        for n in &lane.arrivals {
-            let exchange = evidence.exchange(*n);
-            let open = exchange.end - exchange.t;
-            // Open at the end of the run, and not for as long as it may be: it says nothing.
-            let unfinished = matches!(exchange.outcome, Outcome::Open | Outcome::Cut(CutKind::RunEnded))
-                && open <= timeout;
-            if !silent(exchange) || unfinished || evidence.is_disturbed(exchange.t, exchange.end) {
-                continue;
-            }
-            tally.see();
-            if open > timeout.saturating_add(NOTICE) {
-                let what = format!("open for {}; the deadline is {}", show(open), show(timeout));
-                tally.broke(|| evidence.witness(at, &[*n], what));
-            }
-        }
-    }
-    tally.finding("exchanges without a whole answer", "each ended at its deadline", "open past the deadline")
 }
 
 /// `network.reset`
@@ -97,10 +62,8 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
         }
     }
     // What the sender says is still waiting is not lost.
-    if unsettled.len() as u64 > waiting_at_end(evidence).unwrap_or(0) {
-        for delivery in unsettled {
-            tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
-        }
+    for delivery in unaccounted(evidence, &unsettled) {
+        tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
     }
     tally.finding("deliveries that met it", "none lost, none doubled", "lost or doubled")
 }

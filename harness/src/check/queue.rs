@@ -3,18 +3,20 @@
 //! acknowledged at the sample before (it was asked after that), and at most what was offered before the sample after
 //! (it had answered by then): samples follow one another. What is taken once an endpoint is gone (410) may count or not.
 //!
-//! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters, never in silence; and what
+//! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters (`emit.accepted` judges what
+//! is not answered at all); and what
 //! is no overload is taken. Where no subscriber's queue refuses, nothing bounds the whole and nothing befell the sender,
 //! an event is turned away without a cause if fewer than [`LOAD_MIN`] deliveries were asked for in a second, in the two before it.
 //! One in a hundred is let pass, as a machine may stall.
-//! `queue.memory`: resident memory grows by no more than `rss_growth_max`.
+//! `queue.memory`: resident memory grows by no more than `rss_growth_max`; without it, by no more than [`GROWTH_BASE`], what
+//! the deliveries that wait can have twice over, and [`GROWTH_EACH`] for each subscriber.
 //! `queue.expires`: no attempt comes once a delivery is older than its `ttl`; its age counts from the acknowledgement at
 //! the latest, and what had left in time is given `retry_after_late` to arrive.
 
 use super::evidence::{Delivery, Evidence, Lane};
 use super::retry::asked::Asked;
 use super::verdict::{Finding, Found, Tally, Witness, show};
-use crate::scenario::{SECOND, Scenario, Subscriber, WhenFull};
+use crate::scenario::{SECOND, Scenario, Size, Subscriber, WhenFull};
 use crate::trace::{Depth, Refused};
 
 /// What a body has beside its data at most: ids, types, times.
@@ -204,18 +206,6 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let groundless = groundless(evidence, &mut tally);
-    let answered = |event: &&super::evidence::Event| event.accepted.is_none() && !event.refused;
-    let unknown: std::collections::BTreeSet<u64> = trace.refused.iter().map(|one| one.token).collect();
-    for event in evidence.events.iter().filter(answered).filter(|event| !unknown.contains(&event.token)) {
-        let offer = &trace.offers[event.offer as usize];
-        if evidence.is_disturbed(offer.t, offer.t) || offer.t.saturating_add(30_000_000_000) > evidence.end {
-            continue;
-        }
-        tally.see();
-        let (from, until) = (offer.t, evidence.end);
-        let what = format!("event {} was neither taken nor refused", event.token);
-        tally.broke(|| Witness { subscriber: None, from, until, what, arrivals: Vec::new() });
-    }
     if tally.seen == 0 && shed == 0 {
         return Finding::unasked("nothing was turned away");
     }
@@ -223,20 +213,41 @@ pub(super) fn visible(evidence: &Evidence<'_>) -> Finding {
         return Finding::held(format!("{shed} deliveries were shed to dead letters"));
     }
     tally
-        .finding("events turned away", "each with a status that says so", "in silence, or without a cause")
+        .finding(
+            "events turned away",
+            "each with a status that says so",
+            "without saying so, or without a cause",
+        )
         .with("shed", shed)
         .with("without a cause", groundless)
 }
 
+/// How much memory may grow by itself: caches, buffers, code that is used for the first time.
+const GROWTH_BASE: u64 = 256 << 20;
+/// How much it may grow for a subscriber: connections and what belongs to them.
+const GROWTH_EACH: u64 = 64 << 10;
+
+/// How much memory may grow where the scenario doesn't say.
+fn growth_allowed(evidence: &Evidence<'_>) -> Size {
+    let scenario = evidence.scenario;
+    let offered: u64 = evidence.trace.offers.iter().map(|offer| offer.owed.len() as u64).sum();
+    // What the sender says is more than was offered is no reason to have memory for it.
+    let waiting =
+        evidence.trace.depths.iter().filter_map(|depth| depth.waiting).max().unwrap_or(0).min(offered);
+    let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
+    let subscribers = GROWTH_EACH.saturating_mul(scenario.subscribers.len() as u64);
+    Size(GROWTH_BASE.saturating_add(waiting.saturating_mul(each)).saturating_add(subscribers))
+}
+
 /// `queue.memory`
 pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
-    let Some(allowed) = evidence.scenario.expect.rss_growth_max else {
-        return Finding::unasked("the scenario sets no rss_growth_max");
-    };
+    let declared = evidence.scenario.expect.rss_growth_max;
+    let allowed = declared.unwrap_or_else(|| growth_allowed(evidence));
     let resident: Vec<(u64, u64)> =
         evidence.trace.depths.iter().filter_map(|depth| Some((depth.t, depth.resident_bytes?))).collect();
     let Some((_, first)) = resident.first().filter(|_| resident.len() > 1) else {
-        return Finding::unseen("the sender's memory was not seen");
+        let sentence = "the sender's memory was not seen";
+        return if declared.is_some() { Finding::unseen(sentence) } else { Finding::unasked(sentence) };
     };
     let (t, most) = resident.iter().max_by_key(|(_, bytes)| *bytes).copied().unwrap_or_default();
     let growth = most.saturating_sub(*first);

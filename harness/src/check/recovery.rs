@@ -7,12 +7,14 @@
 //! given up at once, or kept for an operator who finds the endpoint well again, is the sender's to choose.
 
 use super::evidence::{Evidence, Lane};
+use super::loss::not_settled_in_time;
 use super::rate::envelope::limited;
 use super::rate::level::{fits, least_burst, peak};
-use super::settled::{Fate, fates, unlisted_dead, waiting_at_end};
+use super::settled::{Fate, fates};
 use super::verdict::{Finding, Tally, show};
+use super::word::{unaccounted, waiting_at_end};
 use crate::scenario::Behaviour;
-use crate::trace::Ended;
+use crate::trace::{Ended, Lack};
 
 /// When an endpoint is well again: the ends of its behaviours at which no other one holds.
 fn recoveries(lane: &Lane<'_>) -> Vec<u64> {
@@ -37,7 +39,7 @@ pub(super) fn no_storm(evidence: &Evidence<'_>) -> Finding {
                 let t = evidence.exchange(**n).t;
                 recovery <= t && t <= until && epoch.from <= t && t <= epoch.until
             };
-            let arrivals: Vec<u32> = lane.arrivals.iter().filter(inside).copied().collect();
+            let arrivals: Vec<u32> = lane.begun.iter().filter(inside).copied().collect();
             let times: Vec<u64> = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();
             let Some(peak) = peak(&times, bucket.rate) else { continue };
             tally.see();
@@ -69,7 +71,14 @@ pub(super) fn drains(evidence: &Evidence<'_>) -> Finding {
     let unsettled: Vec<_> =
         fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
     let waiting = waiting_at_end(evidence);
-    let open = (unsettled.len() as u64).saturating_sub(unlisted_dead(evidence));
+    let open = unaccounted(evidence, &unsettled).len() as u64;
+    let late = not_settled_in_time(evidence, &unsettled);
+    if late > 0 {
+        let (all, drain) = (fates.len(), evidence.scenario.drain);
+        let what = format!("{late} of {all} deliveries were not settled {drain} after the last event");
+        return Finding::unseen(format!("{what}; the sender can't be asked, and may have had cause to wait"));
+    }
+    let open = if evidence.trace.declared.lacks(Lack::Depth) { 0 } else { open };
     let left = waiting.map_or(open, |waiting| waiting.saturating_sub(held_for_the_gone(evidence)));
     let finding = if left == 0 {
         let rest = if open == 0 { String::new() } else { format!(", though {open} never arrived") };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::{Delivery, Evidence, Outcome};
 use crate::scenario::Answer;
+use crate::trace::Lack;
 
 /// What became of a delivery that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +30,25 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> 
     if evidence.is_delivered(delivery) {
         return Fate::Delivered;
     }
-    if delivery.dead.is_some() {
+    if delivery.dead.is_some() || is_given_up_in_silence(evidence, delivery) {
         return Fate::Dead;
     }
     if is_taken_at_length(evidence, delivery) {
         return Fate::Delivered;
     }
     if is_replaced(evidence, delivery, settled) { Fate::Coalesced } else { Fate::Unsettled }
+}
+
+/// Whether a sender that keeps no dead letters, or whose driver can't list them, has done all that it had to: it tried as
+/// often as declared, or the delivery outlived its `ttl`.
+fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let counted = evidence.trace.depths.iter().any(|depth| depth.dead.is_some());
+    if counted || !evidence.trace.declared.lacks(Lack::DeadLetters) {
+        return false;
+    }
+    let retry = &evidence.subscriber(delivery).retry;
+    let old = evidence.accepted(delivery).is_some_and(|t| t.saturating_add(retry.ttl.0) <= evidence.end);
+    old || evidence.attempts(delivery).len() >= retry.attempts as usize
 }
 
 /// Whether an endpoint said 2xx to one of a delivery's attempts, and then so much that nobody need read it to the end.
@@ -102,22 +115,4 @@ fn key<'e>(evidence: &'e Evidence<'_>, delivery: &Delivery) -> Option<((u32, &'e
     let kind = offer.kind.as_str();
     let rule = rules.iter().find(|rule| rule.kind == kind)?;
     Some(((delivery.lane, kind, offer.key.as_str()), offer.t, rule.window.0))
-}
-
-/// How many deliveries the sender last said are waiting in all; none if it never did.
-pub(super) fn waiting_at_end(evidence: &Evidence<'_>) -> Option<u64> {
-    let whole =
-        evidence.trace.depths.iter().filter(|depth| depth.subscriber.is_none() && depth.waiting.is_some());
-    whole.max_by_key(|depth| depth.t).and_then(|depth| depth.waiting)
-}
-
-/// How many dead letters the sender counts that it doesn't list.
-pub(super) fn unlisted_dead(evidence: &Evidence<'_>) -> u64 {
-    if evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.dead_listed) {
-        return 0;
-    }
-    let whole =
-        evidence.trace.depths.iter().filter(|depth| depth.subscriber.is_none() && depth.dead.is_some());
-    let counted = whole.max_by_key(|depth| depth.t).and_then(|depth| depth.dead).unwrap_or(0);
-    counted.saturating_sub(evidence.trace.dead.len() as u64)
 }

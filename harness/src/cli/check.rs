@@ -8,8 +8,9 @@ use clap::Args;
 
 use super::exit::{self, USAGE};
 use super::forms::Forms;
+use super::gate::Gate;
 use super::out::say;
-use crate::check::{Strictness, judge};
+use crate::catalogue::Selection;
 use crate::report::{Report, Unjudged};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
@@ -23,9 +24,8 @@ pub(crate) struct Arguments {
     /// Judge by this scenario instead of the one inside the trace
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// What should hold must
-    #[arg(long)]
-    strict: bool,
+    #[command(flatten)]
+    gate: Gate,
     #[command(flatten)]
     forms: Forms,
 }
@@ -35,9 +35,13 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if let Err(what) = arguments.forms.fit(arguments.traces.len()) {
         return exit::refuse("check", what, USAGE);
     }
+    let selection = match arguments.gate.selection() {
+        Ok(selection) => selection,
+        Err(what) => return exit::refuse("check", what, USAGE),
+    };
     let (mut worst, mut reports, mut unjudged) = (0, Vec::new(), Vec::new());
     for path in &arguments.traces {
-        match one(path, arguments) {
+        match one(path, arguments, &selection) {
             Ok((code, report)) => {
                 worst = exit::worse(worst, code);
                 reports.push(report);
@@ -56,7 +60,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn one(path: &Path, arguments: &Arguments) -> Result<(u8, Report), String> {
+fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8, Report), String> {
     let trace = Trace::open(path).map_err(|error| error.to_string())?;
     let (text, name) = match &arguments.scenario {
         Some(file) => {
@@ -68,10 +72,9 @@ fn one(path: &Path, arguments: &Arguments) -> Result<(u8, Report), String> {
     };
     let scenario = Scenario::from_text(&text, &name)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    let strictness = if arguments.strict { Strictness::Strict } else { Strictness::Usual };
-    let judgement = judge(&scenario, &trace, strictness);
+    let judgement = arguments.gate.judge(selection, &scenario, &trace);
     let code = exit::code(judgement.status);
-    let repeat = format!("hookproof check {}", path.display());
+    let repeat = format!("hookproof check {}{}", path.display(), arguments.gate.written());
     let report = Report::new(&scenario, &trace, judgement, repeat);
     arguments.forms.show(&report).map_err(|error| error.to_string())?;
     Ok((code, report))

@@ -1,22 +1,35 @@
-//! `hookproof compare BASE NEW`: a report against an older one.
+//! `hookproof compare BASE NEW`: reports against older ones.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{REGRESSION, USAGE, refuse};
+use super::exit::{INCONCLUSIVE, REGRESSION, USAGE, refuse};
 use super::forms;
 use super::out::{line, say};
-use crate::report::{Report, compare};
+use crate::report::compare::{Allowed, Difference, compare, missing, scenarios};
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Figures are compared beyond their noise, which several runs show:
+  hookproof run scenarios/viral-spike.toml --times 5 --json base.json")]
 pub(crate) struct Arguments {
     /// The older report, as `--json` wrote it, or a list of them
     base: PathBuf,
     /// The newer one
     new: PathBuf,
+    #[command(flatten)]
+    leave: Leave,
+}
+
+/// What may differ.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Leave {
+    /// Differences that are no regression: missing-scenario, missing-check, not-applicable, scenario, driver, seed, figure
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(super) allow: Vec<Allowed>,
 }
 
 /// Says what differs; exits with 3 where something got worse.
@@ -26,35 +39,39 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         Ok(read) => read,
         Err(what) => return refuse("compare", what, USAGE),
     };
-    let (both, alone): (Vec<_>, Vec<_>) = new
-        .iter()
-        .map(|new| (base.iter().find(|base| base.scenario == new.scenario), new))
-        .partition(|(base, _)| base.is_some());
-    if both.is_empty() {
-        let names = |reports: &[Report]| {
-            reports.iter().map(|report| report.scenario.as_str()).collect::<Vec<_>>().join(", ")
-        };
-        let (of, other) = (names(&base), names(&new));
-        let what = format!("{} is of {of}, {} of {other}", arguments.base.display(), arguments.new.display());
-        return refuse("compare", what, USAGE);
+    if base.is_empty() || new.is_empty() {
+        return refuse("compare", "one of the two files has no report in it", USAGE);
     }
-    for (_, new) in alone {
-        say(format_args!("{} has no run of {}: not compared", arguments.base.display(), new.scenario));
+    let allowed = &arguments.leave.allow;
+    let gone = missing(&base, &new, allowed);
+    tell(&gone);
+    let (mut worse, mut compared) = (gone.regressions.len(), 0);
+    for scenario in scenarios(&new) {
+        if !base.iter().any(|report| report.scenario == scenario) {
+            say(format_args!("{} has no run of {scenario}: not compared", arguments.base.display()));
+            continue;
+        }
+        let difference = compare(scenario, &base, &new, allowed);
+        tell(&difference);
+        let (bad, good) = (difference.regressions.len(), difference.improvements.len());
+        line(format_args!("{scenario}: {bad} worse, {good} better"));
+        worse += bad;
+        compared += 1;
     }
-    let worse = both.into_iter().filter_map(|(base, new)| Some(tell(base?, new))).sum::<usize>();
-    ExitCode::from(if worse > 0 { REGRESSION } else { 0 })
+    ExitCode::from(match (worse, compared) {
+        (0, 0) => INCONCLUSIVE,
+        (0, _) => 0,
+        _ => REGRESSION,
+    })
 }
 
-/// Says how a run differs from an older one; answers how much of it is worse.
-fn tell(base: &Report, new: &Report) -> usize {
-    let difference = compare::compare(base, new);
-    for what in &difference.regressions {
-        line(format_args!("worse   {what}"));
+fn tell(difference: &Difference) {
+    let rows = [
+        ("worse  ", &difference.regressions),
+        ("better ", &difference.improvements),
+        ("allowed", &difference.allowed),
+    ];
+    for (word, whats) in rows {
+        whats.iter().for_each(|what| line(format_args!("{word} {what}")));
     }
-    for what in &difference.improvements {
-        line(format_args!("better  {what}"));
-    }
-    let (worse, better) = (difference.regressions.len(), difference.improvements.len());
-    line(format_args!("{}: {worse} worse, {better} better", new.scenario));
-    worse
 }

@@ -8,20 +8,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::exit::{FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, UNREACHABLE, USAGE};
 use super::interrupt::asked_to_end;
 use super::out::say;
 use super::receiver::{Unusable, Whom, length, secret};
-use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 use crate::scenario::quantity::Rate;
-
-/// Something failed, or the objective never held.
-const EXIT_FAILED: u8 = 1;
-/// The generator could not keep its schedule.
-const EXIT_INCONCLUSIVE: u8 = 2;
-
-/// Somebody interrupted it.
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// What `hookproof load` is asked.
 #[derive(Debug, Args)]
@@ -56,11 +48,11 @@ pub(super) struct Asked {
 pub(super) fn main(asked: &Asked) -> ExitCode {
     let load = match settings(asked) {
         Ok(load) => load,
-        Err(Unusable(why)) => return ended(EXIT_USAGE, &why),
+        Err(Unusable(why)) => return ended(USAGE, &why),
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return ended(EXIT_HARNESS, &format!("can't start: {error}")),
+        Err(error) => return ended(HARNESS, &format!("can't start: {error}")),
     };
     let done = match (&asked.slo, asked.find_max) {
         (Some(slo), true) => runtime.block_on(search(asked, &load, slo)),
@@ -69,9 +61,9 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(Ended::Unreachable(error)) => {
-            ended(EXIT_UNREACHABLE, &format!("{} can't be reached: {error}; is it running?", load.target.url))
+            ended(UNREACHABLE, &format!("{} can't be reached: {error}; is it running?", load.target.url))
         }
-        Err(Ended::Ours(why)) => ended(EXIT_HARNESS, &why),
+        Err(Ended::Ours(why)) => ended(HARNESS, &why),
     }
 }
 
@@ -148,7 +140,7 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
         say("interrupted: this is what was seen until then");
     }
     Ok(match () {
-        () if stopped.load(Ordering::Relaxed) => EXIT_INTERRUPTED,
+        () if stopped.load(Ordering::Relaxed) => INTERRUPTED,
         () => weighed(&trial, slo),
     })
 }
@@ -156,11 +148,11 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
 /// What a whole trial came to.
 fn weighed(trial: &Trial, slo: Option<&Slo>) -> u8 {
     match () {
-        () if trial.is_generator_limited() => EXIT_INCONCLUSIVE,
-        () if trial.accepted() == 0 && trial.failed() == 0 => EXIT_INCONCLUSIVE,
-        () if slo.is_some_and(|slo| !slo.latency_holds(trial)) => EXIT_FAILED,
-        () if trial.is_open_limited() => EXIT_INCONCLUSIVE,
-        () if slo.is_some_and(|slo| !slo.holds(trial)) || trial.failed() + trial.missed > 0 => EXIT_FAILED,
+        () if trial.is_generator_limited() => INCONCLUSIVE,
+        () if trial.accepted() == 0 && trial.failed() == 0 => INCONCLUSIVE,
+        () if slo.is_some_and(|slo| !slo.latency_holds(trial)) => FAILED,
+        () if trial.is_open_limited() => INCONCLUSIVE,
+        () if slo.is_some_and(|slo| !slo.holds(trial)) || trial.failed() + trial.missed > 0 => FAILED,
         () => 0,
     }
 }
@@ -209,10 +201,10 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         keep(dir, trial, &load.target.url)?;
     }
     Ok(match () {
-        () if interrupted => EXIT_INTERRUPTED,
-        () if lost.is_some() || bracket.generator_limited => EXIT_INCONCLUSIVE,
-        () if bracket.holds == 0 => EXIT_FAILED,
-        () if !bracket.confirmed => EXIT_INCONCLUSIVE,
+        () if interrupted => INTERRUPTED,
+        () if lost.is_some() || bracket.generator_limited => INCONCLUSIVE,
+        () if bracket.holds == 0 => FAILED,
+        () if !bracket.confirmed => INCONCLUSIVE,
         () => 0,
     })
 }
@@ -281,11 +273,11 @@ mod tests {
         let (slow, fast): (Slo, Slo) = ("p99<2s".parse().unwrap(), "p99<100ms".parse().unwrap());
         let rows = [
             ("all is well", trial(204, 100, 0), Some(&slow), 0),
-            ("as many were open as this sends", trial(204, 100, 5), None, EXIT_INCONCLUSIVE),
-            ("and what was answered was in time", trial(204, 100, 5), Some(&slow), EXIT_INCONCLUSIVE),
-            ("it was too slow all the same", trial(204, 100, 5), Some(&fast), EXIT_FAILED),
-            ("it failed all the same", trial(500, 100, 5), Some(&slow), EXIT_FAILED),
-            ("nothing was sent", trial(204, 0, 0), None, EXIT_INCONCLUSIVE),
+            ("as many were open as this sends", trial(204, 100, 5), None, INCONCLUSIVE),
+            ("and what was answered was in time", trial(204, 100, 5), Some(&slow), INCONCLUSIVE),
+            ("it was too slow all the same", trial(204, 100, 5), Some(&fast), FAILED),
+            ("it failed all the same", trial(500, 100, 5), Some(&slow), FAILED),
+            ("nothing was sent", trial(204, 0, 0), None, INCONCLUSIVE),
         ];
         for (what, trial, slo, code) in rows {
             assert_eq!(weighed(&trial, slo), code, "{what}");

@@ -5,8 +5,10 @@ mod compare;
 mod exit;
 mod explain;
 mod forms;
+mod gate;
 mod init;
 mod interrupt;
+mod length;
 mod list;
 mod load;
 mod out;
@@ -21,13 +23,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-/// What is to be judged could not be reached or started.
-const EXIT_UNREACHABLE: u8 = 4;
-/// A bad command line.
-const EXIT_USAGE: u8 = 64;
-/// The harness itself failed, or can't do what was asked of it.
-const EXIT_HARNESS: u8 = 70;
 
 /// Proves that webhooks survive going viral.
 #[derive(Parser)]
@@ -95,7 +90,7 @@ pub fn main() -> ExitCode {
         Err(problem) => {
             // Help and version are answers; there is nobody left to tell if they can't be printed.
             let _closed = problem.print();
-            return if problem.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
+            return if problem.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
     match arguments.command {
@@ -103,7 +98,7 @@ pub fn main() -> ExitCode {
         Command::Sim(asked) => asked.run(),
         Command::Plan(asked) => asked.run(),
         Command::Hold { parent, command } => {
-            exit::refuse("hold", crate::driver::hold(parent, &command), EXIT_HARNESS)
+            exit::refuse("hold", crate::driver::hold(parent, &command), exit::HARNESS)
         }
         Command::Check(arguments) => check::main(&arguments),
         Command::Query(arguments) => query::main(&arguments),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::exit::{FAILED, HARNESS, USAGE};
 use super::out::{line, say};
 use crate::endpoint::Spec;
 use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
@@ -14,10 +15,6 @@ use crate::run::ceiling;
 use crate::scenario::{Duration, Millionths, Range, Scenario};
 use crate::sim::{EPOCH, Options, SimError};
 use crate::trace::{ClockKind, FORMAT, Header};
-
-const EXIT_FAILED: u8 = 1;
-const EXIT_USAGE: u8 = 64;
-const EXIT_HARNESS: u8 = 70;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -80,7 +77,7 @@ impl Asks {
     }
 
     fn plan(self) -> Result<u8, (u8, String)> {
-        let usage = |why: String| (EXIT_USAGE, why);
+        let usage = |why: String| (USAGE, why);
         let scenario = self.scenario().map_err(usage)?;
         let ceiling_per_second = if self.no_measure { None } else { Some(measure(&scenario)?) };
         let folder = self.scenario.parent().map(Path::to_owned).unwrap_or_default();
@@ -92,21 +89,21 @@ impl Asks {
             options: Options { seed: self.seed, folder, ..Options::default() },
         };
         let plan = plan(&scenario, &asked).map_err(|error| match error {
-            SimError::Schedule(_) | SimError::Subscriber { .. } => (EXIT_USAGE, error.to_string()),
-            _ => (EXIT_HARNESS, error.to_string()),
+            SimError::Schedule(_) | SimError::Subscriber { .. } => (USAGE, error.to_string()),
+            _ => (HARNESS, error.to_string()),
         })?;
-        let page = self.write(&plan).map_err(|error| (EXIT_HARNESS, error.to_string()))?;
+        let page = self.write(&plan).map_err(|error| (HARNESS, error.to_string()))?;
         if self.json {
             line(json(&plan));
         } else {
             line(format_args!("{}\n\n{}page: {}", answer(&plan), table(&plan), page.display()));
         }
         Ok(if !plan.model_errors.is_empty() {
-            EXIT_HARNESS
+            HARNESS
         } else if plan.breaches.is_empty() {
             0
         } else {
-            EXIT_FAILED
+            FAILED
         })
     }
 
@@ -170,8 +167,7 @@ fn json(plan: &Plan) -> String {
 /// What a bare client reaches on this machine, in two seconds, with bodies of the scenario's largest size and endpoints
 /// that answer at once.
 fn measure(scenario: &Scenario) -> Result<u64, (u8, String)> {
-    let failed =
-        |why: String| (EXIT_HARNESS, format!("this machine can't be measured: {why}; try --no-measure"));
+    let failed = |why: String| (HARNESS, format!("this machine can't be measured: {why}; try --no-measure"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let subscriber = scenario.subscribers.first().ok_or_else(|| failed("nobody is subscribed".to_owned()))?;
@@ -182,9 +178,11 @@ fn measure(scenario: &Scenario) -> Result<u64, (u8, String)> {
         .map_err(|error: crate::wire::UnknownProfile| failed(error.to_string()))?;
     let spec = Spec {
         name: subscriber.name.clone(),
+        path: subscriber.path(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
         profile,
+        header_prefix: None,
     };
     let size = usize::try_from(scenario.events.data_bytes.most.0).unwrap_or(usize::MAX);
     let header = Header {

@@ -9,9 +9,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::exit::{HARNESS, UNREACHABLE, USAGE, refuse};
 use super::interrupt::asked_to_end;
 use super::out::say;
-use super::{EXIT_HARNESS, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::catalogue;
 use crate::scenario::quantity;
 use crate::suite::{self, Colours, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
@@ -146,37 +147,37 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     let settings = match settings(asked) {
         Ok(settings) => settings,
         Err(Unusable(why)) => {
-            say(format_args!("hookproof receiver: {why}"));
-            return ExitCode::from(EXIT_USAGE);
+            return refuse("receiver", why, USAGE);
         }
     };
     if let Err(why) = asked.output.prepare() {
         say(format_args!("hookproof receiver: {why}"));
-        return ExitCode::from(EXIT_USAGE);
+        return ExitCode::from(USAGE);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             say(format_args!("hookproof receiver: can't start: {error}"));
-            return ExitCode::from(EXIT_HARNESS);
+            return ExitCode::from(HARNESS);
         }
     };
     let report = match runtime.block_on(watched(&settings)) {
         Ok(report) => report,
         Err(stopped) => {
             say(format_args!("hookproof receiver: {stopped}"));
-            let json = serde_json::json!({ "error": stopped.to_string(), "exit_code": EXIT_UNREACHABLE });
-            if let Err(why) = asked.output.keep(&stopped.junit(), &json.to_string()) {
+            let json = serde_json::json!({ "error": stopped.to_string(), "exit_code": UNREACHABLE });
+            let kept = stopped.junit().and_then(|junit| asked.output.keep(&junit, &json.to_string()));
+            if let Err(why) = kept {
                 say(format_args!("hookproof receiver: {why}"));
             }
-            return ExitCode::from(EXIT_UNREACHABLE);
+            return ExitCode::from(UNREACHABLE);
         }
     };
     match hand_over(&report, &asked.output) {
         Ok(()) => ExitCode::from(report.exit_code()),
         Err(why) => {
             say(format_args!("hookproof receiver: {why}"));
-            ExitCode::from(EXIT_HARNESS)
+            ExitCode::from(HARNESS)
         }
     }
 }
@@ -201,7 +202,7 @@ fn settings(asked: &Asked) -> Result<Settings, Unusable> {
             break_it: probes.break_command.clone(),
             mend: probes.mend_command.clone(),
         },
-        selection: Selection::new(weighing.only.clone(), weighing.skip.clone())?,
+        selection: Selection::new(catalogue::receiver(), &weighing.only, &weighing.skip)?,
         known,
         strict: weighing.strict,
     })
@@ -292,7 +293,7 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
         say(format_args!("report: {}", page.display()));
         Ok(())
     });
-    paged.and(output.keep(&report.junit(), &json))
+    paged.and(report.junit().and_then(|junit| output.keep(&junit, &json)))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

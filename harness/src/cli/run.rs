@@ -5,17 +5,20 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{self, HARNESS, UNREACHABLE, USAGE};
+use super::compare::Leave;
+use super::exit::{self, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use super::forms::{self, Forms};
+use super::gate::Gate;
 use super::interrupt::{Interrupts, interrupts};
+use super::length;
 use super::out::say;
-use crate::check::{self, Strictness};
+use crate::catalogue::Selection;
+use crate::report::compare::{compare, scenarios};
 use crate::report::{self, Report, Unjudged};
 use crate::run::{Clock, Interrupt, Options, Played, RunError, play};
-use crate::scenario::Scenario;
+use crate::scenario::{Duration, Scenario};
 use crate::trace::{Ended, Trace};
 
-const EXIT_INTERRUPTED: u8 = 130;
 /// How long what plays has to end its processes, when it is to end at once.
 const AT_ONCE_NS: u64 = 2_000_000_000;
 
@@ -23,8 +26,9 @@ const AT_ONCE_NS: u64 = 2_000_000_000;
 #[command(after_help = "\
 Examples:
   hookproof run scenarios/viral-spike.toml
-  hookproof run scenarios/*.toml --out reports/runs --junit junit.xml
-  hookproof run scenarios/*.toml --times 5
+  hookproof run scenarios/viral-spike.toml --out reports/runs --junit junit.xml
+  hookproof run scenarios/viral-spike.toml --only rate,loss --strict
+  hookproof run scenarios/viral-spike.toml --times 5 --json base.json
   hookproof run scenarios/throughput.toml --set drain=10s --seed 7
   hookproof run scenarios/recovery-storm.toml --driver scenarios/drivers/svix.toml
 
@@ -51,6 +55,13 @@ pub(super) struct Run {
     /// Reports of before, as --json wrote them: what got worse since is a regression
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    #[command(flatten)]
+    leave: Leave,
+    /// I know that it takes so long: needed for traffic of more than an hour
+    #[arg(long, value_name = "TIME")]
+    yes_it_takes: Option<Duration>,
+    #[command(flatten)]
+    gate: Gate,
     #[command(flatten)]
     forms: Forms,
 }
@@ -103,7 +114,7 @@ impl Run {
                     _ = playing => {}
                     () = clock.pass(AT_ONCE_NS) => {}
                 }
-                EXIT_INTERRUPTED
+                INTERRUPTED
             }
         }
     }
@@ -122,19 +133,36 @@ impl Run {
                 return USAGE;
             }
         };
+        let selection = match self.gate.selection() {
+            Ok(selection) => selection,
+            Err(what) => {
+                say(format_args!("hookproof run: {what}"));
+                return USAGE;
+            }
+        };
+        if let Err(what) = self.allow_lengths() {
+            say(format_args!("hookproof run: {what}"));
+            return USAGE;
+        }
         let (mut worst, mut found) = (0, Found::default());
         let rounds = (0..self.times).flat_map(|_| &self.scenarios);
         for path in rounds {
-            let code = self.one(path, baseline.as_deref(), interrupt.clone(), &mut found).await;
+            let code = self.one(path, &selection, interrupt.clone(), &mut found).await;
             worst = exit::worse(worst, code);
             if *interrupt.borrow() {
-                worst = EXIT_INTERRUPTED;
+                worst = INTERRUPTED;
                 break;
             }
             // What the next round would write over is what shows the trouble.
             if code != 0 && self.times > 1 {
                 break;
             }
+        }
+        if let Some(baseline) = baseline
+            && worst != INTERRUPTED
+            && self.regressed(&baseline, &found.reports)
+        {
+            worst = exit::worse(worst, exit::REGRESSION);
         }
         if let Err(error) = self.forms.write(&found.reports, &found.unjudged) {
             say(format_args!("hookproof run: the reports could not be written: {error}"));
@@ -144,18 +172,12 @@ impl Run {
     }
 
     /// Plays and judges one scenario. What keeps it from a verdict is said, and kept for the reports.
-    async fn one(
-        &self,
-        path: &Path,
-        baseline: Option<&[Report]>,
-        interrupt: Interrupt,
-        found: &mut Found,
-    ) -> u8 {
+    async fn one(&self, path: &Path, selection: &Selection, interrupt: Interrupt, found: &mut Found) -> u8 {
         let (mut subject, shown) = (path.display().to_string(), found.reports.len());
         let result = match read(path, &self.set) {
             Ok(scenario) => {
                 subject.clone_from(&scenario.name);
-                self.play(path, &scenario, baseline, interrupt, &mut found.reports).await
+                self.play(path, &scenario, selection, interrupt, &mut found.reports).await
             }
             Err(why) => Err(Failure { code: USAGE, why }),
         };
@@ -172,7 +194,7 @@ impl Run {
         &self,
         path: &Path,
         scenario: &Scenario,
-        baseline: Option<&[Report]>,
+        selection: &Selection,
         interrupt: Interrupt,
         reports: &mut Vec<Report>,
     ) -> Result<u8, Failure> {
@@ -191,13 +213,10 @@ impl Run {
         let played = played.map_err(|error| Failure { code: exit_code(&error), why: error.to_string() })?;
         let repeat = self.repeat(path, self.seed.unwrap_or(scenario.seed));
         let code = self
-            .report(scenario, &played, repeat, reports)
+            .report(scenario, &played, selection, repeat, reports)
             .map_err(|error| ours("the report could not be written", error))?;
-        let regression =
-            reports.last().zip(baseline).and_then(|(report, before)| self.regressed(report, before));
-        let code = regression.map_or(code, |regression| exit::worse(code, regression));
         Ok(match played.ended {
-            Ended::Interrupted => EXIT_INTERRUPTED,
+            Ended::Interrupted => INTERRUPTED,
             Ended::SenderGone => exit::worse(code, UNREACHABLE),
             Ended::Done => code,
         })
@@ -208,11 +227,12 @@ impl Run {
         &self,
         scenario: &Scenario,
         played: &Played,
+        selection: &Selection,
         repeat: String,
         reports: &mut Vec<Report>,
     ) -> std::io::Result<u8> {
         let trace = Trace::open(&played.trace).map_err(std::io::Error::other)?;
-        let judgement = check::judge(scenario, &trace, Strictness::Usual);
+        let judgement = self.gate.judge(selection, scenario, &trace);
         let code = exit::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
         // Whatever fails from here on, what was found out is in the command's own reports.
@@ -225,15 +245,30 @@ impl Run {
         Ok(code)
     }
 
-    /// The exit code for what got worse since the baseline, if anything did.
-    fn regressed(&self, report: &Report, baseline: &[Report]) -> Option<u8> {
-        let Some(before) = baseline.iter().find(|before| before.scenario == report.scenario) else {
-            say(format_args!("the baseline has no run of {}: nothing is compared", report.scenario));
-            return None;
-        };
-        let difference = report::compare::compare(before, report);
-        difference.regressions.iter().for_each(|line| say(format_args!("worse than before: {line}")));
-        (!difference.regressions.is_empty()).then_some(exit::REGRESSION)
+    /// Refuses to begin what takes longer than anybody asked for. What can't be read is told when its turn comes.
+    fn allow_lengths(&self) -> Result<(), String> {
+        for path in &self.scenarios {
+            if let Ok(scenario) = read(path, &self.set) {
+                length::allow(path, &scenario, self.yes_it_takes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what got worse since the baseline; whether anything did.
+    fn regressed(&self, baseline: &[Report], reports: &[Report]) -> bool {
+        let mut worse = false;
+        for scenario in scenarios(reports) {
+            if !baseline.iter().any(|before| before.scenario == scenario) {
+                say(format_args!("the baseline has no run of {scenario}: nothing is compared"));
+                continue;
+            }
+            let difference = compare(scenario, baseline, reports, &self.leave.allow);
+            let lines = difference.regressions.iter();
+            lines.for_each(|line| say(format_args!("{scenario}: worse than before: {line}")));
+            worse |= !difference.regressions.is_empty();
+        }
+        worse
     }
 
     /// The command that repeats a run.
@@ -243,7 +278,10 @@ impl Run {
             command.push_str(&format!(" --driver {}", quoted(&driver.display().to_string())));
         }
         self.set.iter().for_each(|change| command.push_str(&format!(" --set {}", quoted(change))));
-        command
+        if let Some(known) = self.yes_it_takes {
+            command.push_str(&format!(" --yes-it-takes {known}"));
+        }
+        command + &self.gate.written()
     }
 }
 

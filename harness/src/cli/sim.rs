@@ -8,20 +8,18 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::exit::{self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, worse};
 use super::out::{line, say};
 use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
 use crate::sim::swarm::Failure;
-use crate::sim::{Keep, Mutant, Options, SimError, Simulated, judged, simulate, skipped, swarm, unmodelled};
+use crate::sim::{
+    Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
+    skipped, swarm, unmodelled,
+};
 use crate::trace::Trace;
-
-const EXIT_FAILED: u8 = 1;
-const EXIT_INCONCLUSIVE: u8 = 2;
-const EXIT_USAGE: u8 = 64;
-const EXIT_HARNESS: u8 = 70;
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// Runs with more events than this keep no trace, unless one is asked for.
 const TRACED_EVENTS_MAX: u64 = 400_000;
@@ -33,8 +31,9 @@ Examples:
   hookproof sim scenarios/viral-spike.toml --seed 7 --out reports/sim
   hookproof sim scenarios/viral-spike.toml --seeds 1000
 
-With --seeds every seed also moves the faults, leaves some out, adds others, and stretches latencies. A failure prints
-its seed, its witness, and the one command that repeats it.")]
+With --seeds every seed also moves the faults, leaves some out, adds others, and stretches latencies. It is judged by
+every rule; figures of the undisturbed scenario (how late, how much of a rate) are not held against it. A failure prints its seed,
+its witness, and the one command that repeats it.")]
 pub(super) struct Sim {
     /// Scenario files, or folders of them
     #[arg(required = true, value_name = "SCENARIO")]
@@ -51,6 +50,9 @@ pub(super) struct Sim {
     /// Of the swarm's scenario, only what happens before
     #[arg(long, value_name = "DURATION", requires = "swarm")]
     until: Option<crate::scenario::Duration>,
+    /// In a swarm, let every second endpoint stop reading for up to so long, and then read everything at once
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    stalls: crate::scenario::Duration,
     /// Where traces go, each into a folder of its scenario's name; with --seeds, the trace of the failure
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -74,7 +76,7 @@ impl Sim {
                 Ok(files) => files,
                 Err(why) => {
                     say(format_args!("hookproof sim: {why}"));
-                    return ExitCode::from(EXIT_USAGE);
+                    return ExitCode::from(USAGE);
                 }
             };
             if files.is_empty() {
@@ -82,12 +84,12 @@ impl Sim {
                     "hookproof sim: {}: nothing to play; expected *.toml in it",
                     path.display()
                 ));
-                worst = worse(worst, EXIT_INCONCLUSIVE);
+                worst = worse(worst, INCONCLUSIVE);
             }
             for file in files {
                 worst = worse(worst, self.one(&file, &interrupt));
                 if interrupt.load(Ordering::Relaxed) {
-                    return ExitCode::from(EXIT_INTERRUPTED);
+                    return ExitCode::from(INTERRUPTED);
                 }
             }
         }
@@ -99,7 +101,7 @@ impl Sim {
             Ok(scenario) => scenario,
             Err(problems) => {
                 problems.iter().for_each(|problem| say(format_args!("hookproof sim: {problem}")));
-                return EXIT_USAGE;
+                return USAGE;
             }
         };
         for what in unmodelled(&scenario) {
@@ -108,12 +110,14 @@ impl Sim {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let until = self.until.map(|until| until.0);
         let (mutant, interrupt) = (self.mutant, Arc::clone(interrupt));
-        let options = Options { seed: self.seed, folder, mutant, until, interrupt, ..Options::default() };
+        let stalls = self.stalls;
+        let options =
+            Options { seed: self.seed, folder, mutant, until, stalls, interrupt, ..Options::default() };
         if let Some(count) = self.seeds {
             return self.sweep(&scenario, &options, path, count);
         }
         let scenario = match (self.swarm, self.seed) {
-            (true, Some(seed)) => swarm::trouble(&scenario, seed, until),
+            (true, Some(seed)) => swarm::disturbed(&scenario, &options, seed, until),
             _ => scenario,
         };
         let keep = self.keep(&scenario);
@@ -142,13 +146,13 @@ impl Sim {
             return self.weigh(scenario, &simulated.figures);
         }
         if !self.save(scenario, &simulated.trace) {
-            return EXIT_HARNESS;
+            return HARNESS;
         }
         match Trace::read(simulated.trace.as_slice()) {
-            Ok(trace) => conclude(scenario, &judged(scenario, &trace, self.strictness())),
+            Ok(trace) => conclude(scenario, &self.judged(scenario, &trace)),
             Err(error) => {
                 say(format_args!("hookproof sim: {}: {error}", scenario.name));
-                EXIT_HARNESS
+                HARNESS
             }
         }
     }
@@ -158,14 +162,14 @@ impl Sim {
     fn weigh(&self, scenario: &Scenario, figures: &Figures) -> u8 {
         if let Some(missing) = figures.ledger.missing() {
             line(format_args!("{}: not conserved: {missing}", scenario.name));
-            return EXIT_FAILED;
+            return FAILED;
         }
         if self.figures {
             return 0;
         }
         if figures.ledger.acknowledged == 0 {
             line(format_args!("{}: not judged: nothing was accepted that is owed to anybody", scenario.name));
-            return EXIT_INCONCLUSIVE;
+            return INCONCLUSIVE;
         }
         line(format_args!(
             "{}: {} events are too many for a trace that nobody asked for; judged by its figures alone: all that was \
@@ -189,8 +193,12 @@ impl Sim {
     }
 
     /// A seed of the swarm is judged as the sweep judged it.
-    fn strictness(&self) -> Strictness {
-        if self.swarm { Strictness::Strict } else { Strictness::Usual }
+    fn judged(&self, scenario: &Scenario, trace: &Trace) -> Judgement {
+        if self.swarm {
+            judged_disturbed(scenario, trace)
+        } else {
+            judged(scenario, trace, Strictness::Usual)
+        }
     }
 
     fn sweep(&self, scenario: &Scenario, options: &Options, path: &Path, count: u64) -> u8 {
@@ -203,17 +211,21 @@ impl Sim {
         let took = Duration::from_nanos(clock.now().saturating_sub(began));
         let (name, seconds) = (&scenario.name, took.as_secs_f64());
         line(format_args!("{name}: {} seeds in {seconds:.1} s", swept.played));
+        line(format_args!(
+            "{name}: figures that a disturbance may break were not judged: {}",
+            not_judged_disturbed().join(", ")
+        ));
         if let Some(failure) = swept.failure {
             self.show(scenario, path, &failure);
             return self.keep_failure(scenario, options, &failure);
         }
         if options.interrupt.load(Ordering::Relaxed) {
             line(format_args!("{name}: interrupted after {} of {count} seeds", swept.played));
-            return EXIT_INTERRUPTED;
+            return INTERRUPTED;
         }
         if swept.judged == 0 {
             line(format_args!("{name}: inconclusive: no seed showed enough to judge"));
-            return EXIT_INCONCLUSIVE;
+            return INCONCLUSIVE;
         }
         0
     }
@@ -221,13 +233,14 @@ impl Sim {
     fn show(&self, scenario: &Scenario, path: &Path, failure: &Failure) {
         let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
+        let stalls = if self.stalls.0 == 0 { String::new() } else { format!(" --stalls {}", self.stalls) };
         line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
         line(format_args!("  {}", failure.witness));
         let until = failure
             .until
             .map_or_else(String::new, |until| format!(" --until {}", crate::scenario::Duration(until)));
         line(format_args!(
-            "  repeat: hookproof sim {} --seed {} --swarm{until}{sets}{mutant}",
+            "  repeat: hookproof sim {} --seed {} --swarm{until}{stalls}{sets}{mutant}",
             path.display(),
             failure.seed
         ));
@@ -235,11 +248,11 @@ impl Sim {
 
     fn keep_failure(&self, scenario: &Scenario, options: &Options, failure: &Failure) -> u8 {
         if self.out.is_none() {
-            return EXIT_FAILED;
+            return FAILED;
         }
         match swarm::evidence(scenario, options, failure) {
-            Ok(trace) if self.save(scenario, &trace) => EXIT_FAILED,
-            Ok(_) => EXIT_HARNESS,
+            Ok(trace) if self.save(scenario, &trace) => FAILED,
+            Ok(_) => HARNESS,
             Err(error) => failed(scenario, &error),
         }
     }
@@ -283,9 +296,9 @@ fn failed(scenario: &Scenario, error: &SimError) -> u8 {
         SimError::Schedule(_)
         | SimError::Subscriber { .. }
         | SimError::Event { .. }
-        | SimError::Argument(_) => EXIT_USAGE,
-        SimError::Interrupted(_) => EXIT_INTERRUPTED,
-        _ => EXIT_HARNESS,
+        | SimError::Argument(_) => USAGE,
+        SimError::Interrupted(_) => INTERRUPTED,
+        _ => HARNESS,
     }
 }
 
@@ -326,11 +339,7 @@ fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
         line(format_args!("  skipped {id}: {why}"));
     }
     line(format_args!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence));
-    match judgement.status {
-        Status::Fail => EXIT_FAILED,
-        Status::Inconclusive => EXIT_INCONCLUSIVE,
-        _ => 0,
-    }
+    exit::code(judgement.status)
 }
 
 /// About how many events a scenario offers.
@@ -371,10 +380,4 @@ pub(super) fn read(path: &Path, changes: &[String]) -> Result<Scenario, Vec<Stri
         .map_err(|error| vec![format!("{} cannot be read: {error}", path.display())])?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())
-}
-
-fn worse(one: u8, other: u8) -> u8 {
-    const ORDER: [u8; 5] = [0, EXIT_INCONCLUSIVE, EXIT_FAILED, EXIT_USAGE, EXIT_HARNESS];
-    let rank = |code: u8| ORDER.iter().position(|known| *known == code).unwrap_or(ORDER.len());
-    if rank(other) > rank(one) { other } else { one }
 }

@@ -182,7 +182,7 @@ mod tests {
     use crate::driver::DriverFile;
 
     fn reply(status: u16, body: &str) -> Reply {
-        Reply { status, retry_after: Some("2".to_owned()), body: body.to_owned().into() }
+        Reply { status, retry_after: Some("2".to_owned()), date: None, body: body.to_owned().into() }
     }
 
     #[test]

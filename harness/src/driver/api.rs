@@ -1,21 +1,25 @@
 //! The calls to a sender under test, as its driver file has them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::address::WorkerAddress;
 use super::answers::{self, Listed, Sample, Taken};
 use super::client::{Call, CallError, Client, Reply};
+use super::error::ApiError;
 use super::event::Event;
 use super::file::{DriverFile, Request};
 use super::hidden::Hidden;
-use super::template::{Template, TemplateError, Variables};
-use super::words::{of_limit, of_subscriber};
+use super::offset::Offsets;
+use super::template::{Template, Variables};
+use super::words::{of_limit, of_subscriber, of_timeout};
+use crate::clock::Clock;
 use crate::scenario::{Limit, Subscriber};
+use crate::trace::Offset;
 
 /// How long any call may take but an emission: as long as a patient operator waits.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
@@ -30,121 +34,40 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     file: DriverFile,
     client: Client,
+    /// Of its own, as it is asked for differences and for the wall clock alone.
+    clock: Clock,
+    offsets: Offsets,
     /// What every template may name, `base` aside.
     shared: RwLock<Variables>,
-    doors: Vec<Door>,
+    addresses: Vec<WorkerAddress>,
     /// What was saved of each subscriber, by its name.
     subscribers: RwLock<BTreeMap<String, Variables>>,
     hidden: Hidden,
 }
 
-/// Where one process of the sender is spoken to.
-#[derive(Debug)]
-struct Door {
-    base: String,
-    port: u16,
-    open: AtomicBool,
-}
-
-/// A call that did not do what it was for.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {
-    /// The template has holes that cannot be filled.
-    #[error("the driver's {what} cannot be made: {error}")]
-    Template {
-        /// Which call.
-        what: &'static str,
-        /// Why not.
-        error: TemplateError,
-    },
-    /// The request is none.
-    #[error(
-        "the driver's {what} is {request:?}; expected a method and a URL, such as \"POST {{{{ base }}}}/events\""
-    )]
-    Request {
-        /// Which call.
-        what: &'static str,
-        /// What it is.
-        request: String,
-    },
-    /// There was no answer.
-    #[error(transparent)]
-    Silent(#[from] CallError),
-    /// The answer was a refusal.
-    #[error("{what} was answered {status}, expected {expected}: {body}")]
-    Status {
-        /// Which call.
-        what: &'static str,
-        /// The status.
-        status: u16,
-        /// What would have been right.
-        expected: String,
-        /// The answer's beginning.
-        body: String,
-    },
-    /// The answer lacks what is to be saved.
-    #[error("{what}'s answer has nothing at {pointer:?}, which the driver saves as {variable:?}")]
-    Missing {
-        /// Which call.
-        what: &'static str,
-        /// Where it was looked for.
-        pointer: String,
-        /// What it should have been.
-        variable: String,
-    },
-    /// The list of dead letters goes in circles, or on and on.
-    #[error("the list of dead letters comes to no end: {listed} were listed, where there can be {most}")]
-    Endless {
-        /// How many there were until then.
-        listed: usize,
-        /// How many there can be.
-        most: usize,
-    },
-    /// The driver has no such call.
-    #[error("the driver has no [{what}]")]
-    Absent {
-        /// Which call.
-        what: &'static str,
-    },
-}
-
-impl ApiError {
-    /// The same without what must not be told.
-    fn hiding(mut self, hidden: &Hidden) -> Self {
-        match &mut self {
-            Self::Request { request: text, .. } | Self::Status { body: text, .. } => {
-                *text = hidden.hide(text);
-            }
-            Self::Silent(error) => {
-                (error.url, error.why) = (hidden.hide(&error.url), hidden.hide(&error.why));
-            }
-            _ => {}
-        }
-        self
-    }
-}
-
 impl Api {
     /// Speaks to a sender whose processes listen on these ports.
     pub fn new(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
-        let door = |port: &u16| {
+        let address = |port: &u16| {
             let mut variables = shared.clone();
             variables.insert("port".to_owned(), port.to_string());
             let base = file.base.as_ref().map_or_else(
                 || Ok(format!("http://127.0.0.1:{port}")),
                 |base| base.fill(&variables).map_err(|error| ApiError::Template { what: "base", error }),
             );
-            Ok(Door { base: base?, port: *port, open: AtomicBool::new(false) })
+            Ok(WorkerAddress::new(base?, *port))
         };
-        let doors = ports.iter().map(door).collect::<Result<_, ApiError>>()?;
+        let addresses = ports.iter().map(address).collect::<Result<_, ApiError>>()?;
         let hidden = Hidden::default();
         hidden.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
         Ok(Self(Arc::new(Inner {
             hidden,
             file,
             client: Client::default(),
+            clock: Clock::begun(),
+            offsets: Offsets::default(),
             shared: RwLock::new(shared),
-            doors,
+            addresses,
             subscribers: RwLock::default(),
         })))
     }
@@ -157,25 +80,42 @@ impl Api {
 
     /// Says whether a process can be spoken to.
     pub fn set_open(&self, worker: usize, open: bool) {
-        if let Some(door) = self.0.doors.get(worker) {
-            door.open.store(open, Ordering::Relaxed);
-        }
+        self.0.addresses.get(worker).into_iter().for_each(|address| address.set_open(open));
+    }
+
+    /// Says whether a process is stopped, so that others are spoken to if there are any.
+    pub fn set_frozen(&self, worker: usize, frozen: bool) {
+        self.0.addresses.get(worker).into_iter().for_each(|address| address.set_frozen(frozen));
     }
 
     /// What a template about this process may name.
     #[must_use]
     pub fn variables(&self, worker: usize) -> Variables {
         let mut variables = self.0.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(door) = self.0.doors.get(worker) {
-            variables.insert("base".to_owned(), door.base.clone());
-            variables.insert("port".to_owned(), door.port.to_string());
-        }
+        self.0.addresses.get(worker).into_iter().for_each(|address| address.name_in(&mut variables));
         variables
     }
 
-    /// What any template may name: that of the first process that can be spoken to, or of the first at all.
+    /// What any template may name: that of the first process that answers, or of the first at all.
     fn any(&self) -> Variables {
-        self.variables(self.0.doors.iter().position(|door| door.open.load(Ordering::Relaxed)).unwrap_or(0))
+        self.variables(self.0.addresses.iter().position(WorkerAddress::answers).unwrap_or(0))
+    }
+
+    /// How far the sender's clock is off, as far as its answers say; `t` is now, on the run's clock.
+    #[must_use]
+    pub fn offset(&self, t: u64) -> Option<Offset> {
+        self.0.offsets.estimate(t)
+    }
+
+    /// Makes a call, and notes the time that its answer gives.
+    async fn call(&self, call: Call) -> Result<Reply, CallError> {
+        let clock = &self.0.clock;
+        let began = clock.unix_ns(clock.now());
+        let reply = self.0.client.call(call).await?;
+        if let Some(date) = &reply.date {
+            self.0.offsets.note(date, began, clock.unix_ns(clock.now()));
+        }
+        Ok(reply)
     }
 
     /// Whether a process says that it is ready.
@@ -189,7 +129,7 @@ impl Api {
             body: Bytes::new(),
             within: Duration::from_secs(2),
         };
-        self.0.client.call(call).await.is_ok_and(|reply| (200..300).contains(&reply.status))
+        self.call(call).await.is_ok_and(|reply| (200..300).contains(&reply.status))
     }
 
     /// Makes the calls that come before any subscription.
@@ -220,9 +160,16 @@ impl Api {
         Ok(secret)
     }
 
-    /// Changes a subscriber's limit.
-    pub async fn change(&self, name: &str, limit: &Limit) -> Result<(), ApiError> {
-        self.about("change", self.0.file.change.as_ref(), name, of_limit(limit)).await.map(drop)
+    /// Changes a subscriber's limit, and how long its attempts may take, if that is given.
+    pub async fn change(
+        &self,
+        name: &str,
+        limit: &Limit,
+        timeout: Option<crate::scenario::Duration>,
+    ) -> Result<(), ApiError> {
+        let mut words = of_limit(limit);
+        words.extend(timeout.into_iter().flat_map(of_timeout));
+        self.about("change", self.0.file.change.as_ref(), name, words).await.map(drop)
     }
 
     /// Gives a subscriber another secret, beside which the old one signs for so long; answers the new one.
@@ -280,7 +227,7 @@ impl Api {
         let body = request.body.as_ref().map(|body| body.fill(variables)).transpose();
         let body = body.map_err(|error| ApiError::Template { what, error })?;
         let call = assemble(what, &request.request, &request.headers, body, variables)?;
-        let reply = self.0.client.call(call).await?;
+        let reply = self.call(call).await?;
         check(what, &reply, &request.accept)?;
         let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let save = |(variable, pointer): (&String, &String)| {
@@ -318,7 +265,7 @@ impl Api {
         }
         let call = assemble("emit", &emit.request, &emit.headers, Some(body), &variables);
         let reply = match call {
-            Ok(call) => self.0.client.call(call).await,
+            Ok(call) => self.call(call).await,
             Err(error) => return vec![Taken::failed(error.to_string()); events.len()],
         };
         match reply {
@@ -333,7 +280,7 @@ impl Api {
     pub async fn depth(&self) -> Result<Vec<Sample>, ApiError> {
         let depth = self.0.file.depth.as_ref().ok_or(ApiError::Absent { what: "depth" })?;
         let call = assemble("depth", &depth.request, &depth.headers, None, &self.any())?;
-        let reply = self.0.client.call(call).await?;
+        let reply = self.call(call).await?;
         check("depth", &reply, &[])?;
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
@@ -345,7 +292,7 @@ impl Api {
         let mut seen = BTreeSet::new();
         for _ in 0..PAGES_MAX {
             let call = assemble("dead", request, &dead.headers, None, &variables)?;
-            let reply = self.0.client.call(call).await?;
+            let reply = self.call(call).await?;
             check("dead", &reply, &[])?;
             let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
             let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);

@@ -37,6 +37,8 @@ pub struct Reply {
     pub status: u16,
     /// `Retry-After`, word for word.
     pub retry_after: Option<String>,
+    /// `Date`, word for word.
+    pub date: Option<String>,
     /// The body.
     pub body: Bytes,
 }
@@ -89,11 +91,14 @@ impl Client {
                 failed(causes(&error), unknown)
             })?;
             let status = response.status().as_u16();
-            let retry_after = response.headers().get(http::header::RETRY_AFTER);
-            let retry_after = retry_after.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            let field = |name| {
+                let value = response.headers().get(name);
+                value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            };
+            let (retry_after, date) = (field(http::header::RETRY_AFTER), field(http::header::DATE));
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| failed(format!("the answer broke off: {error}"), true))?;
-            Ok(Reply { status, retry_after, body: body.to_bytes() })
+            Ok(Reply { status, retry_after, date, body: body.to_bytes() })
         };
         let late = |_| failed(format!("nothing within {within:?}"), true);
         tokio::time::timeout(within, exchange).await.map_err(late)?

@@ -7,11 +7,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use super::api::{Api, ApiError};
+use super::api::Api;
+use super::error::ApiError;
 use super::file::StopSignal;
 use super::process::{Launch, Process, log_path, status_text};
-use crate::run::{Clock, Recorder};
-use crate::trace::{Process as Line, ProcessEvent, Record};
+use crate::clock::Clock;
+use crate::trace::{Process as Line, ProcessEvent, Record, Recorder};
 
 /// How long between two questions whether a process is ready.
 const READY_PAUSE_NS: u64 = 10_000_000;
@@ -219,6 +220,7 @@ impl Crew {
             waiting.abort();
         }
         self.api.set_open(number, false);
+        self.api.set_frozen(number, false);
         note(&self.recorder, now, number, ProcessEvent::Exited, Some(status_text(status)));
         Ok(())
     }
@@ -249,11 +251,13 @@ impl Crew {
 
     /// Stops a process where it stands.
     pub fn freeze(&mut self, number: usize) -> io::Result<()> {
+        self.api.set_frozen(number, true);
         self.strike(number, Signal::STOP, ProcessEvent::Stopped, None)
     }
 
     /// Lets a stopped process go on.
     pub fn thaw(&mut self, number: usize) -> io::Result<()> {
+        self.api.set_frozen(number, false);
         self.strike(number, Signal::CONT, ProcessEvent::Continued, None)
     }
 

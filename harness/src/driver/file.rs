@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
+use super::declares::{DeadLetters, Declares};
 use super::template::Template;
 use crate::scenario::Duration;
+use crate::trace::{Declared, Lack};
 use crate::wire::Profile;
 
 /// Our own sender's driver file. It goes the way of every other.
@@ -29,6 +31,9 @@ pub struct DriverFile {
     pub subscribe: Request,
     /// Once for each event, or each batch of them.
     pub emit: Emit,
+    /// What it has no notion of, or does in its own way.
+    #[serde(default)]
+    pub declares: Declares,
     /// How its queue is looked into.
     pub depth: Option<Depth>,
     /// How its dead letters are listed.
@@ -190,6 +195,9 @@ pub struct Sign {
     /// The profile, in the scenario's word.
     #[serde(deserialize_with = "profile")]
     pub profile: Profile,
+    /// What stands in its header names in place of `webhook-`, such as `svix-`.
+    #[serde(default, deserialize_with = "header_prefix")]
+    pub header_prefix: Option<String>,
 }
 
 /// How a sender is stopped.
@@ -238,9 +246,41 @@ pub enum FileError {
         /// What is wrong, and where.
         error: Box<toml::de::Error>,
     },
+    /// It renames the headers of a profile whose headers have no common beginning.
+    #[error(
+        "the driver file {name} has sign.header_prefix; expected it with profile = \"standard-webhooks\" alone"
+    )]
+    Prefix {
+        /// Which file.
+        name: String,
+    },
 }
 
 impl DriverFile {
+    /// What the trace says of the sender: what the file declares, and for what it has no call.
+    #[must_use]
+    pub fn declared(&self) -> Declared {
+        let declares = &self.declares;
+        let silent = matches!(declares.dead_letter, Some(DeadLetters::Kept(false)));
+        let rows = [
+            (self.start.is_none(), Lack::Start),
+            (self.start.as_ref().is_none_or(|start| start.database.is_none()), Lack::Database),
+            (self.depth.is_none(), Lack::Depth),
+            (silent || self.dead.is_none(), Lack::DeadLetters),
+            (declares.breaker == Some(false), Lack::Breaker),
+            (self.change.is_none(), Lack::Change),
+            (self.rotate.is_none(), Lack::Rotate),
+            (self.redrive.is_none(), Lack::Redrive),
+        ];
+        let nanos = |delays: &Vec<Duration>| delays.iter().map(|delay| delay.0).collect();
+        Declared {
+            lacks: rows.into_iter().filter_map(|(lacks, what)| lacks.then_some(what)).collect(),
+            schedule: declares.schedule.as_ref().map(nanos),
+            jitter: declares.jitter.map_or(0, |share| share.0),
+            confirmed_within: declares.confirmed_within.map(|length| length.0),
+        }
+    }
+
     /// Our own sender's.
     pub fn hookproof() -> Result<Self, FileError> {
         Self::parse(HOOKPROOF, "hookproof")
@@ -257,6 +297,10 @@ impl DriverFile {
     pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
         let file: Self = toml::from_str(text)
             .map_err(|error| FileError::Parse { name: name.to_owned(), error: Box::new(error) })?;
+        let prefixed = file.sign.as_ref().filter(|sign| sign.header_prefix.is_some());
+        if prefixed.is_some_and(|sign| sign.profile != Profile::StandardWebhooks) {
+            return Err(FileError::Prefix { name: name.to_owned() });
+        }
         Ok(Self { environment: environment(text), ..file })
     }
 }
@@ -275,6 +319,16 @@ fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
 
 fn profile<'de, D: Deserializer<'de>>(source: D) -> Result<Profile, D::Error> {
     String::deserialize(source)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn header_prefix<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(source)?.to_ascii_lowercase();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if text.is_empty() || !text.bytes().all(is_name) {
+        let what = format!("{text:?}: expected the beginning of a header's name, such as \"svix-\"");
+        return Err(serde::de::Error::custom(what));
+    }
+    Ok(Some(text))
 }
 
 const fn half_a_minute() -> Duration {

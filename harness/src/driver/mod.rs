@@ -1,26 +1,34 @@
 //! How the harness starts and talks to a sender under test: ours, or any other that a driver file describes. There is one
 //! way for all of them; ours comes as a file too (`scenarios/drivers/hookproof.toml`).
 //!
-//! - `file`: what a driver file says; `template`: its texts with holes; `words`: what they may name of a subscriber.
-//! - `api`: the calls; `event`: what is emitted; `answers`: what came back; `client`: the HTTP under them; `hidden`: what
-//!   must not be told of either.
+//! - `file`: what a driver file says; `declares`: what it says of the sender; `template`: its texts with holes; `words`: what
+//!   they may name of a subscriber.
+//! - `api`: the calls; `error`: why one failed; `event`: what is emitted; `answers`: what came back; `client`: the HTTP under
+//!   them; `hidden`: what must not be told of either; `offset`: the sender's clock, by its answers.
+//! - `address`: where each process of the sender is spoken to.
 //! - `process`: a process of the sender, which is never left behind; `crew`: all of them.
 
+mod address;
 mod answers;
 mod api;
 mod client;
 mod crew;
+mod declares;
+mod error;
 mod event;
 mod file;
 mod hidden;
+mod offset;
 mod process;
 mod template;
 pub(crate) mod words;
 
 pub use answers::{Listed, Sample, Taken};
-pub use api::{Api, ApiError};
+pub use api::Api;
 pub use client::{Call, CallError, Client, Reply};
 pub use crew::{Crew, CrewError, Quarters};
+pub use declares::{DeadLetters, Declares};
+pub use error::ApiError;
 pub use event::Event;
 pub use file::{DriverFile, FileError, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};

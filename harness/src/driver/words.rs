@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::template::Variables;
-use crate::scenario::{Backoff, Limit, Queue, Retry, SECOND, Subscriber, WhenFull};
+use crate::scenario::{Backoff, Duration, Limit, Queue, Rate, Retry, SECOND, Subscriber, WhenFull};
 
 /// What an absent limit is told as, to senders that limit by default: more than any of them sends.
 const RATE_BOUNDLESS: &str = "1000000/s";
@@ -36,8 +36,6 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) ->
         ("secret", secret.to_owned()),
         ("events", json!(events).to_string()),
         ("sign", subscriber.sign.name().to_owned()),
-        ("timeout", subscriber.timeout.to_string()),
-        ("timeout_seconds", subscriber.timeout.0.div_ceil(SECOND).to_string()),
         ("dedupe", subscriber.handling.dedupe.to_string()),
         ("coalesce", Value::Array(coalesce).to_string()),
         ("queue", queue(&subscriber.queue).to_string()),
@@ -46,7 +44,14 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) ->
         ("breaker", breaker.to_string()),
     ];
     variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    variables.extend(of_timeout(subscriber.timeout));
     variables
+}
+
+/// What a call about how long attempts may take may name.
+pub(crate) fn of_timeout(timeout: Duration) -> [(String, String); 2] {
+    let seconds = timeout.0.div_ceil(SECOND).to_string();
+    [("timeout".to_owned(), timeout.to_string()), ("timeout_seconds".to_owned(), seconds)]
 }
 
 /// What a call about a limit may name.
@@ -58,24 +63,41 @@ pub(crate) fn of_limit(limit: &Limit) -> Variables {
             (bucket.rate.to_string(), bucket.burst)
         });
     let in_flight = limit.in_flight.unwrap_or(IN_FLIGHT_BOUNDLESS);
-    let per_second = limit.bucket.as_ref().map_or(u64::from(BURST_BOUNDLESS), |bucket| {
-        (bucket.rate.count.saturating_mul(SECOND) / bucket.rate.per.0).max(1)
-    });
     let whole = json!({
         "rate": rate,
         "burst": burst,
         "windows": windows,
         "in_flight": in_flight,
         "quarantine": limit.quarantine.to_string(),
+        "doubt": limit.doubt.to_string(),
     });
+    let told = limit
+        .bucket
+        .as_ref()
+        .map_or(Rate { count: u64::from(BURST_BOUNDLESS), per: Duration(SECOND) }, |bucket| bucket.rate);
     let variables = [
         ("limit", whole.to_string()),
         ("rate", rate),
-        ("rate_per_second", per_second.to_string()),
+        ("rate_count", told.count.to_string()),
+        ("rate_per", told.per.to_string()),
+        ("rate_per_second", decimal(told.count, told.per.0)),
+        ("rate_per_minute", decimal(told.count.saturating_mul(60), told.per.0)),
+        ("rate_seconds", decimal(told.per.0, SECOND.saturating_mul(SECOND))),
         ("burst", burst.to_string()),
         ("in_flight", in_flight.to_string()),
     ];
     variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// `count` in each `nanos`, by the second, as a decimal of six digits at most. What more there would be is left out: a
+/// sender must not be told a higher rate than the contract has.
+fn decimal(count: u64, nanos: u64) -> String {
+    let millionths = u128::from(count) * u128::from(SECOND) * 1_000_000 / u128::from(nanos.max(1));
+    let (whole, part) = (millionths / 1_000_000, millionths % 1_000_000);
+    if part == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{}", format!("{part:06}").trim_end_matches('0'))
 }
 
 fn queue(queue: &Queue) -> Value {
@@ -108,4 +130,41 @@ fn retry(retry: &Retry) -> Value {
         value.insert("jitter".to_owned(), json!(retry.jitter.to_string()));
     }
     Value::Object(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Bucket;
+
+    #[track_caller]
+    fn check(rate: &str, expected: [(&str, &str); 5]) {
+        let bucket = Bucket { rate: rate.parse().unwrap(), burst: 1 };
+        let told = of_limit(&Limit { bucket: Some(bucket), ..Limit::default() });
+        assert_eq!(expected.map(|(name, _)| (name, told[name].as_str())), expected, "{rate}");
+    }
+
+    #[test]
+    fn a_rate_is_told_exactly_and_where_it_cannot_be_never_too_high() {
+        check(
+            "30/min",
+            [
+                ("rate_count", "30"),
+                ("rate_per", "1min"),
+                ("rate_seconds", "60"),
+                ("rate_per_second", "0.5"),
+                ("rate_per_minute", "30"),
+            ],
+        );
+        check(
+            "100/3s",
+            [
+                ("rate_count", "100"),
+                ("rate_per", "3s"),
+                ("rate_seconds", "3"),
+                ("rate_per_second", "33.333333"),
+                ("rate_per_minute", "2000"),
+            ],
+        );
+    }
 }

@@ -78,7 +78,7 @@ impl Choices {
             // Only who has read the request knows which attempt it is.
             _ if behaviour.attempts.is_some() => Before::Read,
             // Where only a share is refused, the port is open, and the nearest to a refusal is a reset.
-            Answer::Reset | Answer::Refuse => Before::Reset,
+            Answer::Reset | Answer::Refuse | Answer::NoAccept => Before::Reset,
             Answer::Stall => Before::Wait(self.behaviours[place].until().unwrap_or(u64::MAX)),
             _ => Before::Read,
         }
@@ -135,16 +135,39 @@ impl Choices {
         }
     }
 
-    /// When the port is to be closed, and opened again (none: never), in order.
-    pub(crate) fn refusals(&self) -> Vec<(u64, Option<u64>)> {
-        let refuses = |behaviour: &&Behaviour| {
-            matches!(behaviour.answer, Answer::Refuse) && behaviour.share == Millionths::ONE
+    /// When nobody is to be let in, in order.
+    pub(crate) fn closures(&self) -> Vec<Closure> {
+        let closure = |behaviour: &Behaviour| {
+            let shut = match behaviour.answer {
+                Answer::Refuse if behaviour.share == Millionths::ONE => Shut::Refuses,
+                Answer::NoAccept => Shut::Ignores,
+                _ => return None,
+            };
+            Some(Closure { from: behaviour.at.0, until: behaviour.until(), shut })
         };
-        let refusals = self.behaviours.iter().filter(refuses);
-        let mut refusals: Vec<_> = refusals.map(|behaviour| (behaviour.at.0, behaviour.until())).collect();
-        refusals.sort_unstable();
-        refusals
+        let mut closures: Vec<Closure> = self.behaviours.iter().filter_map(closure).collect();
+        closures.sort_unstable_by_key(|closure| (closure.from, closure.until));
+        closures
     }
+}
+
+/// A while in which an endpoint lets nobody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closure {
+    /// From when, in nanoseconds since the run began.
+    pub(crate) from: u64,
+    /// Until when; none for never.
+    pub(crate) until: Option<u64>,
+    pub(crate) shut: Shut,
+}
+
+/// What a peer that wants to connect meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// The port is closed.
+    Refuses,
+    /// The port is open, and the peer waits to be accepted.
+    Ignores,
 }
 
 /// What the streams of a request's luck are for.

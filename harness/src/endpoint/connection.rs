@@ -1,5 +1,6 @@
 //! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
@@ -37,7 +38,7 @@ pub(super) async fn serve(
 ) {
     // Small answers must not wait for each other's acknowledgements; if that can't be had, they are merely late.
     let _ = stream.set_nodelay(true);
-    let mut wire = Wire::new(stream);
+    let mut wire = Wire::new(stream, endpoint.stage.clock.clone());
     loop {
         tokio::select! {
             () = tether.closed() => return,
@@ -50,7 +51,12 @@ pub(super) async fn serve(
         match endpoint.choices.before(clock.now(), luck) {
             Before::Read => {}
             Before::Reset => {
-                endpoint.cut(None, CutKind::Reset);
+                // It is read to be counted; the peer cannot tell.
+                tokio::select! {
+                    () = tether.closed() => {}
+                    _ = wire.begin() => {}
+                }
+                endpoint.unread(&wire, CutKind::Reset);
                 return reset(wire.stream);
             }
             Before::Wait(until) => tokio::select! {
@@ -62,8 +68,24 @@ pub(super) async fn serve(
         match then {
             Ok(Then::Again) => {}
             // A connection that broke has nothing more to say; what was seen of it is recorded.
-            Ok(Then::End) | Err(_) => return,
+            Ok(Then::End) | Err(_) => return unanswered(&endpoint, &mut wire, number).await,
         }
+    }
+}
+
+/// Records what had come behind the request at which a connection ended: it reached the endpoint, and nobody answers it.
+async fn unanswered(endpoint: &Endpoint, wire: &mut Wire, connection: u64) {
+    while let Some(first_byte) = wire.first_byte() {
+        let request = tokio::select! {
+            biased;
+            request = wire.request() => request.ok(),
+            // Only what is there counts.
+            () = std::future::ready(()) => None,
+        };
+        let Some(request) = request else { return endpoint.broken_off(wire, first_byte, CutKind::Close) };
+        let arrival = endpoint.arrival(&request, first_byte, endpoint.stage.clock.now(), connection);
+        let n = endpoint.stage.recorder.arrival(arrival);
+        endpoint.cut(n, CutKind::Close);
     }
 }
 
@@ -76,20 +98,20 @@ async fn exchange(
     tether: &mut Tether,
 ) -> io::Result<Then> {
     let clock = &endpoint.stage.clock;
-    if !wire.begin().await? {
-        return Ok(Then::End);
-    }
-    let first_byte = clock.now();
+    let Some(first_byte) = wire.begin().await? else { return Ok(Then::End) };
     let request = tokio::select! {
-        () = tether.closed() => return Ok(Then::End),
-        request = wire.request() => match request {
-            Ok(request) => request,
-            Err(ReadError::Io(error)) => return Err(error),
-            Err(ReadError::Closed { .. } | ReadError::Malformed(_)) => {
-                endpoint.cut(None, CutKind::PeerGone);
-                return Ok(Then::End);
-            }
-        },
+        () = tether.closed() => Err(CutKind::RunEnded),
+        request = wire.request() => request.map_err(|error| match error {
+            ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone,
+            ReadError::Malformed(_) => CutKind::Malformed,
+        }),
+    };
+    let request = match request {
+        Ok(request) => request,
+        Err(how) => {
+            endpoint.broken_off(wire, first_byte, how);
+            return Ok(Then::End);
+        }
     };
     let arrival = endpoint.arrival(&request, first_byte, clock.now(), connection);
     let delivery = arrival.token;
@@ -99,7 +121,7 @@ async fn exchange(
     let keep_alive = if request.keep_alive { Then::Again } else { Then::End };
     tokio::select! {
         () = tether.closed() => {
-            endpoint.cut(Some(n), CutKind::RunEnded);
+            endpoint.cut(n, CutKind::RunEnded);
             Ok(Then::End)
         }
         then = act.perform(wire, chosen) => Ok(if then? == Then::End { Then::End } else { keep_alive }),
@@ -118,13 +140,13 @@ impl Act<'_> {
         let answers_nothing =
             chosen.is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole));
         if answers_nothing {
-            gone(&wire.stream).await;
+            wire.gone().await;
             return self.cut(CutKind::Blackhole);
         }
         let latency = self.endpoint.choices.latency(chosen.map(|(_, behaviour)| behaviour), self.luck);
         if latency > 0 {
             tokio::select! {
-                () = gone(&wire.stream) => return self.cut(CutKind::PeerGone),
+                () = wire.gone() => return self.cut(CutKind::PeerGone),
                 () = self.endpoint.stage.clock.pass(latency) => {}
             }
         }
@@ -142,12 +164,13 @@ impl Act<'_> {
             Script::Drip { pace } => self.drip(wire, *pace).await,
             Script::HalfAnswer => {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
-                wire.stream.write_all(half).await?;
+                // Whether anybody still reads it or not, the exchange is over.
+                let _ = wire.stream.write_all(half).await;
                 self.cut(CutKind::HalfAnswer)
             }
             Script::Close => self.cut(CutKind::Close),
             // What should have happened before the request was read, and could not.
-            Script::Reset | Script::Refuse | Script::ResetAfterRead => {
+            Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => {
                 // Without it the close is an orderly one; the sender gets no answer either way.
                 let _ = wire.stream.set_zero_linger();
                 self.cut(CutKind::ResetAfterRead)
@@ -157,7 +180,7 @@ impl Act<'_> {
     }
 
     fn cut(&self, how: CutKind) -> io::Result<Then> {
-        self.endpoint.cut(Some(self.n), how);
+        self.endpoint.cut(self.n, how);
         Ok(Then::End)
     }
 
@@ -188,7 +211,7 @@ impl Act<'_> {
                 return Ok(self.answered(rendered, first, last, false));
             }
             tokio::select! {
-                () = gone(&wire.stream) => return Ok(self.answered(rendered, first, clock.now(), false)),
+                () = wire.gone() => return Ok(self.answered(rendered, first, clock.now(), false)),
                 () = clock.pass(pace.0) => {}
             }
         }
@@ -210,29 +233,53 @@ impl Act<'_> {
 }
 
 impl Endpoint {
-    fn cut(&self, n: Option<u64>, how: CutKind) {
-        let t = self.stage.clock.now();
-        self.stage.recorder.keep(Record::Cut(Cut { t, endpoint: self.name.clone(), n, how }));
+    /// Records how the exchange of an arrival ended.
+    fn cut(&self, n: u64, how: CutKind) {
+        self.keep_cut(Some(n), how, None, None);
+    }
+
+    /// Records that a connection ended before anything of it was taken for a request.
+    fn unread(&self, wire: &Wire, how: CutKind) {
+        self.keep_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
+    }
+
+    /// Records that a request was not read whole.
+    fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
+        self.keep_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
+        // Of what cannot be read, nobody knows where the next request begins.
+        wire.forget();
+    }
+
+    fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
+        let (t, endpoint) = (self.stage.clock.now(), self.name.clone());
+        self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
     /// The record of a request, but for its number.
     fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
+        let prefix = self.header_prefix.as_deref();
+        let fields = request.fields.iter();
         let fields: Vec<_> =
-            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+            fields.map(|(name, value)| (standard_name(name, prefix), value.as_slice())).collect();
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_ref(), *value)).collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
         let seen = verify(self.profile, &secrets, &fields, &request.body);
         let verified = match seen.verdict {
             _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".to_owned()),
             Ok(keys) => Verified::Keys(keys),
-            Err(wrong) => Verified::No(wrong.to_string()),
+            Err(wrong) => {
+                Verified::No(wrong.to_string().replace(STANDARD_PREFIX, prefix.unwrap_or(STANDARD_PREFIX)))
+            }
         };
+        let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
         Arrival {
             t,
             read,
             n: 0,
             endpoint: self.name.clone(),
             connection,
-            token: self.stage.tokens.find(&request.body),
+            token: tokens.next(),
+            more: tokens.collect(),
             id: seen.id,
             attempt: seen.attempt,
             method: request.method.clone(),
@@ -245,13 +292,18 @@ impl Endpoint {
     }
 }
 
-/// Waits until the peer has closed the connection, or broken it.
-async fn gone(stream: &TcpStream) {
-    let mut byte = [0];
-    match stream.peek(&mut byte).await {
-        Ok(0) | Err(_) => {}
-        // It says more before it was answered: whether it goes cannot be seen behind that.
-        Ok(_) => std::future::pending().await,
+/// How the names of the profile's headers begin.
+const STANDARD_PREFIX: &str = "webhook-";
+
+/// A header's name as the profile has it, for a sender that puts `prefix` in place of `webhook-`. Beside those, a sender
+/// may send the standard ones too, and they are not looked at.
+fn standard_name<'a>(name: &'a str, prefix: Option<&str>) -> Cow<'a, str> {
+    let Some(prefix) = prefix.filter(|prefix| *prefix != STANDARD_PREFIX) else { return Cow::Borrowed(name) };
+    let lower = name.to_ascii_lowercase();
+    match lower.strip_prefix(prefix) {
+        Some(rest) => Cow::Owned(format!("{STANDARD_PREFIX}{rest}")),
+        None if lower.starts_with(STANDARD_PREFIX) => Cow::Borrowed("-"),
+        None => Cow::Borrowed(name),
     }
 }
 

@@ -1,11 +1,12 @@
-//! The port of an endpoint: open, or closed for as long as its endpoint refuses.
+//! The port of an endpoint: open; closed for as long as its endpoint refuses; or open with nobody there to accept.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use super::choice::{Closure, Shut};
 use super::{Endpoint, Tether, connection};
 
 /// Connections that the kernel keeps until they are accepted. While an endpoint stalls, nobody accepts quickly.
@@ -17,7 +18,7 @@ const AGAIN_NS: u64 = 5_000_000;
 pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut tether: Tether) {
     let (open, opened) = watch::channel(true);
     let mut listener = Some(listener);
-    for (from, until) in endpoint.choices.refusals() {
+    for Closure { from, until, shut } in endpoint.choices.closures() {
         if let Some(listener) = listener.take() {
             let mut ended = tether.clone();
             tokio::select! {
@@ -29,12 +30,11 @@ pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut t
         // A socket that is bound but doesn't listen keeps the port ours, and refuses.
         let held = hold(&endpoint, &mut tether).await;
         open.send_replace(false);
-        let Some(until) = until else { return tether.closed().await };
+        let ended = tether.clone();
         tokio::select! {
             () = tether.closed() => return,
-            () = endpoint.stage.clock.until(until) => {}
+            again = closed(&endpoint, until, shut, held, ended) => listener = again,
         }
-        listener = held.and_then(|socket| socket.listen(BACKLOG).ok());
         open.send_replace(true);
     }
     let Some(listener) = listener else { return tether.closed().await };
@@ -43,6 +43,31 @@ pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut t
         () = ended.closed() => {}
         () = accept(&endpoint, &listener, &opened, &tether) => {}
     }
+}
+
+/// Lets nobody in until then, and opens the port again.
+async fn closed(
+    endpoint: &Endpoint,
+    until: Option<u64>,
+    shut: Shut,
+    mut held: Option<TcpSocket>,
+    mut tether: Tether,
+) -> Option<TcpListener> {
+    let full = match shut {
+        Shut::Refuses => None,
+        Shut::Ignores => fill(endpoint.address, &mut held).await,
+    };
+    match until {
+        Some(until) => endpoint.stage.clock.until(until).await,
+        None => std::future::pending().await,
+    }
+    drop(full);
+    // A socket that has listened to one peer can't listen to more: another takes its place.
+    let held = match held {
+        None => hold(endpoint, &mut tether).await,
+        held => held,
+    };
+    held.and_then(|socket| socket.listen(BACKLOG).ok())
 }
 
 /// Waits until a moment of the run, which may not have begun yet.
@@ -91,4 +116,17 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
+}
+
+/// A port on which the kernel keeps one connection until it is accepted, and that one: further peers wait to be connected.
+struct Full {
+    _listener: TcpListener,
+    _first: TcpStream,
+}
+
+/// Opens the port so that nobody else is let in.
+async fn fill(address: SocketAddr, socket: &mut Option<TcpSocket>) -> Option<Full> {
+    let listener = socket.take()?.listen(0).ok()?;
+    let first = TcpStream::connect(address).await.ok()?;
+    Some(Full { _listener: listener, _first: first })
 }

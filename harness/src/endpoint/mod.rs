@@ -12,7 +12,7 @@
 //! seen a byte earlier, so no check that counts from them can accuse it wrongly.
 //!
 //! Bounds: the head and body of a request (see `request`), the deliveries whose attempts are counted (see `choice`), and
-//! what waits for the trace (see [`crate::run::Recorder`]). Connections are bounded by the files that a process may open.
+//! what waits for the trace (see [`crate::trace::Recorder`]). Connections are bounded by the files that a process may open.
 
 pub(crate) mod answer;
 pub(crate) mod choice;
@@ -21,10 +21,11 @@ mod date;
 mod listener;
 mod request;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -32,8 +33,9 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use date::civil;
 pub use date::http_date;
 
-use crate::run::{Clock, Recorder};
+use crate::clock::Clock;
 use crate::scenario::{Behaviour, Duration, Range};
+use crate::trace::{Record, Recorder, SharedSecret};
 use crate::traffic::Tokens;
 use crate::wire::{Profile, Secret};
 use choice::Choices;
@@ -43,12 +45,16 @@ use choice::Choices;
 pub struct Spec {
     /// The subscriber's name.
     pub name: String,
+    /// The path of its URL.
+    pub path: String,
     /// How it misbehaves.
     pub behaviours: Vec<Behaviour>,
     /// How long it takes when it behaves.
     pub answers: Range<Duration>,
     /// How what it gets is signed.
     pub profile: Profile,
+    /// What stands in the names of the profile's headers in place of `webhook-`, in lower case.
+    pub header_prefix: Option<String>,
 }
 
 /// What all endpoints of a run share.
@@ -68,6 +74,8 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Endpoints {
     all: Vec<Arc<Endpoint>>,
+    /// Whose secret makes a tag, so that one of several owners is noticed.
+    owners: Mutex<BTreeMap<[u8; 32], String>>,
     closing: watch::Sender<bool>,
     /// Ends when the last task of any endpoint has.
     ended: mpsc::Receiver<()>,
@@ -77,8 +85,10 @@ pub struct Endpoints {
 #[derive(Debug)]
 struct Endpoint {
     name: String,
+    path: String,
     address: SocketAddr,
     profile: Profile,
+    header_prefix: Option<String>,
     secrets: RwLock<Vec<Secret>>,
     choices: Choices,
     stage: Stage,
@@ -106,8 +116,10 @@ impl Endpoints {
             let endpoint = Arc::new(Endpoint {
                 choices: Choices::new(spec.behaviours, spec.answers, stage.seed, number),
                 name: spec.name,
+                path: spec.path,
                 address: listener.local_addr()?,
                 profile: spec.profile,
+                header_prefix: spec.header_prefix,
                 secrets: RwLock::default(),
                 stage: stage.clone(),
                 connections: Arc::clone(&connections),
@@ -115,13 +127,13 @@ impl Endpoints {
             tokio::spawn(listener::listen(Arc::clone(&endpoint), listener, tether.clone()));
             all.push(endpoint);
         }
-        Ok(Self { all, closing, ended })
+        Ok(Self { all, owners: Mutex::default(), closing, ended })
     }
 
     /// The URL of the endpoint in this place.
     #[must_use]
     pub fn url(&self, at: usize) -> Option<String> {
-        self.all.get(at).map(|endpoint| format!("http://{}/", endpoint.address))
+        self.all.get(at).map(|endpoint| format!("http://{}{}", endpoint.address, endpoint.path))
     }
 
     /// Where they all listen, in order.
@@ -130,10 +142,22 @@ impl Endpoints {
         self.all.iter().map(|endpoint| endpoint.address).collect()
     }
 
-    /// Tells an endpoint with which secrets its requests may be signed, the oldest first.
+    /// Tells an endpoint with which secrets its requests may be signed, the oldest first. That another endpoint has one of
+    /// them goes into the trace, which holds no secret itself.
     pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
         if let Some(endpoint) = self.all.get(at) {
+            secrets.iter().for_each(|secret| self.tell_shared(endpoint, secret));
             *endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        }
+    }
+
+    fn tell_shared(&self, endpoint: &Endpoint, secret: &Secret) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = owners.entry(secret.tag(&[b"owner"])).or_insert_with(|| endpoint.name.clone());
+        if *owner != endpoint.name {
+            let (t, endpoint_name) = (endpoint.stage.clock.now(), endpoint.name.clone());
+            let shared = SharedSecret { t, endpoint: endpoint_name, with: owner.clone() };
+            endpoint.stage.recorder.keep(Record::SharedSecret(shared));
         }
     }
 

@@ -2,11 +2,17 @@
 //!
 //! The endpoints read HTTP themselves, since they must do what no server library allows: stop before the first byte,
 //! stamp it, answer half, answer one byte at a time, reset.
+//!
+//! What a peer sends before it was answered is read all the same, and keeps the moment at which it came: requests that are
+//! sent one behind another arrive when they arrive, not when the endpoint gets round to them.
 
+use std::collections::VecDeque;
 use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::run::Clock;
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -17,6 +23,8 @@ const BODY_BYTES_MAX: usize = 32 << 20;
 /// What is kept of a connection's buffer between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
+/// What is read of requests behind the one that is being answered.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 /// A whole request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,12 +71,36 @@ pub(super) enum ReadError {
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) stream: TcpStream,
+    clock: Clock,
     buffer: Vec<u8>,
+    /// How many bytes of the buffer came when, in their order.
+    came: VecDeque<(usize, u64)>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: Vec::with_capacity(READ_BYTES) }
+    pub(super) fn new(stream: TcpStream, clock: Clock) -> Self {
+        Self { stream, clock, buffer: Vec::with_capacity(READ_BYTES), came: VecDeque::new() }
+    }
+
+    /// When the first byte came of what was read and is no request yet; none if nothing is left.
+    pub(super) fn first_byte(&self) -> Option<u64> {
+        self.came.front().map(|(_, t)| *t)
+    }
+
+    /// What was read and is no request yet.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Waits until the peer has closed the connection, or broken it. What it sends meanwhile is kept; behind more than
+    /// [`AHEAD_BYTES_MAX`] it cannot be seen to go.
+    pub(super) async fn gone(&mut self) {
+        while self.buffer.len() < AHEAD_BYTES_MAX {
+            if !matches!(self.more().await, Ok(1..)) {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
     }
 
     /// Waits until there is a byte to read, or the peer has gone. Reads nothing from the socket.
@@ -76,9 +108,22 @@ impl Wire {
         if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
 
-    /// Reads the first bytes of a request; `false` if the peer has closed instead.
-    pub(super) async fn begin(&mut self) -> io::Result<bool> {
-        Ok(!self.buffer.is_empty() || self.more().await? > 0)
+    /// Reads the first bytes of a request, and all that lies ready behind them; none if the peer has closed instead, else
+    /// the moment of the first byte.
+    pub(super) async fn begin(&mut self) -> io::Result<Option<u64>> {
+        if self.buffer.is_empty() && self.more().await? == 0 {
+            return Ok(None);
+        }
+        // A read that left room had all there was.
+        while self.buffer.len() == self.buffer.capacity() && self.buffer.len() < AHEAD_BYTES_MAX {
+            self.buffer.reserve(READ_BYTES);
+            match self.stream.try_read_buf(&mut self.buffer) {
+                Ok(read @ 1..) => self.came.push_back((read, self.clock.now())),
+                // The next read meets the same end.
+                _ => break,
+            }
+        }
+        Ok(self.first_byte())
     }
 
     /// Reads the rest of a request that has begun.
@@ -101,10 +146,10 @@ impl Wire {
                     self.more_or_closed().await?;
                 }
                 request.body = self.buffer[head..head + length].to_vec();
-                self.buffer.drain(..head + length);
+                self.consume(head + length);
             }
             Framing::Chunked => {
-                self.buffer.drain(..head);
+                self.consume(head);
                 request.body = self.chunks().await?;
             }
         }
@@ -132,7 +177,7 @@ impl Wire {
                 self.more_or_closed().await?;
             }
             body.extend_from_slice(&self.buffer[..length]);
-            self.buffer.drain(..length + 2);
+            self.consume(length + 2);
         }
     }
 
@@ -141,7 +186,8 @@ impl Wire {
         const LINE_BYTES_MAX: usize = 8 << 10;
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
+                let mut line = self.buffer[..=end].to_vec();
+                self.consume(end + 1);
                 line.truncate(line.trim_ascii_end().len());
                 return Ok(line);
             }
@@ -158,7 +204,29 @@ impl Wire {
 
     async fn more(&mut self) -> io::Result<usize> {
         self.buffer.reserve(READ_BYTES);
-        self.stream.read_buf(&mut self.buffer).await
+        let read = self.stream.read_buf(&mut self.buffer).await?;
+        if read > 0 {
+            self.came.push_back((read, self.clock.now()));
+        }
+        Ok(read)
+    }
+
+    /// Drops what was read and is no request.
+    pub(super) fn forget(&mut self) {
+        self.consume(self.buffer.len());
+    }
+
+    /// Takes bytes out of the buffer.
+    fn consume(&mut self, mut bytes: usize) {
+        self.buffer.drain(..bytes);
+        while let Some((first, _)) = self.came.front_mut() {
+            if *first > bytes {
+                *first -= bytes;
+                return;
+            }
+            bytes -= *first;
+            self.came.pop_front();
+        }
     }
 }
 
@@ -214,13 +282,13 @@ mod tests {
     async fn read(pieces: &[&[u8]]) -> Vec<Result<Request, ReadError>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut wire = Wire::new(listener.accept().await.unwrap().0);
+        let mut wire = Wire::new(listener.accept().await.unwrap().0, Clock::begun());
         for piece in pieces {
             peer.write_all(piece).await.unwrap();
         }
         peer.shutdown().await.unwrap();
         let mut read = Vec::new();
-        while wire.begin().await.unwrap() {
+        while wire.begin().await.unwrap().is_some() {
             read.push(wire.request().await);
             if read.last().is_some_and(Result::is_err) {
                 break;

@@ -127,6 +127,7 @@ fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64
         cooldown,
         subscriber.retry.cap.0.min(subscriber.retry.ttl.0),
         subscriber.timeout.0.saturating_mul(2),
+        subscriber.limit.doubt.0,
         EASE_NS,
         u64::try_from(ease).unwrap_or(u64::MAX),
     ];
@@ -137,13 +138,13 @@ fn away(behaviour: &Behaviour, subscriber: &Subscriber, millihertz: u64) -> (u64
 /// When the sender itself is not there, or may not do what it could.
 fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
     let limit = &subscriber.limit;
-    // Whoever takes a lane over assumes that all that was allowed has just been sent.
+    // The next owner assumes that all that was allowed has just been sent, and that some of it is in doubt.
     let full = limit
         .bucket
         .as_ref()
         .map_or(0, |bucket| bucket.rate.per.0.saturating_mul(bucket.burst.into()) / bucket.rate.count.max(1));
     let windows = limit.windows.iter().map(|window| window.length.0).max().unwrap_or(0);
-    let hold = [START_NS, limit.quarantine.0, subscriber.timeout.0, full.max(windows)];
+    let hold = [START_NS, limit.doubt.0, subscriber.timeout.0, full.max(windows)];
     let hold = hold.into_iter().fold(0, u64::saturating_add);
     let after = match fault.action {
         FaultAction::Kill => hold,

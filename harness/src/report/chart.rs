@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::escape::escape;
 use super::model::FaultReport;
 use crate::check::Witness;
 use crate::scenario::SECOND;

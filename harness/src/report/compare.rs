@@ -1,62 +1,443 @@
-//! A report against an older one: what got worse, and what became better.
+//! Runs against older runs of the same scenarios: what got worse, and what became better.
 //!
-//! Verdicts are compared by id: from pass to anything but `not applicable` is a regression, and so is a check that is not
-//! there any more. Of the figures only efficiency is compared, a quotient of two measurements on the same machine; it may
-//! fall by a tenth, which noise can explain.
+//! Each side may have several runs of a scenario (`run --times 5 --json FILE`). Of a check the worst verdict counts. Of a
+//! figure the median counts, by the direction in which it is better, against a noise band: with three runs or more of the
+//! older side, what they spread over, and twice that on either side; with fewer, what `SLACK` allows, as nothing was measured.
+//! What was compared must be the same thing: another scenario, driver or seed is a difference too, and worse unless it is
+//! allowed by name.
+
+use std::fmt;
+use std::str::FromStr;
 
 use super::model::Report;
+use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
-/// How much lower efficiency may be: a tenth.
-const EFFICIENCY_KEPT: f64 = 0.9;
+/// The fewest older runs that say how much a figure varies.
+const RUNS_MIN: usize = 3;
+/// With fewer, noise may change a figure by so many hundredths, up or down: a quotient or a count by a tenth, a time twofold.
+const SLACK: [(Unit, u64); 3] = [(Unit::Thousandths, 10), (Unit::Count, 10), (Unit::Nanos, 100)];
+/// Times that differ by less are the same.
+const NANOS_SAME: u64 = 5_000_000;
 
-/// What differs between two reports.
+/// A difference that need not be a regression, if somebody says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// A scenario that is no longer run.
+    MissingScenario,
+    /// A check that is no longer made.
+    MissingCheck,
+    /// A check that no longer concerns the run.
+    NotApplicable,
+    /// The scenario's text is another.
+    Scenario,
+    /// Another sender.
+    Driver,
+    /// Another seed.
+    Seed,
+    /// A figure beyond its noise.
+    Figure,
+}
+
+impl Allowed {
+    /// All of them, by name.
+    const NAMES: [(&'static str, Self); 7] = [
+        ("missing-scenario", Self::MissingScenario),
+        ("missing-check", Self::MissingCheck),
+        ("not-applicable", Self::NotApplicable),
+        ("scenario", Self::Scenario),
+        ("driver", Self::Driver),
+        ("seed", Self::Seed),
+        ("figure", Self::Figure),
+    ];
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(_, kind)| kind == self);
+        f.write_str(name.map_or("", |(name, _)| name))
+    }
+}
+
+impl FromStr for Allowed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind);
+        let names = Self::NAMES.map(|(name, _)| name).join(", ");
+        found.ok_or_else(|| format!("expected one of {names}"))
+    }
+}
+
+/// What differs between older runs and newer ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// What got worse.
     pub regressions: Vec<String>,
     /// What became better.
     pub improvements: Vec<String>,
+    /// What differs, and was allowed to.
+    pub allowed: Vec<String>,
 }
 
-/// What differs between an older report and a newer one.
-#[must_use]
-pub fn compare(base: &Report, new: &Report) -> Difference {
-    let mut difference = Difference::default();
-    for old in &base.judgement.verdicts {
-        let found = new.judgement.verdicts.iter().find(|verdict| verdict.id == old.id);
-        let Some(now) = found else {
-            difference
-                .regressions
-                .push(format!("{}: was {}, and is not judged any more", old.id, old.status));
-            continue;
-        };
-        if rank(now) > rank(old) {
-            difference
-                .regressions
-                .push(format!("{}: was {}, is {}: {}", old.id, old.status, now.status, now.sentence));
-        } else if rank(now) < rank(old) {
-            difference.improvements.push(format!("{}: was {}, is {}", old.id, old.status, now.status));
+impl Difference {
+    /// Notes what is worse unless it is allowed.
+    fn note(&mut self, kind: Allowed, allowed: &[Allowed], what: String) {
+        if allowed.contains(&kind) {
+            self.allowed.push(what);
+        } else {
+            self.regressions.push(format!("{what} (--allow {kind})"));
         }
     }
-    let efficiency = |report: &Report| report.speed.efficiency.as_ref().and_then(serde_json::Number::as_f64);
-    if let (Some(before), Some(now)) = (efficiency(base), efficiency(new)) {
-        if now < before * EFFICIENCY_KEPT {
-            difference.regressions.push(format!("efficiency: was {before}, is {now}"));
-        } else if now * EFFICIENCY_KEPT > before {
-            difference.improvements.push(format!("efficiency: was {before}, is {now}"));
+}
+
+/// The scenarios of the older runs that the newer ones lack.
+#[must_use]
+pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
+    let mut difference = Difference::default();
+    for scenario in scenarios(base) {
+        if !new.iter().any(|report| report.scenario == scenario) {
+            let what = format!("{scenario}: was run, and is not run any more");
+            difference.note(Allowed::MissingScenario, allowed, what);
         }
     }
     difference
 }
 
+/// The scenarios of these runs, each once, in their order.
+#[must_use]
+pub fn scenarios(reports: &[Report]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for report in reports {
+        if !names.contains(&report.scenario.as_str()) {
+            names.push(&report.scenario);
+        }
+    }
+    names
+}
+
+/// What differs between older runs of one scenario and newer ones of it. Runs of other scenarios are passed over.
+#[must_use]
+pub fn compare(scenario: &str, base: &[Report], new: &[Report], allowed: &[Allowed]) -> Difference {
+    let of = |reports: &'_ [Report]| -> Vec<Report> {
+        reports.iter().filter(|report| report.scenario == scenario).cloned().collect()
+    };
+    let (base, new) = (of(base), of(new));
+    let mut difference = Difference::default();
+    same_thing(&base, &new, allowed, &mut difference);
+    verdicts(&base, &new, allowed, &mut difference);
+    figures(&base, &new, allowed, &mut difference);
+    difference
+}
+
+/// What a report says of itself.
+type Told = fn(&Report) -> String;
+
+/// Whether both sides ran the same.
+fn same_thing(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+    let set = |reports: &[Report], what: fn(&Report) -> String| {
+        let mut values: Vec<String> = reports.iter().map(what).filter(|value| !value.is_empty()).collect();
+        values.sort();
+        values.dedup();
+        values
+    };
+    let rows: [(&str, Allowed, Told); 3] = [
+        ("the scenario's SHA-256", Allowed::Scenario, |report| report.course.scenario_sha256.clone()),
+        ("the driver", Allowed::Driver, |report| report.driver.clone()),
+        ("the seed", Allowed::Seed, |report| report.seed.to_string()),
+    ];
+    for (name, kind, what) in rows {
+        let (before, now) = (set(base, what), set(new, what));
+        // A report of an older version doesn't say.
+        if before != now && !before.is_empty() && !now.is_empty() {
+            let what = format!("{name}: was {}, is {}", before.join(", "), now.join(", "));
+            difference.note(kind, allowed, what);
+        }
+    }
+}
+
+/// The worst verdict that a check got.
+fn worst<'a>(reports: &'a [Report], id: &str) -> Option<&'a Verdict> {
+    let found =
+        reports.iter().filter_map(|one| one.judgement.verdicts.iter().find(|verdict| verdict.id == id));
+    found.max_by_key(|verdict| rank(verdict.status))
+}
+
+fn ids(reports: &[Report]) -> Vec<&str> {
+    let mut ids: Vec<&str> = Vec::new();
+    for verdict in reports.iter().flat_map(|report| &report.judgement.verdicts) {
+        if !ids.contains(&verdict.id.as_str()) {
+            ids.push(&verdict.id);
+        }
+    }
+    ids
+}
+
+fn verdicts(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+    for id in ids(base) {
+        let Some(old) = worst(base, id) else { continue };
+        let Some(now) = worst(new, id) else {
+            let what = format!("{id}: was {}, and is not judged any more", old.status);
+            difference.note(Allowed::MissingCheck, allowed, what);
+            continue;
+        };
+        let became = format!("{id}: was {}, is {}", old.status, now.status);
+        match (old.status, now.status) {
+            (before, after) if before == after => {}
+            (_, Status::NotApplicable) => difference.note(Allowed::NotApplicable, allowed, became),
+            (before, after) if rank(after) > rank(before) => {
+                difference.regressions.push(format!("{became}: {}", now.sentence));
+            }
+            _ => difference.improvements.push(became),
+        }
+    }
+    let before = ids(base);
+    for id in ids(new).into_iter().filter(|id| !before.contains(id)) {
+        if let Some(now) = worst(new, id).filter(|now| rank(now.status) >= rank(Status::Fail)) {
+            difference.regressions.push(format!("{id}: was not judged, is {}: {}", now.status, now.sentence));
+        }
+    }
+}
+
 /// How bad a verdict is.
-fn rank(verdict: &Verdict) -> u8 {
-    match verdict.status {
+const fn rank(status: Status) -> u8 {
+    match status {
         Status::Pass | Status::NotApplicable => 0,
         Status::Warn => 1,
         Status::Inconclusive => 2,
         Status::Fail => 3,
         Status::HarnessError => 4,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Nanos,
+    Thousandths,
+    Count,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    Lower,
+    Higher,
+}
+
+/// One figure of a run.
+struct Figure {
+    name: String,
+    value: u64,
+    unit: Unit,
+    better: Better,
+}
+
+/// The figures of a run that mean something beside those of another.
+fn figures_of(report: &Report) -> Vec<Figure> {
+    let figure = |name: String, value: u64, unit: Unit, better: Better| Figure { name, value, unit, better };
+    let mut figures = Vec::new();
+    let efficiency = report.speed.efficiency.as_ref().and_then(|number| thousandths(&number.to_string()));
+    figures.extend(
+        efficiency.map(|value| figure("efficiency".to_owned(), value, Unit::Thousandths, Better::Higher)),
+    );
+    for one in &report.subscribers {
+        for (what, value) in ["p50", "p95", "p99", "max"].into_iter().zip(one.latency) {
+            figures.push(figure(format!("{} latency {what}", one.name), value, Unit::Nanos, Better::Lower));
+        }
+        figures.push(figure(format!("{} delivered", one.name), one.delivered, Unit::Count, Better::Higher));
+        figures.push(figure(format!("{} dead", one.name), one.dead, Unit::Count, Better::Lower));
+    }
+    figures
+}
+
+/// Thousandths of a decimal, rounded down: `0.4816` is 481.
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let part: String = part.chars().chain("000".chars()).take(3).collect();
+    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part.parse().ok()?)
+}
+
+fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+    let (before, now): (Vec<_>, Vec<_>) =
+        (base.iter().map(figures_of).collect(), new.iter().map(figures_of).collect());
+    let values = |runs: &[Vec<Figure>], name: &str| {
+        let mut values: Vec<u64> =
+            runs.iter().flatten().filter(|one| one.name == name).map(|one| one.value).collect();
+        values.sort_unstable();
+        values
+    };
+    for Figure { name, unit, better, .. } in before.first().into_iter().flatten() {
+        let (old, recent) = (values(&before, name), values(&now, name));
+        let Some((was, is)) = median(&old).zip(median(&recent)) else { continue };
+        let (least, most) = band(&old, *unit);
+        let what = || {
+            let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
+            format!("{name}: was {was}, is {is}; between {least} and {most} is noise")
+        };
+        match (is < least, is > most, better) {
+            (false, false, _) => {}
+            (true, _, Better::Lower) | (_, true, Better::Higher) => difference.improvements.push(what()),
+            _ => difference.note(Allowed::Figure, allowed, what()),
+        }
+    }
+}
+
+/// The middle one, or the lower of the two.
+fn median(sorted: &[u64]) -> Option<u64> {
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+/// Between which values a figure differs by noise alone.
+fn band(sorted: &[u64], unit: Unit) -> (u64, u64) {
+    let (Some(least), Some(most)) = (sorted.first().copied(), sorted.last().copied()) else {
+        return (0, u64::MAX);
+    };
+    let (least, most) = if sorted.len() >= RUNS_MIN {
+        let room = (most - least).saturating_mul(2);
+        (least.saturating_sub(room), most.saturating_add(room))
+    } else {
+        let slack = SLACK.iter().find(|(of, _)| *of == unit).map_or(0, |(_, hundredths)| *hundredths);
+        let scaled = |value: u64, by: u64, of: u64| {
+            u64::try_from(u128::from(value) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
+        };
+        (scaled(least, 100, 100 + slack), scaled(most, 100 + slack, 100))
+    };
+    if unit != Unit::Nanos {
+        return (least, most);
+    }
+    let (shortest, longest) = (sorted[0], sorted[sorted.len() - 1]);
+    (least.min(shortest.saturating_sub(NANOS_SAME)), most.max(longest.saturating_add(NANOS_SAME)))
+}
+
+fn shown(value: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Nanos => show(value),
+        Unit::Thousandths => format!("{}.{:03}", value / 1_000, value % 1_000),
+        Unit::Count => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Change = fn(&mut Report);
+
+    /// A run of "viral" whose one check came to that, with an efficiency and a latency in milliseconds.
+    fn run(status: &str, efficiency: &str, p99_ms: u64) -> Report {
+        let ns = p99_ms * 1_000_000;
+        let text = format!(
+            r#"{{"format":1,"version":"0","scenario":"viral","about":"","scenario_sha256":"a","seed":7,"driver":"ours",
+            "repeat":"","ended":"done","machine":null,
+            "judgement":{{"status":"pass","sentence":"","verdicts":[{{"id":"rate.envelope","severity":"must",
+              "status":"{status}","sentence":"seen","figures":[],"witness":[]}}]}},
+            "efficiency":{efficiency},"ceiling_per_second":null,"delivered_per_second":null,
+            "generator":{{"events":1,"p50":0,"p99":0,"max":0}},
+            "subscribers":[{{"name":"one","contract":"","allowed":null,"bound":null,"arrivals":100,"delivered":100,
+              "dead":0,"latency":[1000000,2000000,{ns},{ns}],"arriving":[],"taken":[],"held":[],"failed":[]}}],
+            "waiting":[]}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[track_caller]
+    fn check(base: &[Report], new: &[Report], allowed: &[Allowed], worse: &[&str]) {
+        let found = compare("viral", base, new, allowed).regressions;
+        let fits =
+            found.len() == worse.len() && found.iter().zip(worse).all(|(one, start)| one.starts_with(start));
+        assert!(fits, "expected {worse:?}, got {found:#?}");
+    }
+
+    #[test]
+    fn the_same_run_is_no_worse_than_itself() {
+        check(&[run("pass", "0.4", 100)], &[run("pass", "0.4", 100)], &[], &[]);
+    }
+
+    #[test]
+    fn a_latency_a_thousand_times_as_long_is_worse_and_a_shorter_one_better() {
+        let (base, new) = ([run("pass", "0.4", 100)], [run("pass", "0.4", 100_000)]);
+        check(&base, &new, &[], &["one latency p99: was 100 ms, is 100 s", "one latency max"]);
+        check(&base, &new, &[Allowed::Figure], &[]);
+        check(&new, &base, &[], &[]);
+        assert_eq!(compare("viral", &new, &base, &[]).improvements.len(), 2);
+    }
+
+    #[test]
+    fn repeated_runs_say_how_much_a_figure_varies() {
+        let steady: Vec<_> = [100, 101, 103].map(|ms| run("pass", "0.4", ms)).into();
+        let wild: Vec<_> = [100, 160, 300].map(|ms| run("pass", "0.4", ms)).into();
+        let new = [run("pass", "0.4", 150)];
+        check(&steady, &new, &[], &["one latency p99: was 101 ms, is 150 ms", "one latency max"]);
+        check(&wild, &new, &[], &[]);
+        check(&steady[..2], &new, &[], &[]);
+        let median: Vec<_> = [101, 150, 100].map(|ms| run("pass", "0.4", ms)).into();
+        check(&steady, &median, &[], &[]);
+    }
+
+    #[test]
+    fn efficiency_is_worse_when_it_is_lower() {
+        let base = [run("pass", "0.481", 100)];
+        check(&base, &[run("pass", "0.44", 100)], &[], &[]);
+        check(&base, &[run("pass", "0.4", 100)], &[], &["efficiency: was 0.481, is 0.400"]);
+        check(&base, &[run("pass", "0.9", 100)], &[], &[]);
+    }
+
+    #[test]
+    fn a_pass_that_no_longer_concerns_the_run_is_worse_unless_allowed() {
+        let (base, new) = ([run("pass", "0.4", 100)], [run("not-applicable", "0.4", 100)]);
+        check(&base, &new, &[], &["rate.envelope: was pass, is not applicable"]);
+        check(&base, &new, &[Allowed::NotApplicable], &[]);
+        check(&new, &base, &[], &[]);
+        check(
+            &base,
+            &[run("fail", "0.4", 100)],
+            &[Allowed::NotApplicable],
+            &["rate.envelope: was pass, is fail"],
+        );
+        check(&base, &[run("inconclusive", "0.4", 100)], &[], &["rate.envelope: was pass, is inconclusive"]);
+    }
+
+    #[test]
+    fn a_check_that_is_missing_is_worse_unless_allowed_and_a_new_one_that_fails_is_too() {
+        let (base, mut new) = ([run("fail", "0.4", 100)], run("pass", "0.4", 100));
+        new.judgement.verdicts.clear();
+        check(&base, &[new.clone()], &[], &["rate.envelope: was fail, and is not judged any more"]);
+        check(&base, &[new.clone()], &[Allowed::MissingCheck], &[]);
+        check(&[new], &base, &[], &["rate.envelope: was not judged, is fail"]);
+    }
+
+    #[test]
+    fn another_scenario_driver_or_seed_is_worse_unless_allowed() {
+        let base = [run("pass", "0.4", 100)];
+        let other = |change: fn(&mut Report)| {
+            let mut report = run("pass", "0.4", 100);
+            change(&mut report);
+            [report]
+        };
+        let rows: [(Change, Allowed, &str); 3] = [
+            (
+                |report| report.course.scenario_sha256 = "b".to_owned(),
+                Allowed::Scenario,
+                "the scenario's SHA-256: was a, is b",
+            ),
+            (
+                |report| report.driver = "theirs".to_owned(),
+                Allowed::Driver,
+                "the driver: was ours, is theirs",
+            ),
+            (|report| report.seed = 8, Allowed::Seed, "the seed: was 7, is 8"),
+        ];
+        for (change, kind, said) in rows {
+            check(&base, &other(change), &[], &[said]);
+            check(&base, &other(change), &[kind], &[]);
+        }
+        check(&base, &other(|report| report.course.scenario_sha256.clear()), &[], &[]);
+    }
+
+    #[test]
+    fn a_scenario_that_is_missing_is_worse_unless_allowed() {
+        let base = [run("pass", "0.4", 100)];
+        assert_eq!(missing(&base, &[], &[]).regressions.len(), 1);
+        assert!(missing(&base, &[], &[Allowed::MissingScenario]).regressions.is_empty());
+        assert!(missing(&[], &base, &[]).regressions.is_empty());
     }
 }

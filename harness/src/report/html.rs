@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::chart::{Bars, Marks, stacked};
+use super::escape::escape;
 use super::model::{Report, SubscriberReport};
 use crate::catalogue;
 use crate::check::verdict::show;
@@ -38,22 +39,6 @@ svg text.fault{fill:var(--fault)}.witness{fill:var(--fail);fill-opacity:.25;stro
 .key .taken{background:var(--pass)}.key .held{background:var(--held)}.key .failed{background:var(--fail)}
 td:first-child,td:nth-child(2) code{white-space:nowrap}td[colspan],td:only-of-type code{white-space:normal}
 ul{margin:.2rem 0;padding-left:1.2rem}summary{cursor:pointer;color:var(--soft);margin:.6rem 0}";
-
-/// Text inside HTML, in an element or an attribute.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
 
 fn class(status: Status) -> &'static str {
     match status {
@@ -264,15 +249,24 @@ fn run(page: &mut String, report: &Report) {
         "<h2>The run</h2><table>\
          <tr><th>repeat it</th><td><code>{}</code></td></tr>\
          <tr><th>seed</th><td>{}</td></tr><tr><th>sender</th><td>{}</td></tr>\
-         <tr><th>generator</th><td>{} events, lag p50 {}, p99 {}, at most {}</td></tr>",
+         <tr><th>generator</th><td>{} events, lag p50 {}, p99 {}, at most {}; {} not offered</td></tr>",
         escape(&report.repeat),
         report.seed,
         escape(&report.driver),
         lag.events,
         show(lag.p50),
         show(lag.p99),
-        show(lag.max)
+        show(lag.max),
+        lag.not_offered
     );
+    if let (Some(accepted), Some(offered)) =
+        (report.speed.accepted_per_second, report.speed.offered_per_second)
+    {
+        let _ = write!(
+            page,
+            "<tr><th>the sender's API</th><td>accepted {accepted}/s of {offered}/s offered</td></tr>"
+        );
+    }
     if let Some(machine) = &report.machine {
         let _ = write!(
             page,

@@ -1,11 +1,20 @@
-//! Reports as JUnit: one suite for each run, one test case for each check.
+//! JUnit XML, of a run's checks and of a receiver's cases alike: what CI shows is what the exit code says.
+//!
+//! A suite for each run. Its first test case, `run`, has the run's time, and is an error where the run did not come to its
+//! end: no consumer shows an error of a suite that is no test case. Then a test case for each check or case. What was
+//! inconclusive is an error: a test that is skipped passes. A warning passes, and is said in the test case's output.
 
-use quick_junit::{NonSuccessKind, Report as Junit, TestCase, TestCaseStatus, TestSuite};
+use std::time::Duration;
+
+use quick_junit::{
+    NonSuccessKind, Property, Report as Junit, SerializeError, TestCase, TestCaseStatus, TestSuite,
+};
 
 use super::model::Report;
 use crate::catalogue;
+use crate::check::Verdict;
 use crate::check::verdict::show;
-use crate::check::{Status, Verdict};
+use crate::trace::Ended;
 
 /// Something that was to be judged, and could not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +25,103 @@ pub struct Unjudged {
     pub why: String,
 }
 
+/// One run, or one receiver.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// Its name.
+    pub name: String,
+    /// How long it took.
+    pub took: Duration,
+    /// Why it did not come to its end, if it didn't.
+    pub cut_short: Option<String>,
+    /// What else there is to know of it, by name.
+    pub properties: Vec<(&'static str, String)>,
+    /// What was judged.
+    pub cases: Vec<Case>,
+}
+
+/// One check, or one case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What it belongs to.
+    pub class: String,
+    /// Its id.
+    pub name: String,
+    /// How long it took; none for a check, which looks at the whole run.
+    pub took: Duration,
+    /// What it came to.
+    pub status: catalogue::Verdict,
+    /// What was seen, in a sentence.
+    pub seen: String,
+    /// What else there is to say of a failure.
+    pub detail: String,
+    /// Why it failed as expected, if it did.
+    pub excused: Option<String>,
+}
+
+/// Suites as one file.
+///
+/// # Errors
+/// When it can't be written as XML.
+pub fn xml(suites: &[Suite]) -> Result<String, SerializeError> {
+    let mut junit = Junit::new("hookproof");
+    for one in suites {
+        let mut suite = TestSuite::new(legal(&one.name));
+        let mut run =
+            TestCase::new("run", one.cut_short.as_deref().map_or_else(TestCaseStatus::success, error));
+        run.set_classname(legal(&one.name)).set_time(one.took);
+        suite.add_test_case(run);
+        for (name, value) in &one.properties {
+            suite.add_property(Property::new(*name, legal(value)));
+        }
+        suite.add_test_cases(one.cases.iter().map(case));
+        let cases: Duration = one.cases.iter().map(|case| case.took).sum();
+        suite.set_time(one.took + cases);
+        junit.add_test_suite(suite);
+    }
+    junit.to_string()
+}
+
+fn error(why: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+    status.set_message(legal(why));
+    status
+}
+
+fn case(one: &Case) -> TestCase {
+    use catalogue::Verdict::{Fail, HarnessError, Inconclusive, NotApplicable, Pass, Warn};
+    let message = format!("{}: {}", one.status, one.seen);
+    let (mut status, shown) = match (&one.excused, one.status) {
+        (Some(why), _) => (TestCaseStatus::skipped(), format!("failed as expected ({why}): {}", one.seen)),
+        (None, Pass | Warn) => (TestCaseStatus::success(), String::new()),
+        (None, NotApplicable) => (TestCaseStatus::skipped(), message.clone()),
+        (None, Fail) => (TestCaseStatus::non_success(NonSuccessKind::Failure), message.clone()),
+        (None, Inconclusive | HarnessError) => (error(""), message.clone()),
+    };
+    if !shown.is_empty() {
+        status.set_message(legal(&shown));
+    }
+    if one.excused.is_none() && matches!(one.status, Fail | Inconclusive | HarnessError) {
+        status.set_description(legal(&one.detail));
+    }
+    let mut case = TestCase::new(legal(&one.name), status);
+    case.set_classname(legal(&one.class)).set_time(one.took);
+    if one.excused.is_none() && one.status == Warn {
+        case.set_system_out(legal(&message));
+    }
+    case
+}
+
+/// Text that XML can hold: without the two code points that it can't, beside those that are left out later.
+fn legal(text: &str) -> String {
+    text.replace(['\u{fffe}', '\u{ffff}'], "")
+}
+
 /// Reports as JUnit XML, one suite for each.
 ///
 /// # Errors
 /// When it can't be written as XML.
-pub fn junit(reports: &[Report]) -> Result<String, quick_junit::SerializeError> {
+pub fn junit(reports: &[Report]) -> Result<String, SerializeError> {
     junit_with(reports, &[])
 }
 
@@ -28,53 +129,73 @@ pub fn junit(reports: &[Report]) -> Result<String, quick_junit::SerializeError> 
 ///
 /// # Errors
 /// When it can't be written as XML.
-pub fn junit_with(reports: &[Report], unjudged: &[Unjudged]) -> Result<String, quick_junit::SerializeError> {
-    let mut junit = Junit::new("hookproof");
-    for report in reports {
-        let mut suite = TestSuite::new(report.scenario.as_str());
-        for verdict in &report.judgement.verdicts {
-            let mut case = TestCase::new(verdict.id.as_str(), status(verdict));
-            case.set_classname(report.scenario.as_str());
-            suite.add_test_case(case);
-        }
-        junit.add_test_suite(suite);
-    }
-    for Unjudged { subject, why } in unjudged {
-        let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
-        error.set_message(why.as_str());
-        let mut case = TestCase::new("run", error);
-        case.set_classname(subject.as_str());
-        let mut suite = TestSuite::new(subject.as_str());
-        suite.add_test_case(case);
-        junit.add_test_suite(suite);
-    }
-    junit.to_string()
+pub fn junit_with(reports: &[Report], unjudged: &[Unjudged]) -> Result<String, SerializeError> {
+    let missing = unjudged.iter().map(|Unjudged { subject, why }| Suite {
+        name: subject.clone(),
+        took: Duration::ZERO,
+        cut_short: Some(why.clone()),
+        properties: Vec::new(),
+        cases: Vec::new(),
+    });
+    let suites: Vec<Suite> = reports.iter().map(suite).chain(missing).collect();
+    xml(&suites)
 }
 
-fn status(verdict: &Verdict) -> TestCaseStatus {
-    let mut status = match verdict.status {
-        Status::Pass | Status::Warn => TestCaseStatus::success(),
-        Status::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
-        Status::HarnessError => TestCaseStatus::non_success(NonSuccessKind::Error),
-        Status::Inconclusive | Status::NotApplicable => TestCaseStatus::skipped(),
+fn suite(report: &Report) -> Suite {
+    let cut_short = match report.ended {
+        Some(Ended::Done) => None,
+        Some(Ended::Interrupted) => Some("interrupted: the run was not played to its end"),
+        Some(Ended::SenderGone) => Some("the sender was gone before the run's end"),
+        None => Some("the trace was cut short"),
     };
-    if !matches!(verdict.status, Status::Pass | Status::Warn) {
-        status.set_message(format!("{}: {}", verdict.status, verdict.sentence));
+    Suite {
+        name: report.scenario.clone(),
+        took: Duration::from_nanos(report.course.lasted),
+        cut_short: cut_short.map(str::to_owned),
+        properties: vec![("not offered", report.generator.not_offered.to_string())],
+        cases: report.judgement.verdicts.iter().map(|verdict| judged(&report.scenario, verdict)).collect(),
     }
-    if verdict.status == Status::Fail {
-        let seen = verdict.witness.iter().map(|one| {
-            let whose = one.subscriber.as_deref().unwrap_or("sender");
-            format!("at {}, {whose}: {} (arrivals {:?})\n", show(one.from), one.what, one.arrivals)
-        });
-        let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
-        status.set_description(format!("{}remedy: {remedy}", seen.collect::<String>()));
+}
+
+fn judged(scenario: &str, verdict: &Verdict) -> Case {
+    let seen = verdict.witness.iter().map(|one| {
+        let whose = one.subscriber.as_deref().unwrap_or("sender");
+        format!("at {}, {whose}: {} (arrivals {:?})\n", show(one.from), one.what, one.arrivals)
+    });
+    let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
+    Case {
+        class: scenario.to_owned(),
+        name: verdict.id.clone(),
+        took: Duration::ZERO,
+        status: verdict.status,
+        seen: verdict.sentence.clone(),
+        detail: format!("{}remedy: {remedy}", seen.collect::<String>()),
+        excused: None,
     }
-    status
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(status: catalogue::Verdict) -> Suite {
+        let case = Case {
+            class: "viral".to_owned(),
+            name: "rate.envelope".to_owned(),
+            took: Duration::from_millis(250),
+            status,
+            seen: "a\u{fffe}b\u{ffff}c\u{1b}[31md <\"&>é".to_owned(),
+            detail: "remedy".to_owned(),
+            excused: None,
+        };
+        Suite {
+            name: "viral".to_owned(),
+            took: Duration::from_millis(1_500),
+            cut_short: None,
+            properties: Vec::new(),
+            cases: vec![case],
+        }
+    }
 
     #[test]
     fn what_could_not_be_judged_is_an_error_and_no_empty_suite() {
@@ -84,5 +205,56 @@ mod tests {
             xml.contains("errors=\"1\"") && xml.contains("<error message=\"the sender is not there\""),
             "{xml}"
         );
+    }
+
+    #[test]
+    fn each_verdict_has_its_form_and_only_what_does_not_concern_the_run_is_skipped() {
+        use catalogue::Verdict::{Fail, HarnessError, Inconclusive, NotApplicable, Pass, Warn};
+        let rows = [
+            (Pass, "failures=\"0\" errors=\"0\" disabled=\"0\"", "time=\"0.250\""),
+            (Warn, "failures=\"0\" errors=\"0\" disabled=\"0\"", "<system-out>warn: abcd"),
+            (Fail, "failures=\"1\" errors=\"0\" disabled=\"0\"", "<failure message=\"fail: abcd"),
+            (
+                Inconclusive,
+                "failures=\"0\" errors=\"1\" disabled=\"0\"",
+                "<error message=\"inconclusive: abcd",
+            ),
+            (
+                HarnessError,
+                "failures=\"0\" errors=\"1\" disabled=\"0\"",
+                "<error message=\"harness error: abcd",
+            ),
+            (
+                NotApplicable,
+                "failures=\"0\" errors=\"0\" disabled=\"1\"",
+                "<skipped message=\"not applicable: abcd",
+            ),
+        ];
+        for (status, counts, shown) in rows {
+            let xml = xml(&[of(status)]).unwrap();
+            let counted = counts.split(' ').all(|count| xml.contains(count));
+            assert!(counted && xml.contains(shown), "{status}: {xml}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_is_an_error_of_its_own_whatever_its_checks_say() {
+        let suite = Suite { cut_short: Some("interrupted".to_owned()), ..of(catalogue::Verdict::Pass) };
+        let xml = xml(&[suite]).unwrap();
+        assert!(xml.contains("errors=\"1\"") && xml.contains("<error message=\"interrupted\""), "{xml}");
+    }
+
+    #[test]
+    fn times_are_given_for_the_run_and_add_up_in_its_suite() {
+        let xml = xml(&[of(catalogue::Verdict::Pass)]).unwrap();
+        assert!(xml.contains("time=\"1.500\"") && xml.contains("time=\"1.750\""), "{xml}");
+    }
+
+    #[test]
+    fn an_excused_failure_is_skipped_with_its_reason() {
+        let mut suite = of(catalogue::Verdict::Fail);
+        suite.cases[0].excused = Some("ticket 7".to_owned());
+        let xml = xml(&[suite]).unwrap();
+        assert!(xml.contains("failures=\"0\"") && xml.contains("failed as expected (ticket 7)"), "{xml}");
     }
 }

@@ -7,14 +7,16 @@
 
 mod chart;
 pub mod compare;
+mod escape;
 mod html;
-mod junit;
+pub mod junit;
 mod markdown;
 mod model;
 mod terminal;
 
+pub(crate) use escape::escape;
+pub(crate) use html::STYLE;
 pub use html::html;
-pub(crate) use html::{STYLE, escape};
 pub use junit::{Unjudged, junit, junit_with};
 pub use markdown::markdown;
 pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};

@@ -52,6 +52,12 @@ pub struct Report {
 /// The course of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Course {
+    /// SHA-256 of the scenario that it followed, after `--set`, in hexadecimal; empty where an older report did not say.
+    #[serde(default)]
+    pub scenario_sha256: String,
+    /// How long the run was, in nanoseconds; 0 where an older report did not say.
+    #[serde(default)]
+    pub lasted: u64,
     /// What waited in all, by second.
     pub waiting: Series,
     /// What was done to the sender.
@@ -79,6 +85,12 @@ pub struct Speed {
     pub ceiling_per_second: Option<u64>,
     /// What the sender delivered a second.
     pub delivered_per_second: Option<u64>,
+    /// What the sender's API accepted a second, where it kept later events waiting.
+    #[serde(default)]
+    pub accepted_per_second: Option<u64>,
+    /// What was meant to be offered a second, beside it.
+    #[serde(default)]
+    pub offered_per_second: Option<u64>,
 }
 
 /// How late a generator was.
@@ -95,6 +107,9 @@ pub struct Lag {
     /// The most in each second of the run, in microseconds.
     #[serde(default)]
     pub by_second: Series,
+    /// Events of the schedule that were never written to the sender's API.
+    #[serde(default)]
+    pub not_offered: u64,
 }
 
 /// A count for each second of the run.
@@ -138,6 +153,7 @@ impl Report {
         let evidence = Evidence::new(scenario, trace);
         let seconds = usize::try_from((evidence.end / SECOND + 1).min(SECONDS_MAX)).unwrap_or(1);
         let lags = figures::lags(&evidence);
+        let held_back = figures::held_back(&evidence);
         let efficiency = figures::efficiency_thousandths(&evidence).map(figures::thousandths);
         Self {
             format: FORMAT,
@@ -148,13 +164,15 @@ impl Report {
             driver: trace.header.driver.clone(),
             repeat,
             ended: trace.trailer.as_ref().map(|trailer| trailer.ended),
-            machine: trace.machine.clone(),
+            machine: trace.host.machine.clone(),
             judgement,
             speed: Speed {
                 efficiency: efficiency.and_then(|text| serde_json::from_str(&text).ok()),
-                ceiling_per_second: trace.ceiling.as_ref().map(|ceiling| ceiling.per_second),
+                ceiling_per_second: trace.host.ceiling.as_ref().map(|ceiling| ceiling.per_second),
                 delivered_per_second: figures::delivered_per_second_milli(&evidence)
                     .map(|milli| milli / 1_000),
+                accepted_per_second: held_back.map(|(_, accepted)| accepted),
+                offered_per_second: held_back.map(|(offered, _)| offered),
             },
             generator: Lag {
                 events: lags.len() as u64,
@@ -162,12 +180,15 @@ impl Report {
                 p99: figures::percentile(&lags, 990),
                 max: lags.last().copied().unwrap_or(0),
                 by_second: lag_by_second(trace, seconds),
+                not_offered: trace.unoffered.len() as u64,
             },
             subscribers: (0..)
                 .zip(&scenario.subscribers)
                 .map(|(at, _)| subscriber(&evidence, at, seconds))
                 .collect(),
             course: Course {
+                scenario_sha256: trace.header.scenario_sha256.clone(),
+                lasted: evidence.end,
                 waiting: waiting(trace, seconds),
                 faults: trace.faults.iter().map(fault).collect(),
             },
@@ -186,7 +207,7 @@ fn lag_by_second(trace: &Trace, seconds: usize) -> Series {
     for offer in &trace.offers {
         let second = usize::try_from(offer.intended / SECOND).unwrap_or(usize::MAX);
         if let Some(slot) = most.get_mut(second) {
-            *slot = offer.t.saturating_sub(offer.intended).div_ceil(1_000).max(*slot);
+            *slot = figures::own_lag(offer).div_ceil(1_000).max(*slot);
         }
     }
     Series(most)
@@ -239,7 +260,11 @@ fn contract(limit: &crate::scenario::Limit) -> String {
     let bucket = limit.bucket.map(|bucket| format!("{} burst {}", bucket.rate, bucket.burst));
     let windows = limit.windows.iter().map(ToString::to_string);
     let in_flight = limit.in_flight.map(|cap| format!("{cap} in flight"));
-    let parts: Vec<String> = bucket.into_iter().chain(windows).chain(in_flight).collect();
+    let slack = limit.slack;
+    let forgiven = [(u64::from(slack.burst), "burst"), (slack.window, "window")];
+    let forgiven = forgiven.into_iter().filter(|(more, _)| *more > 0);
+    let forgiven = forgiven.map(|(more, what)| format!("{what} slack {more}"));
+    let parts: Vec<String> = bucket.into_iter().chain(windows).chain(in_flight).chain(forgiven).collect();
     if parts.is_empty() { "no limit".to_owned() } else { parts.join(", ") }
 }
 
@@ -257,7 +282,8 @@ fn waiting(trace: &Trace, seconds: usize) -> Series {
         last = sample.unwrap_or(last);
         last
     });
-    Series(if trace.depths.is_empty() { Vec::new() } else { kept.collect() })
+    let told = trace.depths.iter().any(|depth| depth.waiting.is_some());
+    Series(if told { kept.collect() } else { Vec::new() })
 }
 
 /// The form of the JSON, as JSON Schema.
@@ -290,10 +316,12 @@ pub fn schema() -> serde_json::Value {
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
             "driver": text, "repeat": text, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
+            "lasted": count, "scenario_sha256": text,
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),
+            "accepted_per_second": maybe("integer"), "offered_per_second": maybe("integer"),
             "generator": { "type": "object", "properties": { "events": count, "p50": count, "p99": count, "max": count,
-                "by_second": series } },
+                "by_second": series, "not_offered": count } },
             "subscribers": { "type": "array", "items": subscriber }, "waiting": series,
             "faults": { "type": "array", "items": { "type": "object", "required": ["at", "what"],
                 "properties": { "at": count, "until": maybe("integer"), "what": text } } }

@@ -1,8 +1,10 @@
 //! A table for terminals and pipes: what failed first, then the rest, then the one line that matters.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::model::Report;
+use crate::check::declared::DRIVER;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
@@ -26,10 +28,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
             row(&mut text, verdict, width, colours);
         }
     }
-    let silent = report.judgement.count(Status::NotApplicable);
-    if silent > 0 {
-        let _ = writeln!(text, "{:>14}  {silent} checks: the scenario has nothing that they are about", "-");
-    }
+    not_applicable(&mut text, report);
     for one in report.subscribers.iter().take(12) {
         let [p50, p95, p99, _] = one.latency.map(show);
         let _ = writeln!(
@@ -43,11 +42,47 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
     }
     let lag = &report.generator;
     let (p50, p99) = (show(lag.p50), show(lag.p99));
-    let _ = writeln!(text, "{:>14}  {} events, lag p50 {p50}, p99 {p99}", "generator", lag.events);
+    let _ = writeln!(
+        text,
+        "{:>14}  {} events, lag p50 {p50}, p99 {p99}{}",
+        "generator",
+        lag.events,
+        unoffered(report)
+    );
+    if let (Some(accepted), Some(offered)) =
+        (report.speed.accepted_per_second, report.speed.offered_per_second)
+    {
+        let _ =
+            writeln!(text, "{:>14}  the sender's API accepted {accepted}/s of {offered}/s offered", "sender");
+    }
     let word = paint(report.judgement.status, report.judgement.status.word(), colours);
     let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, visible(&report.judgement.sentence));
     let _ = writeln!(text, "repeat: {}", report.repeat);
     text
+}
+
+/// What nobody judged: by the driver's reasons, and the rest as one.
+fn not_applicable(text: &mut String, report: &Report) {
+    let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for verdict in silent {
+        let driver = Some(verdict.sentence.as_str()).filter(|sentence| sentence.starts_with(DRIVER));
+        reasons
+            .entry(driver.unwrap_or("the scenario has nothing that they are about"))
+            .or_default()
+            .push(&verdict.id);
+    }
+    for (reason, ids) in reasons {
+        let what = if reason.starts_with(DRIVER) { ids.join(", ") } else { format!("{} checks", ids.len()) };
+        let _ = writeln!(text, "{:>14}  {what}: {}", "-", visible(reason));
+    }
+}
+
+fn unoffered(report: &Report) -> String {
+    match report.generator.not_offered {
+        0 => String::new(),
+        count => format!(", {count} not offered"),
+    }
 }
 
 /// A text in which no control character reaches the terminal: senders write part of what is shown.

@@ -15,8 +15,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use super::heartbeat::EndpointThread;
 use super::{Clock, Recorder};
-use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::endpoint::{Spec, Stage};
 use crate::scenario::SECOND;
 use crate::trace::{End, Ended, Header};
 use crate::traffic::Tokens;
@@ -33,13 +34,15 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     let (recorder, writer) = Recorder::writing(io::sink())?;
     recorder.begin(header);
     let stage = Stage { clock: clock.clone(), recorder: recorder.clone(), tokens: Tokens::new(0), seed: 0 };
-    let endpoints = Endpoints::open(specs, &stage).await?;
+    let thread = EndpointThread::start(&clock, &recorder)?;
+    let endpoints = thread.open(specs, &stage).await?;
     let addresses = endpoints.addresses();
     bare_client(&addresses, body, CONNECTIONS, &clock, WARM_NS).await?;
     let began = clock.now();
     let answered = bare_client(&addresses, body, CONNECTIONS, &clock, LASTS_NS).await?;
     let elapsed = clock.now().saturating_sub(began).max(1);
     endpoints.close().await;
+    drop(thread);
     let end =
         End { t: clock.now(), ended: Ended::Done, dead_listed: false, late: 0, dropped: recorder.dropped() };
     // What the writer says of a sink is of no interest; that it has ended is.

@@ -22,8 +22,6 @@ use crate::wire::{Profile, Secret};
 const TICK_NS: u64 = 10_000_000;
 /// How often the queue is looked into.
 const SAMPLE_NS: u64 = 250_000_000;
-/// Without a queue to look into: nothing may have come for so long before a run is over early.
-const QUIET_NS: u64 = 2_000_000_000;
 /// No sample yet.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -109,8 +107,7 @@ impl Conductor<'_> {
             }
             if emitted && steps.peek().is_none() && now >= self.traffic_end {
                 let since = *idle_since.get_or_insert(now);
-                let drained = now >= since.saturating_add(self.scenario.drain.0);
-                if drained || *emitting.give_up.borrow() || self.is_settled(queue, since, now) {
+                if *emitting.give_up.borrow() || self.is_over(queue, since, now) {
                     return Ok(Ended::Done);
                 }
             }
@@ -121,17 +118,31 @@ impl Conductor<'_> {
         }
     }
 
-    /// Whether nothing waits any more: by the sender's word, asked after everything was emitted; or, from one that says
-    /// nothing, since as many were delivered as were accepted and nothing more comes.
-    fn is_settled(&self, queue: &Queue, since: u64, now: u64) -> bool {
-        if self.api.file().depth.is_some() {
-            let asked = queue.asked.load(Ordering::Relaxed);
-            return self.crew.is_whole() && asked > since && queue.waiting.load(Ordering::Relaxed) == 0;
+    /// Whether the run is over: once nothing is owed, and for `linger` nothing came and no exchange is open; when `drain` is
+    /// over and something is still owed; and when both are over, whatever comes.
+    fn is_over(&self, queue: &Queue, since: u64, now: u64) -> bool {
+        let drained = since.saturating_add(self.scenario.drain.0);
+        if !self.is_settled(queue, since) {
+            return now >= drained;
         }
         let tally = self.recorder.tally();
-        let (accepted, delivered) =
-            (tally.accepted.load(Ordering::Relaxed), tally.delivered.load(Ordering::Relaxed));
-        delivered >= accepted && now > since.saturating_add(QUIET_NS) && self.crew.is_whole()
+        let open = self.recorder.arrivals() > tally.ended.load(Ordering::Relaxed);
+        let came = tally.came.load(Ordering::Relaxed).max(since);
+        let quiet = !open && now >= came.saturating_add(self.scenario.linger.0);
+        quiet || now >= drained.saturating_add(self.scenario.linger.0)
+    }
+
+    /// Whether nothing is owed any more: by the sender's word, asked after everything was emitted; or, of one that can't be
+    /// asked, by the harness's own account.
+    fn is_settled(&self, queue: &Queue, since: u64) -> bool {
+        let settled = match self.recorder.owed() {
+            Some(owed) => owed == 0,
+            None => {
+                let asked = queue.asked.load(Ordering::Relaxed);
+                asked > since && queue.waiting.load(Ordering::Relaxed) == 0
+            }
+        };
+        settled && self.crew.is_whole()
     }
 
     /// Looks into the queue again and again.
@@ -140,13 +151,16 @@ impl Conductor<'_> {
         let queue = Arc::clone(queue);
         let has_depth = api.file().depth.is_some();
         tokio::spawn(async move {
-            if !has_depth {
-                return;
-            }
             loop {
                 let asked = clock.now();
-                // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
-                if let Ok(samples) = api.depth().await {
+                if !has_depth {
+                    // Its memory is the system's to tell.
+                    let resident = queue.resident_bytes.load(Ordering::Relaxed);
+                    if resident > 0 {
+                        recorder.keep(depth(asked, Sample::default(), Some(resident)));
+                    }
+                } else if let Ok(samples) = api.depth().await {
+                    // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
                     if let Some(waiting) = samples.first().and_then(|whole| whole.waiting) {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
@@ -255,8 +269,8 @@ impl Conductor<'_> {
                 continue;
             }
             match &fault.action {
-                FaultAction::Limit { limit, .. } => {
-                    self.api.change(&subscriber.name, limit).await.map_err(text)?;
+                FaultAction::Limit { limit, timeout, .. } => {
+                    self.api.change(&subscriber.name, limit, *timeout).await.map_err(text)?;
                 }
                 FaultAction::Redrive { .. } => self.api.redrive(&subscriber.name).await.map_err(text)?,
                 _ => {

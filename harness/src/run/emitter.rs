@@ -1,4 +1,13 @@
-//! From the schedule to the sender: the generator's thread hands events over, and a few callers emit them.
+//! From the schedule to the sender: the generator's thread releases events, and a few callers write them to the sender's API.
+//!
+//! ```text
+//!   intended ──► released ──────────────► a caller is free ──► written (the offer) ──► answered
+//!            lag of the        the sender's delay: its       lag of the
+//!            generator         earlier answers are awaited   harness
+//! ```
+//!
+//! An event is offered when the call that carries it is written, and not before. What waits for a free caller waits for the
+//! sender; what was not written when the time was over is `unoffered`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,15 +15,13 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{Mutex, mpsc, watch};
 
+use super::heartbeat::STALL_NS;
 use super::{Clock, Recorder};
 use crate::driver::{Api, Event, Taken};
 use crate::scenario::Scenario;
-use crate::trace::{Accepted, Offer, Record, Refused};
-use crate::traffic::{Due, Lag, Schedule, Tokens, play};
+use crate::trace::{Accepted, GENERATOR, Offer, Record, Refused, Stall, Unoffered};
+use crate::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
 
-/// Events that may wait for a caller: more than any sender refuses before it answers. When it is full the generator
-/// waits, and its lag shows it.
-const WAITING_MAX: usize = 131_072;
 /// What the generator may be late by before an event counts as late.
 const LATE_NS: u64 = 50_000_000;
 
@@ -37,6 +44,54 @@ pub(super) struct Emitting {
     pub(super) give_up: watch::Sender<bool>,
 }
 
+/// An event that is due.
+#[derive(Clone, Copy, Debug)]
+struct Released {
+    due: Due,
+    /// When the schedule wanted it.
+    intended: u64,
+    /// When the generator let it go.
+    at: u64,
+}
+
+impl Released {
+    /// How long it waited for a caller that became free at `free`.
+    const fn held(&self, free: u64) -> u64 {
+        free.saturating_sub(self.at)
+    }
+}
+
+/// The generator's time; where its thread oversleeps, the trace has a stall.
+struct Paced {
+    clock: Clock,
+    recorder: Recorder,
+}
+
+impl Pace for Paced {
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    fn wait(&self, until: u64) {
+        self.clock.block_until(until);
+        let now = self.clock.now();
+        if now >= until.saturating_add(STALL_NS) {
+            self.recorder.keep(Record::Stall(Stall {
+                thread: GENERATOR.to_owned(),
+                from: until,
+                until: now,
+            }));
+        }
+    }
+}
+
+/// What the callers share.
+struct Waiting {
+    queue: Mutex<mpsc::Receiver<Released>>,
+    /// Whom each type is owed to, in the order of the schedule's types.
+    owed: Vec<Vec<String>>,
+}
+
 impl Emission {
     /// Starts the generator, which begins the schedule at `begin`, and the callers.
     pub(super) fn start(
@@ -45,21 +100,21 @@ impl Emission {
         begin: u64,
         stop: Arc<AtomicBool>,
     ) -> std::io::Result<Emitting> {
-        let (release, waiting) = mpsc::channel::<Due>(WAITING_MAX);
-        let owed = self.owed(scenario);
+        // Room for the whole schedule, which lies in memory anyway: the generator never waits for the sender.
+        let (release, queue) = mpsc::channel::<Released>(self.schedule.due().len().max(1));
         let own = self.clone();
-        let generator = std::thread::Builder::new().name("generator".to_owned()).spawn(move || {
-            let hand_over = |due: &Due, intended, t| {
-                own.recorder.keep(Record::Offer(own.offer(due, intended, t, &owed)));
+        let generator = std::thread::Builder::new().name(GENERATOR.to_owned()).spawn(move || {
+            let hand_over = |due: &Due, intended, at| {
                 // Without callers the run is over.
-                let _ = release.blocking_send(*due);
+                let _ = release.try_send(Released { due: *due, intended, at });
             };
-            play(&own.schedule, begin, &own.clock, &stop, Lag::new(LATE_NS), hand_over)
+            let pace = Paced { clock: own.clock, recorder: own.recorder };
+            play(&own.schedule, begin, &pace, &stop, Lag::new(LATE_NS), hand_over)
         })?;
         // Calls that overtake each other would change the order of a key's events.
         let ordered = scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered);
         let count = if ordered { 1 } else { self.api.file().emit.calls.max(1) };
-        let waiting = Arc::new(Mutex::new(waiting));
+        let waiting = Arc::new(Waiting { queue: Mutex::new(queue), owed: self.owed(scenario) });
         let mut callers = tokio::task::JoinSet::new();
         let (give_up, given_up) = watch::channel(false);
         for _ in 0..count {
@@ -84,11 +139,13 @@ impl Emission {
         self.schedule.types().map(to).collect()
     }
 
-    fn offer(&self, due: &Due, intended: u64, t: u64, owed: &[Vec<String>]) -> Offer {
+    fn offer(&self, released: &Released, t: u64, free: u64, owed: &[Vec<String>]) -> Offer {
+        let Released { due, intended, .. } = released;
         let owed = usize::try_from(due.kind).ok().and_then(|at| owed.get(at)).cloned().unwrap_or_default();
         Offer {
             t,
-            intended,
+            intended: *intended,
+            held: released.held(free),
             token: due.token,
             kind: self.schedule.kind(due).to_owned(),
             key: self.schedule.key(due).to_owned(),
@@ -97,31 +154,48 @@ impl Emission {
     }
 
     /// Emits what waits, as much in one call as there is and the driver allows, until nothing more comes.
-    async fn call(self, waiting: Arc<Mutex<mpsc::Receiver<Due>>>, mut given_up: watch::Receiver<bool>) {
+    async fn call(self, waiting: Arc<Waiting>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
         let most = if emit.batch { emit.batch_max.max(1) } else { 1 };
-        let mut due = Vec::with_capacity(most);
+        let mut batch = Vec::with_capacity(most);
         loop {
-            due.clear();
-            if waiting.lock().await.recv_many(&mut due, most).await == 0 {
+            batch.clear();
+            let free = self.clock.now();
+            if waiting.queue.lock().await.recv_many(&mut batch, most).await == 0 {
                 return;
             }
-            let taken = if *given_up.borrow() {
-                let why = "not emitted: the time for it was over".to_owned();
-                vec![Taken::Silent { unknown: false, why }; due.len()]
-            } else {
-                self.emit(&due, &mut given_up).await
-            };
+            if *given_up.borrow() {
+                batch.iter().for_each(|released| self.not_offered(released));
+                continue;
+            }
+            let taken = self.emit(&batch, free, &waiting.owed, &mut given_up).await;
             let t = self.clock.now();
-            for (due, taken) in due.iter().zip(taken) {
-                self.recorder.keep(record(t, due.token, taken));
+            for (released, taken) in batch.iter().zip(taken) {
+                self.recorder.keep(record(t, released.due.token, taken));
             }
         }
     }
 
-    async fn emit(&self, due: &[Due], given_up: &mut watch::Receiver<bool>) -> Vec<Taken> {
+    fn not_offered(&self, released: &Released) {
+        let why = "the sender had not answered enough earlier calls when the time was over".to_owned();
+        let (t, intended, token) = (self.clock.now(), released.intended, released.due.token);
+        self.recorder.keep(Record::Unoffered(Unoffered { t, intended, token, why }));
+    }
+
+    /// Writes a call, and waits for what becomes of each of its events.
+    async fn emit(
+        &self,
+        batch: &[Released],
+        free: u64,
+        owed: &[Vec<String>],
+        given_up: &mut watch::Receiver<bool>,
+    ) -> Vec<Taken> {
         let now = self.clock.unix_ns(self.clock.now());
-        let events: Vec<Event> = due.iter().map(|due| self.event(due, now)).collect();
+        let events: Vec<Event> = batch.iter().map(|released| self.event(&released.due, now)).collect();
+        let t = self.clock.now();
+        for released in batch {
+            self.recorder.keep(Record::Offer(self.offer(released, t, free, owed)));
+        }
         tokio::select! {
             taken = self.api.emit(&events) => taken,
             Ok(_) = given_up.wait_for(|given_up| *given_up) => {
@@ -157,15 +231,23 @@ fn record(t: u64, token: u64, taken: Taken) -> Record {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recorder::Message;
     use super::*;
     use crate::driver::{DriverFile, Variables};
+    use crate::trace::Message;
 
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";
 
+    #[test]
+    fn what_waits_for_a_free_caller_waits_for_the_sender() {
+        let due = Due { at: 0, token: 1, kind: 0, key: 0, bytes: 0 };
+        let released = Released { due, intended: 10, at: 20 };
+        assert_eq!(released.held(15), 0, "a caller was free before it came");
+        assert_eq!(released.held(120), 100);
+    }
+
     #[tokio::test]
-    async fn a_sender_that_never_answers_is_given_up_and_each_event_has_its_record() {
+    async fn a_sender_that_never_answers_is_given_up_and_each_event_is_offered_or_not() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
@@ -184,21 +266,25 @@ mod tests {
         };
         assert_eq!(emission.owed_in_all(&scenario), 20);
         let mut emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
-        // One call is under way, and nobody will answer it.
-        let _held = listener.accept().await.unwrap();
+        // All callers are under way, and nobody will answer them.
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(listener.accept().await.unwrap());
+        }
         emitting.give_up.send_replace(true);
         while emitting.callers.join_next().await.is_some() {}
-        let refused: Vec<bool> = records
+        let records: Vec<Record> = records
             .try_iter()
             .filter_map(|message| match message {
-                Message::Record(record) => match *record {
-                    Record::Refused(refused) => Some(refused.unknown),
-                    _ => None,
-                },
+                Message::Record(record) => Some(*record),
                 _ => None,
             })
             .collect();
-        assert_eq!(refused.len(), 20, "an event without a record");
-        assert!(refused.contains(&true) && refused.contains(&false), "{refused:?}");
+        let count = |is: fn(&Record) -> bool| records.iter().filter(|record| is(record)).count();
+        let offered = count(|record| matches!(record, Record::Offer(_)));
+        let unknown = count(|record| matches!(record, Record::Refused(refused) if refused.unknown));
+        let unoffered = count(|record| matches!(record, Record::Unoffered(_)));
+        // Four callers write one event each; nobody reads the others.
+        assert_eq!((offered, unknown, unoffered), (4, 4, 16), "{records:?}");
     }
 }

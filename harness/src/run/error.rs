@@ -20,6 +20,15 @@ pub enum RunError {
     /// The sender did not do as the driver asked before the run began.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The scenario forgives our own sender something.
+    #[error(
+        "subscriber {name} has burst_slack or window_slack, which our own sender needs none of; expected neither, or another \
+         sender's --driver"
+    )]
+    Slack {
+        /// Whose contract it is.
+        name: String,
+    },
     /// The scenario's signing profile is not the harness's.
     #[error("the harness cannot verify: {0}")]
     Profile(String),
@@ -95,6 +104,7 @@ impl RunError {
     #[must_use]
     pub const fn is_askers(&self) -> bool {
         let folder = matches!(self, Self::Foreign { .. } | Self::Taken { .. });
-        folder || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. })
+        folder
+            || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. } | Self::Slack { .. })
     }
 }

@@ -5,12 +5,11 @@
 //! Whatever way a run ends (done, interrupted, its sender dead), its trace has a trailer that says so.
 
 mod ceiling;
-mod clock;
 mod conductor;
 mod emitter;
 mod error;
 mod folder;
-mod recorder;
+mod heartbeat;
 mod view;
 
 use std::collections::BTreeMap;
@@ -18,22 +17,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub use crate::clock::{Clock, nanos};
+pub use crate::trace::{Message, QUEUE_MAX, Recorder, Tally};
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
-pub use clock::{Clock, nanos};
 pub use error::RunError;
 pub use folder::Home;
-pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
 use tokio::sync::watch;
 
 use crate::driver::{Api, Crew, DriverFile, Quarters, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
 use crate::scenario::{Range, Scenario};
-use crate::trace::{Ceiling, ClockKind, Dead, End, Ended, FORMAT, Header, Record, TraceFile};
+use crate::trace::ledger::Ledger;
+use crate::trace::{Ceiling, ClockKind, Dead, End, Ended, FORMAT, Header, OURS, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::digest::{base64, sha256_hex};
 use crate::wire::{Profile, Secret};
 use conductor::{Conductor, profile};
 use emitter::Emission;
+use heartbeat::EndpointThread;
 use view::View;
 
 /// Turns true when somebody wants the run to end.
@@ -75,6 +76,10 @@ pub struct Played {
 pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) -> Result<Played, RunError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
+    let slack = |one: &&crate::scenario::Subscriber| one.limit.slack != crate::scenario::Slack::default();
+    if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
+        return Err(RunError::Slack { name: one.name.clone() });
+    }
     raise_files(scenario.subscribers.len())?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let home = Home::take(&options.out.join("sender"))?;
@@ -126,7 +131,8 @@ impl Staged<'_> {
         if self.scenario.expect.efficiency_min.is_some() {
             self.measure_ceiling().await?;
         }
-        let endpoints = Endpoints::open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
+        let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Endpoints)?;
+        let endpoints = thread.open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
         let api = self.api()?;
         let quarters = Quarters {
             program: self.options.program.clone(),
@@ -145,7 +151,7 @@ impl Staged<'_> {
         let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
         let lasts = emission.schedule.lasts();
         clock.begin();
-        emission.recorder.begin(self.header());
+        self.begin(&emission.recorder);
         let stop = Arc::new(AtomicBool::new(false));
         let emitting =
             emission.start(self.scenario, clock.now(), Arc::clone(&stop)).map_err(|_| RunError::Generator)?;
@@ -171,16 +177,32 @@ impl Staged<'_> {
         };
         crew.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process)?;
         endpoints.close().await;
+        drop(thread);
+        if let Some(offset) = api.offset(clock.now()) {
+            emission.recorder.keep(Record::Offset(offset));
+        }
         Ok((ended, lag, dead_listed))
+    }
+
+    /// Begins the trace, and the account of what a sender owes that can't be asked.
+    fn begin(&self, recorder: &Recorder) {
+        recorder.begin(self.header());
+        let declared = self.file.declared();
+        if self.file.depth.is_none() {
+            recorder.account(Ledger::new(&declared.applied(self.scenario)));
+        }
+        recorder.keep(Record::Declared(declared));
     }
 
     fn specs(&self) -> Result<Vec<Spec>, RunError> {
         let spec = |subscriber: &crate::scenario::Subscriber| {
             Ok(Spec {
                 name: subscriber.name.clone(),
+                path: subscriber.path(),
                 behaviours: subscriber.behaviours.clone(),
                 answers: subscriber.answers,
                 profile: profile(&self.file, subscriber.sign)?,
+                header_prefix: self.file.sign.as_ref().and_then(|sign| sign.header_prefix.clone()),
             })
         };
         self.scenario.subscribers.iter().map(spec).collect()
@@ -270,15 +292,20 @@ async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool 
     let Ok(listed) = listed else { return false };
     let t = emission.clock.now();
     for letter in listed {
-        let token = emission.tokens.find(letter.text.as_bytes());
-        emission.recorder.keep(Record::Dead(Dead {
-            t,
-            subscriber: letter.subscriber,
-            token,
-            id: letter.id,
-            reason: letter.reason,
-            attempts: letter.attempts,
-        }));
+        // One letter may hold several events; of one that shows none, the id is all there is.
+        let tokens = emission.tokens.find_all(letter.text.as_bytes());
+        let tokens = if tokens.is_empty() { vec![None] } else { tokens.into_iter().map(Some).collect() };
+        let reason = api.file().declares.reason(&letter.reason);
+        for token in tokens {
+            emission.recorder.keep(Record::Dead(Dead {
+                t,
+                subscriber: letter.subscriber.clone(),
+                token,
+                id: letter.id.clone(),
+                reason: reason.to_owned(),
+                attempts: letter.attempts,
+            }));
+        }
     }
     true
 }
@@ -338,10 +365,12 @@ mod tests {
                     answers = \"100ms\"\n[[subscriber.behaviour]]\nanswer = 503\n";
         let subscriber = Scenario::from_text(slow, "slow.toml").unwrap().subscribers.remove(0);
         let mut spec = Spec {
+            path: subscriber.path(),
             name: subscriber.name,
             behaviours: subscriber.behaviours,
             answers: subscriber.answers,
             profile: Profile::Github,
+            header_prefix: None,
         };
         at_their_best(&mut spec);
         assert!(spec.behaviours.is_empty() && spec.answers.most.0 == 0, "{spec:?}");

@@ -4,8 +4,9 @@ use super::form::{Form, Section, may, must};
 use super::quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole};
 use super::reader::{Reader, WordOrCount};
 
-const WORDS: [(&str, ()); 10] = [
+const WORDS: [(&str, ()); 11] = [
     ("refuse", ()),
+    ("no-accept", ()),
     ("reset", ()),
     ("reset-after-read", ()),
     ("close", ()),
@@ -28,6 +29,7 @@ pub(super) const BEHAVIOUR: Section = Section {
                 &Form::Count,
                 &Form::Word(&[
                     "refuse",
+                    "no-accept",
                     "reset",
                     "reset-after-read",
                     "close",
@@ -83,6 +85,8 @@ pub enum Answer {
     Status(Reply),
     /// The port is closed.
     Refuse,
+    /// The port is open and nobody accepts: an attempt waits to be connected until the behaviour is over.
+    NoAccept,
     /// The connection is reset before the request is read.
     Reset,
     /// The request is read, and the connection reset.
@@ -161,7 +165,12 @@ impl Behaviour {
             latency: reader.get("latency"),
             answer,
         };
-        if matches!(behaviour.answer, Answer::Refuse | Answer::Stall) && behaviour.attempts.is_some() {
+        if behaviour.answer == Answer::NoAccept && share != Millionths::ONE {
+            reader.wrong("share", "a port that nobody accepts on concerns all requests");
+        }
+        if matches!(behaviour.answer, Answer::Refuse | Answer::NoAccept | Answer::Stall)
+            && behaviour.attempts.is_some()
+        {
             reader.wrong("attempts", "this answer is given before a request can be told from another");
         }
         idle_keys(reader, &behaviour.answer);
@@ -188,6 +197,7 @@ fn answer(reader: &Reader<'_>) -> Option<Answer> {
     };
     Some(match word.as_str() {
         "refuse" => Answer::Refuse,
+        "no-accept" => Answer::NoAccept,
         "reset" => Answer::Reset,
         "reset-after-read" => Answer::ResetAfterRead,
         "close" => Answer::Close,
@@ -257,7 +267,7 @@ fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
         Answer::HugeAnswer { .. } => &["latency", "body_bytes"],
         Answer::Enforce { .. } => &["latency", "limit", "burst"],
         Answer::HalfAnswer | Answer::Close | Answer::ResetAfterRead => &["latency"],
-        Answer::Refuse | Answer::Reset | Answer::Stall | Answer::Blackhole => &[],
+        Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall | Answer::Blackhole => &[],
     };
     let all = [
         "latency",
@@ -273,7 +283,7 @@ fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
     for key in all.into_iter().filter(|key| reader.has(key) && !used.contains(key)) {
         reader.wrong(key, "this answer does not go by it");
     }
-    if matches!(answer, Answer::Stall) && !reader.has("lasts") {
-        reader.wrong("lasts", "missing; a stall needs its end, when everything is read at once");
+    if matches!(answer, Answer::Stall | Answer::NoAccept) && !reader.has("lasts") {
+        reader.wrong("lasts", "missing; this needs its end, when everything that waits is read at once");
     }
 }

@@ -14,7 +14,22 @@ pub(super) const LIMIT: Section = Section {
         may(
             "quarantine",
             Form::Duration,
-            "for how long a request without an answer may still arrive; 5s without it",
+            "for how long after an answer to a later one a request without an answer may still arrive; 5s without it",
+        ),
+        may(
+            "doubt",
+            Form::Duration,
+            "for how long it may arrive at all, once it was given up; 60s without it, or the quarantine if longer",
+        ),
+        may(
+            "burst_slack",
+            Form::Count,
+            "how many requests more than the burst another sender than ours is forgiven; 0 without it",
+        ),
+        may(
+            "window_slack",
+            Form::Count,
+            "how many requests more than a window's cap another sender than ours is forgiven; 0 without it",
         ),
     ],
 };
@@ -28,8 +43,21 @@ pub struct Limit {
     pub windows: Vec<Window>,
     /// How many requests may be open at once; none for no limit.
     pub in_flight: Option<u32>,
-    /// For how long a request without an answer may still arrive.
+    /// For how long after an answer to a later one a request without an answer may still arrive.
     pub quarantine: Duration,
+    /// For how long it may arrive at all, once it was given up.
+    pub doubt: Duration,
+    /// What verdicts forgive a sender that isn't ours; it is told nothing of it.
+    pub slack: Slack,
+}
+
+/// How many requests beyond a contract a sender is forgiven, at once and in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slack {
+    /// More than the burst.
+    pub burst: u32,
+    /// More than the cap of each window.
+    pub window: u64,
 }
 
 /// ρ and σ of a token bucket.
@@ -43,7 +71,14 @@ pub struct Bucket {
 
 impl Default for Limit {
     fn default() -> Self {
-        Self { bucket: None, windows: Vec::new(), in_flight: None, quarantine: Duration::from_secs(5) }
+        Self {
+            bucket: None,
+            windows: Vec::new(),
+            in_flight: None,
+            quarantine: Duration::from_secs(5),
+            doubt: Duration::from_secs(60),
+            slack: Slack::default(),
+        }
     }
 }
 
@@ -72,11 +107,15 @@ impl Limit {
         if in_flight == Some(0) {
             reader.wrong("in_flight", "expected at least 1");
         }
+        let quarantine = reader.or("quarantine", default.quarantine);
+        let slack = Slack { burst: reader.or("burst_slack", 0), window: reader.or("window_slack", 0) };
         Self {
             bucket: rate.map(|rate| Bucket { rate, burst }),
             windows: reader.or("windows", Vec::new()),
             in_flight,
-            quarantine: reader.or("quarantine", default.quarantine),
+            quarantine,
+            doubt: reader.or("doubt", default.doubt.max(quarantine)),
+            slack,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What must hold: the figures that checks go by, and the failures that are known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::form::{Form, Section, may, must};
 use super::quantity::{Day, Duration, Millionths, Size};
@@ -27,6 +27,11 @@ pub(super) const EXPECT: Section = Section {
             Form::Decimal,
             "the share of its rate that a backlog must use; 0.98 without it",
         ),
+        may(
+            "accepted_min",
+            Form::Decimal,
+            "the share of the offered events that the sender must accept; 0.99 without it, unless a bound explains less",
+        ),
         may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
         may("rss_growth_max", Form::Size, "how much resident memory may grow"),
         may("latency", Form::Map(&Form::Table(&PERCENTILES)), "by subscriber: from emit to first arrival"),
@@ -44,6 +49,11 @@ pub(super) const EXPECT: Section = Section {
             "gap_max",
             Form::Duration,
             "the longest pause that a healthy subscriber with deliveries due may see; 2s without it",
+        ),
+        may(
+            "recovery_gap_max",
+            Form::Duration,
+            "how long a lane with work due may be left alone after a restart, beyond its contract; 1s without it",
         ),
         may(
             "no_storm",
@@ -85,6 +95,8 @@ pub struct Expect {
     pub retry_after_late: Duration,
     /// The share of its rate that a backlog must use.
     pub utilisation_min: Millionths,
+    /// The share of the offered events that the sender must accept; none for 0.99, unless a bound explains less.
+    pub accepted_min: Option<Millionths>,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
     /// How much resident memory may grow.
@@ -97,10 +109,14 @@ pub struct Expect {
     pub slower_beside_slow: Duration,
     /// The longest pause that a healthy subscriber with deliveries due may see.
     pub gap_max: Duration,
+    /// How long a lane with work due may be left alone after a restart, beyond what its contract asks.
+    pub recovery_gap_max: Duration,
     /// How long after its recovery an endpoint is watched for a storm.
     pub no_storm: Duration,
     /// Failures that are expected, by the check's id.
     pub known: BTreeMap<String, Known>,
+    /// The keys that the file has, so that a figure somebody wrote is told from one that holds without it.
+    pub written: BTreeSet<&'static str>,
 }
 
 /// How many duplicates there may be.
@@ -142,14 +158,17 @@ impl Default for Expect {
             queue_rows_max: None,
             retry_after_late: Duration::from_millis(250),
             utilisation_min: Millionths(980_000),
+            accepted_min: None,
             efficiency_min: None,
             rss_growth_max: None,
             latency: BTreeMap::new(),
             schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
             gap_max: Duration::from_secs(2),
+            recovery_gap_max: Duration::from_secs(1),
             no_storm: Duration::from_secs(10),
             known: BTreeMap::new(),
+            written: BTreeSet::new(),
         }
     }
 }
@@ -161,20 +180,27 @@ impl Expect {
         if utilisation_min > Millionths::ONE {
             reader.wrong("utilisation_min", "expected a share from 0 to 1");
         }
+        let accepted_min: Option<Millionths> = reader.get("accepted_min");
+        if accepted_min.is_some_and(|share| share > Millionths::ONE) {
+            reader.wrong("accepted_min", "expected a share from 0 to 1");
+        }
         Self {
             lost: reader.or("lost", default.lost),
             duplicates: duplicates(reader),
             queue_rows_max: reader.get("queue_rows_max"),
             retry_after_late: reader.or("retry_after_late", default.retry_after_late),
             utilisation_min,
+            accepted_min,
             efficiency_min: reader.get("efficiency_min"),
             rss_growth_max: reader.get("rss_growth_max"),
             latency: reader.map("latency").into_iter().map(|(name, one)| (name, percentiles(&one))).collect(),
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
             gap_max: reader.or("gap_max", default.gap_max),
+            recovery_gap_max: reader.or("recovery_gap_max", default.recovery_gap_max),
             no_storm: reader.or("no_storm", default.no_storm),
             known: reader.map("known").into_iter().filter_map(|(id, one)| Some((id, known(&one)?))).collect(),
+            written: EXPECT.fields.iter().map(|field| field.key).filter(|key| reader.has(key)).collect(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub mod subscriber;
 pub mod traffic;
 
 pub use behaviour::{Answer, Behaviour, Reply, RetryAfter};
-pub use contract::{Bucket, Limit, Queue, WhenFull};
+pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
 pub use expect::{Duplicates, Expect, Known, Percentiles};
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
@@ -50,6 +50,12 @@ const ROOT: Section = Section {
             Form::Duration,
             "after the last event, at most this long until all is settled; 60s without it",
         ),
+        may(
+            "linger",
+            Form::Duration,
+            "and then so long without an arrival: a run ends when the world is quiet; without it, the longest timeout and \
+             first retry delay together, 3s to 15s",
+        ),
         may("sender", Form::Table(&sender::SENDER), "how the sender under test is set up"),
         must("traffic", Form::Tables(&traffic::PHASE), "phases of traffic, in order"),
         may("events", Form::Table(&traffic::EVENTS), "the events that the traffic consists of"),
@@ -70,6 +76,8 @@ pub struct Scenario {
     pub seed: u64,
     /// After the last event, at most this long until all is settled.
     pub drain: Duration,
+    /// How long nothing may have arrived, with nothing open or owed, before a run is over.
+    pub linger: Duration,
     /// How the sender under test is set up.
     pub sender: Setup,
     /// Phases of traffic, in order; at least one.
@@ -125,15 +133,17 @@ impl Scenario {
     fn read(root: &Reader<'_>) -> Option<Self> {
         let mut faults: Vec<_> = root.tables("fault").iter().flat_map(FaultPlan::read).collect();
         faults.sort_by_key(|fault| fault.at);
+        let subscribers = Self::subscribers(root);
         let scenario = Self {
             name: root.get("name").unwrap_or_default(),
             about: root.or("about", String::new()),
             seed: root.or("seed", 1),
             drain: root.or("drain", Duration::from_secs(60)),
+            linger: root.get("linger").unwrap_or_else(|| default_linger(&subscribers)),
             sender: root.table("sender").map_or_else(Setup::default, |setup| Setup::read(&setup)),
             traffic: root.tables("traffic").iter().filter_map(Phase::read).collect(),
             events: root.table("events").map_or_else(Events::default, |events| Events::read(&events)),
-            subscribers: Self::subscribers(root),
+            subscribers,
             faults,
             expect: root.table("expect").map_or_else(Expect::default, |expect| Expect::read(&expect)),
             text: String::new(),
@@ -187,6 +197,14 @@ impl Scenario {
             );
         }
     }
+}
+
+/// A sender that took an answer for none tries again after its timeout and its first delay: a run that is to see that
+/// lasts longer. The upper bound keeps a scenario with long delays from waiting for each of them.
+fn default_linger(subscribers: &[Subscriber]) -> Duration {
+    let again = |one: &Subscriber| one.timeout.0.saturating_add(one.retry.bounds(1).1);
+    let longest = subscribers.iter().map(again).max().unwrap_or(0);
+    Duration(longest.clamp(3 * SECOND, 15 * SECOND))
 }
 
 #[cfg(test)]

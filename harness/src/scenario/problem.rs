@@ -39,7 +39,8 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 }
 
 /// How many letters must be put in, left out or changed, counted row by row.
-fn distance(given: &str, known: &str) -> usize {
+#[must_use]
+pub fn distance(given: &str, known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
     let mut above: Vec<usize> = (0..=known.len()).collect();
     for (row, letter) in given.chars().enumerate() {

@@ -46,6 +46,8 @@ pub struct Retry {
     pub jitter: Duration,
     /// The delays of [`Backoff::Fixed`].
     pub schedule: Vec<Duration>,
+    /// By which share, in millionths, each of them may be shorter or longer; no scenario says so, a driver file may.
+    pub spread: u64,
     /// Attempts in all.
     pub attempts: u32,
     /// How old a delivery may grow.
@@ -83,6 +85,7 @@ impl Default for Retry {
             cap: Duration::from_secs(3_600),
             jitter: Duration::from_secs(30),
             schedule: Vec::new(),
+            spread: 0,
             attempts: 12,
             ttl: Duration::from_secs(86_400),
             retry_after_cap: Duration::from_secs(86_400),
@@ -103,7 +106,9 @@ impl Retry {
             Backoff::Fixed => {
                 let at = usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
                 let delay = self.schedule.get(at).or(self.schedule.last()).map_or(0, |delay| delay.0);
-                (delay, delay)
+                let spread = u128::from(delay) * u128::from(self.spread) / 1_000_000;
+                let spread = u64::try_from(spread).unwrap_or(u64::MAX);
+                (delay.saturating_sub(spread), delay.saturating_add(spread))
             }
         }
     }
@@ -117,6 +122,7 @@ impl Retry {
             cap,
             jitter: reader.or("jitter", default.jitter.min(cap)),
             schedule: reader.or("schedule", default.schedule),
+            spread: default.spread,
             attempts: reader.or("attempts", default.attempts),
             ttl: reader.or("ttl", default.ttl),
             retry_after_cap: reader.or("retry_after_cap", default.retry_after_cap),

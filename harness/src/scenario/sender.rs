@@ -21,6 +21,11 @@ pub(super) const SENDER: Section = Section {
             "a killed process's work goes on after this at the latest; 60s without it",
         ),
         may(
+            "confirm_within",
+            Form::Duration,
+            "what was delivered longer than this before a kill does not come again; 250ms without it",
+        ),
+        may(
             "stop_within",
             Form::Duration,
             "a process that is asked to stop is gone after this; 30s without it",
@@ -39,6 +44,8 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// Its lease, and what it needs beyond that: a killed process's work goes on after this at the latest.
     pub takeover_within: Duration,
+    /// Its promise on how soon it notes what was delivered: what was answered longer before a kill does not come again.
+    pub confirm_within: Duration,
     /// A process that is asked to stop is gone after this.
     pub stop_within: Duration,
 }
@@ -70,6 +77,7 @@ impl Default for Setup {
             durability: Durability::PowerLoss,
             arguments: Vec::new(),
             takeover_within: Duration::from_secs(60),
+            confirm_within: Duration::from_millis(250),
             stop_within: Duration::from_secs(30),
         }
     }
@@ -88,6 +96,7 @@ impl Setup {
             durability: reader.word("durability", &words).unwrap_or(default.durability),
             arguments: reader.or("arguments", default.arguments),
             takeover_within: reader.or("takeover_within", default.takeover_within),
+            confirm_within: reader.or("confirm_within", default.confirm_within),
             stop_within: reader.or("stop_within", default.stop_within),
         }
     }
@@ -128,6 +137,11 @@ pub(super) const FAULT: Section = Section {
         ),
         may("limit", Form::Table(&LIMIT), "limit: what it may be sent from then on"),
         may("within", Form::Duration, "limit: the delay after which it must hold; 1s without it"),
+        may(
+            "timeout",
+            Form::Duration,
+            "limit: how long an attempt may take from then on; as the subscriber has it without it",
+        ),
     ],
 };
 
@@ -172,6 +186,8 @@ pub enum FaultAction {
         limit: Limit,
         /// The delay after which it must hold.
         within: Duration,
+        /// How long an attempt may take from then on; none for as the subscriber has it.
+        timeout: Option<Duration>,
     },
     /// Its operator adds a secret, and retires the older one `lasts` later.
     Rotate {
@@ -277,7 +293,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
             }
             let limit = Limit::read(&reader.table("limit")?);
             let within = reader.or("within", Duration::from_secs(1));
-            FaultAction::Limit { subscriber: subscriber(), limit, within }
+            FaultAction::Limit { subscriber: subscriber(), limit, within, timeout: reader.get("timeout") }
         }
         "rotate" => FaultAction::Rotate { subscriber: subscriber() },
         "redrive" => FaultAction::Redrive { subscriber: subscriber() },
@@ -288,11 +304,11 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
     };
     let used: &[&str] = match action {
         FaultAction::ClockStep { .. } => &["by"],
-        FaultAction::Limit { .. } => &["subscriber", "limit", "within"],
+        FaultAction::Limit { .. } => &["subscriber", "limit", "within", "timeout"],
         FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
         _ => &["worker"],
     };
-    for key in ["by", "subscriber", "limit", "within", "worker"] {
+    for key in ["by", "subscriber", "limit", "within", "timeout", "worker"] {
         if reader.has(key) && !used.contains(&key) {
             reader.wrong(key, "what is done does not go by it");
         }

@@ -185,6 +185,12 @@ impl Subscriber {
         self.events.iter().any(|pattern| pattern.matches(kind))
     }
 
+    /// The path of its endpoint's URL, of its own: a request for another one has not come to it.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("/hooks/{}", self.name)
+    }
+
     /// The most that a declared scenario may have, all groups together.
     pub const COUNT_MAX: u64 = 100_000;
 

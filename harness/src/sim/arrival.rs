@@ -4,8 +4,8 @@ use hookproof_sender::engine::{Answer, Outcome};
 use hookproof_sender::fanout::sign_attempt;
 use hookproof_sender::store::command;
 
-use super::SimError;
-use super::network::Heard;
+use super::error::SimError;
+use super::exchange::Heard;
 use super::world::World;
 use crate::trace::{Arrival, Signed, Verified};
 use crate::wire::digest::sha256_hex;
@@ -17,7 +17,7 @@ impl World<'_> {
         let exchange = &self.net.exchanges[&id];
         let endpoint = &self.net.endpoints[exchange.endpoint];
         let (lane, worker) = (endpoint.lane, exchange.worker);
-        let roster = self.seats[worker].roster.clone();
+        let roster = self.slots[worker].roster.clone();
         let subscriber =
             roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
         let ready = subscriber.ready().map_err(|fault| SimError::Defect(fault.to_string()))?;
@@ -40,10 +40,11 @@ impl World<'_> {
             endpoint: self.given.scenario.subscribers[exchange.endpoint].name.clone(),
             connection: id,
             token,
+            more: Vec::new(),
             id: seen.id,
             attempt: seen.attempt,
             method: "POST".to_owned(),
-            path: "/".to_owned(),
+            path: self.given.scenario.subscribers[exchange.endpoint].path(),
             content_type: Some("application/json".to_owned()),
             bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
             sha256: sha256_hex(body),

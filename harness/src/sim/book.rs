@@ -2,8 +2,8 @@
 
 use ring::digest;
 
-use super::world::World;
-use super::{EPOCH, Keep, SimError};
+use super::error::SimError;
+use super::options::{EPOCH, Keep};
 use crate::scenario::Scenario;
 use crate::trace::{ClockKind, FORMAT, Header, Record, Writer};
 use crate::traffic::Schedule;
@@ -14,23 +14,6 @@ pub(super) struct Book {
     writer: Option<Writer<Vec<u8>>>,
     digest: digest::Context,
     pub(super) later: Vec<Record>,
-}
-
-impl World<'_> {
-    /// Writes a record down.
-    pub(super) fn keep(&mut self, record: Record) -> Result<(), SimError> {
-        self.book.keep(&record)
-    }
-
-    /// The same, for those who can't fail.
-    pub(super) fn keep_later(&mut self, record: Record) {
-        self.book.later.push(record);
-    }
-
-    pub(super) fn write_later(&mut self) -> Result<(), SimError> {
-        let later = std::mem::take(&mut self.book.later);
-        later.iter().try_for_each(|record| self.book.keep(record))
-    }
 }
 
 impl Book {
@@ -44,7 +27,7 @@ impl Book {
         Ok(Self { writer, digest, later: Vec::new() })
     }
 
-    fn keep(&mut self, record: &Record) -> Result<(), SimError> {
+    pub(super) fn keep(&mut self, record: &Record) -> Result<(), SimError> {
         match &mut self.writer {
             Some(writer) => writer.write(record).map_err(unwritten),
             None => Ok(()),

@@ -5,10 +5,12 @@ use hookproof_sender::store::command::Reason;
 use hookproof_sender::store::lane::Counts;
 use hookproof_sender::store::read::{LaneStatus, ReadError};
 
+use super::error::{SimError, store_failed};
+use super::event::SimEvent;
 use super::figures::Figures;
 use super::ledger::place;
-use super::world::{Given, Happening, World};
-use super::{Keep, Model, SimError, Simulated, store_failed};
+use super::options::{Keep, Model, Simulated};
+use super::world::{Given, World};
 use crate::scenario::SECOND;
 use crate::trace::{Dead, Depth, End, Ended, Record};
 
@@ -30,7 +32,7 @@ impl World<'_> {
         let waiting = self.look_into_queue()?;
         let whole = self.troubles.errands.are_done()
             && self.troubles.starting == 0
-            && self.seats.iter().all(|seat| !seat.frozen);
+            && self.slots.iter().all(|slot| !slot.frozen);
         let drained = self.now >= self.last_moment();
         if self.play.open > 0 && self.now >= self.last_answer() {
             let why = format!("{} events were neither taken nor refused", self.play.open);
@@ -41,7 +43,7 @@ impl World<'_> {
         } else {
             let every =
                 if done { self.given.model.sample_ns.min(SECOND) } else { self.given.model.sample_ns };
-            self.later(every, Happening::Sample);
+            self.later(every, SimEvent::Sample);
         }
         Ok(())
     }
@@ -63,7 +65,7 @@ impl World<'_> {
 
     fn look_into_queue(&mut self) -> Result<Option<u64>, SimError> {
         let Some(process) =
-            self.seats.iter().filter(|seat| !seat.frozen).find_map(|seat| seat.process.as_ref())
+            self.slots.iter().filter(|slot| !slot.frozen).find_map(|slot| slot.process.as_ref())
         else {
             return Ok(None);
         };
@@ -94,7 +96,7 @@ impl World<'_> {
     pub(super) fn look_after_emit(&mut self, worker: usize) -> Result<(), SimError> {
         let Given { scenario, options, model, .. } = self.given;
         let exact = model.commit_ns.1 <= Model::CLOSE.commit_ns.1 && scenario.subscribers.len() <= EXACT_MAX;
-        let Some(process) = self.seats[worker].process.as_ref().filter(|_| exact) else { return Ok(()) };
+        let Some(process) = self.slots[worker].process.as_ref().filter(|_| exact) else { return Ok(()) };
         if options.keep == Keep::Figures {
             for (at, lane) in all_lanes(&process.reader)?.iter().enumerate() {
                 self.figures.crowd(at, self.now, lane.counts.waiting, lane.counts.waiting_bytes);
@@ -109,7 +111,7 @@ impl World<'_> {
         self.write_later()?;
         self.figures.end = self.now;
         // Whoever is down or frozen is up again for this: the file is the same.
-        if self.seats.iter().all(|seat| seat.process.is_none()) {
+        if self.slots.iter().all(|slot| slot.process.is_none()) {
             self.start(0)?;
         }
         self.list_dead()?;
@@ -126,7 +128,7 @@ impl World<'_> {
     }
 
     fn list_dead(&mut self) -> Result<(), SimError> {
-        let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let Some(process) = self.slots.iter().find_map(|slot| slot.process.as_ref()) else { return Ok(()) };
         let (mut from, mut records) = (None, Vec::new());
         loop {
             let page = process.reader.dead(None, from, PAGE).map_err(unread)?;
@@ -137,6 +139,7 @@ impl World<'_> {
                     Reason::Expired => "expired",
                     Reason::Overflow => "overflow",
                     Reason::Gone => "gone",
+                    Reason::Unreadable => "unreadable",
                 };
                 self.figures.lanes[at].dead[place(letter.reason)] += 1;
                 if self.given.options.keep == Keep::Trace {
@@ -163,7 +166,7 @@ impl World<'_> {
 impl World<'_> {
     /// Takes the store's own counts, which know of the dead letters that it has forgotten.
     fn count(&mut self) -> Result<(), SimError> {
-        let Some(process) = self.seats.iter().find_map(|seat| seat.process.as_ref()) else { return Ok(()) };
+        let Some(process) = self.slots.iter().find_map(|slot| slot.process.as_ref()) else { return Ok(()) };
         let status =
             process.reader.status(process.steady(self.now)).map_err(store_failed("read the status"))?;
         let lanes = all_lanes(&process.reader)?;

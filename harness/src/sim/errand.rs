@@ -1,45 +1,28 @@
-//! What operators do: limits changed, secrets rotated, dead letters sent again. A sender that can't be asked is asked
-//! again, and what was done is written down once it was.
+//! What operators want done: what waits, and what a process was asked for.
 
 use std::collections::BTreeMap;
 
-use hookproof_sender::engine::{LaneId, WallTime};
-use hookproof_sender::store::Reader;
-use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
-use hookproof_sender::store::lane::Secret;
-use hookproof_sender::store::read::Whom;
-
-use super::network::profile;
-use super::process::{Process, Request, Then};
-use super::subscribe::relimited;
-use super::world::World;
-use super::{SimError, store_failed};
-use crate::scenario::{FaultAction, FaultPlan, Limit};
-use crate::trace::{Fault, Record};
-use crate::wire::digest::base64;
-
-/// Dead letters that are redriven at once.
-const REDRIVE_MAX: u32 = 100_000;
+use crate::scenario::FaultPlan;
 
 /// New secrets, each with the place of its endpoint.
-type Secrets = Vec<(usize, crate::wire::Secret)>;
+pub(super) type Secrets = Vec<(usize, crate::wire::Secret)>;
 
 /// What operators want done.
 #[derive(Default)]
 pub(super) struct Errands<'a> {
     /// It waits for a process that can be asked, in the order in which it came.
-    waiting: Vec<&'a FaultPlan>,
+    pub(super) waiting: Vec<&'a FaultPlan>,
     /// A process was asked, and has not answered.
-    asked: BTreeMap<u64, Asked<'a>>,
-    count: u64,
+    pub(super) asked: BTreeMap<u64, Asked<'a>>,
+    pub(super) count: u64,
 }
 
 /// What a process was asked to do.
-struct Asked<'a> {
-    plan: &'a FaultPlan,
-    at: u64,
+pub(super) struct Asked<'a> {
+    pub(super) plan: &'a FaultPlan,
+    pub(super) at: u64,
     /// What the endpoints are to know once it is done.
-    secrets: Secrets,
+    pub(super) secrets: Secrets,
 }
 
 impl Errands<'_> {
@@ -47,136 +30,4 @@ impl Errands<'_> {
     pub(super) fn are_done(&self) -> bool {
         self.waiting.is_empty() && self.asked.is_empty()
     }
-}
-
-impl<'a> World<'a> {
-    /// An operator wants something done.
-    pub(super) fn want(&mut self, plan: &'a FaultPlan) {
-        self.troubles.errands.waiting.push(plan);
-    }
-
-    /// Asks a process for what waits to be done, if one can be asked.
-    pub(super) fn run_errands(&mut self) -> Result<(), SimError> {
-        if self.troubles.errands.waiting.is_empty() {
-            return Ok(());
-        }
-        let able = self.seats.iter().position(|seat| {
-            !seat.frozen && seat.process.as_ref().is_some_and(|process| !process.stop.is_asked())
-        });
-        let Some(worker) = able else { return Ok(()) };
-        for plan in std::mem::take(&mut self.troubles.errands.waiting) {
-            self.ask_for(worker, plan)?;
-        }
-        Ok(())
-    }
-
-    fn ask_for(&mut self, worker: usize, plan: &'a FaultPlan) -> Result<(), SimError> {
-        let Some(mut process) = self.seats[worker].process.take() else { return Ok(()) };
-        let made = self.commands(plan, &process);
-        if let Ok((commands, secrets)) = made {
-            let errands = &mut self.troubles.errands;
-            errands.count += 1;
-            errands.asked.insert(errands.count, Asked { plan, at: self.now, secrets });
-            process.submit(commands, Then::Operate(errands.count));
-            self.seats[worker].process = Some(process);
-            self.seats[worker].dirty = true;
-            return Ok(());
-        }
-        made.map(drop)
-    }
-
-    /// It is done, and what follows may have it as its cause.
-    pub(super) fn done(&mut self, errand: u64) -> Result<(), SimError> {
-        let Some(Asked { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
-            return Ok(());
-        };
-        for (place, secret) in secrets {
-            self.net.endpoints[place].secrets.push(secret);
-        }
-        let until = (plan.lasts.0 > 0).then(|| at.saturating_add(plan.lasts.0));
-        let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
-        let plan = Fault::place(&self.given.scenario.faults, plan);
-        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, plan }))
-    }
-
-    /// The process is no more that was asked: somebody else will be.
-    pub(super) fn want_again(&mut self, errands: &[u64]) {
-        let Errands { waiting, asked, .. } = &mut self.troubles.errands;
-        let again = errands.iter().filter_map(|errand| asked.remove(errand)).map(|asked| asked.plan);
-        let later = std::mem::take(waiting);
-        waiting.extend(again.chain(later));
-    }
-
-    fn commands(&mut self, plan: &FaultPlan, process: &Process) -> Result<(Vec<Command>, Secrets), SimError> {
-        let meant = self.meant(plan.action.subscriber());
-        match &plan.action {
-            FaultAction::Limit { limit, .. } => Ok((self.relimit(&meant, limit, process)?, Vec::new())),
-            FaultAction::Rotate { .. } => {
-                let retire = WallTime(process.steady(self.now).0.saturating_add(plan.lasts.0));
-                self.rotate(&meant, retire)
-            }
-            _ => {
-                let redrive = |lane| Redrive { which: Dead::Of(lane), after: None, max: REDRIVE_MAX };
-                Ok((meant.iter().map(|(_, lane)| Command::Redrive(redrive(*lane))).collect(), Vec::new()))
-            }
-        }
-    }
-
-    /// The lanes that an operator means, and where their endpoints are.
-    fn meant(&self, whom: Option<&str>) -> Vec<(usize, LaneId)> {
-        let all = self.given.scenario.subscribers.iter().enumerate();
-        let meant = all.filter(|(_, one)| whom.is_none_or(|whom| whom == one.group || whom == one.name));
-        meant.map(|(at, _)| (at, self.net.endpoints[at].lane)).collect()
-    }
-
-    fn relimit(
-        &self,
-        meant: &[(usize, LaneId)],
-        limit: &Limit,
-        process: &Process,
-    ) -> Result<Vec<Command>, SimError> {
-        let mut commands = Vec::new();
-        for (at, lane) in meant {
-            let name = &self.given.scenario.subscribers[*at].name;
-            let found = process.reader.subscriber(&Whom::Name(name.as_str().into()));
-            let Some(row) = found.map_err(store_failed("read a subscriber"))? else { continue };
-            let settings = relimited(&row.settings, limit)
-                .map_err(|why| SimError::Subscriber { name: name.clone(), why })?;
-            commands.push(Command::Change(Change { settings: Some(settings.into()), ..Change::of(*lane) }));
-        }
-        Ok(commands)
-    }
-
-    fn rotate(
-        &mut self,
-        meant: &[(usize, LaneId)],
-        retire: WallTime,
-    ) -> Result<(Vec<Command>, Secrets), SimError> {
-        let (mut commands, mut secrets) = (Vec::new(), Vec::new());
-        for (at, lane) in meant {
-            let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
-            let secret = format!("whsec_{}", base64(&bytes));
-            let profile = profile(self.given.scenario.subscribers[*at].sign)?;
-            let parsed = crate::wire::Secret::parse(profile, &secret);
-            secrets.push((*at, parsed.map_err(|error| SimError::Defect(error.to_string()))?));
-            commands.push(Command::Rotate(Rotate { lane: *lane, secret: Secret::new(secret), retire }));
-        }
-        Ok((commands, secrets))
-    }
-}
-
-impl Process {
-    /// What operators asked for and have no answer to, by number.
-    pub(super) fn errands(&self) -> Vec<u64> {
-        numbers(self.desk.committing.iter().chain(&self.desk.waiting))
-    }
-}
-
-/// Which of these requests were made for operators.
-pub(super) fn numbers<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
-    let errand = |request: &Request| match request.then {
-        Then::Operate(errand) => Some(errand),
-        _ => None,
-    };
-    requests.filter_map(errand).collect()
 }

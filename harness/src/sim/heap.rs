@@ -3,24 +3,27 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::world::Happening;
-
-/// Happenings by time, then by chance.
-#[derive(Default)]
-pub(super) struct Heap {
+/// Events by time, then by chance.
+pub(super) struct Heap<E> {
     heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    what: BTreeMap<u64, Happening>,
+    what: BTreeMap<u64, E>,
     count: u64,
 }
 
-impl Heap {
-    pub(super) fn push(&mut self, at: u64, tie: u64, what: Happening) {
+impl<E> Default for Heap<E> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), what: BTreeMap::new(), count: 0 }
+    }
+}
+
+impl<E> Heap<E> {
+    pub(super) fn push(&mut self, at: u64, tie: u64, what: E) {
         self.heap.push(Reverse((at, tie, self.count)));
         self.what.insert(self.count, what);
         self.count += 1;
     }
 
-    pub(super) fn pop(&mut self) -> Option<(u64, Happening)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, E)> {
         let Reverse((at, _, number)) = self.heap.pop()?;
         Some((at, self.what.remove(&number)?))
     }

@@ -13,6 +13,33 @@ const BEYOND: [(&str, &str); 5] = [
     ("efficiency", "virtual time says nothing of this machine's speed"),
 ];
 
+/// Figures that what is done to a sender may honestly break, though the scenario as it is written keeps them: they say how
+/// long something takes. Rules have no such excuse.
+const FIGURES: [&str; 5] =
+    ["rate.utilisation", "recovery.gap", "isolation.latency", "isolation.gap", "latency.first-attempt"];
+
+/// Judges a simulated run of a scenario that a sweep has disturbed: strictly, for what our own sender should do it must,
+/// but for the figures of the undisturbed one, which are named instead.
+#[must_use]
+pub fn judged_disturbed(scenario: &Scenario, trace: &Trace) -> Judgement {
+    let mut judgement = judged(scenario, trace, Strictness::Strict);
+    for verdict in &mut judgement.verdicts {
+        if FIGURES.contains(&verdict.id.as_str()) && verdict.status != Status::NotApplicable {
+            verdict.status = Status::NotApplicable;
+            verdict.sentence =
+                format!("skipped: a figure that a disturbance may break: {}", verdict.sentence);
+        }
+    }
+    (judgement.status, judgement.sentence) = conclude(&judgement.verdicts, trace);
+    judgement
+}
+
+/// The checks that a sweep does not judge.
+#[must_use]
+pub const fn not_judged_disturbed() -> &'static [&'static str] {
+    &FIGURES
+}
+
 /// Judges a simulated run. What virtual time can't express is not applicable, with the reason for its sentence; what it
 /// can is judged as ever.
 #[must_use]

@@ -28,7 +28,8 @@ pub(super) const fn place(reason: Reason) -> usize {
         Reason::Exhausted => 0,
         Reason::Expired => 1,
         Reason::Overflow => 2,
-        Reason::Gone => 3,
+        // A simulated store loses no rows.
+        Reason::Gone | Reason::Unreadable => 3,
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hookproof_sender::engine::{DeliveryId, Nanos, Outcome, Settlement, WallTime};
-use hookproof_sender::store::command::{self, Command};
+use hookproof_sender::dispatch::{Answered, AttemptEnd, Effect, Event, Failure, NewAttempt, Order};
+use hookproof_sender::engine::{Answer, DeliveryId, Nanos, Outcome, WallTime};
+use hookproof_sender::store::command::{Command, Fate, Settlement};
+use hookproof_sender::store::reply::{Claimed, Refusal, Reply, Verdict};
 
-use super::process::{Process, Then};
+use super::commit_queue::{CommitQueue, Then};
+use super::error::SimError;
 
 /// For how long the mutant that loses settlements keeps them to itself.
-pub(super) const LOST_FOR: u64 = 3_000_000_000;
+const LOST_FOR: u64 = 3_000_000_000;
 
 /// One bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,46 +53,145 @@ impl std::str::FromStr for Mutant {
     }
 }
 
-/// What a mutant keeps.
-#[derive(Default)]
+/// The bug that a process has, and what it keeps for it. It changes what the dispatcher hears, and what is done of what it
+/// says; nothing inside of it.
 pub(super) struct Bug {
-    pub(super) kind: Option<Mutant>,
-    /// Deliveries whose end the engine was told before it came.
-    pub(super) charged: BTreeMap<DeliveryId, Option<Settlement>>,
-    /// Settlements that wait to be written.
-    pub(super) unwritten: Vec<(u64, command::Settlement)>,
+    kind: Option<Mutant>,
+    /// Deliveries whose end the dispatcher was told before it came, and what it then wanted written down of them.
+    charged: BTreeMap<DeliveryId, Option<Settlement>>,
+    /// Settlements that wait to be written, and until when.
+    unwritten: Vec<(u64, Settlement)>,
 }
 
-impl Process {
-    /// The end of an attempt that the engine took for a success when it began.
-    pub(super) fn settle_late(
+impl Bug {
+    pub(super) const fn new(kind: Option<Mutant>) -> Self {
+        Self { kind, charged: BTreeMap::new(), unwritten: Vec::new() }
+    }
+
+    /// What the dispatcher hears in the place of an event, if anything.
+    pub(super) fn change_event(
         &mut self,
-        settled: Option<Settlement>,
-        outcome: &Outcome,
-        record: command::Attempt,
+        event: Event,
+        now: WallTime,
+        queue: &mut CommitQueue,
+    ) -> Option<Event> {
+        match (self.kind, event) {
+            (Some(Mutant::ChargedOnSend), Event::Ended { attempt, delivery, result }) => {
+                match self.charged.remove(&delivery) {
+                    Some(settled) => Some(settle_late(settled?, result, now, queue)),
+                    None => Some(Event::Ended { attempt, delivery, result }),
+                }
+            }
+            (Some(Mutant::LeaseNotFenced), Event::Answered(answered)) => {
+                Some(Event::Answered(unfenced(answered)))
+            }
+            (_, event) => Some(event),
+        }
+    }
+
+    /// What is done in the place of an effect, if anything; and what the dispatcher hears of it at once, if anything.
+    pub(super) fn change_effect(
+        &mut self,
+        effect: Effect,
+        at: WallTime,
         now: u64,
-    ) {
-        let Some(settled) = settled else { return };
-        let due = WallTime(self.steady(now).0 + Nanos::SECOND.0);
-        let fate = match outcome {
-            Outcome::Answered(answer) if (200..300).contains(&answer.status) => command::Fate::Delivered,
-            _ => command::Fate::Retry { due },
-        };
-        let Settlement { lane, term, delivery, attempts, .. } = settled;
-        let row = command::Settlement { lane, term, delivery, attempts, fate, attempt: Some(record) };
-        self.submit(
-            vec![Command::Settle(vec![row])],
-            Then::Settle { batch: None, owners: vec![(lane, term)] },
-        );
-        self.work(lane, due, now);
+        queue: &mut CommitQueue,
+    ) -> (Option<Effect>, Option<Event>) {
+        match (self.kind, effect) {
+            (Some(Mutant::ChargedOnSend), Effect::Send(attempt)) => {
+                self.charged.insert(attempt.row.delivery, None);
+                let end = taken(&attempt, at);
+                (Some(Effect::Send(attempt)), Some(end))
+            }
+            (Some(Mutant::ChargedOnSend), Effect::Ask { order, command: Command::Settle(rows) })
+                if rows.iter().any(|row| self.charged.contains_key(&row.delivery)) =>
+            {
+                let answer = settled(order, rows.len());
+                let (early, rest): (Vec<_>, Vec<_>) =
+                    rows.into_iter().partition(|row| self.charged.contains_key(&row.delivery));
+                self.charged.extend(early.into_iter().map(|row| (row.delivery, Some(row))));
+                if !rest.is_empty() {
+                    queue.submit(vec![Command::Settle(rest)], Then::Nothing);
+                }
+                (None, Some(answer))
+            }
+            (Some(Mutant::SettleLost), Effect::Ask { order, command: Command::Settle(rows) }) => {
+                let answer = settled(order, rows.len());
+                self.unwritten.extend(rows.into_iter().map(|row| (now + LOST_FOR, row)));
+                (None, Some(answer))
+            }
+            (_, effect) => (Some(effect), None),
+        }
+    }
+
+    /// A lane's record as it is kept.
+    pub(super) fn change_record(&self, record: Box<[u8]>) -> Result<Box<[u8]>, SimError> {
+        if self.kind != Some(Mutant::PauseForgotten) {
+            return Ok(record);
+        }
+        let value = serde_json::from_slice(&record);
+        let mut value: serde_json::Value = value.map_err(|error| SimError::Defect(error.to_string()))?;
+        value["lane"]["pause"] = 0.into();
+        Ok(value.to_string().into_bytes().into())
+    }
+
+    /// When something is to be written that was kept back.
+    pub(super) fn next_write(&self) -> Option<u64> {
+        self.unwritten.first().map(|(at, _)| *at)
     }
 
     /// Writes what the mutant that loses settlements has kept for long enough.
-    pub(super) fn write_late(&mut self, now: u64) {
-        let ripe = self.bug.unwritten.partition_point(|(at, _)| *at <= now);
+    pub(super) fn write_late(&mut self, now: u64, queue: &mut CommitQueue) {
+        let ripe = self.unwritten.partition_point(|(at, _)| *at <= now);
         if ripe > 0 {
-            let rows: Vec<_> = self.bug.unwritten.drain(..ripe).map(|(_, row)| row).collect();
-            self.submit(vec![Command::Settle(rows)], Then::Nothing);
+            let rows: Vec<_> = self.unwritten.drain(..ripe).map(|(_, row)| row).collect();
+            queue.submit(vec![Command::Settle(rows)], Then::Nothing);
         }
     }
+}
+
+/// The end of an attempt, told as a success when it begins.
+fn taken(attempt: &NewAttempt, at: WallTime) -> Event {
+    let outcome = Outcome::Answered(Answer { status: 204, retry_after: None, date: None, at });
+    let (attempt, delivery) = (attempt.attempt, attempt.row.delivery);
+    Event::Ended { attempt, delivery, result: AttemptEnd { outcome, record: None } }
+}
+
+/// Settlements are said to be durable.
+fn settled(order: Order, count: usize) -> Event {
+    let reply = Ok(Reply::Settled(vec![Verdict::Applied; count]));
+    Event::Answered(Answered { order, reply, moment: None })
+}
+
+/// The true end of an attempt that the dispatcher took for a success when it began: it is written down, and the lane has
+/// something to do once it is due again.
+fn settle_late(settled: Settlement, result: AttemptEnd, now: WallTime, queue: &mut CommitQueue) -> Event {
+    let due = WallTime(now.0 + Nanos::SECOND.0);
+    let fate = match &result.outcome {
+        Outcome::Answered(answer) if (200..300).contains(&answer.status) => Fate::Delivered,
+        _ => Fate::Retry { due },
+    };
+    let lane = settled.lane;
+    let row = Settlement { fate, attempt: result.record, ..settled };
+    queue.submit(vec![Command::Settle(vec![row])], Then::Nothing);
+    Event::Work(vec![(lane, due)])
+}
+
+/// An answer that says nothing of leases: none ends, and no lane was lost.
+fn unfenced(answered: Answered) -> Answered {
+    let Answered { order, reply, moment } = answered;
+    let (order, reply) = match (order, reply) {
+        (Order::Acquire { .. }, reply) => (Order::Acquire { asked: WallTime(u64::MAX) }, reply),
+        // It renews on, and heeds no answer to that.
+        (Order::Renew { asked }, _) => (Order::Renew { asked }, Err(Failure::Full)),
+        (Order::Claim { lane, term }, Ok(Reply::Refused(_))) => {
+            (order, Ok(Reply::Claimed(Claimed { lane, term, rows: Vec::new(), next: None })))
+        }
+        (order, Ok(Reply::Settled(verdicts))) => {
+            (order, Ok(Reply::Settled(vec![Verdict::Applied; verdicts.len()])))
+        }
+        (order, Ok(Reply::Refused(Refusal::StaleTerm { .. }))) => (order, Ok(Reply::Done)),
+        unchanged => unchanged,
+    };
+    Answered { order, reply, moment }
 }

@@ -1,20 +1,20 @@
 //! Requests on their way, and the endpoints that they reach: every behaviour of the scenario, in virtual time.
 
-use std::collections::BTreeMap;
-
-use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId, Nanos};
+use hookproof_sender::dispatch::{AttemptEnd, Event, NewAttempt};
+use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command;
-use hookproof_sender::store::reply::ClaimedRow;
 
 use super::arrival::translate;
-use super::world::{Happening, Knock, World};
-use super::{EPOCH, Keep, SimError};
+use super::error::SimError;
+use super::event::{ProcessEvent, SimEvent};
+use super::exchange::{Exchange, Final, Heard};
+use super::options::{EPOCH, Keep};
+use super::world::World;
 use crate::endpoint::answer::render;
-use crate::endpoint::choice::{Before, Choices, Enforced, Luck};
+use crate::endpoint::choice::{Before, Enforced};
 use crate::endpoint::http_date;
-use crate::scenario::{Answer as Script, Behaviour, Millionths, Profile, Reply, RetryAfter, SECOND, Size};
+use crate::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
 use crate::trace::{self, Cut, CutKind, Record};
-use crate::wire;
 
 /// What a large answer travels at.
 const BYTES_PER_SECOND: u64 = 1 << 30;
@@ -23,71 +23,15 @@ const DRIPS: u64 = 100;
 /// How much of an answer's body the sender reads before it has heard enough.
 const BODY_READ: u64 = 64 << 10;
 
-/// A subscriber's endpoint.
-pub(super) struct Endpoint {
-    pub(super) choices: Choices,
-    pub(super) behaviours: Vec<Behaviour>,
-    pub(super) profile: wire::Profile,
-    pub(super) secrets: Vec<wire::Secret>,
-    pub(super) timeout: u64,
-    pub(super) lane: LaneId,
-}
-
-/// The endpoints, and the requests under way to them.
-#[derive(Default)]
-pub(super) struct Network {
-    pub(super) endpoints: Vec<Endpoint>,
-    pub(super) exchanges: BTreeMap<u64, Exchange>,
-    next_exchange: u64,
-    next_arrival: u64,
-}
-
-/// A request that was sent.
-pub(super) struct Exchange {
-    pub(super) worker: usize,
-    pub(super) generation: u64,
-    pub(super) attempt: AttemptId,
-    delivery: DeliveryId,
-    pub(super) endpoint: usize,
-    pub(super) row: ClaimedRow,
-    pub(super) number: u32,
-    pub(super) began: u64,
-    luck: Luck,
-    /// Its number among the arrivals, once it has arrived.
-    n: Option<u64>,
-    /// The sender has heard the end of it.
-    pub(super) over: bool,
-    /// The endpoint is done with it.
-    closed: bool,
-}
-
-/// How an exchange ends, as the sender hears it.
-#[derive(Clone, Debug)]
-pub(super) enum Heard {
-    Answered { status: u16, retry_after: Option<String>, date: String },
-    Unsent(&'static str),
-    Silent(&'static str),
-}
-
-/// What the endpoint does at last.
-#[derive(Clone, Debug)]
-pub(super) enum Final {
-    Answer { reply: Reply, begun: u64, whole: bool },
-    Cut(CutKind, &'static str),
-}
+/// How long the sender waits to be connected, unless told otherwise.
+const CONNECTS_NS: u64 = 4 * SECOND;
 
 impl World<'_> {
-    /// The sender begins an attempt.
-    pub(super) fn send(
-        &mut self,
-        worker: usize,
-        attempt: AttemptId,
-        lane: LaneId,
-        row: ClaimedRow,
-        number: u32,
-    ) -> Result<(), SimError> {
+    /// The sender begins an attempt, which it gives up after `timeout`.
+    pub(super) fn send(&mut self, worker: usize, attempt: NewAttempt, timeout: u64) -> Result<(), SimError> {
+        let NewAttempt { attempt, lane, row, number, .. } = attempt;
         let endpoint = self.endpoint_of(lane)?;
-        let generation = self.seats[worker].generation;
+        let generation = self.slots[worker].generation;
         let refused = self.net.endpoints[endpoint].behaviours.iter().any(|behaviour| {
             matches!(behaviour.answer, Script::Refuse)
                 && behaviour.share == Millionths::ONE
@@ -112,16 +56,28 @@ impl World<'_> {
         let id = self.net.next_exchange;
         self.net.next_exchange += 1;
         let wire = self.wire();
-        let timeout = self.net.endpoints[endpoint].timeout;
         self.net.exchanges.insert(id, exchange);
-        if refused {
+        if let Some(ignored) = self.ignored(endpoint) {
             self.finish(id, CutOr::Nothing);
-            self.later(wire, Happening::Heard(id, Heard::Unsent("connection refused")));
+            let after = ignored.min(timeout).min(CONNECTS_NS);
+            self.later(after, SimEvent::Heard(id, Heard::Unsent("not accepted")));
+        } else if refused {
+            self.finish(id, CutOr::Nothing);
+            self.later(wire, SimEvent::Heard(id, Heard::Unsent("connection refused")));
         } else {
-            self.later(wire, Happening::Arrive { exchange: id, stalled: false });
-            self.later(timeout, Happening::Heard(id, Heard::Silent("the deadline passed")));
+            self.later(wire, SimEvent::Arrive { exchange: id, stalled: false });
+            self.later(timeout, SimEvent::Heard(id, Heard::Silent("the deadline passed")));
         }
         Ok(())
+    }
+
+    /// For how much longer nobody accepts at an endpoint; none if somebody does.
+    fn ignored(&self, endpoint: usize) -> Option<u64> {
+        let ignores = |behaviour: &&Behaviour| {
+            matches!(behaviour.answer, Script::NoAccept) && behaviour.covers(self.now)
+        };
+        let behaviour = self.net.endpoints[endpoint].behaviours.iter().find(ignores)?;
+        Some(behaviour.until().unwrap_or(u64::MAX).saturating_sub(self.now))
     }
 
     /// A request reaches its endpoint.
@@ -134,12 +90,12 @@ impl World<'_> {
                 Before::Reset => {
                     self.finish(id, CutOr::Cut(CutKind::Reset));
                     let wire = self.wire();
-                    self.later(wire, Happening::Heard(id, Heard::Silent("connection reset")));
+                    self.later(wire, SimEvent::Heard(id, Heard::Silent("connection reset")));
                     return Ok(());
                 }
                 Before::Wait(until) => {
                     let wait = until.saturating_sub(self.now);
-                    self.later(wait, Happening::Arrive { exchange: id, stalled: true });
+                    self.later(wait, SimEvent::Arrive { exchange: id, stalled: true });
                     return Ok(());
                 }
             }
@@ -178,7 +134,7 @@ impl World<'_> {
             self.net.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
         let begun = self.now.saturating_add(latency);
         let (last, what) = self.script(at, chosen, begun);
-        self.later(latency.saturating_add(last), Happening::Finish(id, what));
+        self.later(latency.saturating_add(last), SimEvent::Finish(id, what));
     }
 
     /// What an answer takes beyond its latency, and what it is.
@@ -209,7 +165,7 @@ impl World<'_> {
             }
             Script::HalfAnswer => (0, Final::Cut(CutKind::HalfAnswer, "the answer broke off")),
             Script::Close => (0, Final::Cut(CutKind::Close, "closed without an answer")),
-            Script::Reset | Script::Refuse | Script::ResetAfterRead => {
+            Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => {
                 (0, Final::Cut(CutKind::ResetAfterRead, "connection reset"))
             }
             Script::Stall | Script::Blackhole => (0, whole(no_content())),
@@ -226,7 +182,7 @@ impl World<'_> {
         match what {
             Final::Cut(kind, why) => {
                 self.finish(id, CutOr::Cut(kind));
-                self.later(wire, Happening::Heard(id, Heard::Silent(why)));
+                self.later(wire, SimEvent::Heard(id, Heard::Silent(why)));
             }
             Final::Answer { reply, begun, whole } => {
                 let unix_ns = EPOCH.0 + self.now;
@@ -246,7 +202,7 @@ impl World<'_> {
                 }
                 self.finish(id, CutOr::Nothing);
                 let date = http_date(unix_ns / SECOND);
-                self.later(wire, Happening::Heard(id, Heard::Answered { status, retry_after, date }));
+                self.later(wire, SimEvent::Heard(id, Heard::Answered { status, retry_after, date }));
             }
         }
         Ok(())
@@ -259,16 +215,16 @@ impl World<'_> {
         };
         let (worker, generation) = (exchange.worker, exchange.generation);
         if self.is_frozen(worker, generation) {
-            return self.knock(worker, generation, Knock::Heard(id, heard));
+            return self.keep_for_later(worker, generation, ProcessEvent::Heard(id, heard));
         }
-        if self.seats[worker].generation != generation {
+        if self.slots[worker].generation != generation {
             return Ok(());
         }
         let (attempt, delivery) = (exchange.attempt, exchange.delivery);
         let (began, hash, n, closed) = (exchange.began, exchange.row.body.hash, exchange.n, exchange.closed);
         let wall = self.wall();
         let now = self.now;
-        let Some(process) = self.seats[worker].process.as_mut() else { return Ok(()) };
+        let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
         let (outcome, kind, status, error) = translate(heard, wall);
         let record = command::Attempt {
             at: process.steady(began),
@@ -278,8 +234,9 @@ impl World<'_> {
             error: error.map(Into::into),
             body_hash: hash,
         };
-        process.ended(now, attempt, delivery, outcome, record);
-        self.seats[worker].dirty = true;
+        let result = AttemptEnd { outcome, record: Some(record) };
+        process.hear(now, Event::Ended { attempt, delivery, result });
+        self.slots[worker].dirty = true;
         if !closed && n.is_some() {
             let how = self.walked_out(id);
             self.finish(id, CutOr::Cut(how));
@@ -340,7 +297,7 @@ impl World<'_> {
             && self.given.options.keep == Keep::Trace
         {
             let endpoint = self.given.scenario.subscribers[at].name.clone();
-            self.keep_later(Record::Cut(Cut { t: now, endpoint, n, how }));
+            self.keep_later(Record::Cut(Cut { t: now, endpoint, n, how, began: None, token: None }));
         }
     }
 
@@ -366,11 +323,6 @@ impl World<'_> {
 enum CutOr {
     Cut(CutKind),
     Nothing,
-}
-
-/// The harness's profile for the scenario's.
-pub(super) fn profile(profile: Profile) -> Result<wire::Profile, SimError> {
-    profile.name().parse().map_err(|error: wire::UnknownProfile| SimError::Defect(error.to_string()))
 }
 
 const fn no_content() -> Reply {

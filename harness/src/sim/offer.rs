@@ -1,46 +1,22 @@
 //! The emitter: what is offered to the sender, when, and what the sender says to it.
 
-use hookproof_sender::engine::LaneId;
 use hookproof_sender::event::{Limits, Offer, PublicId};
 use hookproof_sender::fanout::fan_out;
+use hookproof_sender::runtime::{FAILING_MAX, LOOK_EVERY};
 use hookproof_sender::store::command::{self, Command};
 
-use super::process::{Process, Then};
-use super::world::{Happening, Knock, LOOK_NS, Seat, World};
-use super::{Keep, SimError};
-use crate::scenario::Scenario;
+use super::commit_queue::Then;
+use super::error::SimError;
+use super::event::{ProcessEvent, SimEvent};
+use super::offers::{Outcome, Play};
+use super::options::{Keep, ns};
+use super::process::Process;
+use super::world::{WorkerSlot, World};
 use crate::trace::{Accepted, Record, Refused};
-use crate::traffic::{Due, Schedule, Tokens};
+use crate::traffic::Due;
 
 /// Commits that take longer than this gather events as well.
 const GATHER_NS: u64 = 100_000_000;
-
-/// As in the sender's API: how long the store may have been failing when events are still put in its queue.
-const FAILING_MAX_NS: u64 = 1_000_000_000;
-
-/// What is offered, to whom, and how far that is.
-pub(super) struct Play {
-    pub(super) schedule: Schedule,
-    pub(super) next: usize,
-    /// Where the first event of each token is among those due.
-    first: Vec<u32>,
-    owed: Vec<Vec<String>>,
-    pub(super) owed_lanes: Vec<Vec<usize>>,
-    pub(super) tokens: Tokens,
-    /// Events whose answer is owed.
-    pub(super) open: usize,
-}
-
-/// What became of an event that was offered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
-    /// It is recorded.
-    Accepted { matched: u32, shed: u64 },
-    /// These lanes are full.
-    Full(Vec<LaneId>),
-    /// It has to be matched again.
-    Stale,
-}
 
 impl World<'_> {
     /// Offers what is due, and comes again for what follows.
@@ -57,14 +33,14 @@ impl World<'_> {
             self.record_offer(*place)?;
         }
         if let Some(after) = next {
-            self.later(after, Happening::Emit);
+            self.later(after, SimEvent::Emit);
         }
-        let takes = |seat: &Seat| seat.process.as_ref().is_some_and(|process| !process.stop.is_asked());
-        match self.seats.iter().position(takes) {
-            Some(worker) if self.seats[worker].frozen => {
-                let generation = self.seats[worker].generation;
+        let takes = |slot: &WorkerSlot| slot.process.as_ref().is_some_and(|process| !process.is_stopping());
+        match self.slots.iter().position(takes) {
+            Some(worker) if self.slots[worker].frozen => {
+                let generation = self.slots[worker].generation;
                 self.play.open += places.len();
-                self.knock(worker, generation, Knock::Offered(places))
+                self.keep_for_later(worker, generation, ProcessEvent::Offered(places))
             }
             Some(worker) => {
                 self.play.open += places.len();
@@ -90,6 +66,7 @@ impl World<'_> {
         self.keep(Record::Offer(crate::trace::Offer {
             t: self.now,
             intended: due.at,
+            held: 0,
             token: due.token,
             kind: self.play.schedule.kind(&due).to_owned(),
             key: self.play.schedule.key(&due).to_owned(),
@@ -100,16 +77,16 @@ impl World<'_> {
     /// The sender gets events.
     pub(super) fn hand_over(&mut self, worker: usize, places: &[usize]) -> Result<(), SimError> {
         let now = self.now;
-        let seat = &mut self.seats[worker];
-        let Some(process) = seat.process.as_mut() else { return Ok(()) };
-        if process.desk.failing.is_some_and(|since| now > since.saturating_add(FAILING_MAX_NS)) {
+        let slot = &mut self.slots[worker];
+        let Some(process) = slot.process.as_mut() else { return Ok(()) };
+        if process.queue.failing.is_some_and(|since| now > since.saturating_add(FAILING_MAX.0)) {
             return places.iter().try_for_each(|place| {
                 self.play.open = self.play.open.saturating_sub(1);
                 let token = self.play.schedule.due()[*place].token;
                 self.refuse(token, Some(503), false, "the store does not write")
             });
         }
-        seat.dirty = true;
+        slot.dirty = true;
         let (mut commands, mut tokens, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
         for place in places {
             let due = self.play.schedule.due()[*place];
@@ -118,21 +95,21 @@ impl World<'_> {
             lanes.push(emit.targets.iter().map(|target| target.lane).collect());
             commands.push(Command::Emit(emit));
         }
-        process.submit(commands, Then::Emit { tokens, lanes });
+        process.queue.submit(commands, Then::Emit { tokens, lanes });
         Ok(())
     }
 
-    pub(super) fn answered(&mut self, worker: usize, answers: Vec<(u64, Answered)>) -> Result<(), SimError> {
+    pub(super) fn answered(&mut self, worker: usize, answers: Vec<(u64, Outcome)>) -> Result<(), SimError> {
         for (token, answered) in answers {
             match answered {
-                Answered::Accepted { matched, shed } => {
+                Outcome::Accepted { matched, shed } => {
                     self.play.open -= 1;
                     self.figures.shed += shed;
                     self.figures.ledger.acknowledged += u64::from(matched);
                     let (t, status) = (self.now, 202);
                     self.keep(Record::Accepted(Accepted { t, token, status, matched: Some(matched) }))?;
                 }
-                Answered::Full(lanes) => {
+                Outcome::Full(lanes) => {
                     self.play.open -= 1;
                     for lane in lanes {
                         let at = self.endpoint_of(lane)?;
@@ -140,11 +117,11 @@ impl World<'_> {
                     }
                     self.refuse(token, Some(429), false, "a lane is full")?;
                 }
-                Answered::Stale => {
+                Outcome::Stale => {
                     if let Some(place) = self.play.place_of(token) {
                         // The subscribers have changed: it reads them, and matches the event again.
-                        self.tell(worker, LOOK_NS, Knock::Look);
-                        self.tell(worker, LOOK_NS + 1, Knock::Offered(vec![place]));
+                        self.tell(worker, ns(LOOK_EVERY), ProcessEvent::Look);
+                        self.tell(worker, ns(LOOK_EVERY) + 1, ProcessEvent::Offered(vec![place]));
                     }
                 }
             }
@@ -183,33 +160,4 @@ fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::E
     let id: PublicId = text.parse().map_err(|error| refused(format!("{error}")))?;
     let steady = process.steady(now);
     Ok(fan_out(process.roster(), &offer, &id, steady, steady))
-}
-
-impl Play {
-    pub(super) fn new(schedule: Schedule, scenario: &Scenario) -> Self {
-        let tokens = schedule.due().iter().map(|due| due.token).max().map_or(0, |most| most + 1);
-        let mut first = vec![u32::MAX; usize::try_from(tokens).unwrap_or_default()];
-        for (place, due) in (0_u32..).zip(schedule.due()) {
-            if let Some(slot) = usize::try_from(due.token).ok().and_then(|token| first.get_mut(token)) {
-                *slot = place.min(*slot);
-            }
-        }
-        let to = |kind: &str| {
-            let all = scenario.subscribers.iter().enumerate();
-            all.filter(|(_, one)| one.is_owed(kind)).map(|(at, _)| at).collect::<Vec<_>>()
-        };
-        let owed_lanes: Vec<Vec<usize>> = schedule.types().map(to).collect();
-        let name = |at: &usize| scenario.subscribers[*at].name.clone();
-        let owed = owed_lanes.iter().map(|lanes| lanes.iter().map(name).collect()).collect();
-        Self { schedule, next: 0, first, owed, owed_lanes, tokens: Tokens::new(0x51), open: 0 }
-    }
-
-    fn place_of(&self, token: u64) -> Option<usize> {
-        let place = *self.first.get(usize::try_from(token).ok()?)?;
-        usize::try_from(place).ok().filter(|place| *place < self.schedule.due().len())
-    }
-
-    pub(super) fn due_of(&self, token: u64) -> Option<&Due> {
-        self.schedule.due().get(self.place_of(token)?)
-    }
 }

@@ -1,15 +1,13 @@
 //! How the scenario has the sender started: what of it is simulated, and what isn't.
 
+use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
 use hookproof_sender::engine::Nanos;
 
-use super::SimError;
-use crate::scenario::{Durability, Duration, SECOND, Scenario};
+use super::error::SimError;
+use crate::scenario::{Answer, Durability, Duration, Scenario};
 
-/// How long a lease is, as `sender serve` has it unless told otherwise.
-const LEASE: Nanos = Nanos::from_secs(30);
-/// The argument that says how long, and what it takes.
+/// The argument that says how long a lease is.
 const LEASE_ARGUMENT: &str = "--lease";
-const LEASE_FROM_TO: (u64, u64) = (SECOND, 3_600 * SECOND);
 
 /// What of the sender's setup a simulated one does not heed.
 #[must_use]
@@ -23,17 +21,23 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
         let name = scenario.sender.durability.name();
         all.push(format!("durability = \"{name}\": no power is cut, and commits take as long with either"));
     }
+    let unaccepting = scenario.subscribers.iter().flat_map(|one| &one.behaviours);
+    if { unaccepting }.any(|behaviour| behaviour.answer == Answer::NoAccept) {
+        all.push(
+            "answer = \"no-accept\": a request that nobody accepts fails, and is not sent late".to_owned(),
+        );
+    }
     all
 }
 
 /// How long the leases of a scenario's sender are.
 pub(super) fn lease(scenario: &Scenario) -> Result<Nanos, SimError> {
     let (words, _) = lease_words(&scenario.sender.arguments);
-    let Some(word) = words.last() else { return Ok(LEASE) };
+    let Some(word) = words.last() else { return Ok(LEASE_DEFAULT) };
     let lease: Duration =
         word.parse().map_err(|error| SimError::Argument(format!("{LEASE_ARGUMENT} {word}: {error}")))?;
-    let (least, most) = LEASE_FROM_TO;
-    if !(least..=most).contains(&lease.0) {
+    let (least, most) = (LEASES.start().0, LEASES.end().0);
+    if !LEASES.contains(&Nanos(lease.0)) {
         let expected = format!("expected {} to {}", Duration(least), Duration(most));
         return Err(SimError::Argument(format!("{LEASE_ARGUMENT} is {lease}; {expected}")));
     }

@@ -6,9 +6,10 @@ use hookproof_sender::store::lane::Secret;
 use hookproof_sender::subscriber::{RegionSecrets, SettingsText};
 use serde_json::{Map, Value};
 
-use super::SimError;
+use super::error::SimError;
+use super::options::EPOCH;
 use crate::driver::words::{of_limit, of_subscriber};
-use crate::scenario::{Limit, Subscriber};
+use crate::scenario::{Duration, Limit, Subscriber};
 
 /// What the scenario's words for a subscriber are called in the sender's settings.
 const SETTINGS: [&str; 4] = ["limit", "queue", "retry", "breaker"];
@@ -32,7 +33,7 @@ pub(super) fn subscribe(subscriber: &Subscriber, number: u64, secret: &str) -> R
     }
     let mut unique = [0; PublicId::RANDOM_BYTES];
     unique[..8].copy_from_slice(&number.to_be_bytes());
-    let id = PublicId::new(Kind::Subscriber, super::EPOCH, unique);
+    let id = PublicId::new(Kind::Subscriber, EPOCH, unique);
     let settings = settings_text(&Value::Object(settings)).map_err(wrong)?;
     let agreement =
         settings.validate(&id, &RegionSecrets::default()).map_err(|error| wrong(error.to_string()))?;
@@ -50,12 +51,13 @@ pub(super) fn subscribe(subscriber: &Subscriber, number: u64, secret: &str) -> R
     })
 }
 
-/// A subscriber's settings with another limit.
-pub(super) fn relimited(settings: &str, limit: &Limit) -> Result<String, String> {
+/// A subscriber's settings with another limit and timeout.
+pub(super) fn relimited(settings: &str, limit: &Limit, timeout: Duration) -> Result<String, String> {
     let mut value: Value = serde_json::from_str(settings).map_err(|error| error.to_string())?;
     let words = of_limit(limit);
     let limit = words.get("limit").map_or("{}", String::as_str);
     value["limit"] = serde_json::from_str(limit).map_err(|error| error.to_string())?;
+    value["timeout"] = Value::from(timeout.to_string());
     Ok(settings_text(&value)?.to_json())
 }
 

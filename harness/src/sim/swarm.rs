@@ -1,18 +1,24 @@
 //! One scenario, many seeds. Every seed plays the scenario with troubles of its own: some of its faults are left out, those
-//! that stay come sooner or later, others are added, and endpoints take longer or less long. What fails is played again,
-//! shorter and shorter, until nothing can be cut off its end.
+//! that stay come sooner or later, others are added, endpoints take longer or less long, and stop reading for a while where
+//! that is asked for. What fails is played again, shorter and shorter, until nothing can be cut off its end.
+//!
+//! A seed is judged by every rule, and given as much longer to drain as its troubles last. Figures of the undisturbed
+//! scenario are not held against it ([`super::judged_disturbed`]).
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Keep, Options, SimError, judged, simulate};
-use crate::check::{Status, Strictness, Witness};
-use crate::scenario::{Duration, FaultAction, FaultPlan, SECOND, Scenario};
+use super::{Keep, Options, SimError, judged_disturbed, simulate};
+use crate::check::{Status, Witness};
+use crate::scenario::{
+    Answer, Behaviour, Duration, FaultAction, FaultPlan, Millionths, SECOND, Scenario, Subscriber,
+};
 use crate::trace::Trace;
 use crate::traffic::Chance;
 
 const PURPOSE_SWARM: u64 = 0x5a;
+const PURPOSE_STALLS: u64 = 0x5b;
 /// How far a fault is moved at most.
 const MOVED_NS: u64 = 2 * SECOND;
 /// How often the end is cut off in search of the smallest failing prefix.
@@ -108,7 +114,7 @@ pub fn attempt(
 /// # Errors
 /// When it can't be simulated.
 pub fn evidence(scenario: &Scenario, options: &Options, failure: &Failure) -> Result<Vec<u8>, SimError> {
-    let troubled = trouble(scenario, failure.seed, failure.until);
+    let troubled = disturbed(scenario, options, failure.seed, failure.until);
     Ok(simulate(&troubled, &playing(options, failure.seed, failure.until))?.trace)
 }
 
@@ -124,12 +130,11 @@ struct Played {
 }
 
 fn play(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -> Result<Played, SimError> {
-    let troubled = trouble(scenario, seed, until);
+    let troubled = disturbed(scenario, options, seed, until);
     let simulated = simulate(&troubled, &playing(options, seed, until))?;
     let trace =
         Trace::read(simulated.trace.as_slice()).map_err(|error| SimError::Defect(error.to_string()))?;
-    // What our own sender should do, it must.
-    let judgement = judged(&troubled, &trace, Strictness::Strict);
+    let judgement = judged_disturbed(&troubled, &trace);
     let failed = judgement.verdicts.iter().find(|verdict| verdict.status == Status::Fail);
     let held = judgement.status != Status::Inconclusive;
     let lasts = simulated.figures.traffic_end;
@@ -185,6 +190,36 @@ const fn is_owed(fault: &FaultPlan) -> bool {
     matches!(fault.action, FaultAction::Limit { .. })
 }
 
+/// The scenario as a seed has it: with its [`trouble`], and with stalls of at most [`Options::stalls`].
+#[must_use]
+pub fn disturbed(scenario: &Scenario, options: &Options, seed: u64, until: Option<u64>) -> Scenario {
+    let mut disturbed = trouble(scenario, seed, until);
+    stall(&mut disturbed, seed, options.stalls);
+    disturbed
+}
+
+/// Every second endpoint stops reading, once, for at most so long, and then reads everything at once. The draws have a
+/// stream of their own: a seed has the same faults with stalls and without.
+fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
+    if longest.0 == 0 {
+        return;
+    }
+    let mut chance = Chance::new(seed, PURPOSE_STALLS);
+    let traffic: u64 = troubled.traffic.iter().filter_map(|phase| phase.lasts).map(|lasts| lasts.0).sum();
+    for subscriber in &mut troubled.subscribers {
+        let (stalls, at) = (chance.below(2) == 0, chance.below(traffic.max(1)));
+        let lasts = chance.between(0, longest.0);
+        if stalls {
+            let (at, lasts) = (Duration(at), Some(Duration(lasts)));
+            let (share, attempts, latency) = (Millionths::ONE, None, None);
+            let stall = Behaviour { at, lasts, answer: Answer::Stall, share, attempts, latency };
+            subscriber.behaviours.insert(0, stall);
+        }
+    }
+    // What was sent into a silence may be in doubt for a minute after it was given up.
+    troubled.drain.0 = troubled.drain.0.saturating_add(2 * longest.0).saturating_add(60 * SECOND);
+}
+
 /// The scenario as a seed has it: some faults left out, others moved or added, latencies stretched; and of its faults only
 /// what comes before `until`. The traffic is cut off by [`Options::until`], once it is scheduled: a phase that were made
 /// shorter would be squeezed.
@@ -213,6 +248,14 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
         let length = if long { Duration(chance.between(5 * SECOND, 40 * SECOND)) } else { length };
         troubled.faults.push(FaultPlan { at, lasts: length, worker, action });
     }
+    let longer = troubled.faults.iter().map(|fault| fault.lasts.0).fold(0, u64::saturating_add);
+    // A lane whose whole burst may be under way at owners that are gone waits until that can't arrive any more.
+    let in_doubt = |one: &Subscriber| one.timeout.0.saturating_add(one.limit.doubt.0);
+    let in_doubt = scenario.subscribers.iter().map(in_doubt).max().unwrap_or_default();
+    let longer = longer.saturating_add(scenario.sender.takeover_within.0).saturating_add(in_doubt);
+    troubled.drain.0 = troubled.drain.0.saturating_add(longer);
+    // How much waits at most is a figure of the undisturbed scenario, too; the bounds of its queues hold all the same.
+    troubled.expect.queue_rows_max = None;
     for subscriber in &mut troubled.subscribers {
         // From half to one and a half times as long.
         let share = chance.between(500, 1_500);

@@ -10,7 +10,7 @@ use super::settings::Settings;
 use super::want::{Want, words};
 use crate::wire::clock::{pass, unix_nanos, unix_seconds};
 use crate::wire::digest::{base64, hex, sha256_hex};
-use crate::wire::exchange::{Exchange, Feed, Outcome, exchange};
+use crate::wire::exchange::{Exchange, Feed, Outcome, exchange, succession};
 use crate::wire::request::{Framing, Request};
 use crate::wire::{Secret, Signing};
 
@@ -189,6 +189,11 @@ impl<'a> Bench<'a> {
     /// Sends bytes on a connection of their own. Nothing is kept.
     pub(super) async fn exchange(&self, feed: &Feed, limit: Duration) -> Exchange {
         exchange(&self.settings.target, &self.addresses, feed, limit).await
+    }
+
+    /// Sends requests one after another on one connection. Nothing is kept.
+    pub(super) async fn succession(&self, requests: &[Vec<u8>]) -> Vec<Exchange> {
+        succession(&self.settings.target, &self.addresses, requests, self.settings.timeout).await
     }
 
     /// Keeps an exchange to be shown.

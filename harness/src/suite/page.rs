@@ -1,9 +1,9 @@
 //! The report as one page that needs nothing beside it: the sum first, then what failed with every exchange, then all.
 
-use super::junit::escaped;
 use super::record::Recorded;
 use super::report::{Report, Row};
 use crate::catalogue::{self, Verdict};
+use crate::report::escape;
 
 impl Report {
     /// The page.
@@ -24,10 +24,10 @@ impl Report {
              <h2>All cases</h2>\n{table}\n</html>\n",
             headline = self.headline().1,
             class = self.headline().0,
-            target = escaped(&self.target),
+            target = escape(&self.target),
             css = include_str!("page.css"),
-            version = escaped(&self.version),
-            profile = escaped(&self.profile),
+            version = escape(&self.version),
+            profile = escape(&self.profile),
             strict = if self.strict { " · strict" } else { "" },
             interrupted = if self.interrupted { " · interrupted, not all cases were sent" } else { "" },
             sums = self.sums(),
@@ -70,13 +70,13 @@ impl Report {
 
     fn article(&self, row: &Row) -> String {
         let entry = catalogue::find(&row.id);
-        let text = |part: fn(&catalogue::Entry) -> &str| escaped(entry.map(part).unwrap_or_default());
+        let text = |part: fn(&catalogue::Entry) -> &str| escape(entry.map(part).unwrap_or_default());
         let examples = entry.and_then(catalogue::example).into_iter().flatten();
         let examples: String = examples
             .map(|(name, lines)| {
                 format!(
                     "<details><summary>{name}</summary><pre>{}</pre></details>\n",
-                    escaped(lines.trim_end())
+                    escape(lines.trim_end())
                 )
             })
             .collect();
@@ -90,12 +90,12 @@ impl Report {
             class = class(row.verdict),
             id = row.id,
             verdict = row.verdict,
-            expected = escaped(&row.expected),
-            came = escaped(&row.came),
+            expected = escape(&row.expected),
+            came = escape(&row.came),
             why = text(|entry| &entry.why),
             remedy = text(|entry| &entry.remedy),
             source = text(|entry| &entry.source),
-            target = escaped(&self.target),
+            target = escape(&self.target),
             profile = self.profile,
         )
     }
@@ -112,13 +112,13 @@ impl Report {
             let id =
                 if is_failure(row) { format!("<a href=\"#{0}\">{0}</a>", row.id) } else { row.id.clone() };
             let known = row.known.as_ref().filter(|_| row.is_excused());
-            let known = known.map(|why| format!(" (expected: {})", escaped(why))).unwrap_or_default();
+            let known = known.map(|why| format!(" (expected: {})", escape(why))).unwrap_or_default();
             text.push_str(&format!(
                 "<tr><td class=\"verdict {}\">{}</td><td>{id}</td><td>{}</td><td>{}{known}</td></tr>\n",
                 class(row.verdict),
                 row.verdict,
-                escaped(&row.expected),
-                escaped(&row.came)
+                escape(&row.expected),
+                escape(&row.came)
             ));
         }
         if !section.is_empty() {
@@ -145,18 +145,18 @@ const fn class(verdict: Verdict) -> &'static str {
 
 fn exchange(one: &Recorded) -> String {
     let curl = one.curl.as_ref().map_or_else(String::new, |line| {
-        format!("<p class=\"soft\">Once more, while its timestamp is fresh:</p><pre>{}</pre>", escaped(line))
+        format!("<p class=\"soft\">Once more, while its timestamp is fresh:</p><pre>{}</pre>", escape(line))
     });
     format!(
         "<details{open}><summary>{mark} {label}: wanted {wanted}, came {came} after {millis:.1} ms</summary>\n\
          <div class=\"pair\"><pre>{request}</pre><pre>{answer}</pre></div>{curl}</details>\n",
         open = if one.met { "" } else { " open" },
         mark = if one.met { "✓" } else { "✗" },
-        label = escaped(&one.label),
+        label = escape(&one.label),
         wanted = one.wanted,
-        came = escaped(&one.came),
+        came = escape(&one.came),
         millis = one.seconds * 1000.0,
-        request = escaped(&one.request),
-        answer = if one.answer.is_empty() { "no answer".to_owned() } else { escaped(&one.answer) },
+        request = escape(&one.request),
+        answer = if one.answer.is_empty() { "no answer".to_owned() } else { escape(&one.answer) },
     )
 }

@@ -1,10 +1,14 @@
-//! What a run of the suite came to.
+//! What a run of the suite came to, and that as JUnit.
+
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::record::Recorded;
 use super::settings::Settings;
 use crate::catalogue::{Severity, Verdict};
+use crate::exit;
+use crate::report::junit::{Case, Suite, xml};
 
 /// What a run came to.
 #[derive(Clone, Debug, Serialize)]
@@ -124,11 +128,87 @@ impl Report {
     pub fn exit_code(&self) -> u8 {
         let counts = self.counts();
         match () {
-            () if self.interrupted => 130,
-            () if counts.harness_error > 0 => 70,
-            () if counts.fail > 0 || !self.stale.is_empty() => 1,
-            () if counts.inconclusive > 0 || counts.pass + counts.warn + counts.known == 0 => 2,
+            () if self.interrupted => exit::INTERRUPTED,
+            () if counts.harness_error > 0 => exit::HARNESS,
+            () if counts.fail > 0 || !self.stale.is_empty() => exit::FAILED,
+            () if counts.inconclusive > 0 || counts.pass + counts.warn + counts.known == 0 => {
+                exit::INCONCLUSIVE
+            }
             () => 0,
         }
+    }
+}
+
+impl Report {
+    /// As JUnit, in the form that runs have too.
+    ///
+    /// # Errors
+    /// When it can't be written as XML.
+    pub fn junit(&self) -> Result<String, String> {
+        let cut_short =
+            self.interrupted.then(|| "interrupted: the cases that are not here were not sent".to_owned());
+        let cases = self.rows.iter().map(case).chain(self.stale.iter().map(|id| stale(id))).collect();
+        let name = format!("hookproof receiver {}", self.target);
+        written(Suite { name, took: Duration::ZERO, cut_short, properties: Vec::new(), cases })
+    }
+}
+
+/// Why nothing could be judged.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Stopped {
+    /// The target has no address.
+    #[error("{url} can't be resolved: {why}; is the name right?")]
+    Resolve {
+        /// The target.
+        url: String,
+        /// What the resolver said.
+        why: String,
+    },
+    /// The target takes no connection.
+    #[error("{url} can't be reached: {why}; is the receiver running?")]
+    Unreachable {
+        /// The target.
+        url: String,
+        /// What the connection said.
+        why: String,
+    },
+}
+
+impl Stopped {
+    /// The file of a run that judged nothing: without one, CI would show the last run's, or none.
+    ///
+    /// # Errors
+    /// When it can't be written as XML.
+    pub fn junit(&self) -> Result<String, String> {
+        let (name, cut_short) = ("hookproof receiver".to_owned(), Some(self.to_string()));
+        written(Suite { name, took: Duration::ZERO, cut_short, properties: Vec::new(), cases: Vec::new() })
+    }
+}
+
+fn written(suite: Suite) -> Result<String, String> {
+    xml(&[suite]).map_err(|error| error.to_string())
+}
+
+fn case(row: &Row) -> Case {
+    Case {
+        class: format!("receiver.{}", row.section),
+        name: row.id.clone(),
+        took: Duration::try_from_secs_f64(row.seconds).unwrap_or_default(),
+        status: row.verdict,
+        seen: row.came.clone(),
+        detail: format!("expected: {}", row.expected),
+        excused: row.known.clone().filter(|_| row.is_excused()),
+    }
+}
+
+fn stale(id: &str) -> Case {
+    Case {
+        class: "receiver.known".to_owned(),
+        name: id.to_owned(),
+        took: Duration::ZERO,
+        status: Verdict::Fail,
+        seen: "expected to fail, and did not".to_owned(),
+        detail: "take it out of the expected failures".to_owned(),
+        excused: None,
     }
 }

@@ -6,7 +6,7 @@ use super::bench::Bench;
 use super::cases;
 use super::course::{Case, Finding};
 use super::record::rounded;
-use super::report::{Report, Row};
+use super::report::{Report, Row, Stopped};
 use super::settings::Settings;
 use super::want::{Want, words};
 use crate::catalogue::{self, Entry, Severity, Verdict};
@@ -33,27 +33,6 @@ pub enum Step<'a> {
     Came(&'a Row),
 }
 
-/// Why nothing could be judged.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Stopped {
-    /// The target has no address.
-    #[error("{url} can't be resolved: {why}; is the name right?")]
-    Resolve {
-        /// The target.
-        url: String,
-        /// What the resolver said.
-        why: String,
-    },
-    /// The target takes no connection.
-    #[error("{url} can't be reached: {why}; is the receiver running?")]
-    Unreachable {
-        /// The target.
-        url: String,
-        /// What the connection said.
-        why: String,
-    },
-}
-
 /// Goes through the cases that are selected. Dropping the future ends it; what had come until then was told by `step`.
 pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<Report, Stopped> {
     let url = || settings.target.url.clone();
@@ -65,7 +44,7 @@ pub async fn run(settings: &Settings, mut step: impl FnMut(Step<'_>)) -> Result<
     let selected: Vec<(Case, &Entry)> = cases::all()
         .into_iter()
         .filter_map(|case| Some((case, catalogue::find(case.id)?)))
-        .filter(|(_, entry)| settings.selection.has(entry))
+        .filter(|(_, entry)| settings.selection.has(&entry.id))
         .collect();
     step(Step::Begins(selected.len()));
     let mut report = Report::new(settings);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::hooks::Hooks;
 use super::known::Known;
-use super::select::Selection;
+use crate::catalogue::Selection;
 use crate::wire::target::Target;
 use crate::wire::{Profile, Secret};
 

@@ -10,8 +10,10 @@ const RETRY_AFTER_SHOWN_MAX: usize = 64;
 pub(super) enum Want {
     /// 2xx.
     Accept,
-    /// 4xx.
+    /// 4xx, of a forgery: 5xx takes it no more than 4xx does, and is told apart as an accident.
     Reject,
+    /// 4xx, of what might make a receiver fall over: 5xx is the failure that is looked for.
+    Refuse,
     /// 4xx, or the connection closed.
     RejectOrClose,
     /// Anything but 5xx, silence and a lost connection.
@@ -27,12 +29,17 @@ impl Want {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Accept => "2xx",
-            Self::Reject => "4xx",
+            Self::Reject | Self::Refuse => "4xx",
             Self::RejectOrClose => "4xx or closed",
             Self::NoBreak => "2xx or 4xx",
             Self::NotTaken => "not 2xx",
             Self::Report => "any answer",
         }
+    }
+
+    /// Whether a forgery was not taken, but only because the receiver failed at it.
+    pub(super) const fn is_accident(self, outcome: &Outcome) -> bool {
+        matches!((self, outcome), (Self::Reject, Outcome::Answer(answer)) if answer.status >= 500)
     }
 
     /// Whether the receiver did it.
@@ -44,7 +51,7 @@ impl Want {
         };
         match self {
             Self::Accept => (200..300).contains(&status),
-            Self::Reject | Self::RejectOrClose => (400..500).contains(&status),
+            Self::Reject | Self::Refuse | Self::RejectOrClose => (400..500).contains(&status),
             Self::NoBreak => (200..300).contains(&status) || (400..500).contains(&status),
             Self::NotTaken => (300..500).contains(&status) || status == 501,
             Self::Report => true,
@@ -74,6 +81,29 @@ pub(super) fn words(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
     use crate::wire::answer::Answer;
+
+    #[test]
+    fn a_forgery_answered_with_5xx_is_rejected_by_accident_and_what_must_be_withstood_is_not() {
+        let answered = |status| {
+            Outcome::Answer(Answer { status, headers: Vec::new(), body: Vec::new(), keeps_open: false })
+        };
+        for (want, status, met, accident) in [
+            (Want::Reject, 401, true, false),
+            (Want::Reject, 500, false, true),
+            (Want::Reject, 503, false, true),
+            (Want::Reject, 204, false, false),
+            (Want::Refuse, 400, true, false),
+            (Want::Refuse, 500, false, false),
+        ] {
+            let outcome = answered(status);
+            assert_eq!(
+                (want.is_met(&outcome), want.is_accident(&outcome)),
+                (met, accident),
+                "{want:?} {status}"
+            );
+        }
+        assert!(!Want::Reject.is_accident(&Outcome::Closed) && !Want::Reject.is_met(&Outcome::Closed));
+    }
 
     #[test]
     fn a_redirect_is_neither_taken_nor_refused() {

@@ -2,6 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What a run had beneath it, as far as that was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Host {
+    /// What the machine itself can do.
+    pub ceiling: Option<Ceiling>,
+    /// What it is.
+    pub machine: Option<Machine>,
+}
+
 /// What the machine itself can do, measured before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {

@@ -1,21 +1,33 @@
 //! The trace: what was seen in one run, in the order in which the harness saw it, as JSON Lines.
 //!
-//! - `record`: the lines themselves.
+//! - `record`: the lines themselves; `harness`: those about the harness and the sender's driver file; `machine`: those about
+//!   the machine; `said`: what the sender says of itself.
+//! - `recorder`: the bounded queue through which everybody who sees something says so.
+//! - `ledger`: what is still owed, by what was recorded.
 //! - `writer`: `Writer` counts what it writes; `TraceFile` compresses where asked.
 //! - `reader`: `Trace::read` trusts nothing.
 //!
 //! Whoever writes one hands a line over as soon as it is known, from whichever thread: lines may be out of order by as
 //! much as threads are, and the reader sorts by the times inside them. The trace holds no secret.
 
+mod fault;
+mod harness;
+pub(crate) mod ledger;
 mod machine;
 mod reader;
 mod record;
+mod recorder;
+mod said;
 mod writer;
 
-pub use machine::{Ceiling, Machine};
+pub use fault::{Fault, Process, ProcessEvent};
+pub use harness::{Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Stall, Unoffered};
+pub use machine::{Ceiling, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{
-    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Dead, Depth, Ended, Fault, Header, Offer, Process,
-    ProcessEvent, Record, Refused, Signed, Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Header, Offer, Record, Refused, SharedSecret,
+    Signed, Trailer, Verified,
 };
+pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
+pub use said::{Dead, Depth};
 pub use writer::{End, TraceFile, Writer};

@@ -11,16 +11,18 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::machine::{Ceiling, Machine};
+use super::fault::{Fault, Process};
+use super::harness::{Declared, Offset, Stall, Unoffered};
+use super::machine::Host;
 use super::record::{
-    Accepted, Answer, Arrival, Cut, Dead, Depth, Ended, Fault, Header, Offer, Process, Record, Refused,
-    Trailer,
+    Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Trailer,
 };
+use super::said::{Dead, Depth};
 use crate::scenario::SECOND;
 use crate::wire::digest::sha256_hex;
 
 /// The format that this version writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// How far times may run back from one line to a later one.
 pub const DISORDER: u64 = 2 * SECOND;
 /// The longest line that is read.
@@ -33,7 +35,7 @@ const BYTES_MAX: u64 = 8 << 30;
 pub struct Trace {
     /// The first line.
     pub header: Header,
-    /// Events released towards the sender.
+    /// Events that were written to the sender's API.
     pub offers: Vec<Offer>,
     /// Events that it took.
     pub accepted: Vec<Accepted>,
@@ -53,10 +55,18 @@ pub struct Trace {
     pub depths: Vec<Depth>,
     /// What it listed as given up.
     pub dead: Vec<Dead>,
-    /// What the machine itself can do, where that was measured.
-    pub ceiling: Option<Ceiling>,
-    /// What the run ran on.
-    pub machine: Option<Machine>,
+    /// Secrets that several subscribers have.
+    pub shared: Vec<SharedSecret>,
+    /// What the run had beneath it.
+    pub host: Host,
+    /// What the driver file says of the sender; nothing lacks where the trace doesn't say.
+    pub declared: Declared,
+    /// When threads of the harness stood still.
+    pub stalls: Vec<Stall>,
+    /// Events that were never written to the sender's API.
+    pub unoffered: Vec<Unoffered>,
+    /// How far the sender's clock is off, where that is known.
+    pub offset: Option<Offset>,
     /// The last line; none if the trace was cut short.
     pub trailer: Option<Trailer>,
 }
@@ -191,8 +201,12 @@ impl Trace {
             processes: Vec::new(),
             depths: Vec::new(),
             dead: Vec::new(),
-            ceiling: None,
-            machine: None,
+            shared: Vec::new(),
+            host: Host::default(),
+            declared: Declared::default(),
+            stalls: Vec::new(),
+            unoffered: Vec::new(),
+            offset: None,
             trailer: None,
         }
     }
@@ -212,8 +226,13 @@ impl Trace {
             Record::Process(one) => self.processes.push(one),
             Record::Depth(one) => self.depths.push(one),
             Record::Dead(one) => self.dead.push(one),
-            Record::Ceiling(one) => self.ceiling = Some(one),
-            Record::Machine(one) => self.machine = Some(one),
+            Record::SharedSecret(one) => self.shared.push(one),
+            Record::Ceiling(one) => self.host.ceiling = Some(one),
+            Record::Machine(one) => self.host.machine = Some(one),
+            Record::Declared(one) => self.declared = one,
+            Record::Stall(one) => self.stalls.push(one),
+            Record::Unoffered(one) => self.unoffered.push(one),
+            Record::Offset(one) => self.offset = Some(one),
             Record::Trailer(one) => {
                 count("lines", one.lines, lines)?;
                 count("offers", one.offers, self.offers.len() as u64)?;

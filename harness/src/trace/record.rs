@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fault::{Fault, Process};
+use super::harness::{Declared, Offset, Stall, Unoffered};
 use super::machine::{Ceiling, Machine};
-use crate::scenario::FaultPlan;
+use super::said::{Dead, Depth};
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,7 +14,7 @@ use crate::scenario::FaultPlan;
 pub enum Record {
     /// The first line.
     Header(Box<Header>),
-    /// The generator released an event towards the sender.
+    /// An event was written to the sender's API.
     Offer(Offer),
     /// The sender took responsibility for an event.
     Accepted(Accepted),
@@ -32,10 +34,20 @@ pub enum Record {
     Depth(Depth),
     /// The sender under test listed a delivery as given up.
     Dead(Dead),
+    /// Two subscribers were given the same secret.
+    SharedSecret(SharedSecret),
     /// What the machine itself can do.
     Ceiling(Ceiling),
     /// What the run ran on.
     Machine(Machine),
+    /// What the driver file says of the sender.
+    Declared(Declared),
+    /// A thread of the harness stood still.
+    Stall(Stall),
+    /// An event that was never written to the sender's API.
+    Unoffered(Unoffered),
+    /// How far the sender's clock is off.
+    Offset(Offset),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
 }
@@ -77,13 +89,17 @@ pub enum ClockKind {
     Virtual,
 }
 
-/// The generator released an event towards the sender.
+/// An event was written to the sender's API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
-    /// When it was handed to the driver.
+    /// When the call that carries it began to be written.
     pub t: u64,
     /// When the schedule wanted it.
     pub intended: u64,
+    /// How long it waited for the sender to answer earlier calls: the sender's delay, not the generator's. The rest of the
+    /// time from `intended` to `t` is the harness's own lag.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub held: u64,
     /// The harness's own name for the event, unique in the run unless it was offered twice on purpose.
     pub token: u64,
     /// The event's type.
@@ -146,6 +162,9 @@ pub struct Arrival {
     /// The harness's token found in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
+    /// Further tokens in the body, where one request carries several events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<u64>,
     /// The delivery's id, from the profile's header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -224,6 +243,12 @@ pub struct Cut {
     pub n: Option<u64>,
     /// How it ended.
     pub how: CutKind,
+    /// When the first byte of a request was read that was not read whole; none if there was no byte, or an arrival.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<u64>,
+    /// The harness's token, if what was read of such a request had it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
 }
 
 /// How an exchange ended without an answer.
@@ -242,117 +267,21 @@ pub enum CutKind {
     Blackhole,
     /// The peer went away before the endpoint had answered.
     PeerGone,
+    /// What came is no request.
+    Malformed,
     /// The run ended with the exchange open.
     RunEnded,
 }
 
-/// Something was done to the sender under test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
-    /// When it was done.
-    pub t: u64,
-    /// What, in the scenario's word.
-    #[serde(rename = "do")]
-    pub action: String,
-    /// When it was over, for what lasts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<u64>,
-    /// Whom or what it concerned: a worker, a subscriber, a new limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// Which of the scenario's faults it was, from 0; traces of older versions don't say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<u32>,
-}
-
-impl Fault {
-    /// Which of a scenario's faults one of them is.
-    pub(crate) fn place(plans: &[FaultPlan], plan: &FaultPlan) -> Option<u32> {
-        // The same may be planned twice for one moment.
-        (0..).zip(plans).find(|(_, one)| std::ptr::eq(*one, plan)).map(|(at, _)| at)
-    }
-}
-
-/// Something happened to a process of the sender under test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Process {
+/// A subscriber was given a secret that another one has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedSecret {
     /// When.
     pub t: u64,
-    /// Which of several, from 0.
-    pub worker: u32,
-    /// What.
-    pub event: ProcessEvent,
-    /// How it exited: `exit 0`, `signal 9`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
-}
-
-/// What happened to a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProcessEvent {
-    /// It was started.
-    Started,
-    /// It said that it is ready.
-    Ready,
-    /// It was sent SIGKILL.
-    Killed,
-    /// It was asked to stop.
-    Asked,
-    /// It was stopped with SIGSTOP.
-    Stopped,
-    /// It was continued with SIGCONT.
-    Continued,
-    /// It is gone.
-    Exited,
-}
-
-/// What the sender under test said of its queue, and what it cost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Depth {
-    /// When it was asked.
-    pub t: u64,
-    /// The subscriber; none for the whole sender.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subscriber: Option<String>,
-    /// Deliveries waiting, in flight included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<u64>,
-    /// Bytes waiting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-    /// Dead letters so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dead: Option<u64>,
-    /// Deliveries done so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivered: Option<u64>,
-    /// Deliveries replaced by newer ones so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub coalesced: Option<u64>,
-    /// Resident memory of all its processes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resident_bytes: Option<u64>,
-}
-
-/// A delivery that the sender under test lists as given up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dead {
-    /// When it was asked.
-    pub t: u64,
-    /// Whose delivery.
-    pub subscriber: String,
-    /// The harness's token, found in the listed body; none where the sender doesn't show it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<u64>,
-    /// The delivery's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// `exhausted`, `expired`, `overflow`, `gone`, or the sender's own word.
-    pub reason: String,
-    /// Attempts made, where the sender says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempts: Option<u32>,
+    /// Whose endpoint.
+    pub endpoint: String,
+    /// Whose it is as well.
+    pub with: String,
 }
 
 /// What a whole trace holds.
@@ -391,4 +320,9 @@ pub enum Ended {
 
 const fn yes() -> bool {
     true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_nothing(nanos: &u64) -> bool {
+    *nanos == 0
 }

@@ -2,14 +2,14 @@
 //!
 //! *Catching up.* What has become due while the thread was not running is released as soon as it runs again, all of it,
 //! in order; nothing is skipped and nothing is spread out. Its lag is measured for each event, from the moment that the
-//! schedule wanted to the moment at which the driver had taken it.
+//! schedule wanted to the moment at which it was released.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hdrhistogram::Histogram;
 
 use super::schedule::{Due, Schedule};
-use crate::run::Clock;
+use crate::clock::Clock;
 
 /// How long the thread sleeps at most, so that it sees a stop; and how finely it wakes.
 const QUANTUM_MAX_NS: u64 = 20_000_000;

@@ -5,6 +5,8 @@ const MARK: &[u8] = b"hptoken-";
 /// Digits of the run, and of the event.
 const RUN_DIGITS: usize = 8;
 const EVENT_DIGITS: usize = 16;
+/// The most events of one body that are told apart. Senders that put several into one put far fewer.
+const TOKENS_MAX: usize = 1_000;
 
 /// The tokens of one run. Those of another, which a sender may have kept, are strangers to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +30,32 @@ impl Tokens {
     /// The first token of this run in a body.
     #[must_use]
     pub fn find(self, body: &[u8]) -> Option<u64> {
-        let mut rest = body;
-        while let Some(at) = find(rest, MARK) {
-            rest = &rest[at + MARK.len()..];
-            if let Some(event) = self.read(rest) {
-                return Some(event);
+        self.read_all(body).next()
+    }
+
+    /// Every token of this run in a body, each once, in their order; a thousand at most.
+    #[must_use]
+    pub fn find_all(self, body: &[u8]) -> Vec<u64> {
+        let mut found: Vec<u64> = Vec::new();
+        for event in self.read_all(body) {
+            if found.len() < TOKENS_MAX && !found.contains(&event) {
+                found.push(event);
             }
         }
-        None
+        found
+    }
+
+    fn read_all(self, body: &[u8]) -> impl Iterator<Item = u64> {
+        let mut rest = body;
+        std::iter::from_fn(move || {
+            while let Some(at) = find(rest, MARK) {
+                rest = &rest[at + MARK.len()..];
+                if let Some(event) = self.read(rest) {
+                    return Some(event);
+                }
+            }
+            None
+        })
     }
 
     fn read(self, text: &[u8]) -> Option<u64> {
@@ -100,7 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tokens_the_first_of_this_run_counts() {
-        check(&[Tokens::new(1).text(5), TOKENS.text(6), TOKENS.text(7)].concat(), Some(6));
+    fn of_several_tokens_those_of_this_run_count_and_each_once() {
+        let body = [Tokens::new(1).text(5), TOKENS.text(6), TOKENS.text(7), TOKENS.text(6)].concat();
+        check(&body, Some(6));
+        assert_eq!(TOKENS.find_all(body.as_bytes()), [6, 7]);
+        assert!(TOKENS.find_all(b"hptoken-").is_empty());
     }
 }

@@ -108,6 +108,43 @@ pub async fn exchange(target: &Target, addresses: &[SocketAddr], feed: &Feed, li
     Exchange { outcome, took: watch.passed(), written }
 }
 
+/// Sends requests one after another on one connection, each once the one before it was answered, within this time
+/// altogether. Ends early, with what came until then, where the connection does not stay open.
+pub async fn succession(
+    target: &Target,
+    addresses: &[SocketAddr],
+    requests: &[Vec<u8>],
+    limit: Duration,
+) -> Vec<Exchange> {
+    let until = Watch::start().moment(limit);
+    let mut exchanges = Vec::new();
+    let mut stream = match timeout_at(until, connect(target, addresses)).await {
+        Ok(Ok(stream)) => stream,
+        other => {
+            let why = match other {
+                Ok(Err(error)) => error.to_string(),
+                _ => format!("no connection within {limit:?}"),
+            };
+            return vec![Exchange { outcome: Outcome::Unreachable(why), took: limit, written: 0 }];
+        }
+    };
+    for request in requests {
+        let (watch, mut written) = (Watch::start(), 0);
+        let both = async {
+            // Where writing fails, an answer may have come before it did.
+            let _lost = send(&mut stream, request, &mut written).await;
+            read_answer(&mut stream).await
+        };
+        let outcome = timeout_at(until, both).await.unwrap_or(Outcome::Silent);
+        let stays = matches!(&outcome, Outcome::Answer(answer) if answer.keeps_open);
+        exchanges.push(Exchange { outcome, took: watch.passed(), written });
+        if !stays {
+            break;
+        }
+    }
+    exchanges
+}
+
 async fn write(
     writer: &mut (impl AsyncWrite + Unpin),
     feed: &Feed,

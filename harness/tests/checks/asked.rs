@@ -33,7 +33,14 @@ fn what_waits_after_a_reset_is_not_lost_by_it() {
         move |trace: &mut Trace| {
             let answer = trace.answers.pop().expect("three");
             let (t, endpoint, n) = (answer.t, "a".to_owned(), Some(answer.n));
-            trace.cuts.push(hookproof::trace::Cut { t, endpoint, n, how: CutKind::ResetAfterRead });
+            trace.cuts.push(hookproof::trace::Cut {
+                t,
+                endpoint,
+                n,
+                how: CutKind::ResetAfterRead,
+                began: None,
+                token: None,
+            });
             let mut depth = hookproof::trace::Depth {
                 t: 5,
                 subscriber: None,

@@ -3,7 +3,7 @@
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
 use hookproof::trace::{
-    Accepted, Answer, Arrival, ClockKind, Ended, Header, Offer, Signed, Trace, Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Depth, Ended, Header, Offer, Signed, Trace, Trailer, Verified,
 };
 
 /// A header for a scenario.
@@ -36,7 +36,7 @@ pub(crate) fn scenario(limit: &str) -> Scenario {
 pub(crate) fn trace(scenario: &Scenario, times: &[u64]) -> Trace {
     let mut trace = Trace::of(header(&scenario.text));
     for (n, t) in (0..).zip(times.iter().copied()) {
-        trace.offers.push(offer(n));
+        trace.offers.push(an_offer(n));
         trace.accepted.push(Accepted { t: 0, token: n, status: 202, matched: None });
         trace.arrivals.push(arrival(n, t));
         trace.answers.push(Answer { t, end: t, n, status: 204, retry_after: None, whole: true });
@@ -48,6 +48,51 @@ pub(crate) fn trace(scenario: &Scenario, times: &[u64]) -> Trace {
         Trailer { t, ended: Ended::Done, lines, offers, arrivals, dead_listed: true, late: 0, dropped: 0 };
     trace.trailer = Some(trailer);
     trace
+}
+
+/// A scenario by its text.
+#[track_caller]
+pub(crate) fn named(text: &str) -> Scenario {
+    Scenario::from_text(text, "built.toml").expect("valid")
+}
+
+/// Adds an event that was offered and taken at that moment.
+pub(crate) fn offer(trace: &mut Trace, token: u64, t: u64, owed: &[&str]) {
+    let owed = owed.iter().map(|name| (*name).to_owned()).collect();
+    trace.offers.push(Offer { t, intended: t, owed, ..an_offer(token) });
+    trace.accepted.push(Accepted { t, token, status: 202, matched: None });
+}
+
+/// Adds a request for an event, which is answered at once.
+pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, status: u16) {
+    let n = trace.arrivals.len() as u64;
+    let (endpoint, id) = (endpoint.to_owned(), Some(format!("msg_{token}")));
+    let path = format!("/hooks/{endpoint}");
+    trace.arrivals.push(Arrival { endpoint, path, token: Some(token), id, ..arrival(n, t) });
+    trace.answers.push(Answer { t, end: t, n, status, retry_after: None, whole: true });
+}
+
+/// The sender's word that so many deliveries wait.
+pub(crate) fn depth(t: u64, subscriber: Option<&str>, waiting: u64) -> Depth {
+    let subscriber = subscriber.map(str::to_owned);
+    let (waiting, bytes, dead, delivered) = (Some(waiting), None, None, None);
+    Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced: None, resident_bytes: None }
+}
+
+/// Ends the run at that moment.
+pub(crate) fn end(trace: &mut Trace, t: u64) {
+    let (offers, arrivals) = (trace.offers.len() as u64, trace.arrivals.len() as u64);
+    if let Some(trailer) = &mut trace.trailer {
+        (trailer.t, trailer.offers, trailer.arrivals) = (t, offers, arrivals);
+    }
+}
+
+/// Asserts what one check says of a run.
+#[track_caller]
+pub(crate) fn verdict(id: &str, scenario: &Scenario, trace: &Trace, expected: Status) {
+    let judgement = judge(scenario, trace, Strictness::Usual);
+    let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == id).expect("judged");
+    assert_eq!(verdict.status, expected, "{id}: {}", verdict.sentence);
 }
 
 /// One subscriber `a` with a limit, and what those lines say more.
@@ -67,9 +112,9 @@ pub(crate) fn check(id: &str, more: &str, change: impl Fn(&mut Trace), expected:
     assert_eq!(verdict.status, expected, "{id} with {more:?}: {}", verdict.sentence);
 }
 
-fn offer(token: u64) -> Offer {
+fn an_offer(token: u64) -> Offer {
     let (kind, key) = ("video.trending".to_owned(), "k".to_owned());
-    Offer { t: 0, intended: 0, token, kind, key, owed: vec!["a".to_owned()] }
+    Offer { t: 0, intended: 0, held: 0, token, kind, key, owed: vec!["a".to_owned()] }
 }
 
 fn arrival(n: u64, t: u64) -> Arrival {
@@ -80,10 +125,11 @@ fn arrival(n: u64, t: u64) -> Arrival {
         endpoint: "a".to_owned(),
         connection: n,
         token: Some(n),
+        more: Vec::new(),
         id: Some(format!("msg_{n}")),
         attempt: None,
         method: "POST".to_owned(),
-        path: "/".to_owned(),
+        path: "/hooks/a".to_owned(),
         content_type: Some("application/json".to_owned()),
         bytes: 1,
         sha256: String::new(),

@@ -1,12 +1,22 @@
 //! The judge, judged: exact checks against all pairs, traces with known verdicts, and traces that no check may pass.
 
+mod again;
 mod asked;
 mod backoff;
+mod begun;
 mod build;
+mod deadlines;
+mod emits;
 mod exactness;
 mod faults;
 mod given_up;
 mod golden;
+mod in_flight;
 mod owed;
+mod processes;
 mod queue;
+mod recovery;
+mod strangers;
 mod traces;
+mod truth;
+mod word;

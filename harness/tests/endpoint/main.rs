@@ -123,6 +123,71 @@ async fn a_peer_that_gives_up_before_the_answer_is_recorded_as_gone() {
     assert_eq!(cuts(&records), [(CutKind::PeerGone, true)]);
 }
 
+/// When the requests began that an endpoint recorded, whole or not.
+fn begun(records: &[Record]) -> Vec<u64> {
+    let began = |record: &Record| match record {
+        Record::Arrival(arrival) => Some(arrival.t),
+        Record::Cut(cut) => cut.began,
+        _ => None,
+    };
+    records.iter().filter_map(began).collect()
+}
+
+#[tokio::test]
+async fn requests_that_are_written_at_once_arrive_at_once_however_late_they_are_answered() {
+    let slow = Behaviour { latency: Some("20ms".parse().unwrap()), ..behaviour(Answer::Status(reply(200))) };
+    let records = stage::write_at_once(&[slow], stage::request().repeat(45).as_bytes()).await;
+    let begun = begun(&records);
+    assert_eq!(begun.len(), 45);
+    let answered = records.iter().find_map(|record| match record {
+        Record::Answer(answer) => Some(answer.t),
+        Record::Cut(cut) => Some(cut.t),
+        _ => None,
+    });
+    assert!(begun.iter().all(|t| Some(*t) < answered), "{begun:?} and the first end at {answered:?}");
+}
+
+#[tokio::test]
+async fn what_comes_behind_a_request_at_which_the_connection_ends_has_come_all_the_same() {
+    let bytes = format!("{}{}", stage::request().repeat(3), "POST / HTTP/1.1\r\ncontent-le");
+    let records = stage::write_at_once(&[behaviour(Answer::Close)], bytes.as_bytes()).await;
+    assert_eq!(begun(&records).len(), 4, "{records:?}");
+    let close = |whole| (CutKind::Close, whole);
+    assert_eq!(cuts(&records), [close(true), close(true), close(true), close(false)]);
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_off_or_is_none_is_recorded_with_its_first_byte() {
+    let request = stage::request();
+    for (bytes, how) in [
+        (&request[..request.len() - 3], CutKind::PeerGone),
+        ("POST / HT", CutKind::PeerGone),
+        ("\u{16}\u{3}\u{1}\u{2}", CutKind::Malformed),
+    ] {
+        let records = stage::write_at_once(&[], bytes.as_bytes()).await;
+        assert_eq!(cuts(&records), [(how, false)], "{bytes:?}");
+        assert_eq!(begun(&records).len(), 1, "{bytes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_reset_before_it_is_looked_at_is_known_by_its_token() {
+    let (_, records) = play(&[behaviour(Answer::Reset)], 1).await;
+    let [Record::Cut(cut)] = &records[..] else { panic!("{records:?}") };
+    assert_eq!((cut.how, cut.token, cut.began.is_some()), (CutKind::Reset, Some(7), true));
+}
+
+#[tokio::test]
+async fn a_secret_that_two_endpoints_have_is_told_and_not_shown() {
+    let records = stage::with_one_secret(3).await;
+    let shared = |record: &Record| match record {
+        Record::SharedSecret(one) => Some((one.endpoint.clone(), one.with.clone())),
+        _ => None,
+    };
+    let pairs: Vec<_> = records.iter().filter_map(shared).collect();
+    assert_eq!(pairs, [("b".to_owned(), "a".to_owned()), ("c".to_owned(), "a".to_owned())]);
+}
+
 #[tokio::test]
 async fn a_thousand_endpoints_answer_each_for_itself() {
     assert_eq!(stage::many(1_000).await, 1_000);

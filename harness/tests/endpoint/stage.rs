@@ -8,7 +8,7 @@ use hookproof::run::{Clock, Message, Recorder};
 use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
 use hookproof::trace::Record;
 use hookproof::traffic::Tokens;
-use hookproof::wire::Profile;
+use hookproof::wire::{Profile, Secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -61,9 +61,11 @@ async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = Spec {
         name: "a".to_owned(),
+        path: "/".to_owned(),
         behaviours: behaviours.to_vec(),
         answers: Range::just(Duration(0)),
         profile: Profile::StandardWebhooks,
+        header_prefix: None,
     };
     let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
     Set { endpoints, clock, messages }
@@ -119,6 +121,43 @@ pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
     set.end().await
 }
 
+/// Writes these bytes to an endpoint at once, and closes when nothing more comes; answers what the trace has of it.
+pub(crate) async fn write_at_once(behaviours: &[Behaviour], bytes: &[u8]) -> Vec<Record> {
+    let set = set(1, behaviours).await;
+    let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream.shutdown().await.unwrap();
+    // Ends when the endpoint has closed as well.
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers).await;
+    set.end().await
+}
+
+/// Tells so many endpoints the same secret, beside one of its own.
+pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
+    let clock = Clock::begun();
+    let (recorder, messages) = Recorder::new(100);
+    let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
+    let spec = |name: char| Spec {
+        header_prefix: None,
+        name: name.to_string(),
+        path: "/".to_owned(),
+        behaviours: Vec::new(),
+        answers: Range::just(Duration(0)),
+        profile: Profile::StandardWebhooks,
+    };
+    let specs: Vec<Spec> = ('a'..).take(count).map(spec).collect();
+    let endpoints = Endpoints::open(specs, &stage).await.unwrap();
+    let secret = |text: &str| Secret::parse(Profile::StandardWebhooks, text).unwrap();
+    for at in 0..count {
+        endpoints.learn(
+            at,
+            vec![secret("whsec_c2FtZSBzZWNyZXQ="), secret(&format!("whsec_b3du{at}{at}{at}{at}"))],
+        );
+    }
+    Set { endpoints, clock, messages }.end().await
+}
+
 /// Sends one request to each of many endpoints; answers how many were answered.
 pub(crate) async fn many(count: usize) -> usize {
     let set = set(count, &[]).await;
@@ -130,7 +169,7 @@ pub(crate) async fn many(count: usize) -> usize {
     answered
 }
 
-fn request() -> String {
+pub(crate) fn request() -> String {
     format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{BODY}", BODY.len())
 }
 
@@ -193,9 +232,11 @@ pub(crate) async fn recording_rate() -> u64 {
     let stage = Stage { clock, recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = Spec {
         name: "a".to_owned(),
+        path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
         profile: Profile::StandardWebhooks,
+        header_prefix: None,
     };
     let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
     let rate = rate(endpoints.addresses()[0]).await;

@@ -14,26 +14,26 @@ use std::time::Duration;
 
 use hookproof::wire::clock::Watch;
 
+use crate::cache::{self, Connection};
 use crate::flaw::Flaw;
+use crate::inflate;
 use crate::verify::{self, Verdict};
 
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 1_100_000;
 /// The longest that reading a request may take.
 const READ_LIMIT: Duration = Duration::from_secs(3);
-/// What a container allows.
-const MEMORY_BYTES: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Server {
     pub(crate) flaw: Option<Flaw>,
     folder: PathBuf,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     open: AtomicUsize,
     deliveries: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// What was processed, by id or by what a flaw takes for one.
     seen: BTreeSet<String>,
     effects: Vec<String>,
@@ -43,6 +43,8 @@ struct State {
     newest: String,
     /// Ids with their timestamps.
     stamped: BTreeSet<(String, String)>,
+    /// What was verified once, by what a flaw takes for proof.
+    pub(crate) verified: BTreeSet<String>,
 }
 
 /// A request.
@@ -85,20 +87,28 @@ impl Server {
         self.flaw == Some(flaw)
     }
 
+    /// Answers one request after another, until one can't be read or the other side has gone.
     fn serve(&self, mut stream: TcpStream) {
         let _set = stream.set_nodelay(true);
-        let answer = match self.read(&mut stream) {
-            Ok(request) => self.answer(&request),
-            Err(Some(status)) => (status, String::new()),
-            Err(None) => return,
-        };
-        let (status, told) = answer;
-        let extra = if status == 302 { "Location: /login\r\n" } else { "" };
-        let text = format!(
-            "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{extra}Connection: close\r\n\r\n{told}",
-            told.len()
-        );
-        let _gone = stream.write_all(text.as_bytes());
+        let mut connection = Connection::default();
+        loop {
+            let (answer, whole) = match self.read(&mut stream) {
+                Ok(request) => (self.answer(&request, &mut connection), true),
+                Err(Some(status)) => ((status, String::new()), false),
+                Err(None) => return,
+            };
+            let (status, told) = answer;
+            let extra = if status == 302 { "Location: /login\r\n" } else { "" };
+            let stays = if whole { "keep-alive" } else { "close" };
+            let text = format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{extra}Connection: {stays}\r\n\r\n{told}",
+                told.len()
+            );
+            let gone = stream.write_all(text.as_bytes()).is_err();
+            if gone || !whole {
+                break;
+            }
+        }
         // What the client still sends is read for a moment, so that the answer isn't lost in a reset.
         let _shut = stream.shutdown(std::net::Shutdown::Write);
         let _set = stream.set_read_timeout(Some(Duration::from_millis(200)));
@@ -186,7 +196,7 @@ impl Server {
         }
     }
 
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &Request, connection: &mut Connection) -> Answer {
         if request.path == "/effects" {
             let mut state = self.state.lock().unwrap();
             state.write_down();
@@ -215,25 +225,15 @@ impl Server {
                 // A query takes a while.
                 std::thread::park_timeout(Duration::from_millis(5));
             }
-            self.deliver(request)
+            self.deliver(request, connection)
         };
         self.open.fetch_sub(1, Ordering::SeqCst);
         answer
     }
 
-    fn deliver(&self, request: &Request) -> Answer {
-        if request.header("content-encoding").is_some() {
-            if !self.has(Flaw::Unpacks) {
-                return (415, String::new());
-            }
-            let unpacked = flate2::read::GzDecoder::new(request.body.as_slice()).take(u64::MAX);
-            let count = std::io::copy(&mut unpacked.take(MEMORY_BYTES as u64 + 1), &mut std::io::sink());
-            // Its container ends it here; the front answers in its place.
-            return if count.unwrap_or(0) > MEMORY_BYTES as u64 {
-                (502, String::new())
-            } else {
-                (400, String::new())
-            };
+    fn deliver(&self, request: &Request, connection: &mut Connection) -> Answer {
+        if let Some(coding) = request.header("content-encoding") {
+            return (inflate::answer(self, &coding, &request.body), String::new());
         }
         if self.has(Flaw::Redirects) && request.header("accept").as_deref() == Some("text/html") {
             return (302, String::new());
@@ -248,8 +248,11 @@ impl Server {
         {
             return (204, String::new());
         }
-        match verify::verify(self, request) {
-            Verdict::Good { id, timestamp } => self.accept(request, &id, &timestamp),
+        match cache::remembered(self, request, connection).unwrap_or_else(|| verify::verify(self, request)) {
+            Verdict::Good { id, timestamp } => {
+                cache::remember(self, request, connection);
+                self.accept(request, &id, &timestamp)
+            }
             Verdict::Bad(status, why) => (status, why),
         }
     }
@@ -261,7 +264,11 @@ impl Server {
             return (status, String::new());
         }
         let text = String::from_utf8_lossy(body);
-        let parsed = if self.has(Flaw::VerifiesText) { text.as_bytes() } else { body.as_slice() };
+        let parsed = match self.flaw {
+            Some(Flaw::VerifiesText) => text.as_bytes(),
+            Some(Flaw::DropsMark) => body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body),
+            _ => body.as_slice(),
+        };
         let Ok(event) = serde_json::from_slice::<serde_json::Value>(parsed) else {
             return (400, String::new());
         };
@@ -274,6 +281,8 @@ impl Server {
         let key = match self.flaw {
             Some(Flaw::DedupesBySignature) => request.header("webhook-signature").unwrap_or_default(),
             Some(Flaw::DedupesByIdAndBody) => format!("{id} {}", String::from_utf8_lossy(body)),
+            Some(Flaw::FoldsKeptIds) => id.to_lowercase(),
+            Some(Flaw::CutsKeptIds) => id.chars().take(64).collect(),
             _ => id.to_owned(),
         };
         if self.has(Flaw::Races) {

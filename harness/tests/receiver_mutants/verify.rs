@@ -44,7 +44,7 @@ fn judge(server: &Server, request: &Request) -> Result<(String, String), Refused
         return Err(refused());
     }
     fresh(server, &timestamp)?;
-    signed(server, request, &id, &timestamp)?;
+    signed(server, request, &seen_id(server, &id), &seen_timestamp(server, &timestamp))?;
     Ok((id, timestamp))
 }
 
@@ -66,8 +66,14 @@ fn one(server: &Server, request: &Request, name: &str) -> Result<String, Refused
 }
 
 fn text(server: &Server, value: &[u8]) -> Result<String, Refused> {
+    if server.has(Flaw::ThrowsOnEmpty) && value.is_empty() {
+        return Err((500, String::new()));
+    }
     if server.has(Flaw::NotAsciiBreaks) && !value.is_ascii() {
         return Err((500, String::new()));
+    }
+    if server.has(Flaw::FoldsWidth) {
+        return Ok(String::from_utf8_lossy(value).chars().map(narrow).collect());
     }
     let visible = !value.is_empty() && value.iter().all(|byte| *byte == b' ' || byte.is_ascii_graphic());
     let empty_is_fine = value.is_empty() && server.has(Flaw::EmptyIsFine);
@@ -77,7 +83,7 @@ fn text(server: &Server, value: &[u8]) -> Result<String, Refused> {
 fn fresh(server: &Server, timestamp: &str) -> Result<(), Refused> {
     let digits: String = timestamp.trim_start_matches('+').chars().take_while(char::is_ascii_digit).collect();
     let seconds: i64 = match server.flaw {
-        Some(Flaw::LenientTimestamp) => digits.parse().map_err(|_| refused())?,
+        Some(Flaw::LenientTimestamp | Flaw::RewritesTimestamp) => digits.parse().map_err(|_| refused())?,
         Some(Flaw::NotANumber) if timestamp == "NaN" => return Ok(()),
         _ => {
             let seconds: i64 = timestamp.parse().map_err(|_| refused())?;
@@ -102,6 +108,7 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     if server.has(Flaw::EmptyIsFine) && header.is_empty() {
         return Ok(());
     }
+    let header = if server.has(Flaw::TrimsSignature) { header.replace(", ", ",") } else { header };
     let body = seen_body(server, &request.body);
     let signed_id = match serde_json::from_slice::<serde_json::Value>(&request.body) {
         Ok(event) if server.has(Flaw::IdFromBody) => event["id"].as_str().unwrap_or(id).to_owned(),
@@ -113,6 +120,10 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
         (Some(Flaw::RetiredKey), _) => expected.push(tag(RETIRED, &content(timestamp))),
         (Some(Flaw::EmptyKey), _) => expected.push(tag("", &content(timestamp))),
         (Some(Flaw::BodyOnly), _) => expected.push(tag(SECRET, &body)),
+        (Some(Flaw::TrimsAlso), _) => {
+            let head = [signed_id.as_bytes(), b".", timestamp.as_bytes(), b"."].concat();
+            expected.push(tag(SECRET, &[head.as_slice(), body.trim_ascii()].concat()));
+        }
         (Some(Flaw::GuessesTimestamp), Ok(seconds)) => {
             expected.extend([seconds - 1, seconds + 1].map(|at| tag(SECRET, &content(&at.to_string()))));
         }
@@ -147,12 +158,62 @@ fn signed(server: &Server, request: &Request, id: &str, timestamp: &str) -> Resu
     }
 }
 
+/// The id that the signature is held to be over.
+fn seen_id(server: &Server, id: &str) -> String {
+    match server.flaw {
+        Some(Flaw::FoldsId) => id.to_lowercase(),
+        Some(Flaw::DecodesId) => percent_decoded(id),
+        _ => id.to_owned(),
+    }
+}
+
+/// The timestamp that the signature is held to be over.
+fn seen_timestamp(server: &Server, timestamp: &str) -> String {
+    if !server.has(Flaw::RewritesTimestamp) {
+        return timestamp.to_owned();
+    }
+    let digits: String = timestamp.trim_start_matches('+').chars().take_while(char::is_ascii_digit).collect();
+    digits.parse::<i64>().map_or(digits, |seconds| seconds.to_string())
+}
+
+/// A full-width character as the ASCII one that it looks like.
+fn narrow(c: char) -> char {
+    match u32::from(c) {
+        wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
+        _ => c,
+    }
+}
+
+/// Text with each `%xx` replaced by the character of that number.
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..2).and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                decoded.push(char::from(byte));
+                decoded.push_str(&part[2..]);
+            }
+            None => {
+                decoded.push('%');
+                decoded.push_str(part);
+            }
+        }
+    }
+    decoded
+}
+
 /// The bytes that the signature is held to be over.
 fn seen_body(server: &Server, body: &[u8]) -> Vec<u8> {
     match server.flaw {
         Some(Flaw::WritesJsonAgain) => serde_json::from_slice::<serde_json::Value>(body)
             .map_or_else(|_| body.to_vec(), |value| rewritten(&value)),
         Some(Flaw::TrimsBody) => body.trim_ascii().to_vec(),
+        Some(Flaw::DropsMark) => body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body).to_vec(),
+        Some(Flaw::NormalizesText) => match std::str::from_utf8(body) {
+            Ok(text) => text.replace("e\u{301}", "é").into_bytes(),
+            Err(_) => body.to_vec(),
+        },
         Some(Flaw::VerifiesText) => String::from_utf8_lossy(body).into_owned().into_bytes(),
         _ => body.to_vec(),
     }
@@ -190,6 +251,8 @@ fn matches(server: &Server, one: &str, expected: &[Vec<u8>]) -> bool {
     }
     let spelled: Vec<String> = expected.iter().map(|tag| STANDARD.encode(tag)).collect();
     match server.flaw {
+        Some(Flaw::FoldsSignature) => spelled.iter().any(|good| good.eq_ignore_ascii_case(text)),
+        Some(Flaw::DecodesPercent) => spelled.contains(&percent_decoded(text)),
         Some(Flaw::ComparesPrefix) if text.len() >= 8 => spelled.iter().any(|good| good.starts_with(text)),
         Some(Flaw::TakesHex) => {
             let hex = |tag: &Vec<u8>| tag.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod gate;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 

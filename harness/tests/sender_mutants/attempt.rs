@@ -1,5 +1,6 @@
 //! One HTTP request for a delivery, on a connection of its own.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use hookproof::wire::{Profile, Signing, sign};
@@ -9,6 +10,8 @@ use tokio::net::TcpStream;
 use crate::sender::{Bug, Sender};
 
 const SECOND: u64 = 1_000_000_000;
+/// How far its clock is ahead, where it goes by one of its own.
+pub(crate) const AHEAD_S: u64 = 8;
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,10 +84,20 @@ pub(crate) async fn attempt(sender: &Sender, at: usize, n: u64) -> Outcome {
     if let Outcome::Answered { status: 300..=399, location: Some(location), .. } = &outcome
         && sender.bug.is("follows-redirects")
     {
-        let again = request.replacen("POST / ", &format!("POST {location} "), 1);
+        let (_, rest) = request.split_once(" HTTP/1.1").unwrap_or_default();
+        let again = format!("POST {location} HTTP/1.1{rest}");
         return exchange(sender, &url, &again, each).await;
     }
     outcome
+}
+
+/// Makes the request of an attempt once more, long after it.
+pub(crate) async fn again(sender: Rc<Sender>, at: usize, n: u64) {
+    const LATER_NS: u64 = 8 * SECOND;
+    let Some((url, request, timeout)) = request(&sender, at, n) else { return };
+    sender.clock.pass(LATER_NS).await;
+    // Whatever comes of it, it was sent.
+    let _ = exchange(&sender, &url, &request, timeout).await;
 }
 
 /// Where to, what, and how long it may take.
@@ -102,6 +115,7 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
         body = body.replacen('{', &format!("{{\"attempt\":{},", delivery.attempts), 1);
     }
     let seconds = sender.clock.unix_ns(sender.clock.now()) / SECOND;
+    let seconds = seconds + if bug.is("goes-by-a-clock-of-its-own") { AHEAD_S } else { 0 };
     let seconds = if bug.is("stamps-in-milliseconds") { seconds * 1_000 } else { seconds };
     let timestamp = seconds.to_string();
     let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: body.as_bytes() };
@@ -117,22 +131,71 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
         let stamped = headers.iter_mut().filter(|(name, _)| name == "webhook-timestamp");
         stamped.for_each(|(_, value)| value.clone_from(&timestamp));
     }
-    let host = lane.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let mut head = format!("POST / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+    let url = lane.url.trim_start_matches("http://");
+    let (host, path) = url.find('/').map_or((url, "/"), |at| url.split_at(at));
+    let (host, path) = (host.to_owned(), if bug.is("forgets-the-path") { "/" } else { path });
+    let mut head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
     if !bug.is("names-no-content-type") {
         head.push_str("content-type: application/json\r\n");
     }
-    headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
-    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    Some((host, request, Duration::from_nanos(lane.timeout)))
+    let prefix = if bug.is("names-its-headers-after-itself") { "svix-" } else { "webhook-" };
+    for (name, value) in &headers {
+        head.push_str(&format!("{}: {value}\r\n", name.replace("webhook-", prefix)));
+    }
+    let patience = if bug.is("waits-twice-as-long") { 2 } else { 1 };
+    Some((host, framed(&head, &body, bug), Duration::from_nanos(lane.timeout * patience)))
+}
+
+/// A request as it goes over the wire.
+fn framed(head: &str, body: &str, bug: &Bug) -> String {
+    if bug.is("sends-its-bodies-in-chunks") {
+        let pieces = body.as_bytes().chunks(100).map(String::from_utf8_lossy);
+        let pieces: String = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
+        return format!("{head}transfer-encoding: chunked\r\n\r\n{pieces}0\r\n\r\n");
+    }
+    let expect = if bug.is("asks-before-it-sends-a-body") { "expect: 100-continue\r\n" } else { "" };
+    format!("{head}{expect}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// Sends the head alone, and the body once the other side wants it; answers what it said beyond that.
+async fn ask_first(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
+    stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await?;
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Ok(answer);
+        }
+    }
+    if !answer.starts_with(b"HTTP/1.1 100") {
+        return Ok(answer);
+    }
+    stream.write_all(body.as_bytes()).await?;
+    let end = answer.windows(4).position(|end| end == b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
+    Ok(answer.split_off(end))
+}
+
+/// Begins requests beside a delivery, and breaks each of them off.
+async fn begin_and_break_off(host: &str, request: &str) {
+    for _ in 0..5 {
+        if let Ok(mut stream) = TcpStream::connect(host).await {
+            // What is not taken was not begun.
+            let _ = stream.write_all(&request.as_bytes()[..40]).await;
+        }
+    }
 }
 
 async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) -> Outcome {
-    let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Cut };
-    if stream.write_all(request.as_bytes()).await.is_err() {
-        return Outcome::Cut;
+    if sender.bug.is("begins-what-it-breaks-off") {
+        begin_and_break_off(host, request).await;
     }
-    let mut answer = Vec::new();
+    let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Cut };
+    let sent = if sender.bug.is("asks-before-it-sends-a-body") {
+        ask_first(&mut stream, request).await
+    } else {
+        stream.write_all(request.as_bytes()).await.map(|()| Vec::new())
+    };
+    let Ok(mut answer) = sent else { return Outcome::Cut };
     loop {
         let text = String::from_utf8_lossy(&answer).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {

@@ -10,6 +10,8 @@ use crate::attempt::Outcome;
 use crate::sender::Bug;
 
 const SECOND: f64 = 1e9;
+/// The delays of a sender that has a schedule of its own, each a tenth shorter or longer.
+const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 
 /// A delivery that isn't settled.
 #[derive(Clone, Debug)]
@@ -223,6 +225,8 @@ impl Lane {
         one.open = false;
         one.attempts += 1;
         let allowed = self.retry.attempts + u32::from(bug.is("makes-one-attempt-too-many"));
+        let own = bug.is("retries-by-a-schedule-of-its-own");
+        let allowed = if own { u32::try_from(SCHEDULE.len()).unwrap() + 1 } else { allowed };
         if one.attempts >= allowed {
             return true;
         }
@@ -232,7 +236,9 @@ impl Lane {
             return false;
         }
         let step = self.retry.base.saturating_mul(1 << (one.attempts - 1).min(30)).min(self.retry.cap);
+        let step = if own { SCHEDULE[one.attempts as usize - 1] } else { step };
         let share = match () {
+            () if own => 0.9 + luck / 5.0,
             () if bug.is("has-no-jitter") => 1.0,
             () if self.retry.half => f64::midpoint(1.0, luck),
             () => luck,

@@ -13,6 +13,7 @@ mod matrix;
 mod scenarios;
 mod sender;
 mod serve;
+mod strangers;
 
 /// The sender, when the harness starts it. As a test of its own it has nothing to do.
 #[test]
@@ -22,6 +23,26 @@ fn the_sender_itself() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, serve::serve(sender::Bug(bug), port.parse().unwrap(), dir));
+}
+
+#[test]
+fn a_right_sender_that_is_another_than_ours_fails_nothing() {
+    if std::env::var_os("SENDER_PORT").is_some() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let complaints = runtime.block_on(strangers::play_all());
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn what_comes_once_the_sender_says_that_nothing_waits_is_seen() {
+    if std::env::var_os("SENDER_PORT").is_some() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let failed = runtime.block_on(strangers::failed_of_one_that_sends_all_again());
+    assert!(failed.iter().any(|id| id == "duplicate.bounded"), "{failed:?}");
 }
 
 #[test]

@@ -115,7 +115,7 @@ async fn row(bug: Bug) -> Row {
     row
 }
 
-fn driver_file(bug: &str) -> String {
+pub(crate) fn driver_file(bug: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
         r#"
@@ -127,6 +127,7 @@ ready = "{{{{ base }}}}/ready"
 [subscribe]
 request = "POST {{{{ base }}}}/subscribe"
 body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
+save = {{ secret = "/secret" }}
 [emit]
 request = "POST {{{{ base }}}}/emit"
 body = '{{"id": {{{{ token | tojson }}}}, "type": {{{{ type | tojson }}}}, "data": {{{{ data }}}}}}'

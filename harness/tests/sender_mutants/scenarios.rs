@@ -15,7 +15,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 36] = [
+pub(crate) const BUGS: [Bug; 46] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -133,6 +133,41 @@ pub(crate) const BUGS: [Bug; 36] = [
     bug(
         "forgets-what-it-delivered",
         "delivers everything again after a restart",
+        "duplicate.bounded",
+        "crash",
+    ),
+    bug("forgets-the-path", "posts to the origin of the URL", "path.own", "answers"),
+    bug(
+        "waits-twice-as-long",
+        "takes an answer that comes after its deadline",
+        "network.deadline",
+        "answers",
+    ),
+    bug(
+        "begins-what-it-breaks-off",
+        "begins five requests beside each delivery, and breaks them off",
+        "rate.envelope",
+        "limits",
+    ),
+    bug("filters-by-its-own-rules", "gives up a tenth, and has a word for it", "loss.none", "limits"),
+    bug("matches-nobody", "says of each event that it matched nobody", "queue.truth", "limits"),
+    bug(
+        "counts-what-waits-as-delivered",
+        "says that all was delivered as soon as it has it",
+        "queue.truth",
+        "limits",
+    ),
+    bug(
+        "hands-one-secret-to-all",
+        "each subscriber gets the first one's secret",
+        "identity.secret",
+        "limits",
+    ),
+    bug("panics-at-its-end", "ends with 101 when it is asked to stop", "process.exits", "limits"),
+    bug("refuses-without-need", "turns a tenth of the events away", "emit.accepted", "answers"),
+    bug(
+        "repeats-what-it-confirmed",
+        "forgets what it did in the second before a kill",
         "duplicate.bounded",
         "crash",
     ),
@@ -300,6 +335,16 @@ attempts = "1"
 share    = 0.1
 answer   = "drip"
 pace     = "50ms"
+[[subscriber]]
+name    = "late"
+limit   = { rate = "1000/s", burst = 400, in_flight = 300 }
+timeout = "1s"
+retry   = { base = "50ms", cap = "100ms", attempts = 4 }
+[[subscriber.behaviour]]
+attempts = "1"
+share    = 0.2
+answer   = 200
+latency  = "1600ms"
 [[subscriber]]
 name    = "silent"
 limit   = { rate = "1000/s", burst = 400, in_flight = 300 }

@@ -11,7 +11,7 @@ use hookproof::traffic::Chance;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::attempt::{Outcome, attempt};
+use crate::attempt::{Outcome, again, attempt};
 use crate::journal::Journal;
 use crate::lane::{Delivery, Lane, Next};
 
@@ -32,6 +32,8 @@ pub(crate) struct Sender {
     pub(crate) lanes: RefCell<Vec<Lane>>,
     journal: RefCell<Journal>,
     known: RefCell<BTreeSet<String>>,
+    /// What the first subscriber signs with.
+    first_secret: RefCell<Option<Value>>,
     chance: RefCell<Chance>,
     next_delivery: RefCell<u64>,
     /// Something changed that a lane may wait for.
@@ -42,6 +44,8 @@ pub(crate) struct Sender {
     pool: RefCell<usize>,
 }
 
+/// How late a sender is that is in no hurry to write.
+const LATE_NS: u64 = 800_000_000;
 /// What a pool that all lanes share would hold.
 const POOL: usize = 6;
 
@@ -54,6 +58,7 @@ impl Sender {
             lanes: RefCell::default(),
             journal: RefCell::new(journal),
             known: RefCell::default(),
+            first_secret: RefCell::default(),
             chance: RefCell::new(Chance::new(u64::from(std::process::id()), 1)),
             next_delivery: RefCell::new(0),
             changed: Notify::new(),
@@ -100,11 +105,20 @@ impl Sender {
         self.journal.borrow_mut().keep(&line);
     }
 
-    pub(crate) fn subscribe(self: &Rc<Self>, settings: &Value) {
+    /// Subscribes, and answers the secret.
+    pub(crate) fn subscribe(self: &Rc<Self>, settings: &Value) -> Value {
+        let mut settings = settings.clone();
+        if let Some(first) =
+            self.first_secret.borrow().as_ref().filter(|_| self.bug.is("hands-one-secret-to-all"))
+        {
+            settings["secret"].clone_from(first);
+        }
+        self.first_secret.borrow_mut().get_or_insert_with(|| settings["secret"].clone());
         self.note(json!({ "k": "subscribe", "as": settings }));
         self.commit();
-        self.lanes.borrow_mut().push(Lane::new(settings, self.clock.now()));
+        self.lanes.borrow_mut().push(Lane::new(&settings, self.clock.now()));
         self.drive(self.lanes.borrow().len() - 1);
+        settings["secret"].clone()
     }
 
     pub(crate) fn commit(&self) {
@@ -115,7 +129,6 @@ impl Sender {
 
     /// Commits what a sender that acknowledges too soon had left for later.
     pub(crate) fn commit_late(&self) {
-        const LATE_NS: u64 = 800_000_000;
         let now = self.clock.now();
         let soon = now < self.committed.get() + LATE_NS && !*self.stopping.borrow();
         if soon && self.bug.is("acknowledges-before-it-commits") {
@@ -150,6 +163,11 @@ impl Sender {
             }
             lane.put(Delivery::new(n, &body, now));
             deliveries += 1;
+            if n.is_multiple_of(10) && self.bug.is("filters-by-its-own-rules") {
+                self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "filtered" }));
+                lane.bury(n, "filtered");
+                continue;
+            }
             while let Some(oldest) = lane.surplus().filter(|_| !self.bug.is("has-no-bound")) {
                 if self.bug.is("sheds-in-silence") {
                     lane.forget(oldest);
@@ -160,7 +178,27 @@ impl Sender {
             }
         }
         self.changed.notify_waiters();
-        json!({ "deliveries": deliveries })
+        json!({ "deliveries": if self.bug.is("matches-nobody") { 0 } else { deliveries } })
+    }
+
+    /// Takes several events that go out in one body; answers their lines.
+    pub(crate) fn emit_together(&self, events: &[Value]) -> Vec<Value> {
+        let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        let is_new = |event: &&Value| self.known.borrow_mut().insert(text(event, "id"));
+        let fresh: Vec<&Value> = events.iter().filter(is_new).collect();
+        let now = self.clock.now();
+        for (at, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
+            let wanted: Vec<&&Value> = fresh.iter().filter(|one| lane.wants(&text(one, "type"))).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let n = self.next_delivery.replace_with(|n| *n + 1);
+            let body = json!({ "events": wanted }).to_string();
+            self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
+            lane.put(Delivery::new(n, &body, now));
+        }
+        self.changed.notify_waiters();
+        events.iter().map(|_| json!({})).collect()
     }
 
     fn drive(self: &Rc<Self>, at: usize) {
@@ -195,6 +233,9 @@ impl Sender {
         let sender = Rc::clone(self);
         tokio::task::spawn_local(async move {
             *sender.pool.borrow_mut() += 1;
+            if sender.bug.is("sends-everything-again-later") {
+                tokio::task::spawn_local(again(Rc::clone(&sender), at, n));
+            }
             let mut outcome = attempt(&sender, at, n).await;
             if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
                 outcome = attempt(&sender, at, n).await;
@@ -202,6 +243,11 @@ impl Sender {
             *sender.pool.borrow_mut() -= 1;
             sender.ended(at, n, &outcome);
             sender.changed.notify_waiters();
+            if sender.bug.is("repeats-what-it-confirmed") {
+                sender.clock.pass(LATE_NS).await;
+                sender.note(json!({ "k": "done", "lane": at, "n": n }));
+                sender.commit();
+            }
         });
     }
 
@@ -217,7 +263,7 @@ impl Sender {
             status => (200..300).contains(&status),
         };
         if taken {
-            if !self.bug.is("forgets-what-it-delivered") {
+            if !self.bug.is("forgets-what-it-delivered") && !self.bug.is("repeats-what-it-confirmed") {
                 self.note(json!({ "k": "done", "lane": at, "n": n }));
             }
             lane.delivered(n);
@@ -253,9 +299,10 @@ impl Sender {
     pub(crate) fn stats(&self) -> Value {
         let lanes = self.lanes.borrow();
         let sum = |of: fn(&Lane) -> usize| lanes.iter().map(of).sum::<usize>();
+        let early = if self.bug.is("counts-what-waits-as-delivered") { sum(Lane::held) } else { 0 };
         json!({
-            "waiting": sum(Lane::held),
-            "delivered": sum(|lane| lane.done),
+            "waiting": sum(Lane::held) - early,
+            "delivered": sum(|lane| lane.done) + early,
             "dead": sum(|lane| lane.dead.len()),
             "coalesced": 0,
         })

@@ -12,7 +12,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use hookproof::endpoint::http_date;
+
+use crate::attempt::AHEAD_S;
 use crate::sender::{Bug, Sender};
+
+/// How long a sender with a slow API takes to accept events.
+const ACCEPTS_NS: u64 = 100_000_000;
 
 /// Serves until it is asked to stop.
 pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
@@ -42,6 +48,7 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
         }
     }
     sender.stop().await;
+    assert!(!sender.bug.is("panics-at-its-end"), "a bug");
 }
 
 /// The first process to come is the one that works; its port is written down, so that it is the same after a crash.
@@ -70,32 +77,53 @@ async fn answer(
     }
     let text = match path.as_str() {
         "/subscribe" => {
-            sender.subscribe(&serde_json::from_slice(&body).unwrap_or_default());
-            json!({}).to_string()
+            let secret = sender.subscribe(&serde_json::from_slice(&body).unwrap_or_default());
+            json!({ "secret": secret }).to_string()
         }
         "/emit" => {
             let events = String::from_utf8_lossy(&body).into_owned();
             let (mut lines, mut others) = (String::new(), String::new());
-            for event in events.lines() {
+            let together = sender.bug.is("sends-several-events-in-one-body");
+            if together {
+                let all: Vec<Value> =
+                    events.lines().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
+                let taken = sender.emit_together(&all);
+                taken.iter().for_each(|line| lines.push_str(&format!("{line}\n")));
+            }
+            for event in events.lines().filter(|_| !together) {
                 if shares && event.len().is_multiple_of(2) {
                     others.push_str(&format!("{event}\n"));
                     lines.push_str("{\"deliveries\":1}\n");
                     continue;
                 }
                 let event: Value = serde_json::from_str(event).unwrap_or_default();
+                if sender.bug.is("refuses-without-need")
+                    && event["id"].as_str().is_some_and(|id| id.ends_with('7'))
+                {
+                    lines.push_str("{\"status\":503}\n");
+                    continue;
+                }
                 lines.push_str(&format!("{}\n", sender.emit(&event)));
             }
             if !others.is_empty() {
                 share(&dir, &path, Bytes::from(others)).await;
             }
             sender.commit();
+            if sender.bug.is("takes-long-to-accept") {
+                sender.clock.pass(ACCEPTS_NS).await;
+            }
             lines
         }
         "/stats" => sender.stats().to_string(),
         "/dead" => sender.dead().to_string(),
         _ => String::new(),
     };
-    Ok(Response::new(Full::new(Bytes::from(text))))
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    if sender.bug.is("goes-by-a-clock-of-its-own") {
+        let now = sender.clock.unix_ns(sender.clock.now()) / 1_000_000_000 + AHEAD_S;
+        response.headers_mut().insert(hyper::header::DATE, http_date(now).parse().unwrap());
+    }
+    Ok(response)
 }
 
 /// Hands something to the other worker, which has a limiter of its own.

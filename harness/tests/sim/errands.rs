@@ -16,7 +16,7 @@ rate  = "20/s"
 lasts = "8s"
 [[subscriber]]
 name    = "a"
-limit   = { rate = "60/s", burst = 30 }
+limit   = { rate = "60/s", burst = 30, in_flight = 10 }
 timeout = "1s"
 "#;
 
@@ -34,8 +34,7 @@ fn done(name: &str, faults: &str, action: &str) -> Vec<u64> {
 const KILLED: &str = "[[fault]]\nat = \"2s\"\ndo = \"kill\"\nlasts = \"3s\"\n";
 const LOCKED: &str = "[[fault]]\nat = \"2s\"\ndo = \"lock-database\"\nlasts = \"3s\"\n";
 const FROZEN: &str = "[[fault]]\nat = \"2s\"\ndo = \"stop\"\nlasts = \"3s\"\n";
-const LOWERED: &str =
-    "[[fault]]\nat = \"3s\"\ndo = \"limit\"\nlimit = { rate = \"5/s\", burst = 2 }\nwithin = \"1s\"\n";
+const LOWERED: &str = "[[fault]]\nat = \"3s\"\ndo = \"limit\"\nlimit = { rate = \"5/s\", burst = 20, in_flight = 10 }\nwithin = \"1s\"\n";
 const ROTATED: &str = "[[fault]]\nat = \"3s\"\ndo = \"rotate\"\nlasts = \"2s\"\n";
 const KILLED_LATER: &str = "[[fault]]\nat = \"4s\"\ndo = \"kill\"\nlasts = \"1s\"\n";
 

@@ -25,6 +25,11 @@ pub(crate) fn reduced() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/reduced-viral-spike.toml")
 }
 
+/// The same, with requests in doubt for as long as they are by default.
+pub(crate) fn stalled() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/stalling-spike.toml")
+}
+
 pub(crate) fn read(path: &Path) -> Scenario {
     let text = std::fs::read_to_string(path).unwrap();
     Scenario::from_text(&text, &path.display().to_string()).unwrap()

@@ -19,6 +19,9 @@ const LONG: [&str; 7] = [
     "week-of-flapping",
 ];
 
+/// Played for real alone: requests that nobody accepts are not sent late in virtual time, which is what these are about.
+const UNMODELLED: [&str; 1] = ["lease-lost"];
+
 #[test]
 fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     let listed = std::fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path());
@@ -27,7 +30,7 @@ fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     let mut played = 0;
     for path in files {
         let scenario = read(&path);
-        if LONG.contains(&scenario.name.as_str()) {
+        if LONG.contains(&scenario.name.as_str()) || UNMODELLED.contains(&scenario.name.as_str()) {
             continue;
         }
         let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();

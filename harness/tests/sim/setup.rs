@@ -36,7 +36,7 @@ shape  = "burst"
 events = 200
 [[subscriber]]
 name  = "a"
-limit = { rate = "10/s", burst = 5 }
+limit = { rate = "10/s", burst = 5, in_flight = 2 }
 [[fault]]
 at     = "2s"
 do     = "stop"

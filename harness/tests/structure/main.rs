@@ -4,6 +4,7 @@
 //! Beside each rule, tests feed it small bad snippets: a rule that cannot fail holds nothing. What a rule can see is
 //! one file's syntax and tokens, so it judges code, never comments, docs or string literals.
 
+mod circles;
 mod dependencies;
 mod exceptions;
 mod names;
@@ -30,7 +31,32 @@ const RULES: [Rule; 8] = [
 
 /// What breaks a size and may, for now. The list only ever shrinks: the test fails when a line is no longer needed,
 /// and when its figure is no longer the true one.
-const EXCEPTIONS: [Exception; 0] = [];
+const EXCEPTIONS: [Exception; 4] = [
+    Exception {
+        path: "harness/src/scenario/expect.rs",
+        item: "struct Expect",
+        figure: 16,
+        reason: "its fields are the keys of [expect], which users write",
+    },
+    Exception {
+        path: "harness/src/driver/file.rs",
+        item: "struct DriverFile",
+        figure: 15,
+        reason: "its fields are the top-level keys of a driver file, which its users write",
+    },
+    Exception {
+        path: "harness/src/trace/record.rs",
+        item: "struct Arrival",
+        figure: 15,
+        reason: "its fields are the keys of a line of the trace, which scripts read",
+    },
+    Exception {
+        path: "harness/src/trace/reader.rs",
+        item: "struct Trace",
+        figure: 18,
+        reason: "it has a field for each kind of line that a trace holds",
+    },
+];
 
 type Rule = fn(&Source) -> Vec<Violation>;
 

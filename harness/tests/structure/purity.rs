@@ -86,9 +86,12 @@ pub(crate) fn judge_does_not_know_the_judged(source: &Source) -> Vec<Violation> 
     if LINKED.contains(&module) || module.starts_with("cli_") { Vec::new() } else { named(source, &JUDGED) }
 }
 
-/// Whether the file is part of the pure engine.
+/// The sender's pure parts: the engine, and the dispatcher that owns it. The same rules hold for both.
+const PURE: [&str; 2] = ["sender/src/engine/", "sender/src/dispatch/"];
+
+/// Whether the file is part of the pure engine, or of the dispatcher.
 pub(crate) fn is_engine(source: &Source) -> bool {
-    source.path.starts_with("sender/src/engine/")
+    PURE.iter().any(|folder| source.path.starts_with(folder))
 }
 
 /// Every place that names one of `banned`.
@@ -160,6 +163,7 @@ mod tests {
             rules.iter().flat_map(|rule| rule(source)).collect()
         };
         crate::check(all, "sender/src/engine/machine/turns.rs", code, expected);
+        crate::check(all, "sender/src/dispatch/lanes.rs", code, expected);
         crate::check(all, "sender/src/runtime/turns.rs", code, &[]);
     }
 

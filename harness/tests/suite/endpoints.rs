@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use hookproof::catalogue;
 use hookproof::suite::{self, Hooks, Known, Selection, Settings, Step};
 use hookproof::wire::clock::unix_seconds;
 use hookproof::wire::target::Target;
@@ -50,7 +51,7 @@ fn a_receiver_that_starts_a_moment_later_is_waited_for() {
         slow_limit: Settings::SLOW_LIMIT,
         effects: None,
         hooks: Hooks::default(),
-        selection: Selection::new(vec!["sig.valid".to_owned()], Vec::new()).unwrap(),
+        selection: Selection::new(catalogue::receiver(), &["sig.valid".to_owned()], &[]).unwrap(),
         known: Known::default(),
         strict: false,
     };

@@ -16,7 +16,7 @@ use super::quantity::time;
 use super::signals::Signals;
 use crate::clock::Clock;
 use crate::inbox::{Counting, Durability, Inbox, Options};
-use crate::server::{Effectual, Receive, bind, serve};
+use crate::server::{EffectsService, Receive, bind, serve};
 
 /// Requests had to be cut off at the end.
 const EXIT_CUT_OFF: u8 = 1;
@@ -94,7 +94,7 @@ impl Serve {
         if let Some(address) = self.effects_listen {
             let listener = bind(address, self.door.start_within).await?;
             info!(address = %listener.local_addr()?, "the effects are listed at /effects");
-            let effects = Effectual::new(inbox.effects()?);
+            let effects = EffectsService::new(inbox.effects()?);
             tokio::spawn(serve(listener, effects, limits, stopping(stopped.clone()), Duration::ZERO));
         }
         let listener = bind(self.door.listen, self.door.start_within).await?;

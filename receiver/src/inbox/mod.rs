@@ -13,6 +13,7 @@
 //! - Nothing grows without bound: not the queue, nor what waits, and what is finished is forgotten after a while.
 //! - One process works on a file at a time; a second one is refused.
 
+mod bell;
 mod file;
 mod ledger;
 mod reader;
@@ -161,7 +162,7 @@ impl Inbox {
         let path = options.path.as_path().into();
         let (orders, queue) = mpsc::channel(QUEUE_MAX);
         let writes = Arc::new(AtomicBool::new(true));
-        let (wake, woken) = worker::bell();
+        let (wake, woken) = bell::bell();
         let ledger = ledger::Ledger::new(sql, watched, &options, Arc::clone(&work))
             .map_err(OpenError::sql(&options.path))?;
         let work = (work, options.retry.longest);

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
+use super::bell::Bell;
 use super::file::OpenError;
 use super::ledger::Settlement;
 use super::reader;
@@ -24,22 +25,6 @@ const TAKEN_MAX: u32 = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How long to wait after the file could not be read or written.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// Wakes the worker.
-#[derive(Clone, Debug)]
-pub(super) struct Bell(SyncSender<()>);
-
-impl Bell {
-    pub(super) fn ring(&self) {
-        // If it has been rung and not been heard yet, once is enough.
-        let _ = self.0.try_send(());
-    }
-}
-
-pub(super) fn bell() -> (Bell, Receiver<()>) {
-    let (ring, rung) = sync_channel(1);
-    (Bell(ring), rung)
-}
 
 /// A running worker.
 #[derive(Debug)]

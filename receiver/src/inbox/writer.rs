@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
+use super::bell::Bell;
 use super::file::OpenError;
 use super::ledger::{Ledger, Settlement};
-use super::worker::Bell;
 use super::{Accepted, Arrival, Refused};
 use crate::clock::Clock;
 

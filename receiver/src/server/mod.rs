@@ -25,7 +25,7 @@ use tokio::time::{interval, timeout};
 use tower::{Service, ServiceExt as _};
 use tracing::{debug, warn};
 
-pub use receive::{Effectual, Receive};
+pub use receive::{EffectsService, Receive};
 
 use crate::answer::{closing, method_not_allowed, text};
 use stall::Stall;

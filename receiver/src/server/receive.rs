@@ -118,11 +118,11 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 /// Lists the ids that were processed, one on each line, at `GET /effects`. Not for the world: it belongs on a listener
 /// of its own.
 #[derive(Clone, Debug)]
-pub struct Effectual {
+pub struct EffectsService {
     effects: Arc<Mutex<Effects>>,
 }
 
-impl Effectual {
+impl EffectsService {
     /// Shows this.
     #[must_use]
     pub fn new(effects: Effects) -> Self {
@@ -142,7 +142,7 @@ impl Effectual {
     }
 }
 
-impl<B> Service<Request<B>> for Effectual {
+impl<B> Service<Request<B>> for EffectsService {
     type Response = Answer;
     type Error = Infallible;
     type Future = Ready<Result<Answer, Infallible>>;

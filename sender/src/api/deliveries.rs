@@ -64,10 +64,14 @@ pub(super) async fn show(
     let delivery = names.find(&id).ok_or_else(unknown)?;
     let found = app.sender().read(move |reader| match reader.delivery(delivery)? {
         None => Ok(None),
-        Some(found) => Ok::<_, StoreError>(Some((found, reader.attempts_of(delivery)?))),
+        Some(found) => {
+            Ok::<_, StoreError>(Some((found, reader.attempts_of(delivery)?, reader.body(delivery)?)))
+        }
     });
-    let (found, attempts) = found.await??.ok_or_else(unknown)?;
+    let (found, attempts, body) = found.await??.ok_or_else(unknown)?;
     let mut value = shown(&found, &names);
+    // Nothing, where it was lost.
+    value["body"] = json!(body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned()));
     value["tried"] = attempts.iter().map(attempt).collect();
     Ok(ok(&value))
 }

@@ -10,12 +10,8 @@ use serde_json::json;
 use super::App;
 use super::input::{Query, bytes, media_type, unsupported};
 use super::problem::{Problem, answer};
-use crate::engine::Nanos;
 use crate::event::{Batch, Offer, Refusal};
-use crate::runtime::{Accepted, EmitError};
-
-/// How long the store may have been failing when events are still put in its queue: most faults pass sooner.
-const FAILING_MAX: Nanos = Nanos::SECOND;
+use crate::runtime::{Accepted, EmitError, FAILING_MAX};
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";

@@ -1,42 +1,24 @@
 //! Whether the process lives, and whether it works.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::App;
 use super::problem::{Problem, ok};
-
-/// How long a part may take to show that it lives. It takes microseconds.
-const ALIVE_WITHIN: Duration = Duration::from_secs(2);
+use crate::operate::readiness::unready;
 
 /// `GET /healthz`: this is answered, so the process lives.
 pub(super) async fn lives() -> Response {
     ok(&json!({ "status": "alive" }))
 }
 
-/// `GET /readyz`: no part has ended, the store reads and writes, and the heart answers.
+/// `GET /readyz`: nothing of ours keeps deliveries from moving.
 pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
-    let not_ready = |what: String| Problem::unavailable("not_ready", what);
-    if let Some(what) = app.sender().broken_part() {
-        return Err(not_ready(what.to_owned()));
-    }
-    if let Some((_, error)) = app.sender().health().failing {
-        return Err(not_ready(format!("the store does not write: {error}")));
-    }
-    let glance = timeout(ALIVE_WITHIN, app.sender().read(|reader| reader.glance()));
-    match glance.await {
-        Err(_) => return Err(not_ready("the store does not answer".to_owned())),
-        Ok(Err(error) | Ok(Err(error))) => {
-            return Err(not_ready(format!("the store does not read: {error}")));
-        }
-        Ok(Ok(Ok(_))) => {}
-    }
-    if timeout(ALIVE_WITHIN, app.sender().views()).await.is_err() {
-        return Err(not_ready("the heart does not answer".to_owned()));
+    let reasons = unready(app.sender()).await;
+    if !reasons.is_empty() {
+        let details: Vec<_> = reasons.into_iter().map(|reason| reason.detail).collect();
+        return Err(Problem::unavailable("not_ready", details.join("; ")));
     }
     let broken = app.sender().roster().broken().count();
     if broken == 0 {
@@ -63,7 +45,7 @@ mod tests {
     use crate::subscriber::RegionSecrets;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_process_whose_heart_has_ended_is_not_ready_and_says_so_to_whoever_runs_it() {
+    async fn a_process_whose_dispatcher_has_ended_is_not_ready_and_says_so_to_whoever_runs_it() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             database: folder.path().join("hookproof.db"),
@@ -91,10 +73,10 @@ mod tests {
             (status, String::from_utf8(bytes.to_vec()).unwrap())
         };
         assert_eq!(ask().await.0, StatusCode::OK);
-        sender.break_heart();
-        assert!(sender.breakdown().await.contains("the heart has ended"));
+        sender.break_shell();
+        assert!(sender.breakdown().await.contains("the dispatcher has ended"));
         let (status, text) = ask().await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(text.contains("the heart has ended"), "{text}");
+        assert!(text.contains("the dispatcher has ended"), "{text}");
     }
 }

@@ -12,6 +12,7 @@ use super::audit::share_429;
 use super::exposition::{Exposition, Family, Type, Value};
 use super::problem::Problem;
 use crate::engine::{LaneId, LaneView, Nanos, WallTime};
+use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
 use crate::store::latency::Histogram;
 use crate::store::read::{AuditSecond, LaneStatus, Over, ReadError, Reader, Status};
@@ -53,6 +54,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     lanes(&mut text, &figures, now);
     owned(&mut text, &figures, &views, &app);
     store(&mut text, &app.sender().health());
+    clock(&mut text, app.sender().clock());
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(Exposition::CONTENT_TYPE))];
     Ok((StatusCode::OK, kind, text.finish()).into_response())
 }
@@ -112,6 +114,12 @@ fn totals(text: &mut Exposition, status: &Status, shed: u64) {
         Type::Gauge,
         "Dead letters made in the last hour, less the redriven.",
         status.dead_last_hour,
+    );
+    one(
+        "hookproof_unreadable_rows",
+        Type::Gauge,
+        "Dead letters kept of which some part could not be read.",
+        status.unreadable,
     );
     one("hookproof_outbox_rows", Type::Gauge, "Rows that wait in the outbox.", status.outbox);
     one(
@@ -227,6 +235,7 @@ fn store(text: &mut Exposition, health: &Health) {
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
     let failing = u64::from(health.failing.is_some());
     one("hookproof_store_failing", Type::Gauge, "Whether the store cannot write.", failing);
+    one("hookproof_store_log_bytes", Type::Gauge, "How long the database's log is.", health.log_bytes);
     let waiting = u64::try_from(health.requests).unwrap_or(u64::MAX);
     one("hookproof_store_requests_waiting", Type::Gauge, "Requests that wait for the store.", waiting);
     one(
@@ -248,6 +257,20 @@ fn store(text: &mut Exposition, health: &Health) {
         "Deliveries settled by this process.",
         health.written.settled,
     );
+}
+
+/// The steady clock beside the wall clock, as far as that is worth a word.
+fn clock(text: &mut Exposition, clock: Clock) {
+    let mut one = |name, help, off: Option<Nanos>| {
+        let value = Value::millionths(off.map_or(0, |off| off.0 / 1_000));
+        text.family(name, Type::Gauge, help).sample(&[], value);
+    };
+    one(
+        "hookproof_clock_ahead_seconds",
+        "How far the database's time is ahead of the wall clock.",
+        clock.ahead(),
+    );
+    one("hookproof_clock_behind_seconds", "How far it is behind.", clock.behind());
 }
 
 fn per_lane(mut family: Family<'_>, lanes: &[LaneStatus], value: impl Fn(&LaneStatus) -> Value) {

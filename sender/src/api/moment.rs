@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::engine::WallTime;
+use crate::engine::calendar::Date;
 
 /// A moment in an answer.
 pub(super) fn shown(at: WallTime) -> Value {
@@ -39,23 +40,10 @@ fn read_date(text: &str) -> Option<WallTime> {
     if hour > 23 || minute > 59 || second > 59 || !(1970..=2500).contains(&year) {
         return None;
     }
-    let days = days_before(year, month, day)?;
+    let days = Date { year, month, day }.days()?;
     let nanos = if fraction.is_empty() { Some(0) } else { format!("{fraction:0<9}").parse().ok() };
     let nanos: u64 = nanos.filter(|_| fraction.bytes().all(|byte| byte.is_ascii_digit()))?;
     Some(WallTime(WallTime::from_secs(days * 86_400 + hour * 3_600 + minute * 60 + second).0 + nanos))
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar, if there is such a date.
-fn days_before(year: u64, month: u64, day: u64) -> Option<u64> {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let month = usize::try_from(month.checked_sub(1)?).ok()?;
-    if day < 1 || day > *lengths.get(month)? {
-        return None;
-    }
-    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
-    let years = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
-    Some(years + lengths[..month].iter().sum::<u64>() + day - 1)
 }
 
 #[cfg(test)]

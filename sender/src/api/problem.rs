@@ -171,6 +171,10 @@ impl From<Failed> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        if matches!(error, StoreError::Overloaded { .. }) {
+            let busy = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", error.to_string());
+            return busy.retry_after(BUSY_SECS);
+        }
         error!(%error, "a question to the store failed");
         Self::unavailable("store", error.to_string())
     }
@@ -200,6 +204,7 @@ impl From<Refusal> for Problem {
             Refusal::StaleRoster { .. } | Refusal::OutboxTaken(_) | Refusal::StaleTerm { .. } => {
                 Self::busy(message)
             }
+            Refusal::LogFull { .. } => Self::unavailable("store", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
         }
     }

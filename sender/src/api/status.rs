@@ -12,7 +12,9 @@ use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::{LaneId, LaneView, WallTime};
+use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
+use crate::runtime::clock::{wall, wall_time};
 use crate::store::lane::LaneState;
 use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
@@ -37,6 +39,8 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     value["now"] = moment::shown(now);
     value["broken"] = shown::broken(&app.sender().roster());
     value["store"] = store(&app.sender().health());
+    value["clock"] = shown::clock(now, wall(), None);
+    value["unready"] = unready(app.sender()).await.iter().map(Unready::shown).collect();
     value["lanes"] = json!({ "items": lanes, "next": page.next.map(|next| next.to_string()) });
     Ok(ok(&value))
 }
@@ -70,6 +74,7 @@ fn store(health: &Health) -> Value {
     let failing = health.failing.as_ref();
     json!({
         "failing": failing.map(|(since, error)| json!({ "since": moment::shown(*since), "error": error.to_string() })),
+        "log_bytes": health.log_bytes,
         "requests_waiting": health.requests,
         "bytes_waiting": health.bytes,
         "commits": health.written.commits,
@@ -97,6 +102,8 @@ fn lane_shown(
         "owned": lane.owner.is_some(),
         "here": view.map(|view| json!({
             "in_flight": view.in_flight,
+            "in_doubt": view.in_doubt,
+            "in_doubt_until": view.in_doubt_until.map(|until| moment::shown(wall_time(until))),
             "bucket_level": view.level,
             "share_percent": view.share_percent,
             "breaker_open": view.breaker_open,

@@ -196,9 +196,9 @@ pub(super) async fn rotate(
     let id: PublicId = PublicId::new(Kind::Subscriber, wall(), random());
     // Only the secret is in question here: it must be of the kind that the profile signs with.
     agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
-    let now = app.sender().clock().now();
+    let now = wall();
     let retire = WallTime(now.0.saturating_add(overlap.0));
-    let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire };
+    let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire, now };
     carry_out(&app, Command::Rotate(rotate), "rotate the secret").await?;
     Ok(ok(&json!({
         "id": &*subscriber.id,
@@ -256,8 +256,7 @@ fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Prob
 }
 
 async fn live_keys(app: &App, lane: LaneId) -> Result<Keys, Problem> {
-    let now = app.sender().clock().now();
-    keys(&app.sender().read(move |reader| reader.secrets(lane, now)).await??)
+    keys(&app.sender().read(move |reader| reader.secrets(lane, wall())).await??)
 }
 
 /// A command that is done or refused.

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::Common;
 use super::print::{Printer, Table};
+use super::session::{Look, PAGE_ROWS, each};
 use super::words::moment;
 use crate::engine::{LaneId, Nanos, WallTime};
 use crate::operate::audit::{Limit, shown};

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::desk::{Desk, Look, PAGE_ROWS, each, with_desk};
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::{Printer, Table};
+use super::session::{Look, PAGE_ROWS, WriteSession, each, with_session};
 use super::words::{moment, reason};
 use crate::engine::LaneId;
 use crate::event::PublicId;
@@ -182,7 +182,7 @@ impl Which {
     fn redrive(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let which = self.find(common)?;
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let (redriven, kept) = with_desk(options, |desk| redrive(desk, &which))?;
+        let (redriven, kept) = with_session(options, |session| redrive(session, &which))?;
         if printer.json {
             printer.object(&json!({ "redriven": redriven, "kept": kept }))?;
         } else {
@@ -196,7 +196,7 @@ impl Which {
     fn purge(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let which = self.find(common)?;
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
-        let purged = with_desk(options, |desk| purge(desk, &which))?;
+        let purged = with_session(options, |session| purge(session, &which))?;
         if printer.json {
             printer.object(&json!({ "purged": purged }))?;
         } else {
@@ -218,11 +218,11 @@ impl Which {
     }
 }
 
-fn redrive(desk: &Desk, which: &command::Dead) -> Result<(u64, u64), Failure> {
+fn redrive(session: &WriteSession, which: &command::Dead) -> Result<(u64, u64), Failure> {
     let (mut redriven, mut kept, mut after) = (0, 0, None);
-    desk.in_steps(|| {
+    session.in_steps(|| {
         let step = Redrive { which: which.clone(), after, max: STEP_ROWS };
-        match desk.command(Command::Redrive(step))? {
+        match session.command(Command::Redrive(step))? {
             Reply::Redriven(done) => {
                 redriven += u64::try_from(done.rows.len()).unwrap_or(u64::MAX);
                 kept += done.kept;
@@ -236,10 +236,10 @@ fn redrive(desk: &Desk, which: &command::Dead) -> Result<(u64, u64), Failure> {
     Ok((redriven, kept))
 }
 
-fn purge(desk: &Desk, which: &command::Dead) -> Result<u64, Failure> {
+fn purge(session: &WriteSession, which: &command::Dead) -> Result<u64, Failure> {
     let mut purged = 0;
-    desk.in_steps(|| {
-        match desk.command(Command::Forget(Forget { which: which.clone(), max: STEP_ROWS }))? {
+    session.in_steps(|| {
+        match session.command(Command::Forget(Forget { which: which.clone(), max: STEP_ROWS }))? {
             Reply::Dropped { rows, more } => {
                 purged += rows;
                 Ok(more && rows > 0)

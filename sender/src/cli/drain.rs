@@ -10,10 +10,10 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::desk::{Desk, Look, PAGE_ROWS, each};
 use super::failure::Failure;
-use super::options::{Common, Durable, Keep, Reach, delivering};
+use super::options::{Common, Durable, Keep, Reach, Requests, delivering};
 use super::print::Printer;
+use super::session::{Look, PAGE_ROWS, WriteSession, each};
 use super::signals::Signals;
 use super::words::rough;
 use crate::engine::{LaneId, Nanos, WallTime};
@@ -41,6 +41,8 @@ pub(super) struct Drain {
     reach: Reach,
     #[command(flatten)]
     keep: Keep,
+    #[command(flatten)]
+    requests: Requests,
     /// How long a subscriber stays this process's without a word, should it die
     #[arg(long, value_name = "TIME", default_value = "30s")]
     lease: Nanos,
@@ -57,13 +59,13 @@ impl Drain {
         let options =
             delivering(common.existing_database()?, &self.reach, self.durable, self.keep, self.lease)?;
         let others = owners(common.existing_database()?);
-        let desk = Desk::open(options)?;
-        let clock = desk.sender().clock();
+        let session = WriteSession::open(options, self.requests.settings()?)?;
+        let clock = session.sender().clock();
         let begun = clock.now();
-        let worked = desk.wait(work(desk.sender(), begun, self.span, others));
-        let stopped = desk.wait(desk.sender().stop(Duration::from_nanos(self.stop_within.0)));
+        let worked = session.wait(work(session.sender(), begun, self.span, others));
+        let stopped = session.wait(session.sender().stop(Duration::from_nanos(self.stop_within.0)));
         let (before, idle) = worked?;
-        let after = desk.wait(counts(desk.sender()))?;
+        let after = session.wait(counts(session.sender()))?;
         summarise(&before, &after, clock.now().since(begun), idle, printer)?;
         if !stopped {
             return Err(Failure::refused(format_args!(

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, with_desk};
 use super::failure::Failure;
 use super::lines::{Line, next_line};
 use super::options::{Common, Durable, Reach, operating};
 use super::print::Printer;
+use super::session::{WriteSession, with_session};
 use crate::event::{Limits, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError};
 
@@ -65,14 +65,14 @@ impl Emit {
         match &self.ndjson {
             Some(path) => {
                 let mut input = open(path)?;
-                with_desk(options, |desk| emit_lines(desk, &mut *input, &limits, printer))
+                with_session(options, |session| emit_lines(session, &mut *input, &limits, printer))
             }
             None => {
                 let data = self.data(&limits)?;
                 let kind = self.event_type.as_deref().unwrap_or_default();
                 let offer = Offer::from_parts(self.id.as_deref(), kind, self.key.as_deref(), &data, &limits);
                 let offer = offer.map_err(Failure::usage)?;
-                with_desk(options, |desk| emit_one(desk, offer, printer))
+                with_session(options, |session| emit_one(session, offer, printer))
             }
         }
     }
@@ -107,8 +107,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format_args!("can't read {}: {error}", path.display()))
 }
 
-fn emit_one(desk: &Desk, offer: Offer<'_>, printer: &mut Printer) -> Result<ExitCode, Failure> {
-    let answer = desk.wait(desk.sender().emit(&[offer])).pop();
+fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> Result<ExitCode, Failure> {
+    let answer = session.wait(session.sender().emit(&[offer])).pop();
     let accepted = answer.unwrap_or(Err(EmitError::Busy)).map_err(|error| match error {
         EmitError::Store(_) => Failure::ours(error),
         error => Failure::refused(error),
@@ -150,18 +150,18 @@ struct Tally {
 }
 
 fn emit_lines(
-    desk: &Desk,
+    session: &WriteSession,
     input: &mut dyn BufRead,
     limits: &Limits,
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
     let mut tally = Tally::default();
-    desk.in_steps(|| {
+    session.in_steps(|| {
         let (batch, is_last) = read_batch(input, limits, tally.lines)?;
         if let Some((number, _)) = batch.last() {
             tally.lines = *number;
         }
-        emit_batch(desk, &batch, limits, &mut tally, printer)?;
+        emit_batch(session, &batch, limits, &mut tally, printer)?;
         Ok(!is_last)
     })?;
     let Tally { recorded, deliveries, refused, .. } = tally;
@@ -201,7 +201,7 @@ fn read_batch(
 }
 
 fn emit_batch(
-    desk: &Desk,
+    session: &WriteSession,
     batch: &[Numbered],
     limits: &Limits,
     tally: &mut Tally,
@@ -224,7 +224,7 @@ fn emit_batch(
             Err(refusal) => answers.push((*number, Some(EmitError::Offer(refusal)))),
         }
     }
-    let mut recorded = desk.wait(desk.sender().emit(&offers)).into_iter();
+    let mut recorded = session.wait(session.sender().emit(&offers)).into_iter();
     for (number, refused) in answers {
         let answer = refused.map_or_else(|| recorded.next().unwrap_or(Err(EmitError::Busy)), Err);
         match &answer {

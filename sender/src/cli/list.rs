@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 
-use super::desk::{Look, PAGE_ROWS, each};
 use super::failure::Failure;
 use super::options::Common;
 use super::print::{Printer, Table};
+use super::session::{Look, PAGE_ROWS, each};
 use super::words::{state, when};
 use crate::operate::shown as form;
 use crate::store::read::Reader;

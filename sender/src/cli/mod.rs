@@ -5,7 +5,7 @@
 
 mod audit;
 mod dead;
-mod desk;
+mod doctor;
 mod drain;
 mod emit;
 mod failure;
@@ -13,10 +13,13 @@ mod lines;
 mod list;
 mod logs;
 mod options;
+mod outbox;
 mod print;
 mod probe;
 mod serve;
+mod session;
 mod settings;
+mod shed;
 mod show;
 mod signals;
 mod status;
@@ -70,6 +73,10 @@ enum Command {
     Audit(audit::Audit),
     /// Show how things stand
     Status(status::Status),
+    /// Show rows of the outbox that were set aside
+    Outbox(outbox::Outbox),
+    /// Say what is off with a database, and mend what is safe
+    Doctor(doctor::Doctor),
 }
 
 /// Runs the command line with its arguments, the program's name first.
@@ -100,6 +107,8 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
         Command::Dead(command) => command.run(&common, &mut printer),
         Command::Audit(audit) => audit.run(&common, &mut printer),
         Command::Status(status) => status.run(&common, &mut printer),
+        Command::Outbox(outbox) => outbox.run(&common, &mut printer),
+        Command::Doctor(doctor) => doctor.run(&common, &mut printer),
     }
 }
 

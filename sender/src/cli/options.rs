@@ -1,11 +1,14 @@
 //! The options that many commands share, and what they amount to.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
+use crate::dispatch::{LEASE_DEFAULT, LEASES};
 use crate::engine::Nanos;
 use crate::event;
 use crate::event::shape::Region;
@@ -14,6 +17,7 @@ use crate::runtime::{Options, Retention};
 use crate::sign::Secret;
 use crate::store::sqlite;
 use crate::subscriber::RegionSecrets;
+use crate::transport::{DnsResolver, Settings};
 
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
@@ -85,6 +89,33 @@ impl Reach {
         self.region.iter().try_fold(RegionSecrets::default(), |regions, RegionSource { region, variable }| {
             Ok(regions.with(region.clone(), secret_from(variable)?))
         })
+    }
+}
+
+/// How requests find their way to subscribers.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Requests {
+    /// The name server to ask, over UDP and TCP; by default those of /etc/resolv.conf. /etc/hosts counts either way
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    resolver: Option<SocketAddr>,
+    /// A PEM file with certificates of authorities to trust beside those that browsers trust: your company's own, for instance
+    #[arg(long, value_name = "FILE")]
+    extra_roots: Option<PathBuf>,
+}
+
+impl Requests {
+    /// The same for the transport.
+    pub(super) fn settings(&self) -> Result<Settings, Failure> {
+        let resolver = self.resolver.map_or_else(DnsResolver::system, DnsResolver::asking);
+        let mut settings = Settings { resolver: Arc::new(resolver), ..Settings::default() };
+        if let Some(path) = &self.extra_roots {
+            let unusable = |problem: &dyn std::fmt::Display| {
+                Failure::usage(format_args!("--extra-roots {} cannot be used: {problem}", path.display()))
+            };
+            let text = std::fs::read(path).map_err(|error| unusable(&error))?;
+            settings.roots = settings.roots.with_pem(&text).map_err(|error| unusable(&error))?;
+        }
+        Ok(settings)
     }
 }
 
@@ -170,9 +201,6 @@ impl Keep {
 const FOR_EVER: Retention =
     Retention { settled: Nanos(u64::MAX), attempts: Nanos(u64::MAX), dead: Nanos(u64::MAX) };
 
-/// How long a lane stays ours without a word, unless somebody says so.
-const LEASE: Nanos = Nanos::from_secs(30);
-
 /// The options of a sender that emits and operates, and leaves delivery to others.
 pub(super) fn operating(
     database: &Path,
@@ -184,7 +212,7 @@ pub(super) fn operating(
         durability: durability(durable),
         guard: reach.guard(),
         limits: event::Limits::default(),
-        lease: LEASE,
+        lease: LEASE_DEFAULT,
         retention: FOR_EVER,
         regions: reach.regions()?,
         delivers: false,
@@ -199,8 +227,8 @@ pub(super) fn delivering(
     keep: Keep,
     lease: Nanos,
 ) -> Result<Options, Failure> {
-    let (shortest, longest) = (Nanos::from_secs(1), Nanos::HOUR);
-    if !(shortest..=longest).contains(&lease) {
+    if !LEASES.contains(&lease) {
+        let (shortest, longest) = (LEASES.start(), LEASES.end());
         return Err(Failure::usage(format_args!("--lease is {lease}; expected {shortest} to {longest}")));
     }
     let retention = keep.retention()?;

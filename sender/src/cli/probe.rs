@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::desk::{Look, with_desk};
 use super::failure::Failure;
 use super::options::{Common, Reach, operating};
 use super::print::Printer;
+use super::session::{Look, with_session};
 use super::words::{place, rough};
 use crate::engine::Nanos;
 use crate::event::{EventType, PublicId};
@@ -49,7 +49,7 @@ impl Test {
             data: &self.data,
             within: Duration::from_nanos(self.wait.0),
         };
-        let tried = with_desk(options, |desk| Ok(desk.wait(trial.run(desk.sender()))?))?;
+        let tried = with_session(options, |session| Ok(session.wait(trial.run(session.sender()))?))?;
         let id = look.delivery_ids.name(tried.delivery.received, tried.delivery.delivery);
         if printer.json {
             printer.object(&tried.shown(&id))?;

@@ -11,14 +11,15 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::desk::runtime;
 use super::failure::Failure;
-use super::options::{Common, Durable, Keep, Reach, delivering};
+use super::options::{Common, Durable, Keep, Reach, Requests, delivering};
+use super::session::runtime;
 use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
 use crate::engine::Nanos;
 use crate::runtime::{OpenError, Options, Sender};
 use crate::store::StoreError;
+use crate::transport::Settings;
 
 /// As a shell reports what SIGINT has ended.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -50,6 +51,8 @@ pub(super) struct Serve {
     reach: Reach,
     #[command(flatten)]
     keep: Keep,
+    #[command(flatten)]
+    requests: Requests,
     /// The most connections to all subscribers together; by default, what the limit on open files leaves
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<NonZeroU32>,
@@ -65,7 +68,7 @@ pub(super) struct Serve {
 struct Door {
     listen: SocketAddr,
     token: Option<Token>,
-    connections_max: Option<NonZeroU32>,
+    requests: Settings,
 }
 
 impl Serve {
@@ -87,7 +90,8 @@ impl Serve {
                 self.listen
             )));
         }
-        Ok(Door { listen: self.listen, token, connections_max: self.connections_max })
+        let requests = Settings { connections_max: self.connections_max, ..self.requests.settings()? };
+        Ok(Door { listen: self.listen, token, requests })
     }
 }
 
@@ -109,7 +113,7 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
         token: door.token,
         request_time_max: Config::REQUEST_TIME_MAX,
     };
-    let Some(sender) = open(options, door.connections_max, &mut signals).await? else {
+    let Some(sender) = open(options, &door.requests, &mut signals).await? else {
         return Ok(ExitCode::SUCCESS);
     };
     if let Ok(address) = listener.local_addr() {
@@ -141,12 +145,12 @@ async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<Ex
 /// again and again; nothing, when told to stop meanwhile.
 async fn open(
     options: Options,
-    connections_max: Option<NonZeroU32>,
+    requests: &Settings,
     signals: &mut Signals,
 ) -> Result<Option<Sender>, Failure> {
     let mut said = false;
     loop {
-        match Sender::open_bounded(options.clone(), connections_max).await {
+        match Sender::open_with(options.clone(), requests.clone()).await {
             Err(OpenError::Store { error: error @ StoreError::Busy { .. }, .. }) => {
                 if !std::mem::replace(&mut said, true) {
                     warn!(%error, "waiting for the database");

@@ -5,10 +5,11 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
-use crate::event::EventPatterns;
 use crate::event::Pattern;
+use crate::event::{EventPatterns, PublicId};
 use crate::excerpt::Excerpt;
 use crate::guard::{Guard, Target};
+use crate::store::read::Subscriber;
 
 /// The settings that are lists: there, commas separate what is given without brackets.
 const LISTS: [&str; 5] = ["limit.windows", "retry.schedule", "shape.allow", "shape.pseudonymise", "events"];
@@ -146,6 +147,11 @@ pub(super) fn checked_url(url: &str, guard: &Guard) -> Result<String, Failure> {
         ))
     });
     target.map(|target| target.as_str().to_owned())
+}
+
+/// A subscriber's public id, which every event carries in its pseudonyms.
+pub(super) fn read_id(subscriber: &Subscriber) -> Result<PublicId, Failure> {
+    subscriber.id.parse().map_err(Failure::refused)
 }
 
 #[cfg(test)]

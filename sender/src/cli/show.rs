@@ -3,13 +3,14 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::desk::Look;
 use super::failure::Failure;
 use super::options::{Common, Reach};
 use super::print::Printer;
-use super::subscriber::read_id;
+use super::session::Look;
+use super::settings::read_id;
 use super::words::{self, moment, state, when};
 use crate::operate::shown as form;
+use crate::runtime::clock::wall;
 use crate::store::latency::Histogram;
 use crate::store::read::{LaneStatus, Over, Reader};
 use crate::subscriber::SettingsText;
@@ -35,7 +36,7 @@ impl Show {
         let lane = look.lane(subscriber.lane)?;
         let latencies = look.reader.latencies(&[subscriber.lane], Over::Day { until: look.now })?;
         let latency = latencies.first().map(|(_, counted)| counted);
-        let secrets = look.reader.secrets(subscriber.lane, look.now)?;
+        let secrets = look.reader.secrets(subscriber.lane, wall())?;
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
         if printer.json {

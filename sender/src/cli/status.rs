@@ -6,16 +6,20 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::desk::{Look, PAGE_ROWS, each};
+use super::doctor::log_bytes;
 use super::failure::Failure;
 use super::options::{Common, Reach};
 use super::print::Printer;
+use super::session::{Look, PAGE_ROWS, each};
 use super::words::{self, ago, rough};
 use crate::engine::{Nanos, WallTime};
 use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
+use crate::runtime::clock::wall;
+use crate::store::clock::{Fault, TOLERANCE};
 use crate::store::latency::Histogram;
 use crate::store::read::{Over, Reader, Status as Figures};
+use crate::store::sqlite::LogSize;
 use crate::subscriber::RegionSecrets;
 
 /// What has been due for longer than this says that we are behind.
@@ -35,8 +39,9 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let look = Look::open(common.existing_database()?)?;
-        let found = Found::read(&look, self.reach.regions()?)?;
+        let path = common.existing_database()?;
+        let look = Look::open(path)?;
+        let found = Found { log_bytes: log_bytes(path), ..Found::read(&look, self.reach.regions()?)? };
         if printer.json {
             printer.object(&found.shown())?;
         } else {
@@ -57,6 +62,10 @@ struct Found {
     slow: Vec<String>,
     /// As this process understands it, with the regions that it knows.
     roster: Arc<Roster>,
+    now: WallTime,
+    log_bytes: u64,
+    /// What is wrong with the database's time.
+    fault: Option<Fault>,
 }
 
 impl Found {
@@ -66,7 +75,7 @@ impl Found {
         let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
-        let roster = Arc::clone(keeper.catch_up(&look.reader, look.now)?);
+        let roster = Arc::clone(keeper.catch_up(&look.reader, wall())?);
         let (mut latency, mut slow) = (Histogram::default(), Vec::new());
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
@@ -81,7 +90,8 @@ impl Found {
                 Ok(true)
             },
         )?;
-        Ok(Self { figures, senders, overdue, latency, slow, roster })
+        let (now, fault) = (look.now, look.fault);
+        Ok(Self { figures, senders, overdue, latency, slow, roster, now, log_bytes: 0, fault })
     }
 
     fn shown(&self) -> Value {
@@ -92,6 +102,8 @@ impl Found {
         value["slow_subscribers"] = json!(self.slow);
         value["broken"] = shown::broken(&self.roster);
         value["delivering_processes"] = json!(self.senders);
+        value["log_bytes"] = json!(self.log_bytes);
+        value["clock"] = shown::clock(self.now, wall(), self.fault);
         value
     }
 
@@ -122,10 +134,13 @@ impl Found {
             ("coalesced", counts.coalesced.to_string()),
             ("latency", words::latency(Some(&self.latency))),
             ("slow endpoints", first_of(&self.slow)),
+            ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
             ("delivered by", delivered_by(self.senders)),
+            ("clock", clock(self.now, self.fault)),
+            ("log", log(self.log_bytes)),
         ];
-        if let Some(oldest) = figures.oldest_received {
+        if let Some(oldest) = figures.next_to_expire {
             rows.insert(3, ("oldest waiting", format!("received {}", ago(oldest, now))));
         }
         rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
@@ -141,6 +156,29 @@ impl Found {
         }
         let what = "events that they want are refused until they are mended, given their region's secret, or removed";
         format!("{}; {what}", first_of(&broken))
+    }
+}
+
+fn log(bytes: u64) -> String {
+    let mebibytes = bytes >> 20;
+    if bytes < LogSize::PINNED_BYTES {
+        return format!("{mebibytes} MiB");
+    }
+    format!("{mebibytes} MiB: some program has been reading the database for long; end its transaction")
+}
+
+fn clock(now: WallTime, fault: Option<Fault>) -> String {
+    let (ahead, behind) = (rough(now.since(wall())), rough(wall().since(now)));
+    match fault {
+        Some(Fault::Corrected(by)) => format!(
+            "the database's is {} ahead of the wall clock; the next process that writes brings it back",
+            rough(by)
+        ),
+        Some(Fault::Kept(_)) => {
+            format!("the database's is {ahead} ahead of the wall clock, and is kept: see `doctor`")
+        }
+        None if behind > TOLERANCE => format!("the database's is {behind} behind the wall clock"),
+        None => "right".to_owned(),
     }
 }
 

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::desk::{Desk, Look, with_desk};
 use super::failure::Failure;
 use super::options::{Common, Reach, operating, secret_from};
 use super::print::Printer;
-use super::settings::{Changes, Setting, checked_name, checked_url, patterns};
-use super::{list, probe, show};
-use crate::engine::Nanos;
+use super::session::{Look, WriteSession, with_session};
+use super::settings::{Changes, Setting, checked_name, checked_url, patterns, read_id};
+use super::{list, probe, shed, show};
+use crate::engine::{Nanos, Settings};
 use crate::event::{EventPatterns, Kind, Pattern, PublicId};
 use crate::operate::shown as form;
 use crate::runtime::clock::{random, wall};
@@ -42,6 +42,8 @@ pub(super) enum Subscriber {
     Resume(Resume),
     /// Give it a new secret; the old one signs too for a while
     Rotate(RotateSecret),
+    /// Give up what waits for it
+    Shed(shed::Shed),
     /// Remove it; what it is still owed becomes dead letters
     Remove(Remove),
     /// Send it a test event, through its limits like any other, and show the answer
@@ -58,6 +60,7 @@ impl Subscriber {
             Self::Pause(Pause { name }) => to_state(&name, LaneState::Paused, common, printer),
             Self::Resume(Resume { name }) => to_state(&name, LaneState::Active, common, printer),
             Self::Rotate(rotate) => rotate.run(common, printer),
+            Self::Shed(shed) => shed.run(common, printer),
             Self::Remove(remove) => remove.run(common, printer),
             Self::Test(test) => return test.run(common, printer),
         }?;
@@ -114,7 +117,10 @@ impl Add {
             secret: stored(&secret),
         };
         let options = operating(common.database()?, &self.reach, None)?;
-        with_desk(options, |desk| desk.command(Command::Subscribe(subscribe)))?;
+        with_session(options, |session| session.command(Command::Subscribe(subscribe)))?;
+        if let Some(warning) = of_doubt(&agreement.lane) {
+            eprintln!("{warning}");
+        }
         if printer.json {
             return printer
                 .object(&json!({ "id": id.as_str(), "name": self.name, "secret": secret.reveal() }))
@@ -127,6 +133,19 @@ impl Add {
         eprintln!("the secret is not shown again; hand it to whoever runs the endpoint");
         Ok(())
     }
+}
+
+/// What a burst costs that requests without an answer can fill.
+fn of_doubt(settings: &Settings) -> Option<String> {
+    let (burst, in_flight) = (settings.contract().bucket().burst(), settings.contract().in_flight());
+    let doubt = settings.lateness().doubt();
+    (burst <= in_flight && doubt > Nanos::ZERO).then(|| {
+        format!(
+            "limit.burst is {burst} and limit.in_flight {in_flight}: {burst} requests without an answer stop its \
+             deliveries for up to {doubt} (limit.doubt), and so does a killed process; expected a burst above the \
+             requests in flight, or a shorter limit.doubt where the endpoint is known to drop requests sooner"
+        )
+    })
 }
 
 #[derive(Args, Debug)]
@@ -155,10 +174,10 @@ impl Set {
         let look = Look::open(database)?;
         // Refused before anything is opened for writing, if it is to be refused.
         self.change(&look, &changes)?;
-        with_desk(options, |desk| {
+        with_session(options, |session| {
             for _ in 0..CHANGES_MAX {
                 let command = Command::Change(self.change(&look, &changes)?);
-                match desk.wait(desk.sender().command(command))? {
+                match session.wait(session.sender().command(command))? {
                     Reply::Refused(Refusal::VersionConflict { .. }) => {}
                     Reply::Refused(refusal) => return Err(refusal.into()),
                     _ => return Ok(()),
@@ -216,14 +235,14 @@ pub(super) struct Resume {
 }
 
 fn to_state(name: &str, state: LaneState, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-    on(name, common, |desk, subscriber| {
+    on(name, common, |session, subscriber| {
         if (subscriber.state, state) == (LaneState::Disabled, LaneState::Paused) {
             // Paused, it would record events again, which its endpoint said that it does not want.
             let problem = "the endpoint answered 410 and is disabled; expected an active one; `subscriber resume` first";
             return Err(Failure::refused(problem));
         }
         let change = Change { state: Some(state), ..Change::of(subscriber.lane) };
-        desk.command(Command::Change(change))
+        session.command(Command::Change(change))
     })?;
     let state = super::words::state(state);
     if printer.json {
@@ -262,12 +281,17 @@ impl RotateSecret {
             )));
         }
         let secret = secret(self.secret_env.as_deref())?;
-        on(&self.name, common, |desk, subscriber| {
+        on(&self.name, common, |session, subscriber| {
             let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
             check_signing(settings.sign.unwrap_or_default(), &secret)?;
-            let now = desk.sender().clock().now();
+            let now = wall();
             let retire = crate::engine::WallTime(now.0.saturating_add(self.overlap.0));
-            desk.command(Command::Rotate(Rotate { lane: subscriber.lane, secret: stored(&secret), retire }))
+            session.command(Command::Rotate(Rotate {
+                lane: subscriber.lane,
+                secret: stored(&secret),
+                retire,
+                now,
+            }))
         })?;
         if printer.json {
             return printer
@@ -293,7 +317,7 @@ impl Remove {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(common.existing_database()?)?;
         let waiting = look.lane(look.subscriber(&self.name)?.lane)?.map_or(0, |lane| lane.counts.waiting);
-        on(&self.name, common, |desk, subscriber| desk.command(Command::Remove(subscriber.lane)))?;
+        on(&self.name, common, |session, subscriber| session.command(Command::Remove(subscriber.lane)))?;
         if printer.json {
             return printer.object(&json!({ "name": self.name, "state": "removed", "given_up": waiting }));
         }
@@ -305,17 +329,12 @@ impl Remove {
 fn on(
     name: &str,
     common: &Common,
-    change: impl FnOnce(&Desk, &read::Subscriber) -> Result<Reply, Failure>,
+    change: impl FnOnce(&WriteSession, &read::Subscriber) -> Result<Reply, Failure>,
 ) -> Result<Reply, Failure> {
     let database = common.existing_database()?;
     let subscriber = Look::open(database)?.subscriber(name)?;
     let options = operating(database, &Reach::default(), None)?;
-    with_desk(options, |desk| change(desk, &subscriber))
-}
-
-/// A subscriber's public id, which every event carries in its pseudonyms.
-pub(super) fn read_id(subscriber: &read::Subscriber) -> Result<PublicId, Failure> {
-    subscriber.id.parse().map_err(Failure::refused)
+    with_session(options, |session| change(session, &subscriber))
 }
 
 /// Settings that can't be: the command line is at fault.

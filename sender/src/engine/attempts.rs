@@ -1,7 +1,8 @@
 //! The attempts under way, of all lanes.
 
+use super::breaker::IsProbe;
 use super::ids::{AttemptId, DeliveryId, LaneId, Term};
-use super::lane::Ending;
+use super::time::Instant;
 
 /// One attempt under way.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +13,16 @@ pub(super) struct Attempt {
     pub(super) term: Term,
     pub(super) delivery: DeliveryId,
     pub(super) ending: Ending,
+}
+
+/// An attempt as its lane sees it when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    /// How many attempts the delivery has had, this one included.
+    pub(super) attempts: u32,
+    pub(super) expires: Instant,
+    pub(super) started: Instant,
+    pub(super) probe: IsProbe,
 }
 
 /// A slab: places are used again, ids are not.

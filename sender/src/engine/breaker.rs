@@ -139,7 +139,7 @@ impl Breaker {
             State::Closed { .. } => Ready::Now,
             State::Open { until, .. } if until <= now => Ready::Now,
             State::Open { until, .. } => Ready::At(until),
-            State::Probing { .. } => Ready::OnEnd,
+            State::Probing { .. } => Ready::OnEvent,
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
         bench.fail_until_open(QUICK);
         bench.cooldown();
         assert_eq!(bench.breaker.start(), IsProbe(true));
-        assert_eq!(bench.breaker.ready(bench.now + Nanos::DAY), Ready::OnEnd);
+        assert_eq!(bench.breaker.ready(bench.now + Nanos::DAY), Ready::OnEvent);
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         bench.cooldown();
         bench.breaker.start();
         bench.breaker.end(&bench.policy, straggler, Health::Ill, QUICK, bench.now);
-        assert_eq!(bench.breaker.ready(bench.now), Ready::OnEnd, "the probe is still under way");
+        assert_eq!(bench.breaker.ready(bench.now), Ready::OnEvent, "the probe is still under way");
     }
 
     #[test]

@@ -6,17 +6,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::attempts::Ending;
 use super::breaker::{Breaker, Health, IsProbe};
-use super::ids::{LaneId, Term};
+use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
-use super::message::{Due, Fate, Origin, Outcome, Reason, Taking};
+use super::message::{Due, Fate, Outcome, Reason, Taking};
 use super::pressure::{Pressure, Strain};
+use super::reading::Reading;
 use super::record::LaneRecord;
 use super::retry::Meaning;
 use super::rng::Rng;
 use super::settings::Settings;
+use super::start::Start;
 use super::time::{Instant, Nanos};
-use super::verdict::Verdict;
 use super::view::LaneView;
 
 /// The most deliveries that a lane holds without having sent them.
@@ -98,21 +100,7 @@ pub(super) struct Marks {
 impl Lane {
     pub(super) fn new(taking: Taking, now: Instant) -> Self {
         let Taking { lane, term, settings, origin, lease_until, next, paused } = taking;
-        let contract = settings.contract().clone();
-        let (record, downtime, hold) = match origin {
-            Origin::Fresh => (None, Nanos::ZERO, None),
-            Origin::Resumed { record, downtime } => {
-                let hold = (!record.clean).then(|| settings.quarantine());
-                (Some(record), downtime, hold)
-            }
-            Origin::Seized { record, downtime, hold } => (record, downtime, Some(hold)),
-        };
-        let left = record.as_ref().map(|record| &record.limiter);
-        let limiter = match (left, hold) {
-            (left, Some(hold)) => Limiter::seize(contract, left, downtime, now + hold, now),
-            (Some(left), None) => Limiter::resume(contract, left, downtime, now),
-            (None, None) => Limiter::fresh(contract),
-        };
+        let Start { limiter, record, downtime } = Start::new(origin, &settings, term, now);
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
         let breaker = record.as_ref().and_then(|record| record.breaker);
         Self {
@@ -131,8 +119,7 @@ impl Lane {
                 empty: 0,
             },
             state: State { paused, gone: record.is_some_and(|record| record.gone), leaving: false },
-            // Before anything is sent: whoever comes next must know what this owner may send, and what it knew.
-            marks: Marks { unsaved: true, ..Marks::default() },
+            marks: Marks::default(),
             settings,
         }
     }
@@ -165,7 +152,7 @@ impl Lane {
             }
             Ready::At(at) if self.window.is_empty() => self.wait_for_work(at),
             Ready::At(at) => Move::Wait(at),
-            Ready::OnEnd => Move::Rest,
+            Ready::OnEvent => Move::Rest,
         }
     }
 
@@ -188,22 +175,40 @@ impl Lane {
         self.window.extend(due);
     }
 
+    /// An attempt ended: frees its place. True if the lane has to hear when its settlement is durable.
+    pub(super) fn charge(&mut self, attempt: &Ending, outcome: &Outcome, now: Instant) -> bool {
+        self.limiter.end(attempt.started, outcome.into(), now)
+    }
+
+    /// The settlement of such an attempt is durable.
+    pub(super) fn settled(&mut self) {
+        self.limiter.settled();
+    }
+
+    /// A record is durable.
+    pub(super) fn recorded(&mut self, revision: Revision) {
+        self.limiter.recorded(revision);
+    }
+
+    /// Whether its record is to be persisted now. One at a time is on its way.
+    pub(super) fn wants_record(&self) -> bool {
+        self.limiter.wants_record(self.marks.unsaved)
+    }
+
     /// An attempt ended. Answers what becomes of the delivery, which has now had `attempts`.
     pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: Instant) -> Fate {
-        let quarantine = if *outcome == Outcome::Silent { self.settings.quarantine() } else { Nanos::ZERO };
-        self.limiter.end(now, quarantine);
         if *outcome == Outcome::Withheld {
             return self.withheld(attempt, now);
         }
-        let verdict = Verdict::of(outcome, self.settings.retry().retry_after_cap());
+        let reading = Reading::of(outcome, self.settings.retry().retry_after_cap());
         let latency = now.since(attempt.started);
         let breaker = self.settings.breaker();
-        self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, verdict.health, latency, now);
+        self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, reading.health, latency, now);
         // The breaker holds back already while its probes fail: the share must not shrink with the length of an outage.
-        if !attempt.probe.0 || verdict.strain != Strain::Failed {
-            self.pressure.end(self.settings.pressure(), verdict.strain, attempt.started, now);
+        if !attempt.probe.0 || reading.strain != Strain::Failed {
+            self.pressure.end(self.settings.pressure(), reading.strain, attempt.started, now);
         }
-        match (verdict.meaning, verdict.pause) {
+        match (reading.meaning, reading.pause) {
             (Meaning::Success, _) => Fate::Delivered,
             (Meaning::Gone, _) => {
                 self.state.gone = true;
@@ -238,16 +243,15 @@ impl Lane {
 
     /// An attempt ended that belonged to an owner before. Whose it was, the endpoint's word counts.
     pub(super) fn heed(&mut self, outcome: &Outcome, now: Instant) {
-        if let Some(pause) = Verdict::of(outcome, self.settings.retry().retry_after_cap()).pause {
+        if let Some(pause) = Reading::of(outcome, self.settings.retry().retry_after_cap()).pause {
             self.pause_until(now + pause);
         }
     }
 
     /// Lowered limits hold from here on.
     pub(super) fn change(&mut self, settings: Arc<Settings>, now: Instant) {
-        self.limiter.change(settings.contract().clone(), now);
+        self.limiter.change(settings.contract().clone(), settings.lateness(), now);
         self.settings = settings;
-        self.marks.unsaved = true;
     }
 
     pub(super) fn pause(&mut self) {
@@ -279,23 +283,31 @@ impl Lane {
     }
 
     /// What the next owner should know.
-    pub(super) fn record(&mut self, now: Instant) -> LaneRecord {
+    pub(super) fn record(&mut self, now: Instant) -> (Revision, LaneRecord) {
         let clean = self.has_left();
-        LaneRecord {
-            limiter: if clean { self.limiter.snapshot(now) } else { self.limiter.worst(now) },
+        let (revision, limiter) = self.limiter.snapshot(clean, now);
+        self.marks.unsaved = false;
+        let record = LaneRecord {
+            limiter,
             clean,
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
             gone: self.state.gone,
-        }
+            at: now.0,
+            term: self.term.0,
+        };
+        (revision, record)
     }
 
     /// How the lane is, for whoever looks at it from outside.
     pub(super) fn view(&self, now: Instant) -> LaneView {
+        let (in_doubt, in_doubt_until) = self.limiter.in_doubt();
         LaneView {
             lane: self.id,
             term: self.term,
             in_flight: self.limiter.in_flight(),
+            in_doubt,
+            in_doubt_until,
             level: self.limiter.level(),
             share_percent: self.pressure.percent(),
             breaker_open: self.breaker.is_open(),
@@ -379,14 +391,4 @@ impl Lane {
             self.marks.unsaved = true;
         }
     }
-}
-
-/// An attempt as its lane sees it when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ending {
-    /// How many attempts the delivery has had, this one included.
-    pub(super) attempts: u32,
-    pub(super) expires: Instant,
-    pub(super) started: Instant,
-    pub(super) probe: IsProbe,
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::attempts::{Attempt, Attempts};
+use super::attempts::{Attempt, Attempts, Ending};
 use super::breaker::IsProbe;
 use super::ids::{AttemptId, LaneId, Term};
-use super::lane::{Ending, Lane, Move};
+use super::lane::{Lane, Move};
 use super::lanes::Lanes;
 use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Taking};
 use super::range::{OutOfRange, within};
@@ -114,7 +114,14 @@ impl Engine {
                 self.with(lane, Some(term), |lane, now| lane.fill(due, next, now));
             }
             Input::Ended { attempt, outcome } => self.end(attempt, &outcome),
-            Input::Settled { batch } => self.settling.answered(batch),
+            Input::Settled { batch } => {
+                for (lane, term) in self.settling.answered(batch) {
+                    self.with(lane, Some(term), |lane, _| lane.settled());
+                }
+            }
+            Input::Persisted { lane, term, revision } => {
+                self.with(lane, Some(term), |lane, _| lane.recorded(revision));
+            }
             Input::Stop => self.stop(),
         }
     }
@@ -177,7 +184,11 @@ impl Engine {
             let Some(lane) = self.lanes.get_mut(slot) else { continue };
             lane.marks.queued = false;
             let room = self.attempts.len() < self.limits.attempts;
-            match lane.next_move(self.now, room) {
+            let next = lane.next_move(self.now, room);
+            if lane.wants_record() {
+                self.unsaved.push(slot);
+            }
+            match next {
                 Move::Crowd => {
                     if !std::mem::replace(&mut lane.marks.crowded, true) {
                         self.crowded.push_back(slot);
@@ -227,7 +238,7 @@ impl Engine {
 
     fn settle(&mut self, lane: LaneId, term: Term, due: Due, fate: Fate) {
         let Due { delivery, attempts, .. } = due;
-        self.settling.push(Settlement { lane, term, delivery, attempts, fate });
+        self.settling.push(Settlement { lane, term, delivery, attempts, fate }, false);
     }
 
     /// Moves settlements and records that wait to the outputs. False if there was nothing.
@@ -237,10 +248,11 @@ impl Engine {
         }
         for slot in std::mem::take(&mut self.unsaved) {
             if let Some(lane) = self.lanes.get_mut(slot)
-                && std::mem::take(&mut lane.marks.unsaved)
+                && lane.wants_record()
             {
-                let record = Box::new(lane.record(self.now));
-                self.outputs.push_back(Output::Persist { lane: lane.id, term: lane.term, record });
+                let (revision, record) = lane.record(self.now);
+                let (lane, term, record) = (lane.id, lane.term, Box::new(record));
+                self.outputs.push_back(Output::Persist { lane, term, revision, record });
             }
         }
         !self.outputs.is_empty()
@@ -262,7 +274,7 @@ impl Engine {
             return;
         }
         act(lane, self.now);
-        if lane.marks.unsaved {
+        if lane.wants_record() {
             self.unsaved.push(slot);
         }
         self.enqueue(slot);
@@ -338,10 +350,10 @@ impl Engine {
         if let Some(lane) = self.lanes.get_mut(slot)
             && lane.has_left()
         {
-            let (id, term, record) = (lane.id, lane.term, Box::new(lane.record(self.now)));
+            let (lane, term, (revision, record)) = (lane.id, lane.term, lane.record(self.now));
             self.forget(slot);
             self.flush();
-            self.outputs.push_back(Output::Persist { lane: id, term, record });
+            self.outputs.push_back(Output::Persist { lane, term, revision, record: Box::new(record) });
         }
     }
 
@@ -355,15 +367,19 @@ impl Engine {
         self.make_room();
         let Attempt { slot, lane: id, term, delivery, ending } = attempt;
         let owner = self.lanes.get_mut(slot).filter(|lane| lane.id == id && lane.term == term);
+        let mut awaited = false;
         let fate = match owner {
-            Some(lane) => lane.end(&ending, outcome, &mut self.rng, self.now),
+            Some(lane) => {
+                awaited = lane.charge(&ending, outcome, self.now);
+                lane.end(&ending, outcome, &mut self.rng, self.now)
+            }
             // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.
             None if is_success(outcome) => Fate::Delivered,
             None => return self.with(id, None, |lane, now| lane.heed(outcome, now)),
         };
         let made = u32::from(*outcome != Outcome::Withheld);
         let attempts = ending.attempts.saturating_sub(1) + made;
-        self.settling.push(Settlement { lane: id, term, delivery, attempts, fate });
+        self.settling.push(Settlement { lane: id, term, delivery, attempts, fate }, awaited);
         self.with(id, Some(term), |_, _| {});
         self.finish_leaving(slot);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
+use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 use super::record::LaneRecord;
 use super::settings::Settings;
 use super::time::{Instant, Nanos, WallTime};
@@ -83,6 +83,18 @@ pub enum Input {
         /// The batch.
         batch: BatchId,
     },
+    /// The answer to [`Output::Persist`]: that record of a lane, or a later one, is durable. Until the lane's first
+    /// record is, and the first after a change, the lane starts nothing; an attempt in doubt that no durable record tells
+    /// of counts against the cap in flight. Saying it too late only slows the lane down; saying it too early breaks the
+    /// contract if the process dies.
+    Persisted {
+        /// The lane.
+        lane: LaneId,
+        /// The ownership that the record was persisted under.
+        term: Term,
+        /// The record, or the latest of several.
+        revision: Revision,
+    },
     /// Give back every lane. When [`super::Engine::is_at_rest`] says so, all that was under way has ended.
     Stop,
 }
@@ -118,15 +130,20 @@ pub enum Origin {
         /// How much time has passed since at least. Nothing, where no clock can prove it.
         downtime: Nanos,
     },
-    /// The owner before crashed or lost its lease. Assume the worst: all that the contract allows was just sent.
+    /// The owner before crashed or lost its lease. Assume the worst: all that its record allows was just sent.
     Seized {
-        /// What was last persisted, if anything.
+        /// What was last made durable. Nothing if it can't be read: then the owner before is taken to have had the
+        /// present contract, and the longest deadline, quarantine and doubt that any settings allow. A lane of which no
+        /// owner ever persisted a record was never sent anything: it is [`Self::Fresh`].
         record: Option<LaneRecord>,
-        /// How much time has passed since the record at least. Nothing, where no clock can prove it.
+        /// How much time has passed since the record was taken at least. Nothing, where no clock can prove it.
         downtime: Nanos,
-        /// For how long requests of the owner before may still arrive: the quarantine if it is surely dead, the
-        /// attempts' total deadline more if it may be alive.
-        hold: Nanos,
+        /// The owner before may live: what it had under way may go out until its deadline.
+        may_be_alive: bool,
+        /// What the store knows to have ended after the record was taken ([`LaneRecord::taken_at`]): how long ago, and
+        /// how many attempts; rounded to less long ago. Needed for a lane with window caps, now or when the record was
+        /// taken; for others it may be empty. An attempt that is told although the record tells of it counts twice.
+        ended: Vec<(Nanos, u32)>,
     },
 }
 
@@ -198,12 +215,15 @@ pub enum Output {
         /// Never empty.
         settlements: Vec<Settlement>,
     },
-    /// Keep a lane's state.
+    /// Keep a lane's state. A lane has one that is not final unanswered at most. Settlements polled before it come first,
+    /// or with it.
     Persist {
         /// The lane.
         lane: LaneId,
         /// Our ownership of it.
         term: Term,
+        /// Names the record in [`Input::Persisted`].
+        revision: Revision,
         /// The state. A record that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
     },

@@ -18,14 +18,14 @@
 //! | [`Output::Claim`]      | reads that many due deliveries of a lane from the store  | [`Input::Claimed`]        |
 //! | [`Output::Send`]       | makes one HTTP request, with one total deadline          | [`Input::Ended`]          |
 //! | [`Output::Settle`]     | has the store write down what became of deliveries       | [`Input::Settled`]        |
-//! | [`Output::Persist`]    | has the store keep a lane's state                        | nothing                   |
+//! | [`Output::Persist`]    | has the store keep a lane's state                        | [`Input::Persisted`]      |
 //! | [`Output::Wake`]       | sets its timer (or ignores it and asks `next_wake`)      | [`Input::Tick`], then     |
 //!
 //! Unasked, the driver reports ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
 //! [`Input::Leave`]), work ([`Input::Work`]), and what an operator wants ([`Input::Change`], [`Input::Pause`],
 //! [`Input::Resume`], [`Input::Stop`]).
 //!
-//! A record that is final, and the loss of a lane, give back everything that the lane had claimed.
+//! A record that is final needs no answer. It, and the loss of a lane, give back everything that the lane had claimed.
 //!
 //! The life of one delivery: `Work` says that a lane has something due; the engine `Claim`s as much as the lane's
 //! contract lets it send soon; `Claimed` fills the lane's short window; when limiter, breaker and pressure all agree
@@ -46,34 +46,38 @@
 //!
 //! The files, in reading order: [`time`] and [`ids`] (words), `message` (what goes in and out), [`contract`] and
 //! [`limiter`] (what a subscriber may be sent, and the guarantee), [`retry`] and [`retry_after`] (what follows a
-//! failure), [`breaker`] and [`pressure`] (when to hold back), `verdict`, `record` and `lane` (all of these for one subscriber),
+//! failure), [`breaker`] and [`pressure`] (when to hold back), `reading`, `record`, `start` and `lane` (all of these for one subscriber),
 //! `timers`, `attempts`, `settling`, and `machine` (all lanes).
 
 #![deny(clippy::float_arithmetic, clippy::float_cmp)]
 
 mod attempts;
 pub mod breaker;
+pub mod calendar;
 pub mod contract;
 pub mod ids;
 mod lane;
 mod lanes;
+mod lateness;
 pub mod limiter;
 mod machine;
 mod message;
 pub mod pressure;
 mod range;
+mod reading;
 mod record;
 pub mod retry;
 pub mod retry_after;
 mod rng;
 mod settings;
 mod settling;
+mod start;
 pub mod time;
 mod timers;
-mod verdict;
 mod view;
 
-pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Term};
+pub use ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
+pub use lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
 pub use machine::{Engine, Limits};
 pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Settlement, Taking};
 pub use range::OutOfRange;

@@ -119,7 +119,7 @@ impl Pressure {
             return Ready::Now;
         }
         if open >= self.cap(contract) {
-            return Ready::OnEnd;
+            return Ready::OnEvent;
         }
         let next = self.started + self.gap(policy, contract);
         if next <= now { Ready::Now } else { Ready::At(next) }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(bench.gap(), Nanos::from_millis(200));
         let later = bench.now + Nanos::SECOND;
         assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 3, later), Ready::Now);
-        assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 4, later), Ready::OnEnd);
+        assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 4, later), Ready::OnEvent);
     }
 
     #[test]

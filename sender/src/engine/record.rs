@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::breaker::BreakerRecord;
 use super::limiter::Snapshot;
+use super::time::Instant;
 
 /// A lane's state, for whoever owns it next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct LaneRecord {
     pub(super) pause: u64,
     pub(super) breaker: Option<BreakerRecord>,
     pub(super) gone: bool,
+    /// When it was taken, and under which ownership.
+    pub(super) at: u64,
+    pub(super) term: u64,
 }
 
 impl LaneRecord {
@@ -22,6 +26,13 @@ impl LaneRecord {
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.clean
+    }
+
+    /// When it was taken, on the scale of the driver that was told to persist it. What ended at or after this moment, the
+    /// record may not tell of.
+    #[must_use]
+    pub fn taken_at(&self) -> Instant {
+        Instant(self.at)
     }
 
     /// Whether the endpoint answered 410, so that nothing is sent until an operator resumes the lane.

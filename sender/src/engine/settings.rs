@@ -2,13 +2,9 @@
 
 use super::breaker::BreakerPolicy;
 use super::contract::Contract;
+use super::lateness::Lateness;
 use super::pressure::PressurePolicy;
-use super::range::{OutOfRange, within};
 use super::retry::RetryPolicy;
-use super::time::Nanos;
-
-/// The longest quarantine.
-pub(super) const QUARANTINE_MAX: Nanos = Nanos::HOUR;
 
 /// A subscriber's contract, and how its lane behaves inside it. Shared by the lanes that have the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,23 +13,20 @@ pub struct Settings {
     retry: RetryPolicy,
     breaker: BreakerPolicy,
     pressure: PressurePolicy,
-    quarantine: Nanos,
+    lateness: Lateness,
 }
 
 impl Settings {
-    /// Settings whose silent attempts count as in flight for a further `quarantine`.
-    ///
-    /// # Errors
-    /// When `quarantine` is over 1 hour.
+    /// Everything together. Each part is valid by itself.
+    #[must_use]
     pub fn new(
         contract: Contract,
         retry: RetryPolicy,
         breaker: BreakerPolicy,
         pressure: PressurePolicy,
-        quarantine: Nanos,
-    ) -> Result<Self, OutOfRange> {
-        within("limit.quarantine", quarantine, Nanos::ZERO..=QUARANTINE_MAX)?;
-        Ok(Self { contract, retry, breaker, pressure, quarantine })
+        lateness: Lateness,
+    ) -> Self {
+        Self { contract, retry, breaker, pressure, lateness }
     }
 
     /// What the subscriber may be sent.
@@ -60,9 +53,9 @@ impl Settings {
         &self.pressure
     }
 
-    /// For how long a request without an answer may still arrive.
+    /// How late a request may still arrive.
     #[must_use]
-    pub fn quarantine(&self) -> Nanos {
-        self.quarantine
+    pub fn lateness(&self) -> Lateness {
+        self.lateness
     }
 }

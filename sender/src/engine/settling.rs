@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::ids::BatchId;
+use super::ids::{BatchId, LaneId, Term};
 use super::message::{Fate, Output, Settlement};
 
 /// The most settlements in one batch.
@@ -11,15 +11,24 @@ pub(super) const BATCH_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     gathered: VecDeque<Settlement>,
-    /// Batches handed out and not answered, the oldest first, and how much of the total each holds.
-    unanswered: VecDeque<(BatchId, usize)>,
+    /// Lanes that have to hear when a gathered settlement is durable, and which settlement of all that were ever pushed.
+    awaited: VecDeque<(u64, LaneId, Term)>,
+    pushed: u64,
+    flushed: u64,
+    /// The oldest first.
+    unanswered: VecDeque<Batch>,
     /// All that are gathered or unanswered and tell of an attempt: those that a crash could make again.
     total: usize,
     batches: u64,
 }
 
 impl Settling {
-    pub(super) fn push(&mut self, settlement: Settlement) {
+    /// One more. If it is `awaited`, its lane hears when it is durable.
+    pub(super) fn push(&mut self, settlement: Settlement, awaited: bool) {
+        if awaited {
+            self.awaited.push_back((self.pushed, settlement.lane, settlement.term));
+        }
+        self.pushed += 1;
         self.total += usize::from(counts(&settlement));
         self.gathered.push_back(settlement);
     }
@@ -47,19 +56,33 @@ impl Settling {
         let settlements: Vec<_> = self.gathered.drain(..count).collect();
         let batch = BatchId(self.batches);
         self.batches += 1;
-        self.unanswered
-            .push_back((batch, settlements.iter().filter(|settlement| counts(settlement)).count()));
+        self.flushed += settlements.len() as u64;
+        let mut awaited = Vec::new();
+        while let Some((_, lane, term)) = self.awaited.pop_front_if(|(place, ..)| *place < self.flushed) {
+            awaited.push((lane, term));
+        }
+        let count = settlements.iter().filter(|settlement| counts(settlement)).count();
+        self.unanswered.push_back(Batch { id: batch, count, awaited });
         Some(Output::Settle { batch, settlements })
     }
 
-    /// A batch is durable. One that was answered already is none.
-    pub(super) fn answered(&mut self, batch: BatchId) {
-        if let Some(place) = self.unanswered.iter().position(|&(id, _)| id == batch)
-            && let Some((_, count)) = self.unanswered.remove(place)
-        {
-            self.total -= count;
-        }
+    /// A batch is durable. Answers the lanes that have to hear of it, one for each of their settlements. A batch that was
+    /// answered already is none.
+    pub(super) fn answered(&mut self, batch: BatchId) -> Vec<(LaneId, Term)> {
+        let place = self.unanswered.iter().position(|unanswered| unanswered.id == batch);
+        let Some(batch) = place.and_then(|place| self.unanswered.remove(place)) else { return Vec::new() };
+        self.total -= batch.count;
+        batch.awaited
     }
+}
+
+/// Handed out and not answered.
+#[derive(Debug)]
+struct Batch {
+    id: BatchId,
+    /// How much of the total it holds.
+    count: usize,
+    awaited: Vec<(LaneId, Term)>,
 }
 
 fn counts(settlement: &Settlement) -> bool {

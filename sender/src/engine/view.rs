@@ -1,7 +1,7 @@
 //! How a lane looks from outside, for whoever watches. Nothing is decided by it.
 
 use super::ids::{LaneId, Term};
-use super::time::Nanos;
+use super::time::{Instant, Nanos};
 
 /// How a lane is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub struct LaneView {
     pub term: Term,
     /// Attempts whose request may yet arrive.
     pub in_flight: u32,
+    /// Those of them that ended without an answer.
+    pub in_doubt: u32,
+    /// When the last of these is surely no longer in doubt, if any is; an answer may bring it forward.
+    pub in_doubt_until: Option<Instant>,
     /// How full the bucket is, in attempts, as of the last time that the limiter was asked.
     pub level: u64,
     /// How much of the contract the lane works at under pressure.

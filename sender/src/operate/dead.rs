@@ -193,6 +193,7 @@ impl Cause {
     pub(crate) const fn points_to(&self) -> &'static str {
         match (self.reason, self.status) {
             (Reason::Gone, _) => "removed, or the endpoint answered 410",
+            (Reason::Unreadable, _) => "the database has lost or damaged a part of it: see `doctor`",
             (Reason::Overflow, _) => "its queue overflowed: raise its rate, or its queue",
             (_, Some(401 | 403)) => "rotated or wrong credentials",
             (_, Some(404 | 405)) => "a wrong URL",

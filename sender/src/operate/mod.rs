@@ -4,9 +4,11 @@
 //! - [`shown`]: the sender's figures as machines read them, in one form everywhere.
 //! - [`dead`]: what dead letters have in common, and what to do about it.
 //! - [`audit`]: the most that a contract lets begin in a span of time.
+//! - [`readiness`]: why a sender is not ready.
 //! - [`trial`]: one test event, and what became of it.
 
 pub(crate) mod audit;
 pub(crate) mod dead;
+pub(crate) mod readiness;
 pub(crate) mod shown;
 pub(crate) mod trial;

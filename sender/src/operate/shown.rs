@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::engine::WallTime;
 use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
+use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
 use crate::store::latency::Histogram;
@@ -28,6 +29,7 @@ pub(crate) const fn reason(reason: Reason) -> &'static str {
         Reason::Expired => "expired",
         Reason::Overflow => "overflow",
         Reason::Gone => "gone",
+        Reason::Unreadable => "unreadable",
     }
 }
 
@@ -73,9 +75,26 @@ pub(crate) fn totals(status: &Status) -> Value {
             "mean_latency_us": status.latency_last_hour.map(|latency| latency.0 / 1_000),
         },
         "oldest_due": status.oldest_due.map(moment),
-        "oldest_received": status.oldest_received.map(moment),
+        "oldest_received": status.next_to_expire.map(moment),
+        "unreadable": status.unreadable,
         "subscribers": { "active": active, "paused": paused, "disabled": disabled },
         "outbox": { "waiting": status.outbox, "rejected": status.outbox_rejected },
+    })
+}
+
+/// The database's time beside the wall clock's. `fault` is `ahead` where the next process that writes brings it back, and
+/// `kept_ahead` where nobody does so by itself.
+pub(crate) fn clock(now: WallTime, wall: WallTime, fault: Option<Fault>) -> Value {
+    let (ahead, fault) = match fault {
+        Some(Fault::Corrected(by)) => (by, Some("ahead")),
+        Some(Fault::Kept(by)) => (by, Some("kept_ahead")),
+        None => (now.since(wall), None),
+    };
+    json!({
+        "now": moment(now),
+        "ahead_ms": ahead.0 / 1_000_000,
+        "behind_ms": wall.since(now).0 / 1_000_000,
+        "fault": fault,
     })
 }
 

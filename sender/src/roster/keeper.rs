@@ -37,7 +37,7 @@ impl RosterKeeper {
         &self.regions
     }
 
-    /// Reads what has changed. Each page moves the roster on, so that a failure in between loses nothing.
+    /// Reads what has changed. `now` is the real time, by which secrets retire. Each page moves the roster on, so that a failure in between loses nothing.
     ///
     /// # Errors
     /// When the store cannot be read; the roster is then as far as it got.

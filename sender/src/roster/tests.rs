@@ -151,7 +151,7 @@ fn settings_stay_the_same_arc_until_they_change() {
         row.subscriber.settings = settings.into();
         row
     };
-    let rosters = [r#"{"timeout":"2s"}"#, r#"{"timeout":"3s"}"#, r#"{"limit":{"burst":2}}"#, "broken", "{}"];
+    let rosters = [r#"{"dedupe":"2s"}"#, r#"{"dedupe":"3s"}"#, r#"{"limit":{"burst":2}}"#, "broken", "{}"];
     let mut roster = Roster::default();
     let settings = rosters.map(|text| {
         roster = roster.with(&[given(1, text)], &RegionSecrets::default());
@@ -223,7 +223,12 @@ fn a_keeper_reads_page_by_page_and_ends_where_the_store_is() {
     let changes = [
         Command::Remove(some[0]),
         Command::Change(Change { patterns: Some(r#"["b"]"#.into()), ..Change::of(some[1]) }),
-        Command::Rotate(Rotate { lane: some[2], secret: Secret::new("a-plain-text-secret"), retire }),
+        Command::Rotate(Rotate {
+            lane: some[2],
+            secret: Secret::new("a-plain-text-secret"),
+            retire,
+            now: NOW,
+        }),
     ];
     store.commit(NOW, &changes).unwrap();
     let roster = keeper.catch_up(&reader, NOW).unwrap();

@@ -20,8 +20,8 @@ impl Sender {
         let ended = [
             (running.thread.has_ended(), "the store's thread has ended: nothing is recorded"),
             (
-                running.heart.as_ref().is_some_and(JoinHandle::is_finished),
-                "the heart has ended: nothing is delivered",
+                running.shell.as_ref().is_some_and(JoinHandle::is_finished),
+                "the dispatcher has ended: nothing is delivered",
             ),
             (
                 running.watcher.is_finished(),
@@ -46,10 +46,10 @@ impl Sender {
 
     /// Ends a part of this as a defect would.
     #[cfg(test)]
-    pub(crate) fn break_heart(&self) {
+    pub(crate) fn break_shell(&self) {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(heart) = running.as_ref().and_then(|running| running.heart.as_ref()) {
-            heart.abort();
+        if let Some(shell) = running.as_ref().and_then(|running| running.shell.as_ref()) {
+            shell.abort();
         }
     }
 }

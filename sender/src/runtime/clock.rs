@@ -1,22 +1,29 @@
 //! The one home of clocks.
 //!
 //! The sender counts by a *steady* clock: the wall clock as it was when the process began, plus the time that has
-//! passed since on the monotonic one. It never steps, so that a wall clock set back by an hour neither holds deliveries
-//! back nor lets any out early. Only what others read is told by the real wall clock: the timestamps in signatures and
-//! in bodies.
+//! passed since on the machine's [`crate::boot_clock`]. It never steps, so that a wall clock set back by an hour neither
+//! holds deliveries back nor lets any out early, and it counts the time in which the machine was suspended. What others
+//! compare with clocks of their own is told by the real wall clock: the timestamps in signatures and in bodies, and until
+//! when an old secret signs.
 #![expect(clippy::disallowed_methods, reason = "everybody else gets the time from here")]
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+pub use crate::boot_clock::Moment;
+use crate::boot_clock::{BootClock, BootTime};
+pub use crate::dispatch::{instant, wall_time};
+use crate::engine::{Nanos, WallTime};
 
-use crate::engine::{Instant, Nanos, WallTime};
+/// The longest that a timer of tokio's runs. Its clock stands still while the machine is suspended, so that a longer one
+/// would fire late by as much.
+const TIMER_MAX: Duration = Duration::from_secs(1);
 
 /// Tells the time. Copies tell the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    began: std::time::Instant,
+    boot: BootClock,
+    began: BootTime,
     base: WallTime,
 }
 
@@ -25,14 +32,31 @@ impl Clock {
     /// the wall clock was set back must not wait for what is due already.
     #[must_use]
     pub fn new(latest: WallTime) -> Self {
-        Self { began: std::time::Instant::now(), base: wall().max(latest) }
+        Self::by(BootClock::default(), latest)
+    }
+
+    /// The same by another clock than the machine's.
+    #[must_use]
+    pub fn by(boot: BootClock, latest: WallTime) -> Self {
+        Self { boot, began: boot.now(), base: wall().max(latest) }
+    }
+
+    /// A clock that shows this time now, whatever the wall clock shows.
+    #[must_use]
+    pub fn at(boot: BootClock, base: WallTime) -> Self {
+        Self { boot, began: boot.now(), base }
     }
 
     /// The steady time, as the store counts it.
     #[must_use]
     pub fn now(&self) -> WallTime {
-        let passed = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        WallTime(self.base.0.saturating_add(passed))
+        WallTime(self.base.0.saturating_add(self.boot.now().since(self.began).0))
+    }
+
+    /// The machine's clock beneath it.
+    #[must_use]
+    pub const fn boot(&self) -> BootClock {
+        self.boot
     }
 
     /// How far this clock is ahead of the wall's, if that is worth a word: then some process on this store has had a
@@ -42,19 +66,28 @@ impl Clock {
         Some(self.now().since(wall())).filter(|ahead| *ahead > Nanos::MINUTE)
     }
 
-    /// When the tokio timer has to fire for a moment of the steady time. Never sooner.
+    /// The same, where this clock is behind: the wall clock was set forward since the machine began to run.
     #[must_use]
-    pub fn deadline(&self, at: WallTime) -> tokio::time::Instant {
-        let after = Duration::from_nanos(at.since(self.base).0);
-        let far = Duration::from_secs(86_400 * 365);
-        tokio::time::Instant::from_std(self.began + after.min(self.began.elapsed() + far))
+    pub fn behind(&self) -> Option<Nanos> {
+        Some(wall().since(self.now())).filter(|behind| *behind > Nanos::MINUTE)
     }
-}
 
-/// What tokio's timers compare with.
-#[must_use]
-pub fn tokio_now() -> tokio::time::Instant {
-    tokio::time::Instant::now()
+    /// The machine's time at a moment of the steady one, which is not before this clock began.
+    #[must_use]
+    pub fn boot_time(&self, at: WallTime) -> BootTime {
+        self.began.after(at.since(self.base))
+    }
+
+    /// Waits until the steady time has come to `at`. Never returns sooner.
+    pub async fn reached(&self, at: WallTime) {
+        loop {
+            let left = at.since(self.now());
+            if left == Nanos::ZERO {
+                return;
+            }
+            tokio::time::sleep(Duration::from_nanos(left.0).min(TIMER_MAX)).await;
+        }
+    }
 }
 
 /// The real wall clock, for those who read it elsewhere.
@@ -100,55 +133,6 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
     })
 }
 
-/// The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
-#[must_use]
-pub const fn instant(at: WallTime) -> Instant {
-    Instant(at.0)
-}
-
-/// The store's scale is the engine's.
-#[must_use]
-pub const fn wall_time(at: Instant) -> WallTime {
-    WallTime(at.0)
-}
-
-/// A moment that another process on the same machine can compare with its own, whatever the wall clock did meanwhile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    /// Which run of the machine.
-    boot: String,
-    /// How long that had run.
-    uptime: u64,
-}
-
-impl Moment {
-    /// The moment when a run of the machine, named `boot`, had lasted for `uptime`.
-    #[must_use]
-    pub fn at(boot: &str, uptime: Nanos) -> Self {
-        Self { boot: boot.to_owned(), uptime: uptime.0 }
-    }
-
-    /// Now. Nothing where the machine does not tell.
-    #[must_use]
-    pub fn now() -> Option<Self> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-        let (seconds, hundredths) = uptime.split_ascii_whitespace().next()?.split_once('.')?;
-        let hundredths: u64 = hundredths.parse::<u64>().ok()?.checked_mul(10_000_000)?;
-        let seconds = seconds.parse::<u64>().ok()?.checked_mul(Nanos::SECOND.0)?;
-        Some(Self { boot: boot.trim().to_owned(), uptime: seconds.checked_add(hundredths)? })
-    }
-
-    /// How much time has surely passed since `earlier`: nothing, if the machine was started anew between.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Nanos {
-        // The uptime counts in hundredths: one less has surely passed.
-        const TICK: u64 = 10_000_000;
-        let passed = self.uptime.saturating_sub(earlier.uptime).saturating_sub(TICK);
-        Nanos(if self.boot == earlier.boot { passed } else { 0 })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,20 +142,5 @@ mod tests {
         let ahead = WallTime(wall().0 + Nanos::HOUR.0);
         assert!(Clock::new(ahead).now() >= ahead);
         assert!(Clock::new(WallTime(0)).now() >= WallTime(1_700_000_000 * Nanos::SECOND.0));
-    }
-
-    #[test]
-    fn only_time_of_the_same_boot_counts() {
-        let moment = |boot: &str, uptime| Moment { boot: boot.to_owned(), uptime };
-        let second = Nanos::SECOND.0;
-        assert_eq!(moment("a", 5 * second).since(&moment("a", second)), Nanos::from_millis(3_990));
-        assert_eq!(moment("a", 5 * second).since(&moment("b", second)), Nanos::ZERO);
-        assert_eq!(moment("a", second).since(&moment("a", 5 * second)), Nanos::ZERO);
-    }
-
-    #[test]
-    fn this_machine_tells_its_moment() {
-        let earlier = Moment::now().expect("Linux tells");
-        assert!(Moment::now().expect("Linux tells").since(&earlier) < Nanos::HOUR);
     }
 }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{oneshot, watch};
 
 use super::clock::{Clock, unique, wall};
+use super::events::EventSender;
 use super::link::{Failed, submit};
-use super::word::{Mouth, Word};
+use crate::dispatch::Event;
 use crate::engine::{DeliveryId, LaneId};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
 use crate::fanout::fan_out;
@@ -85,7 +86,7 @@ pub(super) struct Emitter {
     clock: Clock,
     limits: Limits,
     roster: watch::Sender<Arc<Roster>>,
-    mouth: Mouth,
+    events: EventSender,
     /// Deliveries recorded by this process that the watcher has not looked at yet.
     recorded: Mutex<Vec<DeliveryId>>,
 }
@@ -96,10 +97,10 @@ impl Emitter {
         clock: Clock,
         limits: Limits,
         roster: Arc<Roster>,
-        mouth: Mouth,
+        events: EventSender,
     ) -> Self {
         let (roster, recorded) = (watch::Sender::new(roster), Mutex::default());
-        Self { store, clock, limits, roster, mouth, recorded }
+        Self { store, clock, limits, roster, events, recorded }
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -222,21 +223,21 @@ impl Emitter {
         let mut recorded = Vec::new();
         let answers = known.into_iter().zip(replies).map(|(known, reply)| match reply {
             Reply::Emitted(emitted) => {
-                for (lane, placed) in known.lanes.iter().zip(&emitted.targets) {
-                    match placed {
-                        Placed::Waiting { delivery, due, .. } => {
-                            recorded.push(*delivery);
-                            let first = work.entry(*lane).or_insert(*due);
-                            *first = (*first).min(*due);
-                        }
-                        Placed::Overflowed { delivery } => recorded.push(*delivery),
-                        Placed::Duplicate | Placed::Absent => {}
-                    }
+                for (lane, due) in emitted.work(&known.lanes) {
+                    let first = work.entry(lane).or_insert(due);
+                    *first = (*first).min(due);
                 }
+                recorded.extend(emitted.targets.iter().filter_map(|placed| match placed {
+                    Placed::Waiting { delivery, .. } | Placed::Overflowed { delivery } => Some(*delivery),
+                    Placed::Duplicate | Placed::Absent => None,
+                }));
                 Ok(Accepted::new(known.id, &emitted))
             }
             Reply::Refused(Refusal::StaleRoster { .. }) => Err(Unrecorded::StaleRoster),
             Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::Full(full))),
+            Reply::Refused(refusal @ Refusal::LogFull { .. }) => {
+                Err(Unrecorded::For(EmitError::Store(refusal.to_string())))
+            }
             // Another process made an event of the outbox row.
             Reply::Refused(Refusal::OutboxTaken(_)) => {
                 Ok(Accepted::new(known.id, &Emitted { targets: vec![], shed: 0 }))
@@ -246,7 +247,7 @@ impl Emitter {
         let answers = answers.collect();
         self.note(recorded);
         if !work.is_empty() {
-            self.mouth.say(Word::Work(work.into_iter().collect()));
+            self.events.send(Event::Work(work.into_iter().collect()));
         }
         answers
     }

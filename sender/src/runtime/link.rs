@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::dispatch::Failure;
 use crate::store::thread::{Handle, Request, Why};
 use crate::store::{Command, Reply, StoreError};
 
@@ -19,6 +20,18 @@ pub enum Failed {
     /// The store's thread is gone.
     #[error("the sender is stopping")]
     Stopped,
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::TurnedAway(Why::Full) => Self::Full,
+            Failed::TurnedAway(Why::Stopped) | Failed::Stopped | Failed::Store(StoreError::Stopped) => {
+                Self::Stopped
+            }
+            Failed::Store(error) => Self::Lasting(error.to_string().into()),
+        }
+    }
 }
 
 /// Has commands carried out in one commit. `then` is called once, on the store's thread or on this one.

@@ -1,7 +1,7 @@
 //! The sender as a running thing: the engine with a clock, a store on disk and a network.
 //!
 //! ```text
-//!   emit ──► emitter ──► store's thread ──► heart ──► engine          upkeep: sweeps and purges
+//!   emit ──► emitter ──► store's thread ──► shell ──► dispatcher      upkeep: sweeps and purges
 //!                             ▲               │  ▲                    watcher: what other processes do
 //!                             └── settle ─────┘  └── post (HTTP)
 //! ```
@@ -11,23 +11,24 @@
 mod breakdown;
 pub mod clock;
 mod emitter;
-pub mod handover;
-mod heart;
-pub mod lanes;
+mod events;
 mod link;
+mod lookout;
 mod owner;
 mod post;
-pub mod tenure;
+mod readers;
+mod shell;
+pub mod store_time;
 mod upkeep;
 mod watcher;
-mod word;
 
 pub use emitter::{Accepted, EmitError};
 pub use link::Failed;
-pub use upkeep::Retention;
+pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
+pub(crate) use owner::process_is_dead;
+pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender as StopSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,8 +40,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::boot_clock::BootClock;
 use crate::delivery_ids::DeliveryIds;
-use crate::engine::{Engine, LaneView, Limits, Nanos};
+use crate::dispatch::{Dispatcher, Event, Settings, Stuck};
+use crate::engine::{LaneView, Limits, Nanos};
 use crate::event::{self, Offer};
 use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
@@ -50,15 +53,16 @@ use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
 use crate::store::{Reader, Reply, StoreError};
 use crate::subscriber::RegionSecrets;
-use clock::{Clock, random};
+use crate::transport;
+use clock::{Clock, random, wall};
 use emitter::Emitter;
-use heart::Heart;
+use events::{EventSender, Message};
 use owner::Owner;
 use post::HttpPost;
-use tenure::Tenure;
+use readers::Readers;
+use shell::Shell;
 use upkeep::keep_up;
 use watcher::Watcher;
-use word::{Mouth, Word};
 
 /// The store's queue. Settlements have a quarter to themselves, more than the engine ever leaves unanswered.
 const CAPACITY: Capacity = Capacity {
@@ -67,8 +71,8 @@ const CAPACITY: Capacity = Capacity {
     commit_rows_max: 5_000,
     commit_bytes_max: 16 << 20,
 };
-/// Readers kept open for questions.
-const READERS_MAX: usize = 4;
+/// How long the store may have been failing when events are still put in its queue: most faults pass sooner.
+pub const FAILING_MAX: Nanos = Nanos::SECOND;
 
 /// What a sender needs to know before it begins.
 #[derive(Clone, Debug)]
@@ -127,18 +131,17 @@ pub enum OpenError {
 pub struct Sender(Arc<Inner>);
 
 struct Inner {
-    database: PathBuf,
     store: Handle,
     emitter: Arc<Emitter>,
     clock: Clock,
-    mouth: Mouth,
-    readers: Mutex<Vec<SqliteReader>>,
+    events: EventSender,
+    readers: Readers,
     running: Mutex<Option<Running>>,
 }
 
 /// What has to be ended in order.
 struct Running {
-    heart: Option<JoinHandle<()>>,
+    shell: Option<JoinHandle<()>>,
     watcher: ThreadHandle<()>,
     stop_watcher: StopSender<()>,
     upkeep: JoinHandle<()>,
@@ -153,18 +156,14 @@ impl Sender {
     /// # Errors
     /// When the database can't be opened, or nothing can be written beside it.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
-        Self::open_bounded(options, None).await
+        Self::open_with(options, transport::Settings::default()).await
     }
 
-    /// The same with a bound on the connections of all subscribers together, other than what the process's limit on
-    /// open files leaves.
+    /// The same with other than the usual settings for requests to subscribers.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub async fn open_bounded(
-        options: Options,
-        connections_max: Option<NonZeroU32>,
-    ) -> Result<Self, OpenError> {
+    pub async fn open_with(options: Options, requests: transport::Settings) -> Result<Self, OpenError> {
         let path = options.database.clone();
         let store = |error| OpenError::Store { path: path.clone(), error };
         let beside = |doing| {
@@ -174,49 +173,44 @@ impl Sender {
         let identity = u64::from_le_bytes(random());
         let file =
             sqlite::Options { durability: options.durability, create: true, identity, ..Default::default() };
-        let writer = SqliteStore::open(&path, &file).map_err(store)?;
+        let mut writer = SqliteStore::open(&path, &file).map_err(store)?;
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
-        let clock = steady(glance.clock);
+        let (owner, clock) = join(&mut writer, &path, requests.clock)?;
         let thread = StoreThread::start(Box::new(writer), Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
-        let owner = OwnerId(u64::from_le_bytes(random()) >> 1);
-        let owner = Owner::register(&path, owner).map_err(beside("lock a file"))?;
-        evict_the_dead(&path, &reader, &handle, owner.id()).map_err(store)?;
-        bury_the_dead(&path, &reader).map_err(store)?;
+        owner::evict_the_dead(&path, &reader, &handle, owner.id()).map_err(store)?;
+        owner::bury_the_dead(&path, &reader).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
-        let roster = Arc::clone(keeper.catch_up(&reader, clock.now()).map_err(store)?);
+        let roster = Arc::clone(keeper.catch_up(&reader, wall()).map_err(store)?);
 
-        let (mouth, words) = word::channel();
-        let emitter = Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), mouth.clone());
+        let (events, messages) = events::channel();
+        let emitter =
+            Emitter::new(handle.clone(), clock, options.limits, Arc::clone(&roster), events.clone());
         let emitter = Arc::new(emitter);
-        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), connections_max);
+        let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
-        let heart = Heart {
-            engine: Engine::new(u64::from_le_bytes(random()), Limits::default()),
+        watcher::tell_of_broken(&Roster::default(), &roster);
+        let dispatcher = dispatcher(owner.id(), options.lease, roster, clock);
+        let shell = Shell {
+            dispatcher,
             clock,
             store: handle.clone(),
             post,
-            tenure: Tenure::new(owner.id(), options.lease, clock.now()),
-            lanes: lanes::Lanes::default(),
-            roster,
-            words,
-            mouth: mouth.clone(),
-            posted: HashMap::new(),
-            stop: lanes::Stop::default(),
+            messages,
+            events: events.clone(),
+            rights: HashMap::new(),
         };
-        let heart = options.delivers.then(|| tokio::spawn(heart.run()));
+        let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let watcher = Watcher {
             reader: Box::new(reader),
             database: path.clone(),
             owner: owner.id(),
             store: handle.clone(),
-            clock,
-            roster: keeper,
+            lookout: Lookout::new(glance, keeper),
             emitter: Arc::clone(&emitter),
-            mouth: mouth.clone(),
-            seen: glance,
+            events: events.clone(),
             outbox: watcher::Outbox::default(),
             looks: 0,
         };
@@ -224,10 +218,10 @@ impl Sender {
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
         info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
-        let running = Running { heart, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
-        let (readers, running) = (Mutex::default(), Mutex::new(Some(running)));
-        let database = path.clone();
-        Ok(Self(Arc::new(Inner { database, store: handle, emitter, clock, mouth, readers, running })))
+        let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
+        let readers = Readers::start(&path).map_err(beside("start the threads that read"))?;
+        let running = Mutex::new(Some(running));
+        Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, running })))
     }
 
     /// Records events, and answers for each in order once it is durable.
@@ -249,29 +243,16 @@ impl Sender {
         link::commit(&self.0.store, command).await
     }
 
-    /// Asks the database something, on a thread where that may take a while.
+    /// Asks the database something, on a thread for that.
     ///
     /// # Errors
-    /// When no reader can be opened.
+    /// When too many questions wait already, or no reader can be opened.
     pub async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&dyn Reader) -> T + Send + 'static,
     {
-        let sender = self.clone();
-        let asked = tokio::task::spawn_blocking(move || {
-            let reader = sender.readers().pop().map_or_else(|| SqliteReader::open(&sender.0.database), Ok)?;
-            let answer = ask(&reader);
-            let mut readers = sender.readers();
-            if readers.len() < READERS_MAX {
-                readers.push(reader);
-            }
-            Ok(answer)
-        });
-        match asked.await {
-            Ok(answer) => answer,
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        }
+        self.0.readers.ask(ask).await
     }
 
     /// The subscribers as this process knows them.
@@ -288,7 +269,15 @@ impl Sender {
     /// How the lanes of this process are.
     pub async fn views(&self) -> Vec<LaneView> {
         let (tell, told) = oneshot::channel();
-        self.0.mouth.say(Word::View(tell));
+        self.0.events.ask(Message::Views(tell));
+        told.await.unwrap_or_default()
+    }
+
+    /// The lanes of this process that cannot move though they should, and why: [`crate::dispatch::STUCK_MAX`] of them, at
+    /// most. Each is being tried again. Nothing if this process does not deliver, or has stopped.
+    pub async fn lanes_that_cannot_move(&self) -> Vec<Stuck> {
+        let (tell, told) = oneshot::channel();
+        self.0.events.ask(Message::Stuck(tell));
         told.await.unwrap_or_default()
     }
 
@@ -309,13 +298,13 @@ impl Sender {
     pub async fn stop(&self, within: Duration) -> bool {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
-        self.0.mouth.say(Word::Stop);
+        self.0.events.send(Event::Stop);
         let mut in_order = true;
-        if let Some(mut heart) = running.heart {
-            in_order = timeout(within, &mut heart).await.is_ok();
+        if let Some(mut shell) = running.shell {
+            in_order = timeout(within, &mut shell).await.is_ok();
             if !in_order {
                 warn!("not everything ended in time: what is under way is cut off");
-                heart.abort();
+                shell.abort();
             }
         }
         running.stop_upkeep.send_replace(true);
@@ -335,52 +324,26 @@ impl Sender {
         info!(in_order, "the sender has stopped");
         in_order
     }
-
-    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<SqliteReader>> {
-        self.0.readers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// A clock that is nowhere behind what the store has seen.
-fn steady(latest: crate::engine::WallTime) -> Clock {
-    let clock = Clock::new(latest);
-    if let Some(ahead) = clock.ahead() {
-        warn!(
-            %ahead,
-            "the database's time is ahead of the wall clock: some process on it had a wrong clock, or this one has; \
-             what falls due and expires is counted by the database's time"
-        );
-    }
-    clock
+fn dispatcher(owner: OwnerId, lease: Nanos, roster: Arc<Roster>, clock: Clock) -> Dispatcher {
+    let seed = u64::from_le_bytes(random());
+    Dispatcher::new(Settings { owner, lease, seed, limits: Limits::default(), roster }, clock.now())
 }
 
-/// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
-fn bury_the_dead(database: &Path, reader: &dyn Reader) -> Result<(), StoreError> {
-    let dead = owner::the_dead(database);
-    let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
-    let has_lanes = |id| owners.iter().any(|owner| owner.owner == id && owner.lanes > 0);
-    dead.into_iter().filter(|id| !has_lanes(*id)).for_each(|id| owner::bury(database, id));
-    Ok(())
-}
-
-/// Frees the lanes of owners that are surely dead, without waiting for their leases.
-fn evict_the_dead(
-    database: &Path,
-    reader: &dyn Reader,
-    store: &Handle,
-    ourselves: OwnerId,
-) -> Result<(), StoreError> {
-    for owner in reader.owners()? {
-        if owner.owner != ourselves && owner.lanes > 0 && owner::is_surely_dead(database, owner.owner) {
-            info!(owner = owner.owner.0, lanes = owner.lanes, "another process has died; its lanes are free");
-            let (id, database) = (owner.owner, database.to_owned());
-            link::submit(store, vec![Command::Evict(id)], move |reply| {
-                // Until then its file has to tell others that it is dead.
-                if reply.is_ok() {
-                    owner::bury(&database, id);
-                }
-            });
+/// Becomes one of the database's processes, and begins to count as they do.
+fn join(store: &mut SqliteStore, path: &Path, boot: BootClock) -> Result<(Owner, Clock), OpenError> {
+    let id = OwnerId(u64::from_le_bytes(random()) >> 1);
+    let owner = Owner::register(path, id).map_err(|error| OpenError::Beside {
+        doing: "lock a file",
+        path: path.to_owned(),
+        error,
+    })?;
+    match store_time::begin(store, path, owner.id(), boot) {
+        Ok(clock) => Ok((owner, clock)),
+        Err(error) => {
+            owner.retire();
+            Err(OpenError::Store { path: path.to_owned(), error })
         }
     }
-    Ok(())
 }

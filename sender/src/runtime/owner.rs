@@ -11,7 +11,14 @@ use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use tracing::info;
+
+use super::link::submit;
+use super::lookout::dead_owners;
+use crate::store::command::Command;
 use crate::store::lane::OwnerId;
+use crate::store::thread::Handle;
+use crate::store::{Reader, StoreError};
 
 /// Files of owners that are looked at, at once.
 const FILES_MAX: usize = 10_000;
@@ -61,13 +68,20 @@ impl Owner {
 
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
-pub(super) fn is_surely_dead(database: &Path, id: OwnerId) -> bool {
+pub(crate) fn process_is_dead(database: &Path, id: OwnerId) -> bool {
     let path = lock_path(database, id);
     let Ok(file) = OpenOptions::new().write(true).open(&path) else { return false };
     match file.try_lock() {
         Ok(()) => true,
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
     }
+}
+
+/// Whether some other process may be alive on this database, as far as the files beside it tell.
+#[must_use]
+pub(super) fn others_are_alive(database: &Path, ourselves: Option<OwnerId>) -> bool {
+    let others = owners(database);
+    others.into_iter().any(|id| Some(id) != ourselves && !process_is_dead(database, id))
 }
 
 /// Nobody asks about a dead owner any more.
@@ -78,6 +92,11 @@ pub(super) fn bury(database: &Path, id: OwnerId) {
 
 /// Owners that are surely dead, by the files that they left beside the database.
 pub(super) fn the_dead(database: &Path) -> Vec<OwnerId> {
+    owners(database).into_iter().filter(|id| process_is_dead(database, *id)).collect()
+}
+
+/// Owners by their files.
+fn owners(database: &Path) -> Vec<OwnerId> {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
     let Ok(files) = fs::read_dir(folder.unwrap_or(Path::new("."))) else { return Vec::new() };
     let Some(mut prefix) = database.file_name().and_then(OsStr::to_str).map(str::to_owned) else {
@@ -88,7 +107,37 @@ pub(super) fn the_dead(database: &Path) -> Vec<OwnerId> {
         let name = file.ok()?.file_name();
         u64::from_str_radix(name.to_str()?.strip_prefix(&prefix)?, 16).ok().map(OwnerId)
     });
-    ids.take(FILES_MAX).filter(|id| is_surely_dead(database, *id)).collect()
+    ids.take(FILES_MAX).collect()
+}
+
+/// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
+pub(super) fn bury_the_dead(database: &Path, reader: &dyn Reader) -> Result<(), StoreError> {
+    let dead = the_dead(database);
+    let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
+    let has_lanes = |id| owners.iter().any(|owner| owner.owner == id && owner.lanes > 0);
+    dead.into_iter().filter(|id| !has_lanes(*id)).for_each(|id| bury(database, id));
+    Ok(())
+}
+
+/// Frees the lanes of owners that are surely dead, without waiting for their leases.
+pub(super) fn evict_the_dead(
+    database: &Path,
+    reader: &dyn Reader,
+    store: &Handle,
+    ourselves: OwnerId,
+) -> Result<(), StoreError> {
+    let is_dead = |owner| process_is_dead(database, owner);
+    for owner in dead_owners(reader.owners()?, ourselves, is_dead) {
+        info!(owner = owner.owner.0, lanes = owner.lanes, "another process has died; its lanes are free");
+        let (id, database) = (owner.owner, database.to_owned());
+        submit(store, vec![Command::Evict(id)], move |reply| {
+            // Until then its file has to tell others that it is dead.
+            if reply.is_ok() {
+                bury(&database, id);
+            }
+        });
+    }
+    Ok(())
 }
 
 fn lock_path(database: &Path, id: OwnerId) -> PathBuf {
@@ -106,15 +155,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("sender.db");
         let owner = Owner::register(&database, OwnerId(7)).unwrap();
-        assert!(!is_surely_dead(&database, owner.id()));
-        assert!(!is_surely_dead(&database, OwnerId(8)), "nothing is known of an owner without a file");
+        assert!(!process_is_dead(&database, owner.id()));
+        assert!(!process_is_dead(&database, OwnerId(8)), "nothing is known of an owner without a file");
         fs::copy(lock_path(&database, OwnerId(7)), lock_path(&database, OwnerId(9))).unwrap();
-        assert!(is_surely_dead(&database, OwnerId(9)));
+        assert!(process_is_dead(&database, OwnerId(9)));
         assert_eq!(the_dead(&database), [OwnerId(9)]);
         bury(&database, OwnerId(9));
-        assert!(!is_surely_dead(&database, OwnerId(9)));
+        assert!(!process_is_dead(&database, OwnerId(9)));
         drop(owner);
-        assert!(!is_surely_dead(&database, OwnerId(7)), "its requests may be under way");
+        assert!(!process_is_dead(&database, OwnerId(7)), "its requests may be under way");
     }
 
     #[test]

@@ -7,83 +7,49 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 use tracing::warn;
 
-use super::clock::{Clock, tokio_now, wall};
+use super::clock::{Clock, wall};
 use crate::delivery_ids::DeliveryIds;
+use crate::dispatch::AttemptEnd;
 use crate::engine::{Nanos, Outcome, WallTime};
 use crate::fanout::sign_attempt;
 use crate::guard::Guard;
 use crate::roster::Subscriber;
 use crate::store::command::{self, Attempt};
 use crate::store::reply::ClaimedRow;
-use crate::transport::{self, Consent, Failure, Made, Request, Transport};
+use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transport};
 
 /// Whatever makes attempts.
 pub(super) trait Post: Send + Sync + 'static {
-    /// Makes the `number`th attempt of a delivery. Comes to an end by the time that it is given, and sends nothing once
-    /// the lane's consent is withdrawn.
+    /// Makes the `number`th attempt of a delivery. Ends by the permit's deadline, and begins nothing that the permit does
+    /// not allow in that moment.
     fn post(
         &self,
         clock: &Clock,
         subscriber: &Subscriber,
         row: &ClaimedRow,
         number: u32,
-        leave: Leave,
-    ) -> impl Future<Output = Posted> + Send;
+        permit: SendPermit,
+    ) -> impl Future<Output = AttemptEnd> + Send;
 }
 
-/// Until when an attempt may go on, and whether it may still begin.
-#[derive(Clone, Debug)]
-pub(super) struct Leave {
-    pub(super) until: Instant,
-    pub(super) consent: Consent,
-}
-
-/// How an attempt went.
-pub(super) struct Posted {
-    /// For the engine.
-    pub(super) outcome: Outcome,
-    /// For the record, if an attempt was made.
-    pub(super) record: Option<Attempt>,
-}
-
-impl Posted {
-    /// Nothing could be sent.
-    pub(super) fn impossible(now: WallTime, why: &str) -> Self {
-        let record = Attempt {
-            at: now,
-            latency: Nanos::ZERO,
-            outcome: command::Outcome::Unsent,
-            status: None,
-            error: Some(why.into()),
-            body_hash: 0,
-        };
-        Self { outcome: Outcome::Unsent, record: Some(record) }
-    }
-
-    /// No attempt was made, and it is nobody's fault but ours.
-    pub(super) const fn withheld() -> Self {
-        Self { outcome: Outcome::Withheld, record: None }
-    }
-
-    fn of(made: Made, row: &ClaimedRow, began: WallTime, ended: WallTime) -> Self {
-        let error = made.failure().map(|failure| failure.to_string().into());
-        let outcome = made.outcome(wall());
-        let (kind, status) = match &outcome {
-            Outcome::Answered(answer) if (200..300).contains(&answer.status) => {
-                (command::Outcome::Delivered, Some(answer.status))
-            }
-            Outcome::Answered(answer) => (command::Outcome::Rejected, Some(answer.status)),
-            Outcome::Unsent => (command::Outcome::Unsent, None),
-            Outcome::Silent => (command::Outcome::Silent, None),
-            Outcome::Withheld => return Self::withheld(),
-        };
-        let latency = ended.since(began);
-        let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash: row.body.hash };
-        Self { outcome, record: Some(record) }
-    }
+/// What the engine and the record make of an attempt.
+fn result(made: AttemptResult, row: &ClaimedRow, began: WallTime, ended: WallTime) -> AttemptEnd {
+    let error = made.failure().map(|failure| failure.to_string().into());
+    let outcome = made.outcome(wall());
+    let (kind, status) = match &outcome {
+        Outcome::Answered(answer) if (200..300).contains(&answer.status) => {
+            (command::Outcome::Delivered, Some(answer.status))
+        }
+        Outcome::Answered(answer) => (command::Outcome::Rejected, Some(answer.status)),
+        Outcome::Unsent => (command::Outcome::Unsent, None),
+        Outcome::Silent => (command::Outcome::Silent, None),
+        Outcome::Withheld => return AttemptEnd::withheld(),
+    };
+    let latency = ended.since(began);
+    let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash: row.body.hash };
+    AttemptEnd { outcome, record: Some(record) }
 }
 
 /// Makes attempts over HTTP.
@@ -104,12 +70,7 @@ impl HttpPost {
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub(super) fn new(
-        guard: Guard,
-        ids: DeliveryIds,
-        connections_max: Option<NonZeroU32>,
-    ) -> io::Result<Self> {
-        let settings = transport::Settings { connections_max, ..transport::Settings::default() };
+    pub(super) fn new(guard: Guard, ids: DeliveryIds, settings: transport::Settings) -> io::Result<Self> {
         Ok(Self { transport: Transport::new(settings, guard)?, ids, said: Mutex::default() })
     }
 
@@ -129,24 +90,24 @@ impl Post for HttpPost {
         subscriber: &Subscriber,
         row: &ClaimedRow,
         number: u32,
-        leave: Leave,
-    ) -> Posted {
+        permit: SendPermit,
+    ) -> AttemptEnd {
         loop {
             let began = clock.now();
-            match self.attempt(subscriber, row, number, &leave).await {
+            match self.attempt(subscriber, row, number, &permit).await {
                 Ok(made) => match made.failure() {
                     Some(failure @ Failure::NoSocket { .. }) => self.say(failure, began),
-                    _ => return Posted::of(made, row, began, clock.now()),
+                    _ => return result(made, row, began, clock.now()),
                 },
-                Err(impossible) => return Posted::impossible(began, &impossible),
+                Err(impossible) => return AttemptEnd::impossible(began, &impossible),
             }
             // What waits for a socket keeps its place while it may; then its lane decides anew.
             tokio::select! {
                 () = pause(TRY_AGAIN) => {}
-                () = leave.consent.withdrawn() => return Posted::withheld(),
+                () = permit.cancelled.cancelled() => return AttemptEnd::withheld(),
             }
-            if leave.until <= tokio_now() {
-                return Posted::withheld();
+            if permit.check(clock.boot().now()).is_err() {
+                return AttemptEnd::withheld();
             }
         }
     }
@@ -158,8 +119,8 @@ impl HttpPost {
         subscriber: &Subscriber,
         row: &ClaimedRow,
         number: u32,
-        leave: &Leave,
-    ) -> Result<Made, String> {
+        permit: &SendPermit,
+    ) -> Result<AttemptResult, String> {
         let ready = subscriber.ready().map_err(ToString::to_string)?;
         let id = self.ids.name(row.received, row.delivery);
         let headers =
@@ -172,8 +133,7 @@ impl HttpPost {
             headers: &headers,
             body: Bytes::from_owner(row.body.bytes.clone()),
             deadline: Duration::from_nanos(timeouts.total.0),
-            until: leave.until,
-            consent: leave.consent.clone(),
+            permit: permit.clone(),
             connect_deadline: Duration::from_nanos(timeouts.connect.0),
             connections_max: NonZeroU32::new(in_flight).unwrap_or(NonZeroU32::MIN),
         };

@@ -17,7 +17,7 @@ use crate::store::thread::Handle;
 /// How often to look for something to do.
 const EVERY: Duration = Duration::from_millis(500);
 /// Rows in one step: what one commit writes in about a millisecond.
-const STEP_ROWS: u32 = 500;
+pub const UPKEEP_ROWS: u32 = 500;
 /// Steps of each kind in a row: what comes then waits for the next look.
 const STEPS_MAX: u32 = 64;
 /// Of those, the ones that may look at what is kept and find nothing to do.
@@ -55,7 +55,7 @@ pub(super) async fn keep_up(
             _ = ticks.tick() => {}
             _ = stop.changed() => return,
         }
-        let mut round = Round::new(due(&retention, clock.now()));
+        let mut round = Round::new(upkeep_due(&retention, clock.now(), UPKEEP_ROWS));
         let mut done = None;
         while let Some(command) = round.next(done) {
             // A store in trouble answers no sooner than it is told to stop, which comes after this.
@@ -67,16 +67,17 @@ pub(super) async fn keep_up(
     }
 }
 
-/// What there may be to do at that time.
-fn due(retention: &Retention, now: WallTime) -> [Command; 2] {
+/// What there may be to do at that time, so many rows in one step.
+#[must_use]
+pub fn upkeep_due(retention: &Retention, now: WallTime, rows: u32) -> [Command; 2] {
     let before = |kept: Nanos| WallTime(now.0.saturating_sub(kept.0));
     let purge = Purge {
         settled_before: before(retention.settled),
         attempts_before: before(retention.attempts),
         dead_before: before(retention.dead),
-        max: STEP_ROWS,
+        max: rows,
     };
-    [Command::Sweep(Sweep { max: STEP_ROWS }), Command::Purge(purge)]
+    [Command::Sweep(Sweep { max: rows }), Command::Purge(purge)]
 }
 
 /// Goes on with each command for as long as that gets something done. Purges go round and round over all that is kept:
@@ -121,7 +122,9 @@ impl Step {
     /// What a reply says of it.
     fn of(reply: &Reply) -> Self {
         match reply {
-            Reply::Swept(swept) => Self { rows: swept.expired + swept.gone, more: swept.more },
+            Reply::Swept(swept) => {
+                Self { rows: swept.expired + swept.gone + swept.corrected, more: swept.more }
+            }
             Reply::Purged(purged) => {
                 let rows = purged.events + purged.deliveries + purged.attempts + purged.dead;
                 Self { rows, more: purged.more }
@@ -205,7 +208,7 @@ mod tests {
     /// The steps that one round takes, and the rows that it deletes.
     fn round_at(store: &mut SqliteStore, now: WallTime) -> (u32, u64) {
         let (mut steps, mut rows) = (0, 0);
-        let (mut round, mut done) = (Round::new(due(&Retention::default(), now)), None);
+        let (mut round, mut done) = (Round::new(upkeep_due(&Retention::default(), now, UPKEEP_ROWS)), None);
         while let Some(command) = round.next(done) {
             let step = Step::of(&store.commit(now, &[command]).unwrap()[0]);
             steps += 1;

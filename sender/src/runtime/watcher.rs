@@ -9,30 +9,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use tracing::{error, info};
 
-use super::clock::Clock;
+use super::clock::wall;
 use super::emitter::Emitter;
-use super::evict_the_dead;
-use super::word::{Mouth, Word};
-use crate::engine::{DeliveryId, LaneId, WallTime};
-use crate::roster::{Roster, RosterKeeper, Subscriber};
+use super::events::EventSender;
+use super::lookout::{LOOK_EVERY, LOOKS_BETWEEN_OWNERS, Lookout};
+use super::owner::evict_the_dead;
+use crate::dispatch::Event;
+use crate::roster::{Roster, Subscriber};
 use crate::store::StoreError;
 use crate::store::lane::OwnerId;
-use crate::store::read::{Glance, Reader};
+use crate::store::read::Reader;
 use crate::store::thread::Handle;
 pub(super) use outbox::Outbox;
 
-/// How often to glance: what is emitted elsewhere waits half of this on average.
-const EVERY: Duration = Duration::from_millis(4);
-/// Other processes are looked at about once a second.
-const LOOKS_BETWEEN_OWNERS: u64 = 250;
 /// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.
 const LOOKS_IN_SILENCE: u64 = 250;
-/// Rows looked at in one go.
-const ROWS_MAX: u32 = 1_000;
 
 /// Says which subscribers have broken, one line for each, and which are mended.
 pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
@@ -57,11 +51,9 @@ pub(super) struct Watcher {
     pub(super) database: PathBuf,
     pub(super) owner: OwnerId,
     pub(super) store: Handle,
-    pub(super) clock: Clock,
-    pub(super) roster: RosterKeeper,
+    pub(super) lookout: Lookout,
     pub(super) emitter: Arc<Emitter>,
-    pub(super) mouth: Mouth,
-    pub(super) seen: Glance,
+    pub(super) events: EventSender,
     pub(super) outbox: Outbox,
     pub(super) looks: u64,
 }
@@ -77,7 +69,7 @@ impl Watcher {
     /// Watches until the other end of `stop` is dropped.
     fn watch(mut self, stop: &Receiver<()>) {
         let (mut failed, mut said) = (0_u64, false);
-        while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        while stop.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             match self.look() {
                 Ok(()) => {
                     if said {
@@ -98,56 +90,24 @@ impl Watcher {
     }
 
     fn look(&mut self) -> Result<(), StoreError> {
-        let glance = self.reader.glance()?;
-        if glance.roster != self.seen.roster {
-            let before = Arc::clone(self.roster.present());
-            let roster = Arc::clone(self.roster.catch_up(&*self.reader, self.clock.now())?);
-            tell_of_broken(&before, &roster);
-            self.emitter.use_roster(Arc::clone(&roster));
-            self.mouth.say(Word::Roster(roster));
-            self.seen.roster = glance.roster;
-        }
-        if glance.last != self.seen.last {
-            self.find_new_work(glance.last)?;
-            self.seen.last = glance.last;
-        }
-        if glance.stirred != self.seen.stirred {
-            self.find_stirred_work()?;
-            self.seen.stirred = glance.stirred;
-        }
+        let Self { lookout, reader, emitter, events, .. } = self;
+        let mut before = Arc::clone(lookout.roster());
+        let recorded_here = |after, last| emitter.recorded_all_between(after, last);
+        let glance = lookout.look(&**reader, wall(), recorded_here, |event| {
+            if let Event::Roster(roster) = &event {
+                tell_of_broken(&before, roster);
+                emitter.use_roster(Arc::clone(roster));
+                before = Arc::clone(roster);
+            }
+            events.send(event);
+        })?;
         self.looks += 1;
         match glance.outbox {
             Some(_) => self.outbox.look(&*self.reader, &self.emitter, self.looks)?,
             None => self.outbox.is_empty(),
         }
-        if self.looks.is_multiple_of(LOOKS_BETWEEN_OWNERS) {
+        if self.looks.is_multiple_of(u64::from(LOOKS_BETWEEN_OWNERS)) {
             evict_the_dead(&self.database, &*self.reader, &self.store, self.owner)?;
-        }
-        Ok(())
-    }
-
-    /// Deliveries recorded since the last look, unless this process recorded all of them itself: then it knows.
-    fn find_new_work(&mut self, last: DeliveryId) -> Result<(), StoreError> {
-        if self.emitter.recorded_all_between(self.seen.last, last) {
-            return Ok(());
-        }
-        let mut after = self.seen.last;
-        loop {
-            let work = self.reader.work_after(after, ROWS_MAX)?;
-            after = work.last;
-            self.mouth.say(Word::Work(work.lanes));
-            if !work.more {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Something is due that was recorded before: redriven, or held back.
-    fn find_stirred_work(&mut self) -> Result<(), StoreError> {
-        let lanes: Vec<LaneId> = self.roster.present().lanes().collect();
-        for some in lanes.chunks(ROWS_MAX as usize) {
-            let heads: Vec<(LaneId, WallTime)> = self.reader.heads(some)?;
-            self.mouth.say(Word::Work(heads));
         }
         Ok(())
     }

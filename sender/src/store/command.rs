@@ -16,7 +16,7 @@ pub enum Command {
     Emit(Emit),
     /// Set aside an outbox row that cannot become an event.
     RejectOutbox(RejectOutbox),
-    /// Hand out due deliveries. Writes nothing.
+    /// Hand out due deliveries. Writes nothing, unless one cannot be read: that one becomes a dead letter (`unreadable`).
     Claim(Claim),
     /// Write down what became of deliveries.
     Settle(Vec<Settlement>),
@@ -208,6 +208,8 @@ pub enum Reason {
     Overflow,
     /// The endpoint or the subscriber wants nothing any more.
     Gone,
+    /// Some part of it is missing in the store, or makes no sense.
+    Unreadable,
 }
 
 /// One HTTP request that was made.
@@ -356,7 +358,7 @@ impl Command {
         matches!(self, Self::Emit(_))
     }
 
-    /// Whether it writes nothing.
+    /// Whether it writes nothing in the ordinary course.
     #[must_use]
     pub const fn only_reads(&self) -> bool {
         matches!(self, Self::Claim(_))

@@ -13,6 +13,12 @@ pub enum StoreError {
         /// What the store said.
         detail: String,
     },
+    /// Too many questions wait for an answer.
+    #[error("could not read: {waiting} questions wait already; ask again in a moment")]
+    Overloaded {
+        /// How many.
+        waiting: usize,
+    },
     /// No room left.
     #[error("could not {doing}: no room left for the store ({detail}); free some space")]
     Full {
@@ -75,6 +81,12 @@ pub enum StoreError {
         /// What the store said.
         detail: String,
     },
+    /// A reading took too long, and was ended for the sake of the others.
+    #[error("could not {doing}: it would take too long; ask for less, such as a shorter span of time")]
+    TooMuch {
+        /// What was being done.
+        doing: &'static str,
+    },
     /// The store's thread has ended.
     #[error("the store has been stopped")]
     Stopped,
@@ -87,6 +99,7 @@ impl StoreError {
         matches!(
             self,
             Self::Busy { .. }
+                | Self::Overloaded { .. }
                 | Self::Full { .. }
                 | Self::Io { .. }
                 | Self::ReadOnly { .. }

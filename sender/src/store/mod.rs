@@ -23,6 +23,7 @@
 //! Reading order: [`lane`], [`command`], [`reply`], [`read`], then [`sqlite`], the one implementation there is, and
 //! [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
+pub mod clock;
 pub mod command;
 pub mod error;
 pub mod lane;
@@ -66,6 +67,11 @@ pub trait Store: Send {
 
     /// What this store object has written so far.
     fn written(&self) -> Written;
+
+    /// How long the log of what was written is; always nothing, where there is none.
+    fn log_size(&self) -> sqlite::LogSize {
+        sqlite::LogSize::default()
+    }
 
     /// A way to claim beside the commits, if the store has one.
     ///

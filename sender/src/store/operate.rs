@@ -69,8 +69,11 @@ pub struct Rotate {
     pub lane: LaneId,
     /// The new one.
     pub secret: Secret,
-    /// Until then the old ones sign too, unless they retire sooner.
+    /// Until then the old ones sign too, unless they retire sooner. By the real clock, not by the store's: whoever verifies
+    /// goes by the date that they were told.
     pub retire: WallTime,
+    /// Now, by the same clock. What retired before is forgotten.
+    pub now: WallTime,
 }
 
 /// Which dead letters.

@@ -81,15 +81,6 @@ pub trait Reader: Send {
     /// The attempts made for a delivery, the newest first, as far as they are kept.
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError>;
 
-    /// The attempts of a lane that began at `since` or later, the newest first.
-    fn attempts(
-        &self,
-        lane: LaneId,
-        since: WallTime,
-        from: Option<Cursor>,
-        max: u32,
-    ) -> Result<Page<Attempted>, ReadError>;
-
     /// Dead letters, the newest first.
     fn dead(
         &self,
@@ -235,9 +226,11 @@ pub struct Status {
     /// When the longest due delivery was due.
     pub oldest_due: Option<WallTime>,
     /// When the delivery that expires first, of those waiting, was received.
-    pub oldest_received: Option<WallTime>,
+    pub next_to_expire: Option<WallTime>,
     /// Subscribers that are active, paused, disabled.
     pub subscribers: [u64; 3],
+    /// Dead letters kept of which some part could not be read.
+    pub unreadable: u64,
     /// Rows in the outbox.
     pub outbox: u64,
     /// Outbox rows set aside.

@@ -59,6 +59,15 @@ pub enum Refusal {
     /// Lanes that would rather refuse than shed are full.
     #[error("{} cannot take the event, the first being lane {}: {}", lanes(.0.len()), .0.first().map_or(0, |full| full.lane.0), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
+    /// Some program keeps the log from being cut, and it is as long as it may be.
+    #[error(
+        "the database's log has grown to {} MiB, since some program has been reading the database for long; end its transaction",
+        .bytes >> 20
+    )]
+    LogFull {
+        /// How long it is.
+        bytes: u64,
+    },
     /// The outbox row is gone: another process made an event of it.
     #[error("outbox row {} is gone: another process took it", .0.0)]
     OutboxTaken(OutboxId),
@@ -153,6 +162,16 @@ pub struct Emitted {
     pub targets: Vec<Placed>,
     /// How many older deliveries became dead letters to make room.
     pub shed: u64,
+}
+
+impl Emitted {
+    /// Which of these lanes, those of the targets in their order, have something to do, and from when on.
+    pub fn work<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = (LaneId, WallTime)> + 'a {
+        lanes.iter().zip(&self.targets).filter_map(|(lane, placed)| match placed {
+            Placed::Waiting { due, .. } => Some((*lane, *due)),
+            Placed::Overflowed { .. } | Placed::Duplicate | Placed::Absent => None,
+        })
+    }
 }
 
 /// What became of one target of an event.
@@ -252,8 +271,22 @@ pub enum Handover {
         /// What it last persisted, or what it found itself.
         record: Option<Record>,
         /// Somebody vouched that it is dead.
-        surely_dead: bool,
+        process_is_dead: bool,
+        /// When this was found out.
+        at: WallTime,
+        /// What ended since the record was persisted, and a while before, the oldest first: of a lane with window caps
+        /// alone, and as far as the store was told.
+        ended: Vec<Ended>,
     },
+}
+
+/// Attempts that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// When the last of them did.
+    pub at: WallTime,
+    /// How many.
+    pub count: u32,
 }
 
 /// A lane's state as it was persisted.
@@ -290,6 +323,8 @@ pub struct Swept {
     pub expired: u64,
     /// Deliveries that removed subscribers were owed.
     pub gone: u64,
+    /// Deliveries brought back to when they are due, after a clock had been ahead.
+    pub corrected: u64,
     /// There may be more to do.
     pub more: bool,
 }

@@ -11,7 +11,7 @@ use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract};
 use crate::engine::pressure::PressurePolicy;
 use crate::engine::retry::{Backoff, RetryPolicy};
-use crate::engine::{Nanos, OutOfRange, Settings};
+use crate::engine::{DEADLINE_MAX, Lateness, Nanos, OutOfRange, Settings};
 use crate::event::shape::{Pseudonyms, Region};
 use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
 use crate::sign::{Profile, Secret};
@@ -48,7 +48,7 @@ pub struct Timeouts {
 
 impl Agreement {
     /// The shortest and the longest that an attempt may take.
-    pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::MINUTE.times(5);
+    pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
     /// The longest while over which ids are compared. What has been delivered must be kept for so long.
     pub const DEDUPE_MAX: Nanos = Nanos::DAY;
     /// The most deliveries that may wait.
@@ -90,7 +90,7 @@ impl SettingsText {
         let Filled { limit, queue, sign, timeout, connect_timeout, dedupe, .. } = self.filled();
         let total = within("timeout", timeout, Agreement::TIMEOUT)?;
         let connect = within("connect_timeout", connect_timeout, *Agreement::TIMEOUT.start()..=total)?;
-        let lane = self.lane(&limit.filled())?;
+        let lane = self.lane(&limit.filled(), total)?;
         Ok(Agreement {
             coalescing: self.coalescing(lane.retry().ttl())?,
             lane: Arc::new(lane),
@@ -105,7 +105,7 @@ impl SettingsText {
         })
     }
 
-    fn lane(&self, limit: &Limit) -> Result<Settings, SettingsError> {
+    fn lane(&self, limit: &Limit, deadline: Nanos) -> Result<Settings, SettingsError> {
         let full = self.filled();
         let breaker = full.breaker.filled();
         let breaker = BreakerPolicy::new(
@@ -124,7 +124,8 @@ impl SettingsText {
             pressure.failures_percent,
         )?;
         let retry = full.retry.policy()?;
-        Ok(Settings::new(limit.contract()?, retry, breaker, pressure, limit.quarantine)?)
+        let lateness = Lateness::new(deadline, limit.quarantine, limit.doubt)?;
+        Ok(Settings::new(limit.contract()?, retry, breaker, pressure, lateness))
     }
 
     fn coalescing(&self, ttl: Nanos) -> Result<Coalescing, SettingsError> {

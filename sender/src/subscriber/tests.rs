@@ -37,7 +37,7 @@ fn only(field: &str, value: Value) -> Value {
 fn without_settings_the_defaults_hold_and_all_are_shown() {
     let shown = SettingsText::default().shown();
     let expected = json!({
-        "limit": { "rate": "5/s", "burst": 10, "windows": [], "in_flight": 10, "quarantine": "5s" },
+        "limit": { "rate": "5/s", "burst": 10, "windows": [], "in_flight": 5, "quarantine": "5s", "doubt": "1min" },
         "queue": { "rows": 100_000, "bytes": "256MiB", "when_full": "shed-oldest" },
         "sign": "standard-webhooks",
         "timeout": "8s",
@@ -82,7 +82,7 @@ fn what_is_written_is_what_holds() {
     let contract = agreement.lane.contract();
     assert_eq!((contract.bucket().rate().gap(), contract.bucket().burst()), (Nanos::from_millis(20), 20));
     assert_eq!((contract.windows()[0].limit(), contract.windows()[0].length()), (60, Nanos::SECOND));
-    assert_eq!((contract.in_flight(), agreement.lane.quarantine()), (7, Nanos::SECOND));
+    assert_eq!((contract.in_flight(), agreement.lane.lateness().quarantine()), (7, Nanos::SECOND));
     let bounds = agreement.bounds;
     assert_eq!((bounds.rows_max, bounds.bytes_max, bounds.when_full), (10_000, 64 << 20, WhenFull::Refuse));
     let timeouts = Timeouts { total: Nanos::from_secs(2), connect: Nanos::from_secs(2) };
@@ -112,6 +112,7 @@ fn every_figure_outside_its_range_names_its_field_its_value_and_what_is_allowed(
         ("limit.burst", json!(0), "0: allowed is 1 to 1000000"),
         ("limit.in_flight", json!(10_001), "10001: allowed is 1 to 10000"),
         ("limit.quarantine", json!("2h"), "2h: allowed is 0ns to 1h"),
+        ("limit.doubt", json!("2h"), "2h: allowed is 0ns to 1h"),
         ("queue.rows", json!(0), "0: allowed is 1 to 1000000000"),
         ("queue.bytes", json!("2TiB"), "2TiB: allowed is 1B to 1TiB"),
         ("timeout", json!("6min"), "6min: allowed is 10ms to 5min"),
@@ -204,7 +205,7 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(section == "shape" || shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 11 + 5 + 3 + 8 + 5 + 5 + 3);
+    assert_eq!(fields.len(), 11 + 6 + 3 + 8 + 5 + 5 + 3);
     for field in fields {
         let error = agree(&only(&field, json!(false))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");
@@ -222,7 +223,7 @@ fn an_unknown_field_is_named_with_the_one_that_was_meant() {
         ("limits", "did you mean limit?"),
         ("timeouts", "did you mean timeout?"),
         ("shape.pseudonymize", "did you mean shape.pseudonymise?"),
-        ("limit.zebra", "expected one of rate, burst, windows, in_flight, quarantine"),
+        ("limit.zebra", "expected one of rate, burst, windows, in_flight, quarantine, doubt"),
     ];
     for (field, hint) in rows {
         let sentence = format!("the settings have no field \"{field}\"; {hint}");

@@ -60,11 +60,14 @@ section! {
         burst: u32 = 10;
         /// Caps on sliding windows, such as `60 per 1s`: none.
         windows: Vec<WindowCap> = Vec::new();
-        /// How many requests may be under way: `10`.
+        /// How many requests may be under way: half of the burst, and 10 at most. What a killed process may have had under
+        /// way is in doubt, and a burst that is all in doubt stops its lane.
         #[serde(deserialize_with = "count")]
-        in_flight: u32 = 10;
-        /// For how long a request without an answer counts as under way: `5s`.
+        in_flight: u32 = (burst / 2).clamp(1, 10);
+        /// For how long after an answer to a later one a request without an answer may still arrive: `5s`.
         quarantine: Nanos = Nanos::from_secs(5);
+        /// For how long it may arrive at all, once it was given up: `60s`, or the quarantine if that is longer.
+        doubt: Nanos = Nanos::MINUTE.max(quarantine);
     }
 }
 

@@ -1,35 +1,55 @@
 //! One attempt from its connection to its end.
 
 use std::pin::{Pin, pin};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::Opened;
-use super::deadline::after;
+use super::attempt_result::{Answered, AttemptResult};
+use super::connect::{Connector, Opened};
+use super::failure::{Cause, Failure};
 use super::http1::Http1;
 use super::http2::Place;
-use super::lane::{Found, Lane, Slot, Want};
+use super::lane::{Found, Lane, Lanes, Want};
+use super::limit::SocketPermit;
+use super::request::Request;
 use super::route::Route;
-use super::wire::Permit;
-use super::{Answered, Cause, Failure, Made, Request, Shared};
+use super::sockets::Sockets;
+use super::timer::after;
+use super::write_tracker::WriteTracker;
+use crate::boot_clock::BootClock;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Hookproof/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// What all attempts use.
+pub(super) struct Shared {
+    pub(super) lanes: Lanes,
+    pub(super) connector: Connector,
+    pub(super) idle_max: Duration,
+    pub(super) sockets: Arc<Sockets>,
+    pub(super) clock: BootClock,
+}
+
 /// Makes one attempt.
-pub(super) async fn make(shared: &Shared, lane: &Lane, route: &Route, request: &Request<'_>) -> Made {
-    let attempt = Attempt { shared, lane, route, request, deadline: request.until };
+pub(super) async fn make(
+    shared: &Shared,
+    lane: &Lane,
+    route: &Route,
+    request: &Request<'_>,
+) -> AttemptResult {
+    let deadline = after(request.permit.remaining(shared.clock));
+    let attempt = Attempt { shared, lane, route, request, deadline };
     match attempt.over(Want::Any).await {
-        Ended::Made(made) => made,
+        Ended::Over(result) => result,
         // Not a second request: of the first, nothing was written.
         Ended::Stale(_) => match Box::pin(attempt.over(Want::New)).await {
-            Ended::Made(made) => made,
-            Ended::Stale(failure) => Made::Unsent(failure),
+            Ended::Over(result) => result,
+            Ended::Stale(failure) => AttemptResult::Unsent(failure),
         },
     }
 }
@@ -43,7 +63,7 @@ struct Attempt<'a> {
 }
 
 enum Ended {
-    Made(Made),
+    Over(AttemptResult),
     /// The connection was kept from before, and was dead before anything was written.
     Stale(Failure),
 }
@@ -56,22 +76,49 @@ enum Connection {
 
 impl Attempt<'_> {
     async fn over(&self, want: Want) -> Ended {
-        let (connection, is_new) = match self.connection(want).await {
+        let cancelled = self.request.permit.cancelled.cancelled();
+        let found = tokio::select! {
+            // A connection that is there already costs no look at what may be cancelled.
+            biased;
+            found = self.connection(want) => found,
+            () = cancelled => Err(Failure::Withdrawn),
+        };
+        let (connection, is_new) = match found {
             Ok(found) => found,
-            Err(failure) => return Ended::Made(Made::Unsent(failure)),
+            // What a stopped process found out too late is not the endpoint's fault.
+            Err(_) if self.is_revoked() => {
+                return Ended::Over(AttemptResult::Unsent(Failure::Withdrawn));
+            }
+            Err(failure) => return Ended::Over(AttemptResult::Unsent(failure)),
         };
         let (result, wrote) = match connection {
             Connection::Http1(connection) => self.over_http1(connection).await,
             Connection::Http2(place) => Box::pin(self.over_http2(place)).await,
         };
         match result {
-            Ok(answered) => Ended::Made(Made::Answered(answered)),
-            Err(failure) if wrote => Ended::Made(Made::Silent(failure)),
-            Err(failure @ Failure::Deadline { .. }) if is_new => Ended::Made(Made::Unsent(failure)),
-            Err(_) if self.permit().check().is_err() => Ended::Made(Made::Unsent(Failure::Withdrawn)),
-            Err(failure) if is_new => Ended::Made(Made::Unsent(failure)),
+            Ok(answered) => Ended::Over(AttemptResult::Answered(answered)),
+            // A later byte may meet the deadline before the timer does.
+            Err(_) if wrote && self.is_too_late() => {
+                let within = self.request.deadline;
+                Ended::Over(AttemptResult::Silent(Failure::Deadline { within }))
+            }
+            Err(failure) if wrote => Ended::Over(AttemptResult::Silent(failure)),
+            Err(_) if self.is_revoked() => Ended::Over(AttemptResult::Unsent(Failure::Withdrawn)),
+            Err(failure @ Failure::Deadline { .. }) if is_new => Ended::Over(AttemptResult::Unsent(failure)),
+            Err(_) if self.request.permit.check(self.shared.clock.now()).is_err() => {
+                Ended::Over(AttemptResult::Unsent(Failure::Withdrawn))
+            }
+            Err(failure) if is_new => Ended::Over(AttemptResult::Unsent(failure)),
             Err(failure) => Ended::Stale(failure),
         }
+    }
+
+    fn is_too_late(&self) -> bool {
+        self.request.permit.deadline <= self.shared.clock.now()
+    }
+
+    fn is_revoked(&self) -> bool {
+        self.request.permit.is_revoked(self.shared.clock.now())
     }
 
     /// A connection, and whether it is new. Nothing of the request is written here.
@@ -88,27 +135,24 @@ impl Attempt<'_> {
                     }
                 }
                 // On the heap: an attempt is as large as its largest part, and most of them find a connection idle.
-                Found::Room(slot) => return Box::pin(self.connect(slot)).await,
+                Found::Room(permit) => return Box::pin(self.connect(permit)).await,
             }
         }
     }
 
     /// A new connection, in the place that was found for it.
-    async fn connect(&self, slot: Slot) -> Result<(Connection, bool), Failure> {
+    async fn connect(&self, permit: SocketPermit) -> Result<(Connection, bool), Failure> {
         let within = self.request.connect_deadline;
         let until = after(within).min(self.deadline);
-        let room = self.shared.sockets.room(&self.shared.lanes, until);
-        let max = self.shared.sockets.max();
-        let socket = tokio::select! {
-            socket = room => socket.ok_or(Failure::NoSocket { max })?,
-            () = self.request.consent.withdrawn() => return Err(Failure::Withdrawn),
-        };
-        let opening = self.shared.connector.open(&self.route.origin, &self.lane.lookups, slot.with(socket));
+        let Shared { lanes, sockets, connector, .. } = self.shared;
+        let socket = sockets.room(|count| lanes.close_some_idle(count), until).await;
+        let socket = socket.ok_or(Failure::NoSocket { max: sockets.max() })?;
+        let opening = connector.open(&self.route.origin, &self.lane.lookups, permit.with(socket));
         let opened = timeout_at(after(within).min(self.deadline), opening).await;
         match opened.map_err(|_| Failure::ConnectDeadline { within })?? {
             Opened::Http1(connection) => Ok((Connection::Http1(connection), true)),
             Opened::Http2(connection) => {
-                let place = connection.enter(&self.lane.gate).ok_or(Failure::Closed)?;
+                let place = connection.enter(&self.lane.limit).ok_or(Failure::Closed)?;
                 self.lane.share(&connection, &self.route.origin);
                 Ok((Connection::Http2(place), true))
             }
@@ -124,13 +168,12 @@ impl Attempt<'_> {
             }
             Err(failure) => return (Err(failure), false),
         };
-        let trail = connection.trail();
-        trail.permit(self.permit());
-        let result = self.in_time(pin!(connection.exchange(request))).await;
+        let tracker = self.tracker();
+        let result = self.in_time(pin!(connection.exchange(request, Arc::clone(&tracker)))).await;
         if result.is_ok() && connection.is_ready().await {
             self.lane.keep(connection, &self.route.origin);
         }
-        (result, trail.wrote())
+        (result, tracker.give_up())
     }
 
     /// The same over HTTP/2.
@@ -143,17 +186,18 @@ impl Attempt<'_> {
             }
             Err(failure) => return (Err(failure), false),
         };
-        let handed_over = place.handed_over();
-        let exchange = pin!(place.exchange(request, Bytes::clone(&self.request.body), self.permit()));
+        let tracker = self.tracker();
+        let exchange = pin!(place.exchange(request, self.request.body.clone(), Arc::clone(&tracker)));
         let result = self.in_time(exchange).await;
-        (result, handed_over.load(Ordering::Relaxed))
+        // Before the exchange is dropped: what it has not written by now, it never writes.
+        (result, tracker.give_up())
     }
 
-    fn permit(&self) -> Permit {
-        Permit { until: self.deadline, consent: self.request.consent.clone() }
+    fn tracker(&self) -> Arc<WriteTracker> {
+        WriteTracker::new(self.request.permit.clone(), self.shared.clock)
     }
 
-    /// The exchange is pinned by whoever has it: a future that is handed on by value takes its room twice.
+    /// The caller pins the exchange, because a future that is handed on by value takes its room twice.
     async fn in_time(
         &self,
         exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,

@@ -1,7 +1,7 @@
 //! Opens connections, to addresses that the guard has seen and to no others.
 
 use std::iter;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Host;
 
+use super::failure::{Cause, Failure};
 use super::http1::Http1;
 use super::http2::Http2;
-use super::lane::Slot;
-use super::resolve::{Lookups, Resolve};
+use super::limit::SocketPermit;
+use super::lookups::{Asker, Lookups};
 use super::route::Origin;
+use super::sockets;
 use super::tls::HTTP2;
-use super::wire::{Stream, Wire};
-use super::{Cause, Failure, sockets};
+use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
 
 /// How long an address may take before the next is tried beside it (RFC 8305).
@@ -26,7 +27,7 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 pub(super) struct Connector {
     pub(super) guard: Guard,
-    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) asker: Arc<Asker>,
     pub(super) tls: TlsConnector,
 }
 
@@ -41,22 +42,22 @@ impl Connector {
         &self,
         origin: &Origin,
         lookups: &Lookups,
-        slot: Slot,
+        permit: SocketPermit,
     ) -> Result<Opened, Failure> {
         let addresses = self.addresses(origin, lookups).await?;
         let tcp = first_connected(addresses).await?;
         let Some(name) = &origin.tls else {
-            let (wire, trail) = Wire::new(Stream::Plain(tcp), slot);
-            return Ok(Opened::Http1(Http1::over(wire, trail).await?));
+            let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
+            return Ok(Opened::Http1(Http1::over(wire).await?));
         };
         let failed = |error| Failure::Tls { host: origin.shown(), cause: Cause::of(&error) };
         let tls = self.tls.connect(name.clone(), tcp).await.map_err(failed)?;
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
-        let (wire, trail) = Wire::new(Stream::Tls(Box::new(tls)), slot);
+        let stream = Stream::Tls(Box::new(tls));
         Ok(if speaks_http2 {
-            Opened::Http2(Http2::over(wire, trail).await?)
+            Opened::Http2(Http2::over(Wire::new(stream, Speaks::http2(), permit)).await?)
         } else {
-            Opened::Http1(Http1::over(wire, trail).await?)
+            Opened::Http1(Http1::over(Wire::new(stream, Speaks::Http1, permit)).await?)
         })
     }
 
@@ -66,9 +67,12 @@ impl Connector {
         let found: Vec<IpAddr> = match &origin.host {
             Host::Ipv4(v4) => vec![IpAddr::V4(*v4)],
             Host::Ipv6(v6) => vec![IpAddr::V6(*v6)],
+            Host::Domain(name) if is_localhost(name) => {
+                vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+            }
             Host::Domain(name) => {
                 let unresolved = |cause| Failure::Unresolved { host: origin.shown(), cause };
-                let found = lookups.find(&self.resolver, name).await.map_err(unresolved)?;
+                let found = lookups.find(&self.asker, name).await.map_err(unresolved)?;
                 if found.is_empty() {
                     return Err(unresolved("the name has no address".into()));
                 }
@@ -88,6 +92,12 @@ impl Connector {
             _ => Ok(alternating(allowed)),
         }
     }
+}
+
+/// Whether a name is this machine's by definition (RFC 6761 §6.3), so that nobody need be asked.
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// The addresses in their order, but families by turns, so that one that is broken costs one try.
@@ -146,6 +156,19 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_this_machines_own_names_are_known_without_asking() {
+        for (name, expected) in [
+            ("localhost", true),
+            ("localhost.", true),
+            ("a.localhost", true),
+            ("notlocalhost", false),
+            ("localhost.example", false),
+        ] {
+            assert_eq!(is_localhost(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn families_of_addresses_take_turns() {

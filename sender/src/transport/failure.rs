@@ -34,9 +34,9 @@ pub enum Failure {
         /// How many there may be.
         max: u32,
     },
-    /// Nothing was written before the lane withdrew its consent, since it was paused, changed or lost; or before the
-    /// deadline, since this process stood still. The fault is ours.
-    #[error("the attempt was withdrawn before anything was sent")]
+    /// The lane withdrew its consent, since it was paused, changed or lost; or its lease or the attempt's time was over before
+    /// the first byte, since this process stood still. The fault is ours.
+    #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
     Withdrawn,
     /// DNS does not know the name, or gave no answer.
     #[error("cannot resolve {host}: {cause}")]
@@ -120,7 +120,7 @@ impl Failure {
     }
 }
 
-/// What lies beneath a failure, in the words of whoever met it. Strangers have a say in these (a certificate's names,
+/// What caused a failure, in the words of the library or the system. Strangers have a say in these (a certificate's names,
 /// an HTTP/2 error's data), so they are cut, and cannot forge a line of a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause(Box<str>);

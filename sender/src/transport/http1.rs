@@ -1,6 +1,6 @@
 //! One connection that speaks HTTP/1.1.
 //!
-//! Nothing runs beside an attempt: whoever makes a request drives the connection too. So a connection does nothing
+//! Nothing runs beside an attempt: the task that makes a request drives the connection too. So a connection does nothing
 //! between attempts, ends with the attempt that is given up, and a request costs no detour over another task.
 
 use std::error::Error;
@@ -16,29 +16,28 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use super::wire::{Trail, Wire};
-use super::{ANSWER_BYTES_MAX, Answered, Cause, Failure, HEAD_BYTES_MAX};
+use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
+use super::failure::{Cause, Failure};
+use super::wire::Wire;
+use super::write_tracker::{SocketState, WriteTracker};
 
 /// A connection, idle or serving one request.
 pub(super) struct Http1 {
     sender: SendRequest<Full<Bytes>>,
     driven: Driven,
-    trail: Arc<Trail>,
+    socket: Arc<SocketState>,
 }
 
 /// The connection's own future; nothing when it is over.
 struct Driven(Option<Box<Connection<TokioIo<Wire>, Full<Bytes>>>>);
 
 impl Http1 {
-    pub(super) async fn over(wire: Wire, trail: Arc<Trail>) -> Result<Self, Failure> {
+    pub(super) async fn over(wire: Wire) -> Result<Self, Failure> {
+        let socket = wire.state();
         let mut builder = Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(wire)).await.map_err(|e| failure(&e))?;
-        Ok(Self { sender, driven: Driven(Some(Box::new(connection))), trail })
-    }
-
-    pub(super) fn trail(&self) -> Arc<Trail> {
-        Arc::clone(&self.trail)
+        Ok(Self { sender, driven: Driven(Some(Box::new(connection))), socket })
     }
 
     /// Whether it could take a request, as far as can be known: notices what the endpoint did since the last one.
@@ -54,8 +53,9 @@ impl Http1 {
     pub(super) async fn exchange(
         &mut self,
         request: http::Request<Full<Bytes>>,
+        tracker: Arc<WriteTracker>,
     ) -> Result<Answered, Failure> {
-        self.trail.begin();
+        self.socket.begin(tracker);
         let sending = pin!(self.sender.try_send_request(request));
         let answer = self.driven.alongside(sending).await.map_err(|error| failure(&error.into_error()))?;
         let mut answered = Answered::of(answer.status(), answer.headers());
@@ -63,7 +63,7 @@ impl Http1 {
         if answered.cut {
             self.driven.0 = None;
         } else {
-            self.trail.end();
+            self.socket.answered();
         }
         Ok(answered)
     }

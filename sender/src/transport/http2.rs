@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::deadline::now;
-use super::lane::Gate;
-use super::wire::{Permit, Trail, Wire};
-use super::{ANSWER_BYTES_MAX, Answered, Cause, Failure, HEAD_BYTES_MAX, lock};
+use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
+use super::failure::{Cause, Failure};
+use super::limit::SocketLimit;
+use super::sync::lock;
+use super::timer::now;
+use super::wire::Wire;
+use super::write_tracker::{SocketState, WriteTracker};
 
 /// The most requests at once on one connection, however many the endpoint would take.
 const REQUESTS_MAX: u32 = 100;
@@ -27,7 +30,9 @@ const WINDOW_BYTES_ALL: u32 = 256 * 1024;
 pub(super) struct Http2 {
     sender: SendRequest<Bytes>,
     driver: JoinHandle<()>,
-    trail: Arc<Trail>,
+    socket: Arc<SocketState>,
+    /// Held while a request is handed over: until its stream is known, it is the only one without.
+    handing_over: Mutex<()>,
     /// Requests under way. Changed by [`Place`] alone.
     requests: AtomicU32,
     /// Takes no further request: one was not answered, so perhaps none will be.
@@ -36,7 +41,8 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    pub(super) async fn over(wire: Wire, trail: Arc<Trail>) -> Result<Arc<Self>, Failure> {
+    pub(super) async fn over(wire: Wire) -> Result<Arc<Self>, Failure> {
+        let socket = wire.state();
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -51,7 +57,8 @@ impl Http2 {
         Ok(Arc::new(Self {
             sender,
             driver,
-            trail,
+            socket,
+            handing_over: Mutex::default(),
             requests: AtomicU32::new(0),
             retired: AtomicBool::new(false),
             idle_since: Mutex::new(now()),
@@ -59,7 +66,7 @@ impl Http2 {
     }
 
     /// A place for one more request; nothing if it is full or takes none.
-    pub(super) fn enter(self: &Arc<Self>, gate: &Arc<Gate>) -> Option<Place> {
+    pub(super) fn enter(self: &Arc<Self>, limit: &Arc<SocketLimit>) -> Option<Place> {
         if self.is_over() {
             return None;
         }
@@ -67,12 +74,22 @@ impl Http2 {
         let max = REQUESTS_MAX.min(allowed);
         let one_more = |requests| (requests < max).then_some(requests + 1);
         self.requests.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Place {
-            connection: Arc::clone(self),
-            gate: Arc::clone(gate),
-            handed_over: Arc::default(),
-            answered: false,
-        })
+        Some(Place { connection: Arc::clone(self), limit: Arc::clone(limit), answered: false })
+    }
+
+    /// Hands a request to the connection's task, which writes it when it can. The tracker is asked in that moment.
+    fn hand_over(
+        &self,
+        sender: &mut SendRequest<Bytes>,
+        request: http::Request<()>,
+        is_whole: bool,
+        tracker: Arc<WriteTracker>,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), Failure> {
+        let _one_at_a_time = lock(&self.handing_over);
+        self.socket.hand_over(tracker);
+        let sent = sender.send_request(request, is_whole);
+        self.socket.handed_over(sent.as_ref().ok().map(|(_, stream)| stream.stream_id().as_u32()));
+        sent.map_err(|error| failure(&error))
     }
 
     /// Whether it will never take a request again.
@@ -95,30 +112,23 @@ impl Drop for Http2 {
 /// The place of one request on a connection.
 pub(super) struct Place {
     connection: Arc<Http2>,
-    gate: Arc<Gate>,
-    handed_over: Arc<AtomicBool>,
+    limit: Arc<SocketLimit>,
     answered: bool,
 }
 
 impl Place {
-    /// Whether the request was handed to the connection, from where it may leave at any time. Unlike over HTTP/1 it
-    /// cannot be told when.
-    pub(super) fn handed_over(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.handed_over)
-    }
-
     /// Sends a request and reads its answer.
     pub(super) async fn exchange(
         mut self,
         request: http::Request<()>,
         body: Bytes,
-        permit: Permit,
+        tracker: Arc<WriteTracker>,
     ) -> Result<Answered, Failure> {
         let mut sender = self.connection.sender.clone();
         poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|e| failure(&e))?;
-        permit.check()?;
-        self.handed_over.store(true, Ordering::Relaxed);
-        let (answer, stream) = sender.send_request(request, body.is_empty()).map_err(|e| failure(&e))?;
+        tracker.check()?;
+        let (answer, stream) = self.connection.hand_over(&mut sender, request, body.is_empty(), tracker)?;
+        let id = stream.stream_id().as_u32();
         let mut upload = Upload(stream);
         if !body.is_empty() {
             upload.0.send_data(body, true).map_err(|e| failure(&e))?;
@@ -127,6 +137,7 @@ impl Place {
         let mut answered = Answered::of(head.status, &head.headers);
         answered.cut = is_longer_than_is_read(body).await?;
         self.answered = true;
+        self.connection.socket.stream_answered(id);
         Ok(answered)
     }
 }
@@ -135,11 +146,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         if !self.answered {
             self.connection.retired.store(true, Ordering::Release);
-            self.connection.trail.begin();
+            self.connection.socket.discard_unsent();
         }
         *lock(&self.connection.idle_since) = now();
         self.connection.requests.fetch_sub(1, Ordering::AcqRel);
-        self.gate.freed.notify_one();
+        self.limit.freed.notify_one();
     }
 }
 

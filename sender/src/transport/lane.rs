@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::deadline::now;
+use super::failure::Failure;
 use super::http1::Http1;
 use super::http2::{Http2, Place};
-use super::resolve::Lookups;
+use super::limit::{SocketLimit, SocketPermit};
+use super::lookups::Lookups;
 use super::route::{Origin, Route};
-use super::sockets::{Socket, Sockets};
-use super::{Failure, lock};
+use super::sockets::Sockets;
+use super::sync::lock;
+use super::timer::now;
 use crate::engine::LaneId;
 use crate::guard::Target;
 
@@ -31,7 +31,7 @@ pub(super) struct Lanes {
 /// One lane's connections. Nothing in here is shared with another lane, but the count of all sockets.
 pub(super) struct Lane {
     sockets: Arc<Sockets>,
-    pub(super) gate: Arc<Gate>,
+    pub(super) limit: Arc<SocketLimit>,
     pub(super) lookups: Lookups,
     kept: Mutex<Kept>,
 }
@@ -49,37 +49,12 @@ struct Idle {
     since: Instant,
 }
 
-/// Counts the sockets of a lane.
-#[derive(Debug, Default)]
-pub(super) struct Gate {
-    open: AtomicU32,
-    /// As the latest attempt had it.
-    max: AtomicU32,
-    pub(super) freed: Notify,
-}
-
-/// One socket's place in the count of its lane.
-#[derive(Debug)]
-pub(super) struct Slot {
-    gate: Arc<Gate>,
-    /// And in the count of all, once it has that.
-    socket: Option<Socket>,
-}
-
-impl Slot {
-    /// The same with a place among all sockets.
-    pub(super) fn with(mut self, socket: Socket) -> Self {
-        self.socket = Some(socket);
-        self
-    }
-}
-
 /// What an attempt may use.
 pub(super) enum Found {
     Idle(Http1),
     Shared(Place),
     /// Room for another connection.
-    Room(Slot),
+    Room(SocketPermit),
 }
 
 /// Which connections will do.
@@ -88,33 +63,6 @@ pub(super) enum Want {
     Any,
     /// A kept one has just turned out to be dead.
     New,
-}
-
-impl Gate {
-    fn enter(self: &Arc<Self>) -> Option<Slot> {
-        let max = self.max.load(Ordering::Acquire);
-        let one_more = |open| (open < max).then_some(open + 1);
-        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(Slot { gate: Arc::clone(self), socket: None })
-    }
-
-    fn open(&self) -> u32 {
-        self.open.load(Ordering::Acquire)
-    }
-
-    /// How many more there are than the lane may have, since it was allowed fewer.
-    fn excess(&self) -> usize {
-        let excess = self.open().saturating_sub(self.max.load(Ordering::Acquire));
-        usize::try_from(excess).unwrap_or(usize::MAX)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.socket = None;
-        self.gate.open.fetch_sub(1, Ordering::AcqRel);
-        self.gate.freed.notify_one();
-    }
 }
 
 impl Lanes {
@@ -127,7 +75,7 @@ impl Lanes {
         Arc::clone(lock(&self.by_id).entry(id).or_insert_with(new))
     }
 
-    /// Closes idle connections, whoever's they are, up to so many.
+    /// Closes up to `max` idle connections, of any lane.
     pub(super) fn close_some_idle(&self, max: usize) {
         let from = *lock(&self.searched);
         let lanes: Vec<_> = {
@@ -152,7 +100,7 @@ impl Lanes {
         for lane in lanes {
             lane.close_idle(oldest);
         }
-        let is_used = |lane: &Arc<Lane>| Arc::strong_count(lane) > 1 || lane.gate.open() > 0;
+        let is_used = |lane: &Arc<Lane>| Arc::strong_count(lane) > 1 || lane.limit.open() > 0;
         lock(&self.by_id).retain(|_, lane| is_used(lane));
     }
 
@@ -165,13 +113,13 @@ impl Lanes {
     }
 
     pub(super) fn open(&self, id: LaneId) -> u32 {
-        lock(&self.by_id).get(&id).map_or(0, |lane| lane.gate.open())
+        lock(&self.by_id).get(&id).map_or(0, |lane| lane.limit.open())
     }
 }
 
 impl Lane {
     fn new(sockets: Arc<Sockets>) -> Self {
-        Self { sockets, gate: Arc::default(), lookups: Lookups::default(), kept: Mutex::default() }
+        Self { sockets, limit: Arc::default(), lookups: Lookups::default(), kept: Mutex::default() }
     }
 
     /// Closes the connection that has been idle for longest. How many that was.
@@ -211,12 +159,12 @@ impl Lane {
         idle_max: Duration,
         deadline: Instant,
     ) -> Option<Found> {
-        self.gate.max.store(connections_max, Ordering::Release);
+        self.limit.set_max(connections_max);
         if let Some(found) = self.take(want, idle_max) {
             return Some(found);
         }
         loop {
-            let mut freed = pin!(self.gate.freed.notified());
+            let mut freed = pin!(self.limit.freed.notified());
             // From here on nothing that becomes free is missed.
             freed.as_mut().enable();
             if let Some(found) = self.take(want, idle_max) {
@@ -231,10 +179,10 @@ impl Lane {
         if want == Want::New {
             kept.idle.clear();
         }
-        let excess = self.gate.excess().min(kept.idle.len());
+        let excess = self.limit.excess().min(kept.idle.len());
         kept.idle.drain(..excess);
         kept.shared.retain(|shared| !shared.is_over());
-        if let Some(place) = kept.shared.iter().find_map(|shared| shared.enter(&self.gate)) {
+        if let Some(place) = kept.shared.iter().find_map(|shared| shared.enter(&self.limit)) {
             return Some(Found::Shared(place));
         }
         if let Some(Idle { connection, since }) = kept.idle.pop() {
@@ -245,16 +193,16 @@ impl Lane {
             kept.idle.clear();
         }
         drop(kept);
-        self.gate.enter().map(Found::Room)
+        self.limit.enter().map(Found::Room)
     }
 
     /// Keeps a connection for the next attempt, if it is still of use.
     pub(super) fn keep(&self, connection: Http1, origin: &Origin) {
         let mut kept = lock(&self.kept);
-        if kept.leads_to(origin) && self.gate.excess() == 0 && !self.sockets.are_wanted() {
+        if kept.leads_to(origin) && self.limit.excess() == 0 && !self.sockets.are_wanted() {
             kept.idle.push(Idle { connection, since: now() });
             drop(kept);
-            self.gate.freed.notify_one();
+            self.limit.freed.notify_one();
         }
     }
 
@@ -264,7 +212,7 @@ impl Lane {
         if kept.leads_to(origin) {
             kept.shared.push(Arc::clone(connection));
             drop(kept);
-            self.gate.freed.notify_waiters();
+            self.limit.freed.notify_waiters();
         }
     }
 

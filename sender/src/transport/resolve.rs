@@ -1,74 +1,133 @@
-//! Names to addresses.
+//! Names to addresses, without a thread: a name server that does not answer costs a socket and a little memory.
 
+use std::fs;
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-use tokio::sync::watch;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::system_conf::read_system_conf;
+use tracing::warn;
 
-use super::{Cause, lock};
+use super::sync::lock;
+use super::timer::now;
 
-/// The most addresses of a name that are looked at.
-const ADDRESSES_MAX: usize = 16;
+/// The addresses of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The best first. There may be none.
+    pub all: Vec<IpAddr>,
+    /// For how long they may be gone by.
+    pub valid_for: Duration,
+}
 
-/// Knows the addresses of names.
+/// What a look-up comes to.
+pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Send + 'a>>;
+
+/// Knows the addresses of names. It need not bound its time, nor how many look-ups run: the transport does.
 pub trait Resolve: Send + Sync {
-    /// All addresses of a name, the best first. May block: it is called on a thread for that.
-    ///
-    /// # Errors
-    /// When the name has none, or nobody could be asked.
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+    /// All addresses of a name. Fails when the name has none, or nobody could be asked. Dropped when it is given up.
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-/// The system's own resolver, with all that an operator has configured for it. It knows no deadline.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
+/// Asks name servers: those of `/etc/resolv.conf`, after a look into `/etc/hosts`, or one that is given. Both files are read
+/// again when they have changed. Of what else a system may know (nsswitch.conf, mDNS) it knows nothing.
+pub struct DnsResolver {
+    server: Option<SocketAddr>,
+    built: Mutex<Option<(Stamps, Arc<TokioResolver>)>>,
+}
 
-impl Resolve for SystemResolver {
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+/// When the system's files were changed last.
+type Stamps = [Option<SystemTime>; 2];
+
+impl DnsResolver {
+    /// The system's hosts and name servers.
+    #[must_use]
+    pub const fn system() -> Self {
+        Self { server: None, built: Mutex::new(None) }
     }
-}
 
-/// The answer of a lookup, for all who wait for it.
-type Found = Result<Arc<[IpAddr]>, Cause>;
-type Coming = watch::Receiver<Option<Found>>;
+    /// The system's hosts, and this name server alone, over UDP and TCP.
+    #[must_use]
+    pub const fn asking(server: SocketAddr) -> Self {
+        Self { server: Some(server), built: Mutex::new(None) }
+    }
 
-/// One lane's lookups. At most one for a name runs at a time, and its answer is for all attempts that wait: a name
-/// server that hangs holds one thread of its lane, not one for each attempt.
-#[derive(Debug, Default)]
-pub(super) struct Lookups {
-    latest: Mutex<Option<(Box<str>, Coming)>>,
-}
-
-impl Lookups {
-    /// The addresses of a name, asked for now or since a moment ago. Never remembered: names move.
-    pub(super) async fn find(&self, resolver: &Arc<dyn Resolve>, name: &str) -> Found {
-        let mut answer = self.join(name).unwrap_or_else(|| self.begin(resolver, name));
-        let found = answer.wait_for(Option::is_some).await;
-        match found.as_deref() {
-            Ok(Some(found)) => found.clone(),
-            // The resolver panicked; that must not cost more than the attempt.
-            Ok(None) | Err(_) => Err("the resolver ended without an answer".into()),
+    /// What asks, made anew when the system's configuration has changed.
+    fn asks(&self) -> io::Result<Arc<TokioResolver>> {
+        let changed = |file| fs::metadata(file).and_then(|file| file.modified()).ok();
+        let stamps = ["/etc/resolv.conf", "/etc/hosts"].map(changed);
+        let mut built = lock(&self.built);
+        if let Some((_, resolver)) = built.as_ref().filter(|(before, _)| *before == stamps) {
+            return Ok(Arc::clone(resolver));
         }
+        let resolver = Arc::new(self.build()?);
+        *built = Some((stamps, Arc::clone(&resolver)));
+        Ok(resolver)
     }
 
-    /// A lookup of the name that is under way.
-    fn join(&self, name: &str) -> Option<Coming> {
-        let latest = lock(&self.latest);
-        let (known, answer) = latest.as_ref()?;
-        let under_way = answer.borrow().is_none() && answer.has_changed().is_ok();
-        (under_way && **known == *name).then(|| answer.clone())
+    fn build(&self) -> io::Result<TokioResolver> {
+        let (config, options) = match self.server {
+            Some(server) => (only(server), ResolverOpts::default()),
+            None => read_system_conf().unwrap_or_else(|error| {
+                // As the C library does.
+                let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
+                warn!(%error, server = %local, "/etc/resolv.conf names no name server that can be asked; using the usual one");
+                (only(local), ResolverOpts::default())
+            }),
+        };
+        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        *builder.options_mut() = bounded(options);
+        builder.build().map_err(io::Error::other)
     }
+}
 
-    fn begin(&self, resolver: &Arc<dyn Resolve>, name: &str) -> Coming {
-        let (tell, answer) = watch::channel(None);
-        *lock(&self.latest) = Some((name.into(), answer.clone()));
-        let (resolver, name) = (Arc::clone(resolver), name.to_owned());
-        tokio::task::spawn_blocking(move || {
-            let found = resolver.resolve(&name).map_err(|error| Cause::of(&error));
-            tell.send_replace(Some(found.map(|all| all.into_iter().take(ADDRESSES_MAX).collect())));
-        });
-        answer
+fn only(server: SocketAddr) -> ResolverConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = server.port();
+        connection
+    });
+    let server = NameServerConfig::new(server.ip(), true, connections.into());
+    ResolverConfig::from_name_servers(vec![server])
+}
+
+/// The same with the sender's own bounds.
+fn bounded(mut options: ResolverOpts) -> ResolverOpts {
+    /// A second name server has to get its turn within a look-up's time.
+    const TIMEOUT_MAX: Duration = Duration::from_millis(1_500);
+    /// Answers that are kept for all lanes.
+    const ANSWERS_MAX: u64 = 1_024;
+    /// More look-ups are never under way (see `lookups`), each with a question for IPv4 and one for IPv6.
+    const QUESTIONS_MAX: usize = 1_024;
+    options.timeout = options.timeout.min(TIMEOUT_MAX);
+    options.attempts = options.attempts.clamp(1, 2);
+    options.num_concurrent_reqs = 1;
+    options.max_active_requests = QUESTIONS_MAX;
+    options.cache_size = ANSWERS_MAX;
+    options.positive_max_ttl = Some(super::lookups::VALID_MAX);
+    options.negative_max_ttl = Some(super::lookups::FAILED_FOR);
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options
+}
+
+impl Default for DnsResolver {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl Resolve for DnsResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+        Box::pin(async move {
+            let found = self.asks()?.lookup_ip(name).await.map_err(io::Error::other)?;
+            let valid_for = found.valid_until().saturating_duration_since(now().into_std());
+            Ok(Addresses { all: found.iter().collect(), valid_for })
+        })
     }
 }

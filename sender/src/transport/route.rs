@@ -7,7 +7,7 @@ use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
 use url::Host;
 
-use super::{Cause, Failure};
+use super::failure::{Cause, Failure};
 use crate::excerpt::Excerpt;
 use crate::guard::Target;
 

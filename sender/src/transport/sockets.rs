@@ -1,8 +1,8 @@
 //! How many sockets all lanes together may have open. Every lane has its own bound; without this one, enough lanes
 //! would use up the files that the process may open, the database's among them.
 //!
-//! At the bound, connections that are idle make room, whoever's they are. If none are, an attempt waits a while, and is
-//! then unsent for a reason that is ours ([`super::Failure::NoSocket`]), never the endpoint's.
+//! At the bound, idle connections of any lane make room. If there is none, an attempt waits a while, and is
+//! then unsent for a reason that is ours ([`super::failure::Failure::NoSocket`]), never the endpoint's.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::deadline::after;
-use super::lane::Lanes;
+use super::timer::after;
 
 /// Idle connections closed at once: a look through the lanes serves a few that wait.
 const CLOSED_AT_ONCE: usize = 32;
@@ -57,8 +56,12 @@ impl Sockets {
         Some(Socket(Arc::clone(self)))
     }
 
-    /// A place for one more socket, if there is one by the deadline.
-    pub(super) async fn room(self: &Arc<Self>, lanes: &Lanes, deadline: Instant) -> Option<Socket> {
+    /// A place for one more socket, if there is one by the deadline. `close_idle` closes up to so many idle connections.
+    pub(super) async fn room(
+        self: &Arc<Self>,
+        close_idle: impl Fn(usize),
+        deadline: Instant,
+    ) -> Option<Socket> {
         if let Some(socket) = self.enter() {
             return Some(socket);
         }
@@ -68,7 +71,7 @@ impl Sockets {
             let mut freed = std::pin::pin!(self.freed.notified());
             // From here on nothing that becomes free is missed.
             freed.as_mut().enable();
-            lanes.close_some_idle(CLOSED_AT_ONCE);
+            close_idle(CLOSED_AT_ONCE);
             if let Some(socket) = self.enter() {
                 return Some(socket);
             }

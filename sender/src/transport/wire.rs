@@ -1,26 +1,26 @@
-//! A connection's socket. It remembers whether anything was written, which is what tells "unsent" from "silent".
+//! A connection's socket. Before it writes, it asks whether the request that the bytes belong to may still be sent.
 
+use std::convert::Infallible;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
-use super::deadline::now;
-use super::lane::Slot;
-use super::{Consent, Failure, lock};
+use super::frames::Frames;
+use super::limit::SocketPermit;
+use super::write_tracker::SocketState;
 
 /// A socket, and the place that it takes among its lane's connections.
 pub(super) struct Wire {
     stream: Stream,
-    trail: Arc<Trail>,
+    speaks: Speaks,
+    state: Arc<SocketState>,
     /// After the socket: it is closed before its place is free.
-    _slot: Slot,
+    _permit: SocketPermit,
 }
 
 pub(super) enum Stream {
@@ -28,65 +28,28 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// What a request needs when its first byte is to be written.
-#[derive(Debug)]
-pub(super) struct Permit {
-    pub(super) until: Instant,
-    pub(super) consent: Consent,
+/// What is spoken, and with it how requests are told apart.
+pub(super) enum Speaks {
+    /// One request after the other.
+    Http1,
+    /// Many at once, in frames.
+    Http2(Frames),
 }
 
-impl Permit {
-    /// Looked at in the moment of writing: a process that stood still finds out here.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.consent.is_withdrawn() || now() >= self.until { Err(Failure::Withdrawn) } else { Ok(()) }
-    }
-}
-
-/// What others may know and say of a socket that they do not hold.
-#[derive(Debug, Default)]
-pub(super) struct Trail {
-    wrote: AtomicBool,
-    discard: AtomicBool,
-    permit: Mutex<Option<Permit>>,
-}
-
-impl Trail {
-    /// From here on [`Self::wrote`] speaks of what follows, and a socket that is closed does not send what waits.
-    pub(super) fn begin(&self) {
-        self.wrote.store(false, Ordering::Relaxed);
-        self.discard.store(true, Ordering::Relaxed);
-    }
-
-    /// What follows needs this permit, until a byte of it is written.
-    pub(super) fn permit(&self, permit: Permit) {
-        *lock(&self.permit) = Some(permit);
-    }
-
-    fn check(&self) -> io::Result<()> {
-        if self.wrote() {
-            return Ok(());
-        }
-        match lock(&self.permit).as_ref().map(Permit::check) {
-            Some(Err(failure)) => Err(io::Error::other(failure)),
-            Some(Ok(())) | None => Ok(()),
-        }
-    }
-
-    /// All is sent and answered: the socket may be closed in order.
-    pub(super) fn end(&self) {
-        self.discard.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether a byte may have left. Says so before it does.
-    pub(super) fn wrote(&self) -> bool {
-        self.wrote.load(Ordering::Relaxed)
+impl Speaks {
+    pub(super) fn http2() -> Self {
+        Self::Http2(Frames::default())
     }
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, slot: Slot) -> (Self, Arc<Trail>) {
-        let trail = Arc::new(Trail::default());
-        (Self { stream, trail: Arc::clone(&trail), _slot: slot }, trail)
+    pub(super) fn new(stream: Stream, speaks: Speaks, permit: SocketPermit) -> Self {
+        Self { stream, speaks, state: Arc::default(), _permit: permit }
+    }
+
+    /// For the connection that will own this socket.
+    pub(super) fn state(&self) -> Arc<SocketState> {
+        Arc::clone(&self.state)
     }
 
     fn tcp(&self) -> &TcpStream {
@@ -96,12 +59,27 @@ impl Wire {
         }
     }
 
-    /// The socket for a write. Noted before it happens: how much of it left is not for us to know, least of all under
-    /// TLS.
-    fn writing(&mut self) -> io::Result<Pin<&mut (dyn AsyncWrite + Unpin)>> {
-        self.trail.check()?;
-        self.trail.wrote.store(true, Ordering::Relaxed);
-        Ok(self.writer())
+    /// Asks for everything that is about to be written. What may leave is noted before it does: how much of it the system
+    /// took cannot be known under TLS.
+    fn before_write(&self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+        match &self.speaks {
+            Speaks::Http1 => self.state.before_write(),
+            Speaks::Http2(frames) => {
+                self.state.check_lease()?;
+                let mut ahead = frames.clone();
+                pieces.iter().try_for_each(|piece| ahead.advance(piece, |id| self.state.before_stream(id)))
+            }
+        }
+    }
+
+    /// So many bytes of these were taken.
+    fn wrote(&mut self, pieces: &[IoSlice<'_>], mut count: usize) {
+        let Speaks::Http2(frames) = &mut self.speaks else { return };
+        for piece in pieces {
+            let taken = count.min(piece.len());
+            let Ok(()) = frames.advance(&piece[..taken], |_| Ok::<_, Infallible>(()));
+            count -= taken;
+        }
     }
 
     fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Unpin)> {
@@ -116,7 +94,7 @@ impl Drop for Wire {
     /// An attempt that was given up must not arrive later: what still waits in the kernel is thrown away, and the
     /// endpoint is told by a reset.
     fn drop(&mut self) {
-        if self.trail.discard.load(Ordering::Relaxed) {
+        if self.state.discards_unsent() {
             // It fails where the connection is gone already, which is as good.
             let _ = self.tcp().set_zero_linger();
         }
@@ -145,7 +123,13 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.writing()?.poll_write(cx, buf)
+        let whole = [IoSlice::new(buf)];
+        self.before_write(&whole)?;
+        let written = self.writer().poll_write(cx, buf);
+        if let Poll::Ready(Ok(count)) = written {
+            self.wrote(&whole, count);
+        }
+        written
     }
 
     fn poll_write_vectored(
@@ -153,7 +137,12 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.writing()?.poll_write_vectored(cx, bufs)
+        self.before_write(bufs)?;
+        let written = self.writer().poll_write_vectored(cx, bufs);
+        if let Poll::Ready(Ok(count)) = written {
+            self.wrote(bufs, count);
+        }
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -164,6 +153,8 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Under TLS bytes that were written may still be here.
+        self.state.check_lease()?;
         self.writer().poll_flush(cx)
     }
 

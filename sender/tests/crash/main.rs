@@ -14,64 +14,93 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emitter::Emitter;
-use process::Database;
+use process::{Database, Serving};
 use sink::{Arrival, Sink};
 
-const KILLS: usize = 30;
 /// The contract, and for how long a request of a dead process may still arrive.
 const RATE_PER_SECOND: u64 = 200;
-const BURST: usize = 10;
 const IN_FLIGHT: usize = 4;
 const QUARANTINE_NS: u64 = 500_000_000;
 const SETTINGS: [&str; 6] = [
     "limit.rate=200/s",
-    "limit.burst=10",
     "limit.in_flight=4",
     "limit.quarantine=500ms",
+    // Kills come faster than answers clear what the one before left in doubt.
+    "limit.doubt=500ms",
     "retry.base=10ms",
     "retry.cap=50ms",
 ];
 
 #[test]
 fn thirty_kills_lose_nothing_and_stay_within_the_contract() {
-    let sink = Arc::new(Sink::start());
-    let database = Database::with_subscriber(&sink.url(), &SETTINGS);
-    let emitter = Emitter::start(database.address(), Arc::clone(&sink));
-    let mut sender = database.serve();
-    let mut kills = vec![];
-    let mut moments = Moments::new();
-    for _ in 0..KILLS {
-        sink.wait_for(sink.count() + moments.next_below(60));
-        sender.kill();
-        kills.push(sink.now());
-        sender = database.serve();
-    }
-    let acknowledged = emitter.stop();
-    sink.wait_for_events(&acknowledged);
-    sender.stop_in_order();
-    judge_all(&sink.arrivals(), &kills);
-    assert!(acknowledged.len() > KILLS, "{} events were acknowledged", acknowledged.len());
+    kill_again_and_again(1, &SHORT);
 }
 
 #[test]
 fn two_processes_on_one_file_of_which_either_is_killed() {
+    kill_again_and_again(2, &SHORT);
+}
+
+#[test]
+#[ignore = "takes minutes; HOOKPROOF_KILLS says how many"]
+fn a_thousand_kills_of_one_process() {
+    kill_again_and_again(1, &Plan { kills: kills_wanted(), ..LONG });
+}
+
+#[test]
+#[ignore = "takes minutes; HOOKPROOF_KILLS says how many"]
+fn a_thousand_kills_of_either_of_two_processes() {
+    kill_again_and_again(2, &Plan { kills: kills_wanted(), ..LONG });
+}
+
+/// How often to kill, when, and under which burst.
+#[derive(Clone, Copy)]
+struct Plan {
+    kills: usize,
+    /// A kill comes after fewer arrivals than this since the one before.
+    arrivals_between: u64,
+    burst: usize,
+}
+
+const SHORT: Plan = Plan { kills: 30, arrivals_between: 60, burst: 10 };
+/// Room in the burst for what several kills in quick succession leave open: the next one need not wait for it.
+const LONG: Plan = Plan { kills: 1_000, arrivals_between: 30, burst: 60 };
+
+fn kills_wanted() -> usize {
+    std::env::var("HOOKPROOF_KILLS")
+        .map_or(LONG.kills, |kills| kills.parse().expect("HOOKPROOF_KILLS is a number"))
+}
+
+/// Kills one of so many processes on one file as often as planned, each time under load, and judges all that arrived.
+fn kill_again_and_again(processes: usize, plan: &Plan) {
     let sink = Arc::new(Sink::start());
-    let database = Database::with_subscriber(&sink.url(), &SETTINGS);
+    let burst = format!("limit.burst={}", plan.burst);
+    let settings: Vec<&str> = SETTINGS.into_iter().chain([burst.as_str()]).collect();
+    let database = Database::with_subscriber(&sink.url(), &settings);
     let emitter = Emitter::start(database.address(), Arc::clone(&sink));
-    let mut pair = [database.serve(), database.serve_elsewhere()];
+    let start = |which| if which == 0 { database.serve() } else { database.serve_elsewhere() };
+    let mut senders: Vec<Serving> = (0..processes).map(start).collect();
     let mut kills = vec![];
     let mut moments = Moments::new();
-    for _ in 0..KILLS {
-        sink.wait_for(sink.count() + moments.next_below(60));
-        let which = moments.next_below(2);
-        pair[which].kill();
+    for _ in 0..plan.kills {
+        sink.wait_for(sink.count() + moments.next_below(plan.arrivals_between));
+        let which = if processes == 1 { 0 } else { moments.next_below(processes as u64) };
+        senders[which].kill();
         kills.push(sink.now());
-        pair[which] = if which == 0 { database.serve() } else { database.serve_elsewhere() };
+        senders[which] = start(which);
     }
     let acknowledged = emitter.stop();
     sink.wait_for_events(&acknowledged);
-    pair.into_iter().for_each(process::Serving::stop_in_order);
-    judge_all(&sink.arrivals(), &kills);
+    senders.into_iter().for_each(Serving::stop_in_order);
+    assert!(acknowledged.len() > plan.kills, "{} events were acknowledged", acknowledged.len());
+    let counts = judge_all(&sink.arrivals(), &kills, plan.burst);
+    eprintln!(
+        "{processes} processes, {} kills, {} events acknowledged, 0 lost; {counts}; burst {} and {RATE_PER_SECOND}/s kept \
+         in every window",
+        kills.len(),
+        acknowledged.len(),
+        plan.burst
+    );
 }
 
 /// When to kill: after a random number of arrivals, none included, so that kills meet start-up, claims, attempts and
@@ -92,14 +121,15 @@ impl Moments {
     }
 }
 
-fn judge_all(arrivals: &[Arrival], kills: &[u64]) {
-    judge::conforms(arrivals, RATE_PER_SECOND, BURST);
+/// Judges all that arrived, and says how much of it was what.
+fn judge_all(arrivals: &[Arrival], kills: &[u64], burst: usize) -> String {
+    judge::conforms(arrivals, RATE_PER_SECOND, burst);
     let mut deliveries: BTreeMap<&str, Vec<&Arrival>> = BTreeMap::new();
     for arrival in arrivals {
         deliveries.entry(&arrival.delivery).or_default().push(arrival);
     }
     let again = deliveries.values().filter(|attempts| attempts.len() > 1).count();
-    assert!(again > KILLS, "only {again} deliveries were attempted more than once");
+    assert!(again * 2 > kills.len(), "only {again} deliveries were attempted more than once");
     let mut twice = 0;
     for (delivery, attempts) in deliveries {
         for pair in attempts.windows(2) {
@@ -113,10 +143,13 @@ fn judge_all(arrivals: &[Arrival], kills: &[u64]) {
             }
         }
     }
-    let most = kills.len() * (IN_FLIGHT + BURST);
+    let most = kills.len() * (IN_FLIGHT + burst);
     assert!(
         twice <= most,
         "{twice} arrived twice: more than could be in flight or just answered at the kills"
     );
-    eprintln!("{} arrivals, {} kills, {twice} arrived twice", arrivals.len(), kills.len());
+    format!(
+        "{} arrivals, {again} deliveries attempted again, {twice} taken twice, each around a kill",
+        arrivals.len()
+    )
 }

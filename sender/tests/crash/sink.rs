@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One request of so many is answered 503.
 const REFUSED_EVERY: usize = 7;
+
+/// Longer than any lease, quarantine or doubt: nothing comes after so long a silence.
+const SILENCE_MAX: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
@@ -89,13 +92,17 @@ impl Sink {
         drop(self.shared.changed.wait_while(arrivals, |arrivals| !enough(arrivals)).unwrap());
     }
 
-    /// Waits until all these events were taken.
+    /// Waits until all these events were taken. What is missing long after the last arrival is lost.
     pub(crate) fn wait_for_events(&self, events: &[String]) {
         let mut missing: BTreeSet<&str> = events.iter().map(String::as_str).collect();
         let mut seen = 0;
         while !missing.is_empty() {
-            self.wait_for(seen + 1);
-            let arrivals = self.arrivals();
+            let arrivals = self.shared.arrivals.lock().unwrap();
+            let none_new = |arrivals: &mut Vec<Arrival>| arrivals.len() <= seen;
+            let (arrivals, waited) =
+                self.shared.changed.wait_timeout_while(arrivals, SILENCE_MAX, none_new).unwrap();
+            assert!(!waited.timed_out(), "{} events are lost: {missing:?}", missing.len());
+            let arrivals = arrivals.clone();
             for arrival in arrivals[seen..].iter().filter(|arrival| arrival.taken) {
                 missing.remove(arrival.event.as_str());
             }

@@ -242,6 +242,7 @@ fn a_clean_stop_keeps_the_burst_and_a_crash_does_not() {
     let contract = settings(per_second(1, 10, 10));
     let sent_at_once = |origin: Origin| {
         let mut world = World::new(always(204));
+        world.now = Instant(1) + Nanos::HOUR;
         world.shell.take(world.now, LaneId(1), 2, &contract, origin);
         world.offer(LaneId(1), 20);
         world.run(Nanos::from_millis(500));
@@ -256,7 +257,8 @@ fn a_clean_stop_keeps_the_burst_and_a_crash_does_not() {
     let resumed = |downtime| Origin::Resumed { record: record.clone(), downtime };
     assert_eq!(sent_at_once(resumed(Nanos::ZERO)), 6);
     assert_eq!(sent_at_once(resumed(Nanos::from_secs(2))), 8);
-    let seized = Origin::Seized { record: Some(record), downtime: Nanos::ZERO, hold: Nanos::SECOND };
+    let seized =
+        Origin::Seized { record: Some(record), downtime: Nanos::ZERO, may_be_alive: false, ended: vec![] };
     assert_eq!(sent_at_once(seized), 0);
 }
 
@@ -363,18 +365,17 @@ fn batches_are_cut_and_releases_hold_nothing_up() {
 fn what_an_endpoint_asks_of_an_owner_before_counts_for_the_next() {
     let mut replies = vec![busy(Nanos::from_secs(2), 429, "3600")];
     let mut world = World::new(move |_: &Sent| replies.pop().unwrap_or_else(|| status(QUICK, 204)));
-    let contract = settings(per_second(10, 1, 1));
+    let contract = settings(per_second(10, 4, 1));
     let lane = world.lane(1, &contract, 2);
     world.pump();
     world.handle(Input::Lose { lane, term: Term(1) });
     world.shell.store.let_go(lane);
-    let hold = Nanos::from_secs(3);
     world.shell.take(
         world.now,
         lane,
         2,
         &contract,
-        Origin::Seized { record: None, downtime: Nanos::ZERO, hold },
+        Origin::Seized { record: None, downtime: Nanos::ZERO, may_be_alive: true, ended: vec![] },
     );
     world.run(Nanos::DAY);
     assert_eq!(world.sent[1].at, Instant(1) + Nanos::from_secs(3_602));

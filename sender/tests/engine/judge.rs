@@ -2,7 +2,7 @@
 //!
 //! - Bucket: in every closed window `[t, t + w]` no more than σ + ρ·w arrivals.
 //! - Window cap: in every half-open window `[t, t + W)` no more than L.
-//! - In flight: at no moment more requests than the cap that have started and not reached their end.
+//! - In flight: at no moment more requests than the cap that have started and not ended. One in doubt has ended.
 //!
 //! Where the contract changes, the arrivals of a window are judged by the contract in force when the latest started
 //! of them started, ρ being integrated over its changes; a window cap counts from when a window of that length came.
@@ -19,10 +19,11 @@ pub(crate) struct Start {
     contract: usize,
 }
 
-/// A request that was made: it reached the endpoint at some moment from its start to `late`.
+/// A request that was made: it was under way until `end`, and reached the endpoint at some moment from its start to `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) start: Start,
+    pub(crate) end: Instant,
     pub(crate) late: Instant,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Arrival {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     contracts: Vec<(Instant, Contract)>,
-    /// When the lane passed to somebody who knows nothing of what was sent before.
+    /// When the lane passed to somebody who may not know of a window that was lifted before.
     seizures: Vec<Start>,
 }
 
@@ -72,19 +73,21 @@ impl History {
     /// Whether a window of that length, in force at `now`, knows all that was sent from then on. What was sent at the
     /// very moment at which it came may have been sent before it came.
     fn is_known(&self, from: Instant, length: Nanos, now: Start) -> bool {
+        let unknown = |seizure: &&Start| {
+            let contract = &self.contracts[seizure.contract].1;
+            !contract.windows().iter().any(|window| window.length() >= length)
+        };
+        let seized = self.seizures.iter().filter(|seizure| **seizure <= now).filter(unknown).max();
         let mut known = now.at;
         let pieces: Vec<_> = self.pieces().take(now.contract + 1).collect();
         for (begin, end, contract) in pieces.into_iter().rev() {
             let present = contract.windows().iter().any(|window| window.length() >= length);
-            if present && known.since(end) < length {
+            // What a window left behind when it was lifted, only its owner knew.
+            let is_lost = seized.is_some_and(|seizure| end <= seizure.at);
+            if present && known.since(end) < length && !is_lost {
                 known = begin;
             }
         }
-        let unknown = |seizure: &&Start| {
-            let contract = &self.contracts[seizure.contract].1;
-            !contract.windows().iter().any(|window| window.length() == length)
-        };
-        let seized = self.seizures.iter().filter(|seizure| **seizure <= now).filter(unknown).max();
         let since_ever = known == self.contracts[0].0
             && self.contracts[0].1.windows().iter().any(|w| w.length() >= length);
         seized.is_none_or(|seizure| from > seizure.at) && (since_ever || from > known)
@@ -113,17 +116,15 @@ pub(crate) fn judge_arrivals(history: &History, arrivals: &[Arrival]) -> Result<
 /// `[late(i), start(j)]` (to one moment, if `i` may be later than `j` starts) without losing one of them, and the
 /// smaller a window is, the less it may hold. So these windows, for all pairs, are enough.
 pub(crate) fn judge_all_placements(history: &History, made: &[Made]) -> Result<(), String> {
-    let mut lates: Vec<Instant> = Vec::new();
+    let (mut lates, mut ends): (Vec<Instant>, Vec<Instant>) = Default::default();
     let mut made = made.to_vec();
     made.sort_by_key(|request| request.start);
     for request in &made {
         let place = lates.partition_point(|late| *late >= request.late);
         lates.insert(place, request.late);
-        let open = 1 + lates[..place]
-            .iter()
-            .chain(&lates[place + 1..])
-            .filter(|late| **late > request.start.at)
-            .count();
+        ends.push(request.end);
+        let earlier = &ends[..ends.len() - 1];
+        let open = 1 + earlier.iter().filter(|end| **end > request.start.at).count();
         if open > history.contracts[request.start.contract].1.in_flight() as usize {
             return Err(format!("over the cap in flight: {open} requests open at {:?}", request.start.at));
         }
@@ -212,7 +213,7 @@ mod tests {
             let history = history(burst, window);
             let second = |second| Instant(second * Nanos::SECOND.0);
             let made: Vec<_> =
-                spans.iter().map(|&(start, length)| Made { start: history.start(second(start)), late: second(start + length) }).collect();
+                spans.iter().map(|&(start, length)| { let late = second(start + length); Made { start: history.start(second(start)), end: late, late } }).collect();
             // A window that is overfull in some placement is so in the one that moves everything as near as it can to
             // a moment in it; that moment may be the start or the latest arrival of a request.
             let moments = made.iter().flat_map(|made| [made.start.at, made.late]);

@@ -78,7 +78,7 @@ fn a_shorter_pause_does_not_cut_a_longer_one() {
 
 #[test]
 fn a_pause_outlives_its_process_in_order_or_not() {
-    let settings = settings_with(per_second(10, 1, 10), no_breaker(), Default::default());
+    let settings = settings_with(per_second(10, 20, 1), no_breaker(), Default::default());
     for (how, kill) in [("stopped", false), ("killed", true)] {
         let mut world = World::new(|_: &Sent| busy(QUICK, 429, "60"));
         let lane = world.lane(1, &settings, 5);
@@ -93,7 +93,7 @@ fn a_pause_outlives_its_process_in_order_or_not() {
         // Between record and takeover twenty seconds pass, of which fifteen can be proved.
         let downtime = Nanos::from_secs(15);
         let origin = if kill {
-            Origin::Seized { record: Some(record), downtime, hold: Nanos::SECOND }
+            Origin::Seized { record: Some(record), downtime, may_be_alive: false, ended: vec![] }
         } else {
             Origin::Resumed { record, downtime }
         };

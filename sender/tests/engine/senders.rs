@@ -7,20 +7,29 @@ use hookproof_sender::engine::contract::{Contract, IN_FLIGHT_MAX};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
-    AttemptId, Engine, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Settings, Term,
+    AttemptId, Engine, Input, Instant, LaneId, LaneRecord, Lateness, Limits, Nanos, Origin, Outcome,
+    Settings, Term,
 };
 
-use crate::shell::{Shell, no_breaker};
+use crate::shell::{Shell, Write, no_breaker};
+
+/// What a lane goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) contract: Contract,
+    pub(crate) lateness: Lateness,
+}
 
 /// How a lane passes to its next owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandOver {
     /// The owner gave it back in order; so much time has passed since, and so much of it can be proved.
     Clean { proved: Nanos },
-    /// The owner was killed; so much time that has passed since can be proved.
-    Killed { proved: Nanos },
+    /// The owner was killed; so much time that has passed since can be proved, and of what it had written so many percent
+    /// had become durable.
+    Killed { proved: Nanos, durable: usize },
     /// The owner lost its lease and is alive: what it sent goes on.
-    Lost,
+    Lost { durable: usize },
 }
 
 /// A sender with one lane and an endless supply of patience.
@@ -29,12 +38,12 @@ pub(crate) trait Sender {
     /// The next request that it makes at `now`, by a number of its own.
     fn start(&mut self, now: Instant) -> Option<u64>;
     fn ended(&mut self, now: Instant, request: u64, outcome: Outcome);
-    fn change(&mut self, now: Instant, contract: &Contract);
+    fn change(&mut self, now: Instant, terms: &Terms);
     fn set_paused(&mut self, now: Instant, paused: bool);
     /// Asks the sender to stop in order. It may be asked for `next_wake` and told of ends until it has.
     fn stop(&mut self, now: Instant);
-    /// The next owner begins. After a clean stop or a kill nothing is under way.
-    fn hand_over(&mut self, now: Instant, how: HandOver);
+    /// The next owner begins, by these terms. After a clean stop or a kill nothing is under way.
+    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<Instant>;
 }
 
@@ -45,12 +54,21 @@ const LANE: LaneId = LaneId(1);
 pub(crate) enum Flaw {
     None,
     /// Silent attempts count as over when they end.
+    NoDoubt,
+    /// Silent attempts count as over as soon as a later one is answered.
     NoQuarantine,
     /// After a crash it begins with an empty bucket.
     ForgetsAtCrash,
-    /// After a crash the bucket is full, but drains at once: requests of the dead owner that are yet to arrive are not
-    /// allowed for.
-    NoHold,
+    /// After a crash nothing of the dead owner counts as under way, only as just ended.
+    NothingUnderWay,
+    /// Every owner that lost its lease is taken to be dead.
+    TakenForDead,
+    /// What the owner before may have had under way is reckoned by the new owner's settings.
+    TakesOverByItsOwnSettings,
+    /// What is not durable counts as if it were.
+    DurableTooSoon,
+    /// The store does not tell what ended since the record.
+    NotTold,
     /// After an orderly stop it begins with an empty bucket.
     ForgetsAtStop,
     /// Each change of contract begins with an empty bucket.
@@ -62,9 +80,7 @@ pub(crate) enum Flaw {
 /// The engine, with settings that keep retries quick and pressure light, so that the limiter is what limits.
 pub(crate) struct EngineSender {
     shell: Shell,
-    contract: Contract,
-    timeout: Nanos,
-    quarantine: Nanos,
+    terms: Terms,
     flaw: Flaw,
     term: u64,
     requests: BTreeMap<u64, AttemptId>,
@@ -72,16 +88,12 @@ pub(crate) struct EngineSender {
 }
 
 impl EngineSender {
-    pub(crate) fn new(
-        now: Instant,
-        contract: Contract,
-        timeout: Nanos,
-        quarantine: Nanos,
-        flaw: Flaw,
-    ) -> Self {
-        let shell = Shell::new(Engine::new(5, Limits::default()));
-        let requests = BTreeMap::new();
-        let mut sender = Self { shell, contract, timeout, quarantine, flaw, term: 1, requests, made: 0 };
+    /// A lane whose writes take `delay` to become durable.
+    pub(crate) fn new(now: Instant, terms: Terms, delay: Nanos, flaw: Flaw) -> Self {
+        let mut shell = Shell::new(Engine::new(5, Limits::default()));
+        shell.delay = delay;
+        shell.says_durable_too_soon = flaw == Flaw::DurableTooSoon;
+        let mut sender = Self { shell, terms, flaw, term: 1, requests: BTreeMap::new(), made: 0 };
         sender.take(now, Origin::Fresh);
         sender
     }
@@ -90,12 +102,16 @@ impl EngineSender {
         let backoff = Backoff::full_jitter(Nanos::from_millis(1), Nanos::from_millis(50)).unwrap();
         let retry = RetryPolicy::new(backoff, 5, Nanos::DAY, Nanos::SECOND).unwrap();
         let pressure = PressurePolicy::new(Nanos::from_millis(1), 1, Nanos::DAY, 1_000, 100).unwrap();
-        let quarantine = if self.flaw == Flaw::NoQuarantine { Nanos::ZERO } else { self.quarantine };
-        let Self { contract, flaw, .. } = self;
+        let Self { terms: Terms { contract, lateness }, flaw, .. } = self;
+        let lateness = match flaw {
+            Flaw::NoDoubt => Lateness::new(lateness.deadline(), Nanos::ZERO, Nanos::ZERO).unwrap(),
+            Flaw::NoQuarantine => Lateness::new(lateness.deadline(), Nanos::ZERO, lateness.doubt()).unwrap(),
+            _ => *lateness,
+        };
         let in_flight = if *flaw == Flaw::NoCapInFlight { IN_FLIGHT_MAX } else { contract.in_flight() };
         let bucket = Some(contract.bucket());
         let contract = Contract::new(bucket, contract.windows().to_vec(), in_flight).unwrap();
-        Arc::new(Settings::new(contract, retry, no_breaker(), pressure, quarantine).unwrap())
+        Arc::new(Settings::new(contract, retry, no_breaker(), pressure, lateness))
     }
 
     fn take(&mut self, now: Instant, origin: Origin) {
@@ -103,20 +119,50 @@ impl EngineSender {
         self.shell.take(now, LANE, self.term, &settings, origin);
     }
 
-    fn origin(&self, how: HandOver) -> Origin {
+    fn origin(&self, how: HandOver, now: Instant) -> Origin {
         let record = self.shell.records.get(&LANE).cloned();
-        match (how, self.flaw) {
-            (HandOver::Clean { .. }, Flaw::ForgetsAtStop) => Origin::Fresh,
-            (HandOver::Clean { proved }, _) => {
-                Origin::Resumed { record: record.expect("a clean stop leaves a record"), downtime: proved }
+        let (proved, may_be_alive) = match how {
+            HandOver::Clean { proved } => {
+                let record = record.expect("a clean stop leaves a record");
+                return match self.flaw {
+                    Flaw::ForgetsAtStop => Origin::Fresh,
+                    _ => Origin::Resumed { record, downtime: proved },
+                };
             }
-            (_, Flaw::ForgetsAtCrash) => Origin::Fresh,
-            (_, Flaw::NoHold) => Origin::Seized { record, downtime: Nanos::ZERO, hold: Nanos::ZERO },
-            (HandOver::Killed { proved }, _) => {
-                Origin::Seized { record, downtime: proved, hold: self.quarantine }
+            HandOver::Killed { proved, .. } => (proved, false),
+            HandOver::Lost { .. } => (Nanos::ZERO, true),
+        };
+        // Before its first record is durable an owner sends nothing.
+        let Some(record) = record.filter(|_| self.flaw != Flaw::ForgetsAtCrash) else { return Origin::Fresh };
+        let told = self.shell.ended.get(&LANE).filter(|_| self.flaw != Flaw::NotTold);
+        let ended = told.into_iter().flatten().map(|(at, count)| (now.since(*at), *count)).collect();
+        let may_be_alive = may_be_alive && self.flaw != Flaw::TakenForDead;
+        Origin::Seized { record: Some(self.spoilt(record)), downtime: proved, may_be_alive, ended }
+    }
+
+    fn spoilt(&self, record: LaneRecord) -> LaneRecord {
+        let mut value = serde_json::to_value(record).unwrap();
+        let limiter = &mut value["limiter"];
+        match self.flaw {
+            Flaw::NothingUnderWay => limiter["under_way"] = 0.into(),
+            Flaw::TakesOverByItsOwnSettings => {
+                let Terms { contract, lateness } = &self.terms;
+                let lengths = [lateness.deadline(), lateness.quarantine(), lateness.doubt()];
+                limiter["lateness"] = lengths.iter().map(|length| length.0).collect();
+                limiter["under_way"] = contract.in_flight().min(contract.bucket().burst()).into();
             }
-            (HandOver::Lost, _) => {
-                Origin::Seized { record, downtime: Nanos::ZERO, hold: self.timeout + self.quarantine }
+            _ => {}
+        }
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// So many percent of what was written become durable; whether the owner lives to hear of it is up to it.
+    fn make_durable(&mut self, percent: usize, now: Instant) {
+        let written = self.shell.writes.len() * percent / 100;
+        let writes: Vec<_> = self.shell.writes.drain(..written).collect();
+        for (_, write) in writes {
+            if let Some(answer) = self.shell.make_durable(write) {
+                self.shell.engine.handle(now, answer);
             }
         }
     }
@@ -129,6 +175,7 @@ impl Sender for EngineSender {
 
     fn start(&mut self, now: Instant) -> Option<u64> {
         self.shell.engine.handle(now, Input::Tick);
+        self.shell.commit(now);
         let sent = self.shell.next_send(now)?;
         self.made += 1;
         self.requests.insert(self.made, sent.attempt);
@@ -140,8 +187,8 @@ impl Sender for EngineSender {
         self.shell.engine.handle(now, Input::Ended { attempt, outcome });
     }
 
-    fn change(&mut self, now: Instant, contract: &Contract) {
-        self.contract = contract.clone();
+    fn change(&mut self, now: Instant, terms: &Terms) {
+        self.terms = terms.clone();
         let settings = self.settings();
         if self.flaw == Flaw::ForgetsAtChange {
             self.term += 1;
@@ -161,24 +208,37 @@ impl Sender for EngineSender {
         self.shell.engine.handle(now, Input::Stop);
     }
 
-    fn hand_over(&mut self, now: Instant, how: HandOver) {
-        if let HandOver::Clean { .. } = how {
-            assert!(self.start(now).is_none(), "nothing starts once a lane is on its way out");
-            assert!(self.shell.engine.is_at_rest(), "an orderly stop comes to an end");
+    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms) {
+        let next = Engine::new(6 + self.term, Limits::default());
+        match how {
+            HandOver::Clean { .. } => {
+                assert!(self.start(now).is_none(), "nothing starts once a lane is on its way out");
+                self.make_durable(100, now);
+                assert!(self.shell.engine.is_at_rest(), "an orderly stop comes to an end");
+                self.shell.replace(next);
+            }
+            HandOver::Killed { durable, .. } => {
+                self.make_durable(durable, now);
+                self.shell.writes.clear();
+                self.shell.replace(next);
+            }
+            HandOver::Lost { durable } => {
+                // Of what it had written the store refuses its records, and takes what became of deliveries.
+                self.make_durable(durable, now);
+                self.shell.writes.retain(|(_, write)| matches!(write, Write::Settle(..)));
+                self.shell.engine.handle(now, Input::Lose { lane: LANE, term: Term(self.term) });
+            }
         }
-        let origin = self.origin(how);
-        if how == HandOver::Lost {
-            self.shell.engine.handle(now, Input::Lose { lane: LANE, term: Term(self.term) });
-        } else {
-            self.shell.engine = Engine::new(6 + self.term, Limits::default());
-        }
+        self.terms = terms.clone();
+        let origin = self.origin(how, now);
         self.shell.store.let_go(LANE);
         self.term += 1;
         self.take(now, origin);
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        self.shell.engine.next_wake()
+        let durable = self.shell.writes.front().map(|(due, _)| *due);
+        durable.into_iter().chain(self.shell.engine.next_wake()).min()
     }
 }
 
@@ -198,7 +258,8 @@ pub(crate) struct SendCharged {
 }
 
 impl SendCharged {
-    pub(crate) fn new(now: Instant, contract: Contract) -> Self {
+    pub(crate) fn new(now: Instant, terms: Terms) -> Self {
+        let contract = terms.contract;
         let starts = VecDeque::new();
         let (waiting, open, made) = (0, 0, 0);
         let (paused, stopping) = (false, false);
@@ -257,7 +318,8 @@ impl Sender for SendCharged {
         self.open = self.open.saturating_sub(1);
     }
 
-    fn change(&mut self, now: Instant, contract: &Contract) {
+    fn change(&mut self, now: Instant, terms: &Terms) {
+        let contract = &terms.contract;
         self.refill(now);
         let (from, to) = (self.contract.bucket(), contract.bucket());
         // What was used stays used.
@@ -275,9 +337,10 @@ impl Sender for SendCharged {
         self.stopping = true;
     }
 
-    fn hand_over(&mut self, _: Instant, how: HandOver) {
+    fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms) {
+        self.change(now, terms);
         self.stopping = false;
-        if how != HandOver::Lost {
+        if !matches!(how, HandOver::Lost { .. }) {
             self.open = 0;
         }
     }

@@ -1,6 +1,6 @@
 //! What surrounds the engine in production, cut down to memory: a store, and a driver that carries outputs out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hookproof_sender::engine::breaker::BreakerPolicy;
@@ -8,8 +8,8 @@ use hookproof_sender::engine::contract::{Bucket, Contract, Rate};
 use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
-    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, Nanos, Origin,
-    Output, Settings, Settlement, Taking, Term,
+    AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, Lateness, Nanos,
+    Origin, Output, Revision, Settings, Settlement, Taking, Term,
 };
 
 /// A request that the engine wants made.
@@ -33,6 +33,22 @@ pub(crate) struct Shell {
     /// While set, the store takes settlements and does not answer.
     pub(crate) store_is_stuck: bool,
     pub(crate) unanswered: Vec<BatchId>,
+    /// How long a write takes to become durable.
+    pub(crate) delay: Nanos,
+    /// What was written is durable for the engine at once, whatever the store says.
+    pub(crate) says_durable_too_soon: bool,
+    /// Written and not durable: when each will be, the oldest first.
+    pub(crate) writes: VecDeque<(Instant, Write)>,
+    /// Attempts that ended after a lane's durable record was taken, as far as the store knows.
+    pub(crate) ended: BTreeMap<LaneId, Vec<(Instant, u32)>>,
+    under_way: BTreeSet<(LaneId, DeliveryId)>,
+}
+
+/// Something on its way to the disk.
+pub(crate) enum Write {
+    /// Settlements, and those of them that tell of an attempt.
+    Settle(BatchId, Vec<Settlement>, Vec<(LaneId, Instant)>),
+    Persist(LaneId, Term, Revision, Box<LaneRecord>),
 }
 
 impl Shell {
@@ -44,6 +60,11 @@ impl Shell {
             outputs: None,
             store_is_stuck: false,
             unanswered: vec![],
+            delay: Nanos::ZERO,
+            says_durable_too_soon: false,
+            writes: VecDeque::new(),
+            ended: BTreeMap::new(),
+            under_way: BTreeSet::new(),
         }
     }
 
@@ -83,6 +104,7 @@ impl Shell {
             }
             match output {
                 Output::Send { attempt, lane, delivery, number } => {
+                    self.under_way.insert((lane, delivery));
                     return Some(Sent { attempt, lane, delivery, number, at: now });
                 }
                 Output::Claim { lane, term, max } => {
@@ -91,23 +113,68 @@ impl Shell {
                 }
                 Output::Settle { batch, settlements } => {
                     assert!(!settlements.is_empty());
-                    settlements.iter().for_each(|settlement| self.store.settle(settlement));
-                    if self.store_is_stuck {
-                        self.unanswered.push(batch);
-                    } else {
-                        self.engine.handle(now, Input::Settled { batch });
-                    }
+                    let ended = settlements.iter().map(|settled| (settled.lane, settled.delivery));
+                    let ended =
+                        ended.filter(|key| self.under_way.remove(key)).map(|(lane, _)| (lane, now)).collect();
+                    self.write(now, Write::Settle(batch, settlements, ended));
                 }
-                Output::Persist { lane, record, .. } => {
-                    if record.is_final() {
-                        self.store.let_go(lane);
+                Output::Persist { lane, term, revision, record } => {
+                    if self.says_durable_too_soon {
+                        self.engine.handle(now, Input::Persisted { lane, term, revision });
                     }
-                    self.records.insert(lane, *record);
+                    self.write(now, Write::Persist(lane, term, revision, record));
                 }
                 Output::Wake { at } => assert_eq!(self.engine.next_wake().unwrap_or(Instant::NEVER), at),
             }
         }
         None
+    }
+
+    fn write(&mut self, now: Instant, write: Write) {
+        let after = self.writes.back().map_or(now, |(due, _)| now.max(*due));
+        self.writes.push_back((after.max(now + self.delay), write));
+        self.commit(now);
+    }
+
+    /// Makes durable what is by now, and tells the engine.
+    pub(crate) fn commit(&mut self, now: Instant) {
+        while let Some((_, write)) = self.writes.pop_front_if(|(due, _)| *due <= now) {
+            let answer = self.make_durable(write);
+            if let Some(answer) = answer {
+                self.engine.handle(now, answer);
+            }
+        }
+    }
+
+    /// Writes something down. Answers what the engine is to hear of it.
+    pub(crate) fn make_durable(&mut self, write: Write) -> Option<Input> {
+        match write {
+            Write::Settle(batch, settlements, ended) => {
+                settlements.iter().for_each(|settlement| self.store.settle(settlement));
+                for (lane, at) in ended {
+                    self.ended.entry(lane).or_default().push((at, 1));
+                }
+                if self.store_is_stuck {
+                    self.unanswered.push(batch);
+                    return None;
+                }
+                Some(Input::Settled { batch })
+            }
+            Write::Persist(lane, term, revision, record) => {
+                if record.is_final() {
+                    self.store.let_go(lane);
+                }
+                self.records.insert(lane, *record);
+                self.ended.remove(&lane);
+                Some(Input::Persisted { lane, term, revision })
+            }
+        }
+    }
+
+    /// The process is dead: nothing of it is under way.
+    pub(crate) fn replace(&mut self, engine: Engine) {
+        self.engine = engine;
+        self.under_way.clear();
     }
 }
 
@@ -212,7 +279,8 @@ pub(crate) fn settings_with(
 ) -> Arc<Settings> {
     let backoff = Backoff::full_jitter(Nanos::SECOND, Nanos::HOUR).unwrap();
     let retry = RetryPolicy::new(backoff, 12, Nanos::DAY, Nanos::DAY).unwrap();
-    Arc::new(Settings::new(contract, retry, breaker, pressure, Nanos::SECOND).unwrap())
+    let lateness = Lateness::new(Nanos::from_secs(8), Nanos::SECOND, Nanos::MINUTE).unwrap();
+    Arc::new(Settings::new(contract, retry, breaker, pressure, lateness))
 }
 
 /// A breaker that does not open before a million failures.

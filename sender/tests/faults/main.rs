@@ -10,8 +10,11 @@ mod binary;
 mod clock;
 mod damage;
 mod disk;
+mod doctor;
 mod file;
 mod lock;
+mod log;
+mod rows;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;

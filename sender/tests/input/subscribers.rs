@@ -21,6 +21,7 @@ fn extremes() -> Vec<Value> {
             vec![json!([]), json!(vec!["1 per 1s"; 1_000]), json!(["1 per 0s"]), json!([1])],
         ),
         ("limit", "quarantine", vec![json!("0s"), json!("584years"), json!("-1s"), json!(5)]),
+        ("limit", "doubt", vec![json!("0s"), json!("584years"), json!("-1s"), json!(5)]),
         ("queue", "rows", vec![json!(0), json!(1), json!(u64::MAX), json!(-1)]),
         ("queue", "bytes", vec![json!("0B"), json!("1B"), json!("16777216TiB"), json!("")]),
         ("queue", "when_full", vec![json!("refuse"), json!("explode")]),

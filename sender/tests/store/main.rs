@@ -6,5 +6,6 @@
 mod contract;
 mod kills;
 mod law;
+mod log;
 mod sqlite;
 mod world;

@@ -40,7 +40,7 @@ impl File {
         self.path.clone()
     }
 
-    fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         // Tests kill no machines.
         let durability = Durability::Process;
         Options { durability, limits: self.limits, create: true, identity: u64::MAX, ..Options::default() }
@@ -118,7 +118,7 @@ mod files {
         };
         check(
             newer,
-            "has schema 7, this program knows up to 2; use the version that wrote it, or a newer one",
+            "has schema 7, this program knows up to 3; use the version that wrote it, or a newer one",
         );
     }
 

@@ -7,6 +7,8 @@ use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 
 const SECOND: u64 = 1_000_000_000;
+/// Drains of a tenth of a second that one attempt may take, on a machine that is busy.
+const DRAINS_MAX: u32 = 50;
 
 #[expect(clippy::disallowed_methods, reason = "compared with what the sender wrote down")]
 fn now() -> u64 {
@@ -23,7 +25,13 @@ fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
     database.json(&["emit", "--type", "a", "--data", "1", "--json"]);
     let sql = database.sql();
     for number in 1..=attempts {
-        database.json(&["drain", "--for", "100ms", "--allow-private-targets", "--json"]);
+        // As cron has it: what a drain had no time to begin is the next one's.
+        let mut drains = 0;
+        while failing.count() < number as usize {
+            drains += 1;
+            assert!(drains <= DRAINS_MAX, "attempt {number} was not made in {DRAINS_MAX} drains");
+            database.json(&["drain", "--for", "100ms", "--allow-private-targets", "--json"]);
+        }
         let ended = now();
         assert_eq!(failing.count(), number as usize, "one attempt at a time");
         let (state, due): (u32, u64) = sql

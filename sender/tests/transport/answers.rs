@@ -1,7 +1,7 @@
 //! Answers as endpoints give them, good and odd.
 
 use hookproof_sender::engine::{Answer, Outcome, WallTime};
-use hookproof_sender::transport::{ANSWER_BYTES_MAX, Made};
+use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult};
 use tokio::sync::oneshot;
 use wiremock::matchers::{body_bytes, header, header_exists, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -151,7 +151,7 @@ async fn an_absurd_retry_after_is_dropped_rather_than_kept() {
     let value = "9".repeat(10_000);
     let server = answering(ResponseTemplate::new(503).insert_header("retry-after", value.as_str())).await;
     match post(server.uri()).through(&transport()).await {
-        Made::Answered(answered) => assert_eq!((answered.status, answered.retry_after), (503, None)),
+        AttemptResult::Answered(answered) => assert_eq!((answered.status, answered.retry_after), (503, None)),
         made => panic!("{made:?}"),
     }
 }

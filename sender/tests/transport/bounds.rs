@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hookproof_sender::engine::LaneId;
-use hookproof_sender::transport::{Giver, Made, Settings, Transport};
+use hookproof_sender::transport::{AttemptResult, Settings, Transport};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::endpoint::{Connection, Endpoint};
-use crate::rig::{LONG, SHORT, brief, check, in_future, lenient, post, transport};
+use crate::rig::{LONG, SHORT, brief, check, lenient, permit, poll_once, post, transport, withdrawn};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
@@ -192,12 +192,12 @@ async fn what_waits_for_a_socket_is_not_sent_once_its_lane_has_withdrawn_its_con
     let transport = few_sockets(1);
     let other = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
     holds_the_only_socket(&transport, async || {
-        let giver = Giver::new();
+        let permit = permit(LONG);
         let waits = post(other.url()).lane(2);
-        let waits = waits.with_consent(&transport, giver.give(), in_future(LONG));
+        let waits = waits.with_permit(&transport, permit.clone());
         let mut waits = std::pin::pin!(waits);
-        assert!(futures_are_pending(&mut waits).await);
-        drop(giver);
+        assert!(poll_once(&mut waits).await.is_pending());
+        permit.cancelled.cancel();
         check(&waits.await, "unsent withdrawn");
     })
     .await;
@@ -208,22 +208,12 @@ async fn what_waits_for_a_socket_is_not_sent_once_its_lane_has_withdrawn_its_con
 async fn nothing_is_written_after_the_deadline_or_without_consent_over_a_connection_of_either_kind() {
     let endpoint = Endpoint::answering("HTTP/1.1 204 No Content\r\n\r\n").await;
     let transport = transport();
-    let giver = Giver::new();
-    let withdrawn = Giver::new().give();
     let post = post(endpoint.url());
-    check(&post.with_consent(&transport, withdrawn.clone(), in_future(LONG)).await, "unsent withdrawn");
-    check(&post.with_consent(&transport, giver.give(), in_future(LONG)).await, "answered 204");
+    check(&post.with_permit(&transport, withdrawn()).await, "unsent withdrawn");
+    check(&post.with_permit(&transport, permit(LONG)).await, "answered 204");
     // The connection is kept from here on.
-    check(&post.with_consent(&transport, withdrawn, in_future(LONG)).await, "unsent withdrawn");
-    let made = post.with_consent(&transport, giver.give(), in_future(Duration::ZERO)).await;
-    assert!(matches!(made, Made::Unsent(_)), "{made:?}");
+    check(&post.with_permit(&transport, withdrawn()).await, "unsent withdrawn");
+    let made = post.with_permit(&transport, permit(Duration::ZERO)).await;
+    assert!(matches!(made, AttemptResult::Unsent(_)), "{made:?}");
     assert_eq!(endpoint.requests(), 1);
-}
-
-/// Polls once, after everything else had its turn.
-async fn futures_are_pending<F: Future + Unpin>(future: &mut F) -> bool {
-    let pending = std::future::poll_fn(|cx| {
-        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())
-    });
-    pending.await
 }

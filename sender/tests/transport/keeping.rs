@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hookproof_sender::engine::LaneId;
-use hookproof_sender::transport::{Made, Settings, Transport};
+use hookproof_sender::transport::{AttemptResult, Settings, Transport};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
@@ -47,7 +47,7 @@ async fn a_connection_is_kept_whatever_form_its_answers_have() {
             let transport = transport();
             for _ in 0..3 {
                 let made = post(endpoint.url()).through(&transport).await;
-                assert!(matches!(made, Made::Answered(_)), "{answer:?} {made:?}");
+                assert!(matches!(made, AttemptResult::Answered(_)), "{answer:?} {made:?}");
             }
             assert_eq!((endpoint.connections(), endpoint.requests()), (1, 3), "{answer:?} in {pieces}");
         }

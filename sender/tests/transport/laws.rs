@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hookproof_sender::transport::Made;
+use hookproof_sender::transport::AttemptResult;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -73,7 +73,7 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
     let runtime = runtime();
     let transport = runtime.block_on(async { transport() });
     proptest!(|(answer in answers(), piece in 1_usize..200, how in ends())| {
-        let made = runtime.block_on(async {
+        let (made, requests) = runtime.block_on(async {
             let endpoint = Endpoint::start(move |mut connection| {
                 let answer = answer.clone();
                 async move {
@@ -88,10 +88,13 @@ fn any_bytes_as_an_answer_end_the_attempt_and_never_panic() {
             })
             .await;
             let post = post(endpoint.url()).deadline(Duration::from_millis(30));
-            tokio::time::timeout(NEVER, post.through(&transport)).await
+            let made = tokio::time::timeout(NEVER, post.through(&transport)).await;
+            (made, endpoint.requests())
         });
         let made = made.map_err(|_| TestCaseError::fail("an attempt outlived its deadline"))?;
-        prop_assert!(!matches!(made, Made::Unsent(_)), "the request was read: {}", brief(&made));
+        // A busy machine may take longer to connect than the deadline is.
+        let unsent = matches!(made, AttemptResult::Unsent(_));
+        prop_assert!(!unsent || requests == 0, "the request was read: {}", brief(&made));
     });
 }
 
@@ -166,7 +169,7 @@ fn no_endpoint_sees_more_requests_than_attempts_that_may_have_left() {
         });
         let made = made.into_iter().collect::<Result<Vec<_>, _>>();
         let made = made.map_err(|_| TestCaseError::fail("an attempt outlived its deadline"))?;
-        let may_have_left = made.iter().filter(|made| !matches!(made, Made::Unsent(_))).count();
+        let may_have_left = made.iter().filter(|made| !matches!(made, AttemptResult::Unsent(_))).count();
         prop_assert!(seen <= may_have_left, "{seen} requests were seen of {made:?}");
     });
 }

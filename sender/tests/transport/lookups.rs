@@ -2,16 +2,18 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use hookproof_sender::guard::Guard;
-use hookproof_sender::transport::{Resolve, Settings, Transport};
+use hookproof_sender::transport::{Addresses, DnsResolver, Resolve, Resolving, Settings, Transport};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::endpoint::Endpoint;
-use crate::rig::{SHORT, brief, check, lenient, post, transport};
+use crate::name_server::{NameServer, Says};
+use crate::rig::{LONG, SHORT, brief, check, lenient, post, transport};
 
 const OK: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
@@ -22,11 +24,13 @@ struct Scripted {
 }
 
 impl Resolve for Scripted {
-    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
         assert_eq!(name, "partner.example");
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         let answer = &self.answers[asked.min(self.answers.len() - 1)];
-        Ok(answer.iter().map(|octets| IpAddr::V4(Ipv4Addr::from(*octets))).collect())
+        let all = answer.iter().map(|octets| IpAddr::V4(Ipv4Addr::from(*octets))).collect();
+        // Each connection asks anew.
+        Box::pin(async move { Ok(Addresses { all, valid_for: Duration::ZERO }) })
     }
 }
 
@@ -90,25 +94,23 @@ async fn an_address_that_fails_is_followed_by_the_next() {
     check(&post(&url).through(&transport).await, "unsent unresolved");
 }
 
-/// Does not answer before its other end is dropped.
+/// Never answers.
+#[derive(Default)]
 struct Hanging {
-    until: Mutex<mpsc::Receiver<()>>,
     asked: AtomicUsize,
 }
 
 impl Resolve for Hanging {
-    fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        let _ = self.until.lock().unwrap().recv();
-        Ok(Vec::new())
+        Box::pin(std::future::pending())
     }
 }
 
 #[tokio::test]
-async fn a_name_server_that_hangs_holds_one_thread_of_a_lane_and_no_other_lane() {
+async fn a_name_server_that_hangs_holds_one_look_up_of_a_lane_and_no_other_lane() {
     let endpoint = Endpoint::answering(OK).await;
-    let (release, until) = mpsc::channel();
-    let resolver = Arc::new(Hanging { until: Mutex::new(until), asked: AtomicUsize::new(0) });
+    let resolver = Arc::new(Hanging::default());
     let settings = Settings { resolver: Arc::clone(&resolver) as _, ..Settings::default() };
     let transport = Arc::new(Transport::new(settings, lenient()).unwrap());
     let mut attempts = JoinSet::new();
@@ -122,13 +124,12 @@ async fn a_name_server_that_hangs_holds_one_thread_of_a_lane_and_no_other_lane()
     let late = post("http://partner.example").connect_deadline(SHORT);
     check(&late.through(&transport).await, "unsent connect_deadline");
     assert_eq!(resolver.asked.load(Ordering::SeqCst), 1);
-    drop(release);
 }
 
 struct Panicking;
 
 impl Resolve for Panicking {
-    fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
         panic!("a resolver may do anything")
     }
 }
@@ -142,9 +143,101 @@ async fn a_resolver_that_panics_costs_the_attempt_and_no_more() {
     }
 }
 
+struct Failing(AtomicUsize);
+
+impl Resolve for Failing {
+    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Err(io::Error::other("nobody knows")) })
+    }
+}
+
 #[tokio::test]
-async fn the_systems_own_resolver_knows_this_machine() {
+async fn a_failure_is_remembered_for_a_moment() {
+    let resolver = Arc::new(Failing(AtomicUsize::new(0)));
+    let settings = Settings { resolver: Arc::clone(&resolver) as _, ..Settings::default() };
+    let transport = Transport::new(settings, lenient()).unwrap();
+    for _ in 0..3 {
+        let result = post("http://partner.example").through(&transport).await;
+        check(&result, "unsent unresolved");
+        assert!(result.failure().unwrap().to_string().ends_with("nobody knows"));
+    }
+    assert_eq!(resolver.0.load(Ordering::SeqCst), 1);
+    // Another lane's failure is its own.
+    check(&post("http://partner.example").lane(2).through(&transport).await, "unsent unresolved");
+    assert_eq!(resolver.0.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn this_machines_own_name_needs_no_name_server() {
     let endpoint = Endpoint::answering(OK).await;
+    let settings = Settings { resolver: Arc::new(Panicking), ..Settings::default() };
+    let without = Transport::new(settings, lenient()).unwrap();
     let url = format!("http://localhost:{}", endpoint.address.port());
-    check(&post(url).through(&transport()).await, "answered 204");
+    check(&post(&url).through(&without).await, "answered 204");
+    check(&post(&url).through(&transport()).await, "answered 204");
+}
+
+fn asking(server: &NameServer) -> Transport {
+    let resolver = Arc::new(DnsResolver::asking(server.address));
+    Transport::new(Settings { resolver, ..Settings::default() }, lenient()).unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_counts_for_as_long_as_it_says() {
+    let endpoint = Endpoint::answering(OK).await;
+    for (seconds, questions) in [(60, 1), (0, 3)] {
+        let server = NameServer::start(move |_| Says::Address(Ipv4Addr::LOCALHOST, seconds)).await;
+        let transport = asking(&server);
+        for _ in 0..3 {
+            let url = format!("http://partner.example:{}", endpoint.address.port());
+            check(&post(url).through(&transport).await, "answered 204");
+        }
+        assert_eq!(server.asked(), questions, "{seconds} s");
+    }
+}
+
+#[tokio::test]
+async fn what_a_name_server_says_is_judged_by_the_guard() {
+    let endpoint = Endpoint::answering(OK).await;
+    let server = NameServer::start(|_| Says::Address(Ipv4Addr::LOCALHOST, 60)).await;
+    let resolver = Arc::new(DnsResolver::asking(server.address));
+    let strict = Transport::new(Settings { resolver, ..Settings::default() }, Guard::strict()).unwrap();
+    let url = format!("http://partner.example:{}", endpoint.address.port());
+    check(&post(url).through(&strict).await, "unsent address_refused");
+    assert_eq!(endpoint.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_a_name_server_does_not_know_is_unresolved() {
+    let server = NameServer::start(|_| Says::NoSuchName).await;
+    check(&post("http://partner.example").through(&asking(&server)).await, "unsent unresolved");
+}
+
+#[tokio::test]
+async fn hundreds_of_lanes_whose_names_hang_hold_up_neither_a_name_that_is_known_nor_a_new_one() {
+    const HANGING: u64 = 620;
+    let endpoint = Endpoint::answering(OK).await;
+    let mut server = NameServer::start(|name| match name {
+        "healthy.example" | "new.example" => Says::Address(Ipv4Addr::LOCALHOST, 0),
+        _ => Says::Nothing,
+    })
+    .await;
+    let transport = Arc::new(asking(&server));
+    let healthy = |name: &str, lane| {
+        post(format!("http://{name}.example:{}", endpoint.address.port())).lane(lane).connect_deadline(LONG)
+    };
+    check(&healthy("healthy", 1).through(&transport).await, "answered 204");
+    let mut hanging = JoinSet::new();
+    for lane in 0..HANGING {
+        let (transport, post) =
+            (Arc::clone(&transport), post(format!("http://hangs-{lane}.example")).lane(1_000 + lane));
+        hanging.spawn(async move { brief(&post.through(&transport).await) });
+    }
+    server.hangs_for(1).await;
+    check(&healthy("healthy", 1).through(&transport).await, "answered 204");
+    // It waits behind names that are as new as it is, until those have proved to be slow.
+    check(&healthy("new", 2).through(&transport).await, "answered 204");
+    check(&healthy("healthy", 1).through(&transport).await, "answered 204");
+    assert_eq!(hanging.join_all().await, ["unsent unresolved"; 620]);
 }

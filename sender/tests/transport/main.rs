@@ -2,13 +2,16 @@
 //!
 //! - `rig`: a transport, and attempts made with it.
 //! - `endpoint`: endpoints that are scripted byte by byte.
-//! - `secure`: the same over TLS and HTTP/2.
+//! - `secure`: the same over TLS and HTTP/2; `name_server`: answers for names.
+//! - `binary`: the sender as a process.
 //! - the others: the tests.
 
 #![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod answers;
+#[path = "../binary/mod.rs"]
+mod binary;
 mod bounds;
 mod endpoint;
 mod environment;
@@ -16,6 +19,9 @@ mod http2;
 mod keeping;
 mod laws;
 mod lookups;
+mod name_server;
+mod permits;
+mod processes;
 mod rig;
 mod secure;
 mod silence;

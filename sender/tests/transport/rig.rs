@@ -4,13 +4,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hookproof_sender::engine::LaneId;
+use hookproof_sender::boot_clock::BootClock;
+use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
-use hookproof_sender::transport::{Consent, Giver, Made, Request, Settings, Transport};
+use hookproof_sender::transport::{
+    AttemptResult, CancellationToken, Lease, Request, SendPermit, Settings, Transport,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
 
 /// Longer than any test takes: a deadline that is not meant to pass.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -75,20 +77,18 @@ impl Post {
         Self { connections_max, ..self }
     }
 
-    pub(crate) async fn through(&self, transport: &Transport) -> Made {
-        let giver = Giver::new();
-        self.with_consent(transport, giver.give(), in_future(self.deadline)).await
+    pub(crate) async fn through(&self, transport: &Transport) -> AttemptResult {
+        self.with_permit(transport, permit(self.deadline)).await
     }
 
-    pub(crate) async fn with_consent(&self, transport: &Transport, consent: Consent, until: Instant) -> Made {
+    pub(crate) async fn with_permit(&self, transport: &Transport, permit: SendPermit) -> AttemptResult {
         let request = Request {
             lane: self.lane,
             target: &self.target,
             headers: &self.headers,
             body: self.body.clone(),
             deadline: self.deadline,
-            until,
-            consent,
+            permit,
             connect_deadline: self.connect_deadline,
             connections_max: NonZeroU32::new(self.connections_max).unwrap(),
         };
@@ -96,10 +96,24 @@ impl Post {
     }
 }
 
-/// A moment so long from now.
-#[expect(clippy::disallowed_methods, reason = "a test has no other clock")]
-pub(crate) fn in_future(length: Duration) -> Instant {
-    Instant::now() + length
+/// The right to send until so long from now, in a lane that is this process's for longer than any test takes.
+pub(crate) fn permit(deadline: Duration) -> SendPermit {
+    let at =
+        |length: Duration| BootClock::default().now().after(Nanos(u64::try_from(length.as_nanos()).unwrap()));
+    let cancelled = CancellationToken::new();
+    SendPermit { deadline: at(deadline), lease: Lease::until(at(2 * LONG)), cancelled }
+}
+
+/// The same, with the lane's consent withdrawn.
+pub(crate) fn withdrawn() -> SendPermit {
+    let permit = permit(LONG);
+    permit.cancelled.cancel();
+    permit
+}
+
+/// Polls a future once.
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
 }
 
 /// Headers as a delivery has them.
@@ -130,22 +144,22 @@ pub(crate) async fn all_events_are_seen() {
 
 /// What became of an attempt in two words: `answered 204`, `unsent connect`, `silent deadline`. What it says about a
 /// failure is checked on the way: short, on one line, and no part of the URL that could be a secret.
-pub(crate) fn brief(made: &Made) -> String {
+pub(crate) fn brief(made: &AttemptResult) -> String {
     if let Some(failure) = made.failure() {
         let (said, shown) = (failure.to_string(), format!("{made:?}"));
         assert!(!said.contains(TOKEN) && !shown.contains(TOKEN), "{said} {shown}");
         assert!(said.len() < 300 && !said.contains(char::is_control), "{said:?}");
     }
     match made {
-        Made::Answered(answered) => {
+        AttemptResult::Answered(answered) => {
             format!("answered {}{}", answered.status, if answered.cut { " cut" } else { "" })
         }
-        Made::Unsent(failure) => format!("unsent {}", failure.code()),
-        Made::Silent(failure) => format!("silent {}", failure.code()),
+        AttemptResult::Unsent(failure) => format!("unsent {}", failure.code()),
+        AttemptResult::Silent(failure) => format!("silent {}", failure.code()),
     }
 }
 
 #[track_caller]
-pub(crate) fn check(made: &Made, expected: &str) {
+pub(crate) fn check(made: &AttemptResult, expected: &str) {
     assert_eq!(brief(made), expected, "{made:?}");
 }

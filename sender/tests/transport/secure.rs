@@ -8,6 +8,7 @@ use hookproof_sender::transport::{Roots, Settings, Transport};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -32,6 +33,43 @@ impl Secure {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        let (connected, _) = mpsc::unbounded_channel();
+        let (agree, agreed) = oneshot::channel();
+        agree.send(()).unwrap();
+        Self::held(speaks, connected, agreed, script).await
+    }
+
+    /// An endpoint that answers 204 over HTTP/2, and how many requests each connection carried, once it has ended.
+    pub(crate) async fn counting() -> (Self, mpsc::UnboundedReceiver<usize>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let endpoint = Self::start(&["h2"], move |tls| {
+            let tell = tell.clone();
+            async move {
+                let mut connection = h2::server::handshake(tls).await.unwrap();
+                let mut requests = 0;
+                while let Some(Ok((_, mut respond))) = connection.accept().await {
+                    requests += 1;
+                    let head = http::Response::builder().status(204).body(()).unwrap();
+                    respond.send_response(head, true).unwrap();
+                }
+                tell.send(requests).unwrap();
+            }
+        })
+        .await;
+        (endpoint, told)
+    }
+
+    /// The same, but does not agree on TLS over its first connection before `agreed`. Tells of that connection, and of each
+    /// on which TLS came about or failed.
+    pub(crate) async fn held<F>(
+        speaks: &[&str],
+        connected: mpsc::UnboundedSender<()>,
+        agreed: oneshot::Receiver<()>,
+        script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -45,13 +83,20 @@ impl Secure {
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&connections);
         let accepting = tokio::spawn(async move {
+            let mut agreed = Some(agreed);
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 socket.set_nodelay(true).unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
+                if let Some(agreed) = agreed.take() {
+                    // Nobody need listen.
+                    let _ = connected.send(());
+                    agreed.await.unwrap();
+                }
                 if let Ok(tls) = acceptor.accept(socket).await {
                     tokio::spawn(script(tls));
                 }
+                let _ = connected.send(());
             }
         });
         Self { address, pem: made.cert.pem(), connections, accepting }

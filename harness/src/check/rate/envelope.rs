@@ -1,5 +1,6 @@
 //! `rate.envelope`: in every window of every length w, at most `burst + rate·w` arrivals. See [`super::level`] for the
-//! proof that one pass sees them all. No tolerance: an arrival is counted at its first byte at the endpoint.
+//! proof that one pass sees them all. No tolerance: a request counts from its first byte at the endpoint,
+//! whether or not the rest of it came.
 //!
 //! Witness: the window with the highest level, which is the one that needs the largest burst.
 
@@ -9,7 +10,8 @@ use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::scenario::Bucket;
 
-/// The arrivals of a lane inside an epoch, with their times.
+/// The requests that began to arrive at a lane inside an epoch, with their times: those too that were cut short or are no
+/// requests.
 pub(in crate::check) fn arrivals(
     evidence: &Evidence<'_>,
     lane: &Lane<'_>,
@@ -19,7 +21,7 @@ pub(in crate::check) fn arrivals(
         let t = evidence.exchange(*n).t;
         epoch.from <= t && t <= epoch.until
     };
-    let arrivals: Vec<u32> = lane.arrivals.iter().copied().filter(inside).collect();
+    let arrivals: Vec<u32> = lane.begun.iter().copied().filter(inside).collect();
     let times = arrivals.iter().map(|n| evidence.exchange(*n).t).collect();
     (arrivals, times)
 }

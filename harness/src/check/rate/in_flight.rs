@@ -6,7 +6,8 @@
 //! death, the endpoint notices later: such a request counts up to [`NOTICE`] before, and never beyond its deadline or a
 //! kill.
 //!
-//! A sweep over beginnings and ends, O(n log n); at one moment ends come first.
+//! A sweep over beginnings and ends, O(n log n); at one moment ends come first. Where a run changes a cap, each
+//! holds in its own time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,51 +30,58 @@ fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, exchange: &Exchange) ->
     until.min(killed).max(exchange.t)
 }
 
-/// The most that are open at once, and the arrival at which that was first so.
-#[must_use]
-pub fn most_open(intervals: &[(u64, u64)]) -> Option<(usize, usize)> {
+/// How many are open once each of them has begun, itself included. They are in the order of their beginnings.
+fn open_with_each(intervals: &[(u64, u64)]) -> impl Iterator<Item = usize> {
     let mut ends: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
-    let mut most = None;
-    for (at, (from, until)) in intervals.iter().enumerate() {
+    intervals.iter().map(move |(from, until)| {
         while ends.peek().is_some_and(|Reverse(end)| end <= from) {
             ends.pop();
         }
         if until > from {
             ends.push(Reverse(*until));
         }
-        if most.is_none_or(|(count, _)| ends.len() > count) {
-            most = Some((ends.len(), at));
-        }
-    }
-    most
+        ends.len()
+    })
+}
+
+/// The most that are open at once, and the arrival at which that was first so.
+#[must_use]
+pub fn most_open(intervals: &[(u64, u64)]) -> Option<(usize, usize)> {
+    first_most(open_with_each(intervals).enumerate())
+}
+
+fn first_most(counts: impl Iterator<Item = (usize, usize)>) -> Option<(usize, usize)> {
+    counts.map(|(at, count)| (count, at)).max_by_key(|(count, at)| (*count, Reverse(*at)))
 }
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut figures = Vec::new();
-    let capped = |lane: &Lane<'_>| lane.epochs.first().and_then(|epoch| epoch.limit.in_flight);
-    for (index, lane) in (0..).zip(&evidence.lanes) {
-        let Some(cap) = lane.epochs.iter().filter_map(|epoch| epoch.limit.in_flight).max() else { continue };
-        if capped(lane).is_none() || lane.arrivals.is_empty() {
-            continue;
-        }
-        tally.see();
+    let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());
+    for (index, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| capped(lane)) {
         let interval = |n: &u32| {
             let exchange = evidence.exchange(*n);
             (exchange.t, surely_open(evidence, lane, exchange))
         };
-        let intervals: Vec<(u64, u64)> = lane.arrivals.iter().map(interval).collect();
-        let Some((most, at)) = most_open(&intervals) else { continue };
-        figures.push((format!("{} most open", lane.subscriber.name), format!("{most} of {cap}")));
-        if most > cap as usize {
-            let moment = intervals[at].0;
-            let open = lane.arrivals[..=at].iter().zip(&intervals).filter(|(_, (_, until))| *until > moment);
-            let open: Vec<u32> = open.map(|(n, _)| *n).collect();
-            let what = format!("{most} requests open at once; the cap is {cap}");
-            tally.broke(|| evidence.witness(index, &open, what));
+        let intervals: Vec<(u64, u64)> = lane.begun.iter().map(interval).collect();
+        for epoch in &lane.epochs {
+            let Some(cap) = epoch.limit.in_flight else { continue };
+            // What began under an older cap counts as long as it is open; only what begins under this one breaks it.
+            let inside = |at: usize| epoch.from <= intervals[at].0 && intervals[at].0 <= epoch.until;
+            let counts = open_with_each(&intervals).enumerate().filter(|(at, _)| inside(*at));
+            let Some((most, at)) = first_most(counts) else { continue };
+            tally.see();
+            figures.push((format!("{} most open", lane.subscriber.name), format!("{most} of {cap}")));
+            if most > cap as usize {
+                let moment = intervals[at].0;
+                let open = lane.begun[..=at].iter().zip(&intervals).filter(|(_, (_, until))| *until > moment);
+                let open: Vec<u32> = open.map(|(n, _)| *n).collect();
+                let what = format!("{most} requests open at once; the cap is {cap}");
+                tally.broke(|| evidence.witness(index, &open, what));
+            }
         }
     }
-    if !evidence.lanes.iter().any(|lane| capped(lane).is_some()) {
+    if !evidence.lanes.iter().any(capped) {
         return Finding::unasked("no subscriber has a cap on requests in flight");
     }
     let finding = tally.finding("caps in flight", "never exceeded", "exceeded");

@@ -83,13 +83,15 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             }
             let place = |t: u64| lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= t);
             let (first, last) = (place(from), place(until));
-            let share = (last - first) as u128 * 1_000_000 / due;
+            // A request may carry several events.
+            let carried = |n: &u32| 1 + evidence.trace.arrivals[*n as usize].more.len();
+            let sent: usize = lane.arrivals[first..last].iter().map(carried).sum();
+            let share = sent as u128 * 1_000_000 / due;
             tally.see();
             least = Some(least.map_or(share, |least| least.min(share)));
             if share < share_min {
                 let what = format!(
-                    "{} arrivals in {}, of {due} that were due and allowed",
-                    last - first,
+                    "{sent} deliveries in {}, of {due} that were due and allowed",
                     show(until - from)
                 );
                 tally.broke(|| evidence.witness(at, &lane.arrivals[first..last], what));

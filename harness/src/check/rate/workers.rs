@@ -20,6 +20,12 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     if workers.len() < 2 {
         return Finding::unseen(format!("{} of its workers got ready", workers.len()));
     }
+    let kills = &evidence.kills;
+    if !kills.is_empty() && !kills.iter().any(|kill| evidence.took_something(*kill)) {
+        return Finding::unseen(
+            "no kill took a lane from its worker, so that one worker may have done it all",
+        );
+    }
     let findings = [envelope::judge(evidence), window::judge(evidence)];
     let broken = findings.iter().find(|finding| finding.found == Found::Broken);
     if let Some(finding) = broken {

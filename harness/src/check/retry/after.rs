@@ -43,8 +43,12 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
     let mut soonest: Option<u64> = None;
     for (delivery, _, before, after) in evidence.retries() {
         let Some(until) = until(evidence, delivery, before, wanted) else { continue };
+        let (came, sent) = (evidence.exchange(after).t, evidence.sent_from(after));
+        // One that a stalled endpoint read late had perhaps left before anybody was told anything.
+        if sent < came && sent < evidence.exchange(before).end {
+            continue;
+        }
         tally.see();
-        let came = evidence.exchange(after).t;
         if came < until {
             let early = show(until - came);
             let asked = evidence.asked(before).unwrap_or_default();

@@ -28,7 +28,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         pauses.sort_unstable();
         let mut next = 0;
         let mut told: Option<(u64, u32)> = None;
-        for n in &lane.arrivals {
+        for n in &lane.begun {
             let t = evidence.exchange(*n).t;
             while let Some((_, until, by)) = pauses.get(next).filter(|(said, ..)| *said < t) {
                 told = told.max(Some((*until, *by)));

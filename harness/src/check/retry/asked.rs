@@ -45,7 +45,9 @@ impl Asked {
             Self::Seconds(seconds) => Some(exchange.begun.saturating_add(seconds * SECOND).min(latest)),
             Self::Date(date) => {
                 let date = date.saturating_mul(SECOND).saturating_sub(evidence.trace.header.began_unix_ns);
-                Some(date.min(latest))
+                // A clock that is ahead gets there sooner; one that is behind is no excuse to come early.
+                let ahead = u64::try_from(evidence.ahead).unwrap_or(0);
+                Some(date.saturating_sub(ahead).min(latest))
             }
         }
     }
@@ -81,7 +83,7 @@ pub(in crate::check) fn expects_retries(evidence: &Evidence<'_>, lane: u32) -> b
     let fails = |behaviour: &Behaviour| match &behaviour.answer {
         Answer::Status(reply) => !matches!(reply.status, 200..=299 | 410),
         Answer::Reset => behaviour.attempts.is_some(),
-        Answer::HugeAnswer { .. } | Answer::Stall | Answer::Refuse => false,
+        Answer::HugeAnswer { .. } | Answer::Stall | Answer::Refuse | Answer::NoAccept => false,
         _ => true,
     };
     let tried_again = |delivery: &Delivery| evidence.attempts(delivery).len() > 1;

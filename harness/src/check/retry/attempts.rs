@@ -61,6 +61,7 @@ fn is_exhausted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 }
 
 fn all_are_seen(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
-    let hides = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
+    let hides =
+        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
     !evidence.subscriber(delivery).behaviours.iter().any(|behaviour| hides(&behaviour.answer))
 }

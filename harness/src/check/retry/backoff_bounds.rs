@@ -144,7 +144,8 @@ fn lost_in_a_kill(evidence: &Evidence<'_>, failed: &Exchange) -> bool {
 
 /// Whether some attempts can't be seen at the endpoint.
 fn hides(lane: &Lane<'_>) -> bool {
-    let unseen = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
+    let unseen =
+        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
     lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer))
 }
 

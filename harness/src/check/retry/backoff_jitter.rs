@@ -12,7 +12,7 @@
 //! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
 
 use super::asked::Asked;
-use crate::check::evidence::{Evidence, Lane};
+use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::level::Level;
 use crate::check::verdict::Finding;
 use crate::scenario::{Backoff, SECOND};
@@ -79,7 +79,7 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
             let late =
                 failed.begun.saturating_sub(failed.t).saturating_add(NEAR) >= lane.subscriber.timeout.0;
             let lost = evidence.was_killed(begun, failed.end.saturating_add(SECOND));
-            if is_no_draw(evidence, *n) || late || lost {
+            if is_no_draw(evidence, delivery, *n) || late || lost {
                 continue;
             }
             let next = attempts.get(number as usize).map(|n| evidence.exchange(*n).t);
@@ -91,9 +91,13 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
     draws
 }
 
-/// Whether what follows an attempt is not drawn, or not from when it failed.
-fn is_no_draw(evidence: &Evidence<'_>, n: u32) -> bool {
+/// Whether what follows an attempt is not drawn, or not from when it failed. Of several events in one request, which wait
+/// together, the first stands for all.
+fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
     let exchange = evidence.exchange(n);
+    if exchange.token != Some(delivery.token) {
+        return true;
+    }
     let told = evidence.asked(n).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
     exchange.ended_by_peer() || exchange.is_delivered() || told
 }
@@ -123,7 +127,7 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
         let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
         let disturbed = evidence.is_redriven(delivery, next.t) || evidence.is_disturbed(failed.t, next.t);
         if !jitters(lane)
-            || is_no_draw(evidence, before)
+            || is_no_draw(evidence, delivery, before)
             || !roomy[after as usize]
             || disturbed
             || hides(lane)
@@ -140,7 +144,8 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
 /// Whether a lane has attempts that the endpoint can't see, so that their numbers aren't known.
 fn hides(lane: &Lane<'_>) -> bool {
     use crate::scenario::Answer;
-    let unseen = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
+    let unseen =
+        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
     lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer))
 }
 

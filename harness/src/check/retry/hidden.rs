@@ -1,12 +1,13 @@
 //! `retry.hidden`: no second request without its attempt. HTTP clients repeat a request by themselves when a connection
 //! ends before the answer; the limiter knows nothing of it, and the endpoint gets it twice.
 //!
-//! Two signs of it, after an exchange that the endpoint cut:
+//! Signs of it, after an exchange that the endpoint cut, also where it reset the connection before it looked at the request:
 //! - the next request of the delivery carries the *same* number of attempt, where a header carries one; one is enough;
+//! - it follows within [`AT_ONCE`], though the shortest backoff is longer; one is enough;
 //! - it follows within [`AT_ONCE`], though a backoff was due. With full jitter that happens by chance with a probability
 //!   of `AT_ONCE ÷ base` at most, so that it takes more than a quarter of the cuts, and three of them, to blame.
 
-use crate::check::evidence::{Evidence, Outcome};
+use crate::check::evidence::{Delivery, Evidence, Outcome};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, Behaviour};
 use crate::trace::CutKind;
@@ -20,12 +21,13 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         _ => matches!(behaviour.answer, Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer),
     };
     let mut behaviours = evidence.scenario.subscribers.iter().flat_map(|subscriber| &subscriber.behaviours);
-    if !behaviours.any(cuts) {
+    let unread = unread(evidence);
+    if unread.is_empty() && !behaviours.any(cuts) {
         return Finding::unasked("no endpoint cuts an exchange short");
     }
     let mut tally = Tally::default();
     let mut quick: Vec<(u32, u32, u32)> = Vec::new();
-    for (delivery, number, before, after) in evidence.retries() {
+    for (delivery, number, before, after) in evidence.retries().chain(unread) {
         let (cut, next) = (evidence.exchange(before), evidence.exchange(after));
         let by_endpoint = matches!(
             cut.outcome,
@@ -35,13 +37,18 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             continue;
         }
         tally.see();
-        let [first, second] = [before, after].map(|n| evidence.trace.arrivals[n as usize].attempt.as_deref());
+        let number_of =
+            |n: u32| evidence.trace.arrivals.get(n as usize).and_then(|one| one.attempt.as_deref());
+        let (first, second) = (number_of(before), number_of(after));
+        let (shortest, longest) = evidence.subscriber(delivery).retry.bounds(number);
+        let at_once = next.t.saturating_sub(cut.begun) < AT_ONCE;
         if first.is_some() && first == second {
             let what = format!("attempt {} came twice", first.unwrap_or_default());
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
-        } else if next.t.saturating_sub(cut.begun) < AT_ONCE
-            && evidence.subscriber(delivery).retry.bounds(number).1 > 4 * AT_ONCE
-        {
+        } else if at_once && shortest > 4 * AT_ONCE {
+            let what = format!("repeated at once after the cut; the shortest backoff is {}", show(shortest));
+            tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));
+        } else if at_once && longest > 4 * AT_ONCE {
             quick.push((delivery.lane, before, after));
         }
     }
@@ -54,4 +61,28 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
     }
     tally.finding("retries after a cut", "each is an attempt of its own", "repeated behind the sender's back")
+}
+
+/// Requests that an endpoint reset before it looked at them, and of which the harness has seen the token: the delivery, how
+/// often it had been tried at least, that request, and the next one of the delivery.
+fn unread<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, u32, u32, u32)> {
+    let resets = (0_u32..).zip(&evidence.exchanges).skip(evidence.trace.arrivals.len());
+    let resets = resets.filter(|(_, one)| one.outcome == Outcome::Cut(CutKind::Reset));
+    let mut places: Vec<(u32, u64, u64, u32)> =
+        resets.filter_map(|(n, one)| Some((one.lane?, one.token?, one.t, n))).collect();
+    places.sort_unstable();
+    let pair = |(at, (lane, token, t, n)): (usize, &(u32, u64, u64, u32))| {
+        let deliveries = evidence.deliveries_of(*lane);
+        let delivery = deliveries.binary_search_by_key(token, |delivery| delivery.token).ok()?;
+        let attempts = evidence.attempts(&deliveries[delivery]);
+        let place = attempts.partition_point(|n| evidence.exchange(*n).t < *t);
+        let read = attempts.get(place).map(|n| (evidence.exchange(*n).t, *n));
+        let reset = places
+            .get(at + 1)
+            .filter(|next| (next.0, next.1) == (*lane, *token))
+            .map(|next| (next.2, next.3));
+        let (_, after) = [read, reset].into_iter().flatten().min()?;
+        Some((&deliveries[delivery], u32::try_from(place).unwrap_or(u32::MAX).max(1), *n, after))
+    };
+    places.iter().enumerate().filter_map(pair).collect()
 }

@@ -35,11 +35,11 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
         if evidence.is_redriven(delivery, again.t) {
             continue;
         }
-        let in_time =
-            done.end.saturating_sub(done.t).saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0;
+        let took = done.end.saturating_sub(evidence.sent_from(attempts[at]));
+        let in_time = took.saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0;
         // One that was open at the same time had left before the success was known.
         let later = again.t > done.end;
-        if in_time && later && !evidence.was_killed(done.t, again.t) {
+        if in_time && later && !evidence.was_killed(evidence.sent_from(attempts[at]), again.t) {
             let status = done.status().unwrap_or_default();
             let what = format!("answered {status}, and sent again");
             tally.broke(|| evidence.witness(delivery.lane, &[attempts[at], *next], what));

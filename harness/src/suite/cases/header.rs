@@ -2,7 +2,7 @@
 
 use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, fire};
-use super::super::want::Want::{Accept, NoBreak, Reject, RejectOrClose};
+use super::super::want::Want::{Accept, NoBreak, Refuse, Reject, RejectOrClose};
 use super::super::want::words;
 use crate::catalogue::Verdict;
 use crate::wire::exchange::{Feed, Outcome};
@@ -52,21 +52,32 @@ fn not_ascii(bench: &Bench<'_>) -> Shots {
     let shot = |what: &str, value: fn(&[u8], Vec<u8>) -> Vec<u8>| {
         let request = bench.signed(&bench.delivery());
         let value = value(prefix, good(&request));
-        Shot::new(what, request.with(header, value), Reject)
+        Shot::new(what, request.with(header, value), Refuse)
     };
     let mut shots = vec![
         shot("a signature that is no text", |prefix, _| [prefix, b"\xff\xfe\x80"].concat()),
         shot("a signature with accents", |prefix, _| [prefix, "é".repeat(22).as_bytes()].concat()),
         shot("a byte behind the right signature", |_, good| [good.as_slice(), b"\xff"].concat()),
+        shot("the right signature in full-width characters", full_width),
     ];
     if let Some(header) = profile.timestamp_header() {
         // Numbers to Unicode, and to parsers that ask it.
         let digit = |c: char| char::from_u32(0x0660 + c.to_digit(10).unwrap_or(0)).unwrap_or('0');
         let arabic: String = delivery.timestamp.chars().map(digit).collect();
         let request = bench.signed(&delivery.at(&arabic)).with(header, &arabic);
-        shots.push(Shot::new("a timestamp in Arabic digits", request, Reject));
+        shots.push(Shot::new("a timestamp in Arabic digits", request, Refuse));
     }
     Ok(shots)
+}
+
+/// The signature behind its prefix in characters that compatibility forms of Unicode fold to ASCII.
+fn full_width(prefix: &[u8], good: Vec<u8>) -> Vec<u8> {
+    let wide = |byte: &u8| match byte {
+        b'!'..=b'~' => char::from_u32(u32::from(*byte) + 0xfee0).unwrap_or(' '),
+        other => char::from(*other),
+    };
+    let text: String = good[prefix.len().min(good.len())..].iter().map(wide).collect();
+    [prefix, text.as_bytes()].concat()
 }
 
 async fn large(bench: &Bench<'_>) -> Finding {

@@ -1,11 +1,7 @@
 //! `limit.*`: what is too much, and whether others are served meanwhile.
 
-use std::io::Write as _;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use tokio::task::JoinSet;
 
 use super::super::bench::{Bench, Shot};
@@ -15,19 +11,16 @@ use super::super::want::words;
 use crate::wire::clock::pass;
 use crate::wire::exchange::{Feed, Outcome, exchange};
 
-pub(super) const CASES: [Case; 6] = [
+pub(super) const CASES: [Case; 5] = [
     Case::shots("limit.20kb", |bench| sized(bench, "a body of 20 kB", 20_000)),
     Case::shots("limit.1mb", |bench| sized(bench, "a body of 1 MB", 1_000_000)),
     Case::course("limit.endless", |bench| -> Running<'_> { Box::pin(endless(bench)) }),
     Case::course("limit.slow", |bench| -> Running<'_> { Box::pin(slow(bench)) }),
-    Case::shots("limit.gzip", gzip),
     Case::shots("limit.deep", deep),
 ];
 
 /// How much of a body without end is sent before it counts as swallowed.
 const ENDLESS_MAX: u64 = 64 * 1024 * 1024;
-/// How much a bomb unpacks to.
-const BOMB_BYTES: usize = 128 * 1024 * 1024;
 const DEEP: usize = 100_000;
 /// Slow connections: half of them never end their head, half never end their body.
 const SLOW_CONNECTIONS: usize = 50;
@@ -106,23 +99,6 @@ async fn slow(bench: &Bench<'_>) -> Finding {
         ));
     }
     Finding::pass(format!("others were served; all closed after {} s", longest.as_secs()))
-}
-
-static BOMB: LazyLock<std::io::Result<Vec<u8>>> = LazyLock::new(|| {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let block = vec![b' '; 1024 * 1024];
-    for _ in 0..BOMB_BYTES / block.len() {
-        encoder.write_all(&block)?;
-    }
-    encoder.finish()
-});
-
-fn gzip(bench: &Bench<'_>) -> Shots {
-    let bomb = BOMB.as_ref().map_err(ToString::to_string)?;
-    let delivery = bench.delivery().with_body(bomb.as_slice());
-    let request = bench.signed(&delivery).with("Content-Encoding", "gzip");
-    let what = format!("{} kB that unpack to {} MB", bomb.len() / 1024, BOMB_BYTES / 1024 / 1024);
-    Ok(vec![Shot::new(what, request, NoBreak)])
 }
 
 fn deep(bench: &Bench<'_>) -> Shots {

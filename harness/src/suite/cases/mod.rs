@@ -3,6 +3,8 @@
 mod ack;
 mod header;
 mod limit;
+mod memory;
+mod packed;
 mod raw;
 mod replay;
 mod rotation;
@@ -21,8 +23,10 @@ pub(super) fn all() -> Vec<Case> {
         &time::CASES,
         &header::CASES,
         &replay::CASES,
+        &memory::CASES,
         &ack::CASES,
         &limit::CASES,
+        &packed::CASES,
         &telling::CASES,
     ]
     .concat()

@@ -90,5 +90,9 @@ async fn verify_first(bench: &Bench<'_>) -> Finding {
         }
     }
     let came = format!("{} with good JSON, {} with bad", statuses[0], statuses[1]);
-    if statuses[0] == statuses[1] { Finding::pass(came) } else { Finding::fail(came) }
+    match statuses[0] {
+        status if status != statuses[1] => Finding::fail(came),
+        500.. => Finding::accident(&came),
+        _ => Finding::pass(came),
+    }
 }

@@ -28,7 +28,12 @@ const COPIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends a delivery; an answer other than the one that is wanted ends the case.
-async fn step(bench: &Bench<'_>, label: &str, delivery: &Delivery, want: Want) -> Result<(), Finding> {
+pub(super) async fn step(
+    bench: &Bench<'_>,
+    label: &str,
+    delivery: &Delivery,
+    want: Want,
+) -> Result<(), Finding> {
     let exchange = bench.send(label, &bench.signed(delivery), want).await;
     judge(label, &exchange.outcome, want)
 }
@@ -121,14 +126,19 @@ async fn new_body(bench: &Bench<'_>) -> Finding {
 async fn poison(bench: &Bench<'_>) -> Finding {
     let delivery = bench.delivery();
     let bad = bench.request(&delivery, &[wrong(bench, 0)]);
-    let exchange = bench.send("wrongly signed", &bad, Reject).await;
-    if let Err(finding) = judge("wrongly signed", &exchange.outcome, Reject) {
+    let outcome = bench.send("wrongly signed", &bad, Reject).await.outcome;
+    let accident = Reject.is_accident(&outcome);
+    if !accident && let Err(finding) = judge("wrongly signed", &outcome, Reject) {
         return finding;
     }
     if let Err(finding) = step(bench, "the same id, rightly signed", &delivery, Accept).await {
         return finding;
     }
-    one_effect(bench, &delivery).await
+    let finding = one_effect(bench, &delivery).await;
+    if accident && finding.verdict == Verdict::Pass {
+        return Finding::accident(&format!("wrongly signed: {}; then {}", words(&outcome), finding.came));
+    }
+    finding
 }
 
 async fn after_restart(bench: &Bench<'_>) -> Finding {

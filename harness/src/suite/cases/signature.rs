@@ -1,13 +1,14 @@
 //! `sig.*`: whether a signature is what it should be.
 
-use super::super::bench::{Bench, Shot};
+use super::super::bench::{Bench, Delivery, Shot};
 use super::super::course::{Case, Shots};
 use super::super::want::Want::{Accept, Reject, Report};
+use crate::wire::clock::unix_seconds;
 use crate::wire::digest::{base64, hex};
 use crate::wire::encode;
 use crate::wire::{Profile, Secret};
 
-pub(super) const CASES: [Case; 14] = [
+pub(super) const CASES: [Case; 15] = [
     Case::shots("sig.valid", valid),
     Case::shots("sig.wrong-secret", wrong_secret),
     Case::shots("sig.missing", missing),
@@ -22,6 +23,7 @@ pub(super) const CASES: [Case; 14] = [
     Case::shots("sig.algorithm", algorithm),
     Case::shots("sig.encoding", encoding),
     Case::shots("sig.base64-junk", junk),
+    Case::shots("sig.case", folded),
 ];
 
 fn valid(bench: &Bench<'_>) -> Shots {
@@ -71,7 +73,29 @@ fn body_bit(bench: &Bench<'_>) -> Shots {
         let request = bench.signed(&delivery).carrying(body);
         Shot::new(format!("one bit flipped in the {what} byte"), request, Reject)
     });
-    Ok(shots.into())
+    Ok(shots.into_iter().chain(other_spellings(bench)).collect())
+}
+
+/// Bodies that tidying up turns back into what was signed: trimming, dropping a byte order mark, composing accents.
+fn other_spellings(bench: &Bench<'_>) -> Vec<Shot> {
+    let composed = bench.delivery().with_data("\"caf\u{e9}\"");
+    let decomposed = String::from_utf8_lossy(&composed.body).replace('\u{e9}', "e\u{301}");
+    let around = |before: &str, after: &str| {
+        let delivery = bench.delivery();
+        let body = [before.as_bytes(), &delivery.body, after.as_bytes()].concat();
+        (delivery, body)
+    };
+    let rows = [
+        ("a line break added at the end", around("", "\n")),
+        ("a blank added in front", around(" ", "")),
+        ("a NUL added at the end", around("", "\0")),
+        ("a byte order mark added in front", around("\u{feff}", "")),
+        ("an accent taken apart", (composed, decomposed.into_bytes())),
+    ];
+    let shot = |(what, (delivery, body)): (&str, (Delivery, Vec<u8>))| {
+        Shot::new(what, bench.signed(&delivery).carrying(body), Reject)
+    };
+    rows.into_iter().map(shot).collect()
 }
 
 fn id_swap(bench: &Bench<'_>) -> Shots {
@@ -79,8 +103,16 @@ fn id_swap(bench: &Bench<'_>) -> Shots {
     let Some(header) = profile.id_header().filter(|_| profile.signs_id()) else {
         return Err(format!("{profile} signs no id"));
     };
-    let (signed, other) = (bench.delivery(), bench.delivery());
-    Ok(vec![Shot::new("signed with another id", bench.signed(&signed).with(header, other.id), Reject)])
+    let shot = |what: &str, change: &dyn Fn(&str) -> String| {
+        let signed = bench.delivery();
+        let sent = change(&signed.id);
+        Shot::new(what, bench.signed(&signed).with(header, sent), Reject)
+    };
+    Ok(vec![
+        shot("signed with another id", &|_| bench.delivery().id),
+        shot("the id in upper case", &str::to_uppercase),
+        shot("the id with a character as %xx", &|id| id.replacen('_', "%5F", 1)),
+    ])
 }
 
 fn timestamp_swap(bench: &Bench<'_>) -> Shots {
@@ -88,11 +120,20 @@ fn timestamp_swap(bench: &Bench<'_>) -> Shots {
     if !profile.signs_timestamp() {
         return Err(format!("{profile} signs no timestamp"));
     }
-    let signed = bench.delivery();
-    let signature = bench.signature(&signed);
-    let later = signed.timestamp.parse::<i64>().map_err(|error| error.to_string())? + 1;
-    let request = bench.request(&signed.at(later), &[signature]);
-    Ok(vec![Shot::new("signed with the second before", request, Reject)])
+    let shot = |what: &str, signed: Delivery, sent: String| {
+        let signature = bench.signature(&signed);
+        Shot::new(what, bench.request(&signed.at(sent), &[signature]), Reject)
+    };
+    let now = unix_seconds();
+    // One number in several spellings: a signature is over the text.
+    let spellings = [("a plus sign", format!("+{now}")), ("a zero", format!("0{now}"))]
+        .map(|(what, text)| (format!("{what} added in front"), text))
+        .into_iter()
+        .chain([("a fraction added".to_owned(), format!("{now}.0"))]);
+    let mut shots =
+        vec![shot("signed with the second before", bench.delivery().at(now), (now + 1).to_string())];
+    shots.extend(spellings.map(|(what, text)| shot(&what, bench.delivery().at(now), text)));
+    Ok(shots)
 }
 
 fn truncated(bench: &Bench<'_>) -> Shots {
@@ -207,6 +248,7 @@ fn junk(bench: &Bench<'_>) -> Shots {
         let text = change(&bench.signature(&delivery));
         Shot::new(what, bench.request(&delivery, &[text]), Reject)
     };
+    let start = profile.signature_prefix().len();
     if profile.is_base64() {
         return Ok(vec![
             shot("a junk character inside", &|good| inside(good, "*")),
@@ -214,14 +256,47 @@ fn junk(bench: &Bench<'_>) -> Shots {
             shot("padding doubled", &|good| format!("{good}=")),
             shot("characters after the padding", &|good| format!("{good}AAAA")),
             shot("other bits under the padding", &other_last_bits),
+            shot("a blank in front", &|good| format!("{} {}", &good[..start], &good[start..])),
+            shot("the padding as %3D", &|good| good.replace('=', "%3D")),
         ]);
     }
-    let start = profile.signature_prefix().len();
     Ok(vec![
         shot("a junk character inside", &|good| inside(good, "_")),
         shot("a blank inside", &|good| inside(good, " ")),
         shot("junk at the end", &|good| format!("{good}zz")),
         shot("0x in front", &|good| format!("{}0x{}", &good[..start], &good[start..])),
+        shot("a digit as %xx", &|good| {
+            format!("{}%{:02X}{}", &good[..start], good.as_bytes()[start], &good[start + 1..])
+        }),
+    ])
+}
+
+/// Each letter of base64 stands for other bits in the other case, so a comparison without regard to case lets one signature
+/// stand for many.
+fn folded(bench: &Bench<'_>) -> Shots {
+    let profile = bench.settings.profile;
+    if !profile.is_base64() {
+        return Err(format!(
+            "{profile} writes signatures in hexadecimal, where case says nothing (sig.encoding)"
+        ));
+    }
+    let start = profile.signature_prefix().len();
+    let shot = |what: &str, change: &dyn Fn(&str) -> String| {
+        let delivery = bench.delivery();
+        let good = bench.signature(&delivery);
+        let text = format!("{}{}", &good[..start], change(&good[start..]));
+        Shot::new(what, bench.request(&delivery, &[text]), Reject)
+    };
+    let other_case =
+        |c: char| if c.is_ascii_uppercase() { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() };
+    Ok(vec![
+        shot("in lower case", &str::to_ascii_lowercase),
+        shot("in upper case", &str::to_ascii_uppercase),
+        shot("one letter in the other case", &|good| {
+            let at = good.find(|c: char| c.is_ascii_alphabetic()).unwrap_or_default();
+            let letter = good[at..].chars().map(other_case).take(1);
+            good[..at].chars().chain(letter).chain(good[at..].chars().skip(1)).collect()
+        }),
     ])
 }
 

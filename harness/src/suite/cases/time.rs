@@ -2,7 +2,7 @@
 
 use super::super::bench::{Bench, Shot};
 use super::super::course::{Case, Finding, Running, Shots, fire, limited};
-use super::super::want::Want::{Accept, Reject};
+use super::super::want::Want::{self, Accept, Refuse, Reject};
 use super::super::want::words;
 use crate::catalogue::Verdict;
 use crate::wire::Profile;
@@ -13,7 +13,7 @@ pub(super) const CASES: [Case; 8] = [
     Case::course("time.future", |bench| -> Running<'_> { Box::pin(future(bench)) }),
     Case::shots("time.inside", inside),
     Case::shots("time.missing", missing),
-    Case::shots("time.empty", |bench| spelled(bench, &[("an empty timestamp", String::new())])),
+    Case::shots("time.empty", |bench| spelled(bench, Reject, &[("an empty timestamp", String::new())])),
     Case::shots("time.noncanonical", noncanonical),
     Case::course("time.extreme", |bench| -> Running<'_> { Box::pin(extreme(bench)) }),
     Case::shots("time.resigned", resigned),
@@ -72,10 +72,10 @@ fn missing(bench: &Bench<'_>) -> Shots {
 }
 
 /// Deliveries whose timestamps are these texts, signed over them.
-fn spelled(bench: &Bench<'_>, rows: &[(&str, String)]) -> Shots {
+fn spelled(bench: &Bench<'_>, want: Want, rows: &[(&str, String)]) -> Shots {
     signs_timestamp(bench)?;
     let shot =
-        |(what, text): &(&str, String)| Shot::new(*what, bench.signed(&bench.delivery().at(text)), Reject);
+        |(what, text): &(&str, String)| Shot::new(*what, bench.signed(&bench.delivery().at(text)), want);
     Ok(rows.iter().map(shot).collect())
 }
 
@@ -91,7 +91,7 @@ fn noncanonical(bench: &Bench<'_>) -> Shots {
         ("hexadecimal", format!("0x{now:x}")),
         ("an underscore inside", format!("{}_{:03}", now / 1000, now % 1000)),
     ];
-    spelled(bench, &rows)
+    spelled(bench, Reject, &rows)
 }
 
 /// For Stripe's profile the numbers that lie ahead are a warning, for the same reason; none of them may break anything.
@@ -106,7 +106,7 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
         ("NaN", "NaN".to_owned()),
         ("infinity", "Infinity".to_owned()),
     ];
-    let (ahead, mut shots) = match (spelled(bench, &ahead), spelled(bench, &rest)) {
+    let (ahead, mut shots) = match (spelled(bench, Refuse, &ahead), spelled(bench, Refuse, &rest)) {
         (Ok(ahead), Ok(rest)) => (ahead, rest),
         (Err(why), _) | (_, Err(why)) => return Finding::new(Verdict::NotApplicable, why),
     };
@@ -126,7 +126,7 @@ async fn extreme(bench: &Bench<'_>) -> Finding {
             () if limited(&outcome) => {
                 return Finding::unclear(format!("{}: {}", shot.label, words(&outcome)));
             }
-            () if Reject.is_met(&outcome) => {}
+            () if Refuse.is_met(&outcome) => {}
             () => return Finding::fail(format!("{}: {}", shot.label, words(&outcome))),
         }
     }

@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::{name_of, names};
-use crate::cli::desk::Look;
 use crate::cli::failure::Failure;
 use crate::cli::options::Common;
 use crate::cli::print::{Printer, Table};
+use crate::cli::session::Look;
 use crate::cli::words::{moment, reason};
 use crate::engine::{Nanos, WallTime};
 use crate::operate::dead::{GROUPS_MAX, analyse};

@@ -6,6 +6,9 @@ use super::Ready;
 use crate::engine::contract::{WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, Window};
 use crate::engine::time::{Instant, Nanos};
 
+/// The most moments in a record.
+const RUNS_RECORDED_MAX: usize = 1_024;
+
 /// The ends of attempts, the oldest first, and how many of them each cap holds.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
@@ -43,11 +46,13 @@ impl Ends {
         Some(Box::new(Self { runs: VecDeque::new(), total: 0, caps, keep, shorten: None }))
     }
 
-    /// Brings back what [`Self::ages`] gave, `downtime` later. The windows come with the next change of contract.
+    /// Brings back what [`Self::ages`] gave at `then`, and what ended at the other moments. The windows come with the next
+    /// change of contract.
     pub(super) fn restore(
         ages: &[(u64, u32)],
+        then: Instant,
+        others: impl Iterator<Item = (Instant, u32)>,
         keep: Nanos,
-        downtime: Nanos,
         now: Instant,
     ) -> Option<Box<Self>> {
         let keep = keep.min(WINDOW_LENGTH_MAX);
@@ -56,35 +61,30 @@ impl Ends {
         }
         let mut ends =
             Box::new(Self { runs: VecDeque::new(), total: 0, caps: Vec::new(), keep, shorten: None });
-        let mut ages = ages.to_vec();
-        ages.sort_unstable_by_key(|&(age, _)| std::cmp::Reverse(age));
-        for (age, count) in ages {
-            let past = Nanos(age) + downtime;
-            if past < keep {
-                ends.push_run(Run { at: now.sooner(past), count });
-            }
-        }
+        let told = ages.iter().map(|&(age, count)| (then.sooner(Nanos(age)), count));
+        let mut moments: Vec<_> = told.chain(others).filter(|(at, _)| now.since(*at) < keep).collect();
+        moments.sort_unstable_by_key(|(at, _)| *at);
+        moments.into_iter().for_each(|(at, count)| ends.push(at.min(now), count));
         Some(ends)
     }
 
-    /// How long ago each attempt ended, the oldest first, and for how long that is remembered.
+    /// How long ago attempts ended, the oldest first, and for how long that is remembered. Of more than
+    /// [`RUNS_RECORDED_MAX`] moments, neighbours become one: the later.
     pub(super) fn ages(&self, now: Instant) -> (Vec<(u64, u32)>, Nanos) {
-        (self.runs.iter().map(|run| (now.since(run.at).0, run.count)).collect(), self.keep)
+        let runs: Vec<_> = self.runs.iter().map(|run| (now.since(run.at).0, run.count)).collect();
+        let together = runs.len().div_ceil(RUNS_RECORDED_MAX).max(1);
+        let joined = |runs: &[(u64, u32)]| {
+            let age = runs.last().map_or(0, |&(age, _)| age);
+            (age, runs.iter().map(|&(_, count)| count).sum())
+        };
+        (runs.chunks(together).map(joined).collect(), self.keep)
     }
 
-    /// How long an end is remembered.
-    pub(super) fn memory(&self) -> Nanos {
-        self.keep
-    }
-
-    /// One attempt ended. Moments never run backwards.
-    pub(super) fn push(&mut self, at: Instant) {
-        self.push_run(Run { at, count: 1 });
-    }
-
-    /// As many attempts as any window may hold, now or by a later contract, all ending as late as `at`.
-    pub(super) fn fill(&mut self, at: Instant) {
-        self.push_run(Run { at, count: WINDOW_LIMIT_MAX });
+    /// Attempts ended. Moments never run backwards.
+    pub(super) fn push(&mut self, at: Instant, count: u32) {
+        if count > 0 {
+            self.push_run(Run { at, count });
+        }
     }
 
     /// Lets go of what is too old for each window, and of what is too old for all.
@@ -186,7 +186,7 @@ impl Ends {
     }
 
     fn cap_ready(&self, cap: &Cap, next: u32) -> Ready {
-        let Some(spare) = cap.window.limit().checked_sub(next) else { return Ready::OnEnd };
+        let Some(spare) = cap.window.limit().checked_sub(next) else { return Ready::OnEvent };
         let mut excess = cap.held.saturating_sub(spare);
         if excess == 0 {
             return Ready::Now;
@@ -198,6 +198,6 @@ impl Ends {
             excess -= run.count;
         }
         debug_assert!(false, "a cap holds more than its runs");
-        Ready::OnEnd
+        Ready::OnEvent
     }
 }

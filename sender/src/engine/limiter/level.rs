@@ -9,7 +9,6 @@ use crate::engine::time::{Instant, Nanos};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     units: u128,
-    /// May lie in the future: until then nothing drains.
     as_of: Instant,
 }
 
@@ -36,30 +35,16 @@ impl Level {
         if now <= self.as_of {
             return;
         }
-        self.drain_for(rate, now.since(self.as_of));
+        if self.units > 0 {
+            let length = now.since(self.as_of);
+            self.units = self.units.saturating_sub(u128::from(length.0) * u128::from(rate.count()));
+        }
         self.as_of = now;
     }
 
-    /// Drains as much as goes in `length`.
-    pub(super) fn drain_for(&mut self, rate: Rate, length: Nanos) {
-        if self.units > 0 {
-            self.units = self.units.saturating_sub(u128::from(length.0) * u128::from(rate.count()));
-        }
-    }
-
-    /// Keeps the level from draining until then.
-    pub(super) fn hold(&mut self, until: Instant) {
-        self.as_of = self.as_of.max(until);
-    }
-
-    /// Makes the level no lower than that.
-    pub(super) fn raise(&mut self, units: u128) {
-        self.units = self.units.max(units);
-    }
-
-    /// One attempt ended.
-    pub(super) fn charge(&mut self, rate: Rate) {
-        self.units += u128::from(rate.per().0);
+    /// Attempts ended.
+    pub(super) fn charge(&mut self, rate: Rate, count: u32) {
+        self.units += u128::from(count) * u128::from(rate.per().0);
     }
 
     /// Counts in another rate's units from now on, rounded up.
@@ -71,7 +56,7 @@ impl Level {
 
     /// Whether an attempt may start that would be the `next`th in flight.
     pub(super) fn ready(self, bucket: Bucket, next: u32) -> Ready {
-        let Some(spare) = bucket.burst().checked_sub(next) else { return Ready::OnEnd };
+        let Some(spare) = bucket.burst().checked_sub(next) else { return Ready::OnEvent };
         let allowed = u128::from(spare) * u128::from(bucket.rate().per().0);
         if self.units <= allowed {
             return Ready::Now;

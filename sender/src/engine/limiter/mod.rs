@@ -13,33 +13,56 @@
 //! **Window cap (L, W).** Each attempt holds one of L permits until W after its end. Arrivals inside one half-open W,
 //! L + 1 of them, would at the start of the latest started have held L + 1 permits at once.
 //!
-//! **Silence.** An attempt that ended without an answer may still lie in the endpoint's socket. It stays in flight for
-//! a further `quarantine`.
+//! **In doubt.** An attempt that ended without an answer may still lie in the endpoint's socket. The assumption: it
+//! arrives, if ever, within `doubt` of its end, and within `quarantine` of an answer to an attempt that began after its
+//! end. So it stays in flight, in doubt, until the first of these has passed (and a durable record tells of it), and is
+//! charged then: for both arguments above, that is its end. An answer to an attempt that began before says nothing.
 //!
 //! **Change.** Levels and ends carry over, so a lowered limit counts what came before it. While a rate is raised the
 //! level drains faster and no sooner; a burst that was raised and lowered again leaves the level that it allowed. A
 //! window cap counts all ends that the limiter remembers: those within the longest window of the contract, and for
-//! that long of the contracts before it. A window longer than any before it counts from when it came.
+//! that long of the contracts before it. A window longer than any before it counts from when it came. Attempts that
+//! began before a change go by the longer of both deadlines, quarantines and doubts.
 //!
-//! **Hand-over.** A lane given back in order leaves a [`Snapshot`]. After a crash the worst is assumed: everything that
-//! the contract allows at once was sent, and arrives as late as `hold` from now. The level is full and does not drain
-//! until then, and nothing starts; that is stricter than "no tokens", because the last requests of a dead owner may still
-//! lie in a socket.
+//! **Takeover.** Let the owner before be gone, and R the last durable record of its lane. R tells the bound `F` that level
+//! and in flight together keep (σ, or what was left of a higher one), the attempts in doubt `D`, and a bound `c` on the
+//! attempts in flight that R does not tell of. The new owner counts D as R has it, c attempts in doubt that ended just
+//! now, and a level of `F − |D| − c`. Call the sum of level and in flight that it would count if it sent nothing `E(t)`,
+//! and the sum of the owner before, had it lived on and sent nothing, `T(t)`. *In flight, E has at least as many as T at
+//! any time:* what T has in doubt and R tells of is in D, released no sooner; anything else is matched by one of the c,
+//! which ended no later and is released no sooner. *So E(t) ≥ T(t):* at the takeover E ≥ F ≥ T; both fall only while their
+//! level drains, at ρ; if E drains while T does not, T's level is empty, and T is what it has in flight, which E has too.
+//! So the new owner starts only what the owner before could have started. If the owner before may be alive, what it had
+//! under way ends within its deadline: the c ended, for this count, a deadline from now, and until then also count
+//! against the cap in flight.
+//!
+//! *Why c is a bound:* nothing starts before a record of this owner, and of its present contract, is durable; and attempts
+//! in doubt that no durable record tells of count against the cap in flight, as if they were open. Without that, a crash
+//! after several time-outs in a row leaves more in flight than `c + |D|`. Deadline, quarantine and doubt of the c are those
+//! in R, for the same reason: they were in force when these attempts started.
+//!
+//! *Windows:* what had ended by R is in R; what ended since is told by the store as far as its settlement is durable; the
+//! rest is bounded by c too, because in a lane with windows an attempt counts against the cap in flight until its
+//! settlement is durable. An attempt in doubt needs none: R tells of it until a later record tells how it ended.
 //!
 //! The figures are integers: a level counts in units of 1/`rate.per` of an attempt, and drains `rate.count` units a
 //! nanosecond. Nothing is rounded but once per change of rate, upwards.
 
+mod doubt;
 mod ends;
 mod level;
+mod records;
+mod snapshot;
 
-use std::collections::VecDeque;
-
-use serde::{Deserialize, Serialize};
-
-use super::contract::{BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate};
+use super::contract::{BURST_MAX, Contract, IN_FLIGHT_MAX};
+use super::ids::Revision;
+use super::lateness::Lateness;
 use super::time::{Instant, Nanos};
+use doubt::Doubts;
 use ends::Ends;
 use level::Level;
+use records::Records;
+pub use snapshot::{Since, Snapshot};
 
 /// The fullest level, in attempts: all that the highest burst allowed, while a lower one holds.
 const LEVEL_MAX: u32 = BURST_MAX + IN_FLIGHT_MAX;
@@ -52,7 +75,7 @@ pub enum Ready {
     /// From then on, if nothing starts until then. An attempt that ends may bring it forward.
     At(Instant),
     /// When an attempt ends; time alone does not help.
-    OnEnd,
+    OnEvent,
 }
 
 impl Ready {
@@ -60,91 +83,66 @@ impl Ready {
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
-            (Self::OnEnd, _) | (_, Self::OnEnd) => Self::OnEnd,
+            (Self::OnEvent, _) | (_, Self::OnEvent) => Self::OnEvent,
             (Self::At(a), Self::At(b)) => Self::At(a.max(b)),
             (Self::Now, limiting) | (limiting, Self::Now) => limiting,
         }
     }
 }
 
+/// How an attempt ended, as far as it matters for the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A whole answer came.
+    Answered,
+    /// Nothing of the request left.
+    Unsent,
+    /// There was no answer: the request may still arrive.
+    Silent,
+}
+
 /// One subscriber's limiter. Moments handed to it must not run backwards.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     contract: Contract,
+    lateness: Lateness,
+    older: Option<Box<Older>>,
     level: Level,
     ends: Option<Box<Ends>>,
     /// Started and not ended.
     open: u32,
-    /// Ended in silence; in flight until then. The earliest first.
-    quarantined: VecDeque<Instant>,
+    /// Ended and counted by a window, and their settlement is not durable.
+    unsettled: u32,
+    doubts: Doubts,
+    records: Records,
 }
 
-/// What a limiter that stopped in order hands to the next one. Lengths count from the moment it was taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    rate_count: u64,
-    rate_per: u64,
-    burst: u32,
-    /// The level in whole attempts, and what is left in units of 1/`rate_per`.
-    level: u32,
-    level_rest: u64,
-    /// Attempts that were in flight, of a limiter that may never have ended in order.
-    in_flight: u32,
-    /// How long the level does not drain yet.
-    held: u64,
-    /// How long ago attempts ended, and how many; the oldest first.
-    ends: Vec<(u64, u32)>,
-    /// The longest window that the ends are kept for.
-    remembered: u64,
-    /// For how much longer silent attempts stay in flight.
-    quarantined: Vec<u64>,
+/// Attempts under way that began before the settings changed.
+#[derive(Clone, Debug)]
+struct Older {
+    open: u32,
+    /// When the settings changed.
+    until: Instant,
+    lateness: Lateness,
 }
 
 impl Limiter {
     /// A limiter for an endpoint that was never sent anything.
     #[must_use]
-    pub fn fresh(contract: Contract) -> Self {
-        let ends = Ends::for_windows(contract.windows());
-        Self { contract, level: Level::EMPTY, ends, open: 0, quarantined: VecDeque::new() }
-    }
-
-    /// Goes on where a limiter stopped in order, at least `downtime` ago. A snapshot that makes no sense counts as a
-    /// crash that just happened, after the highest burst.
-    #[must_use]
-    pub fn resume(contract: Contract, snapshot: &Snapshot, downtime: Nanos, now: Instant) -> Self {
-        let Some(mut limiter) = snapshot.restore(&contract, downtime, now) else {
-            return Self::fresh(contract).seized(BURST_MAX, now);
-        };
-        limiter.change(contract, now);
-        limiter
-    }
-
-    /// Takes over from a limiter that crashed or lost its lease. All that it allowed may arrive as late as `until`; what
-    /// it left, if anything, says how much it had allowed before its contract was lowered, at least `downtime` ago.
-    #[must_use]
-    pub fn seize(
-        contract: Contract,
-        left: Option<&Snapshot>,
-        downtime: Nanos,
-        until: Instant,
-        now: Instant,
-    ) -> Self {
-        match left {
-            Some(left) => Self::resume(contract, left, downtime, now).seized(left.burst, until),
-            None => Self::fresh(contract).seized(0, until),
+    pub fn fresh(contract: Contract, lateness: Lateness) -> Self {
+        let mut records = Records::default();
+        records.require();
+        Self {
+            ends: Ends::for_windows(contract.windows()),
+            contract,
+            lateness,
+            older: None,
+            level: Level::EMPTY,
+            open: 0,
+            unsettled: 0,
+            doubts: Doubts::NONE,
+            records,
         }
-    }
-
-    /// Fills the bucket, up to the higher of its burst and `burst`, and all windows, and keeps them so until then.
-    fn seized(mut self, burst: u32, until: Instant) -> Self {
-        let bucket = self.contract.bucket();
-        let full = u128::from(burst.min(BURST_MAX).max(bucket.burst()));
-        self.level.raise(full * u128::from(bucket.rate().per().0));
-        self.level.hold(until);
-        if let Some(ends) = &mut self.ends {
-            ends.fill(until);
-        }
-        self
     }
 
     /// The contract in force.
@@ -153,16 +151,22 @@ impl Limiter {
         &self.contract
     }
 
-    /// Attempts whose request may yet arrive: those under way and those in quarantine.
+    /// Attempts whose request may yet arrive: those under way and those in doubt.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
-        self.open + u32::try_from(self.quarantined.len()).expect("never more than were in flight")
+        self.open + self.doubts.count()
     }
 
     /// Attempts under way.
     #[must_use]
     pub fn open(&self) -> u32 {
         self.open
+    }
+
+    /// Attempts in doubt, and when the last of them is released at the latest.
+    #[must_use]
+    pub fn in_doubt(&self) -> (u32, Option<Instant>) {
+        (self.doubts.count(), self.doubts.until())
     }
 
     /// How full the bucket is, in whole attempts, rounded up.
@@ -175,20 +179,21 @@ impl Limiter {
     /// Whether one more attempt may start.
     pub fn ready(&mut self, now: Instant) -> Ready {
         self.advance(now);
+        let cap = self.cap_ready(now);
+        if cap == Ready::OnEvent || !self.records.cover() {
+            return Ready::OnEvent;
+        }
         let next = self.in_flight() + 1;
-        let mut ready = if next > self.contract.in_flight() { Ready::OnEnd } else { Ready::Now };
-        ready = ready.and(self.level.ready(self.contract.bucket(), next));
-        // Before a hold is over it is not known what of the owner before is still under way.
-        if self.level.as_of() > now {
-            ready = ready.and(Ready::At(self.level.as_of()));
-        }
+        let mut over_time = self.level.ready(self.contract.bucket(), next);
         if let Some(ends) = &self.ends {
-            ready = ready.and(ends.ready(next));
+            over_time = over_time.and(ends.ready(next));
         }
-        match (ready, self.quarantined.front()) {
-            (Ready::OnEnd, Some(&release)) => Ready::At(release),
-            _ => ready,
+        // What is in doubt leaves by time alone. While something is under way, its end comes first.
+        let release = self.doubts.next_release();
+        if over_time == Ready::OnEvent && self.open == 0 && release < Instant::NEVER {
+            over_time = Ready::At(release);
         }
+        over_time.and(cap)
     }
 
     /// How many attempts the limits over time would let start between now and `ahead` from now, if all ended at once.
@@ -208,84 +213,118 @@ impl Limiter {
         self.open += 1;
     }
 
-    /// An attempt ended. One that ended in silence may still arrive for as long as `quarantine`.
-    pub fn end(&mut self, now: Instant, quarantine: Nanos) {
+    /// An attempt ended that began at `started`. True if it counts against the cap in flight until [`Self::settled`] says
+    /// that its settlement is durable.
+    pub fn end(&mut self, started: Instant, end: End, now: Instant) -> bool {
         debug_assert!(self.open > 0, "an attempt ended that never started");
         self.advance(now);
+        let lateness = self.longest();
         self.open = self.open.saturating_sub(1);
-        if quarantine == Nanos::ZERO {
-            self.charge(now);
-        } else {
-            let release = now + quarantine;
-            let place = self.quarantined.partition_point(|earlier| *earlier <= release);
-            self.quarantined.insert(place, release);
+        self.forget_older(started);
+        if end == End::Silent && lateness.doubt() > Nanos::ZERO {
+            self.doubts.add(now, 1, lateness, self.records.taken + 1, self.records.durable);
+            self.records.stale = true;
+            return false;
+        }
+        if end == End::Answered {
+            self.doubts.heard(started, now, self.records.durable);
+        }
+        self.charge(now, 1);
+        if self.ends.is_none() {
+            return false;
+        }
+        self.unsettled += 1;
+        self.records.count_end(now);
+        true
+    }
+
+    /// The settlement is durable of an attempt for which [`Self::end`] said true.
+    pub fn settled(&mut self) {
+        self.unsettled = self.unsettled.saturating_sub(1);
+    }
+
+    /// That record is durable, and all before it.
+    pub fn recorded(&mut self, revision: Revision) {
+        if revision.0 <= self.records.taken {
+            self.records.durable = self.records.durable.max(revision.0);
+            self.doubts.recorded(self.records.durable);
         }
     }
 
-    /// Replaces the contract. What was sent before counts against the new one at once.
-    pub fn change(&mut self, contract: Contract, now: Instant) {
+    /// Whether a record is to be taken: the next owner would have to know something that none tells, of the limits or of
+    /// what is `unsaved` beside them, and none is on its way to the store.
+    #[must_use]
+    pub fn wants_record(&self, unsaved: bool) -> bool {
+        self.records.are_due(unsaved)
+    }
+
+    /// What the next owner needs to go on from here, and its number. `is_final` for a lane that has nothing under way and
+    /// starts nothing more.
+    pub fn snapshot(&mut self, is_final: bool, now: Instant) -> (Revision, Snapshot) {
+        debug_assert!(!is_final || self.open == 0, "an attempt under way has no place in a final snapshot");
         self.advance(now);
+        let snapshot = self.take_snapshot(is_final, now);
+        (self.records.take(self.full(), now), snapshot)
+    }
+
+    /// Replaces the contract. What was sent before counts against the new one at once; nothing starts until a record of
+    /// it is durable, because the next owner goes by that.
+    pub fn change(&mut self, contract: Contract, lateness: Lateness, now: Instant) {
+        self.advance(now);
+        if self.open > 0 {
+            let older = Older { open: self.open, until: now, lateness: self.longest() };
+            self.older = Some(Box::new(older));
+        }
+        self.lateness = lateness;
         self.level.change_rate(self.contract.bucket().rate(), contract.bucket().rate());
         match &mut self.ends {
             Some(ends) => ends.change(contract.windows(), now),
             None => self.ends = Ends::for_windows(contract.windows()),
         }
-        // The level does not drain yet: requests of an owner before us may still arrive, for a new window too.
-        if self.level.as_of() > now
-            && let Some(ends) = &mut self.ends
-        {
-            ends.fill(self.level.as_of());
-        }
         self.contract = contract;
+        self.records.require();
     }
 
-    /// What the next limiter needs to go on from here. Only for a lane with no attempt under way.
-    pub fn snapshot(&mut self, now: Instant) -> Snapshot {
-        debug_assert_eq!(self.open, 0, "an attempt under way has no place in a snapshot");
-        self.advance(now);
-        let (ends, remembered) = self.ends.as_ref().map_or_else(Default::default, |ends| ends.ages(now));
-        let quarantined = self.quarantined.iter().map(|release| release.since(now).0).collect();
-        Snapshot { ends, remembered: remembered.0, quarantined, ..self.owed(0, now) }
+    /// The longest deadline, quarantine and doubt of what is under way or may start.
+    fn longest(&self) -> Lateness {
+        self.older.as_ref().map_or(self.lateness, |older| older.lateness.longer(self.lateness))
     }
 
-    /// What the next limiter needs to know if this one should never stop in order: how much may have arrived by then
-    /// of what is under way now.
-    pub fn worst(&mut self, now: Instant) -> Snapshot {
-        // For how long ends matter goes with it: a window that was lifted lately counts the next owner's, too.
-        let remembered = self.ends.as_ref().map_or(Nanos::ZERO, |ends| ends.memory());
-        Snapshot { remembered: remembered.0, ..self.owed(self.in_flight(), now) }
+    /// An attempt ended that began at `started`. One that began in the very moment of a change counts as a later one,
+    /// though it may have been an earlier one: then the last end of all decides.
+    fn forget_older(&mut self, started: Instant) {
+        let open = self.open;
+        self.older.take_if(|older| {
+            older.open -= u32::from(started < older.until && older.open > 0);
+            older.open == 0 || open == 0
+        });
     }
 
-    fn owed(&mut self, in_flight: u32, now: Instant) -> Snapshot {
-        self.advance(now);
-        let bucket = self.contract.bucket();
-        let per = bucket.rate().per().0;
-        let level = u32::try_from(self.level.units() / u128::from(per)).unwrap_or(LEVEL_MAX);
-        let rest = self.level.units() % u128::from(per);
-        Snapshot {
-            rate_count: bucket.rate().count(),
-            rate_per: per,
-            burst: bucket.burst(),
-            level,
-            in_flight,
-            level_rest: u64::try_from(rest).expect("less than the period, which is a u64"),
-            held: self.level.as_of().since(now).0,
-            ends: Vec::new(),
-            remembered: 0,
-            quarantined: Vec::new(),
+    /// The most that level and attempts in flight may come to.
+    fn full(&self) -> u32 {
+        let level = u32::try_from(self.level()).unwrap_or(LEVEL_MAX);
+        level.saturating_add(self.in_flight()).min(LEVEL_MAX).max(self.contract.bucket().burst())
+    }
+
+    /// Whether the cap in flight lets one more start.
+    fn cap_ready(&self, now: Instant) -> Ready {
+        let cap = self.contract.in_flight();
+        let ours = self.open + self.doubts.unrecorded() + self.unsettled;
+        if ours >= cap {
+            return Ready::OnEvent;
         }
+        let (theirs, until) = self.doubts.elsewhere(now);
+        if ours.saturating_add(theirs) >= cap { Ready::At(until) } else { Ready::Now }
     }
 
-    /// Brings level and ends to `now`, charging in order the silent attempts whose quarantine is over.
+    /// Brings level and ends to `now`, charging in order the attempts that are no longer in doubt.
     fn advance(&mut self, now: Instant) {
-        while let Some(&release) = self.quarantined.front()
-            && release <= now
-        {
-            self.quarantined.pop_front();
-            self.charge(release);
-        }
-        if self.quarantined.is_empty() && self.quarantined.capacity() > 0 {
-            self.quarantined = VecDeque::new();
+        if self.doubts.next_release() <= now {
+            for (at, count) in self.doubts.release(now, self.records.durable) {
+                // Later, if it had to wait until a record was durable.
+                self.charge(at.max(self.level.as_of()), count);
+            }
+            self.records.stale = true;
         }
         self.level.drain(self.contract.bucket().rate(), now);
         if let Some(ends) = &mut self.ends {
@@ -294,63 +333,19 @@ impl Limiter {
                 self.ends = None;
             }
         }
+        // After a limit was lowered the next owner has to wait for what the last record says.
+        let burst = self.contract.bucket().burst();
+        if self.records.full > burst {
+            self.records.stale |= (self.full() - burst) * 2 <= self.records.full - burst;
+        }
     }
 
-    fn charge(&mut self, ended: Instant) {
+    fn charge(&mut self, ended: Instant, count: u32) {
         let rate = self.contract.bucket().rate();
         self.level.drain(rate, ended);
-        self.level.charge(rate);
+        self.level.charge(rate, count);
         if let Some(ends) = &mut self.ends {
-            ends.push(ended);
+            ends.push(ended, count);
         }
-    }
-}
-
-impl Snapshot {
-    /// A limiter without windows where this one was, unless the snapshot is damaged. If the contract changed meanwhile,
-    /// nobody knows when: the downtime counts at the slower of both rates.
-    fn restore(&self, next: &Contract, downtime: Nanos, now: Instant) -> Option<Limiter> {
-        let rate = Rate::new(self.rate_count, Nanos(self.rate_per)).ok()?;
-        let is_reduced = (rate.count(), rate.per().0) == (self.rate_count, self.rate_per);
-        let bucket = Bucket::new(rate, self.burst).ok().filter(|_| is_reduced)?;
-        let whole = u128::from(self.level.min(LEVEL_MAX)) * u128::from(self.rate_per);
-        let mut level = Level::new(whole + u128::from(self.level_rest), now);
-        let rate = rate.slower(next.bucket().rate());
-        level.change_rate(bucket.rate(), rate);
-        let contract =
-            Contract::new(Some(Bucket::new(rate, self.burst).ok()?), Vec::new(), next.in_flight()).ok()?;
-        // The windows to come count what the silent attempts below do.
-        let longest = next.windows().iter().map(|window| window.length()).fold(Nanos::ZERO, Nanos::max);
-        let remembered = Nanos(self.remembered).max(longest);
-        let mut ends = Ends::restore(&self.ends, remembered, downtime, now);
-        let mut quarantined: Vec<_> = self.quarantined.iter().copied().map(Nanos).collect();
-        quarantined.sort_unstable();
-        quarantined.truncate(IN_FLIGHT_MAX as usize);
-        let held = Nanos(self.held);
-        if held > Nanos::ZERO
-            && let Some(ends) = &mut ends
-        {
-            // Requests of an owner before that one may have arrived, or still arrive, as late as this.
-            ends.fill(now.sooner(downtime.less(held)) + held.less(downtime));
-        }
-        // Lives through the downtime: what was silent then is charged when its quarantine ended.
-        let mut drained = held;
-        let later = quarantined.partition_point(|left| *left <= downtime);
-        for left in quarantined.drain(..later) {
-            level.drain_for(rate, left.less(drained));
-            drained = drained.max(left);
-            level.charge(rate);
-            if let Some(ends) = &mut ends {
-                ends.push(now.sooner(downtime.less(left)));
-            }
-        }
-        level.drain_for(rate, downtime.less(drained));
-        // What was in flight may have arrived as late as now.
-        for _ in 0..self.in_flight.min(IN_FLIGHT_MAX) {
-            level.charge(rate);
-        }
-        level.hold(now + held.less(downtime));
-        let quarantined = quarantined.into_iter().map(|left| now + left.less(downtime)).collect();
-        Some(Limiter { contract, level, ends, open: 0, quarantined })
     }
 }

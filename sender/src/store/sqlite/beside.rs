@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::claim::{Bodies, Counter};
+use super::claim::{Answer, Bodies, RowReader};
 use super::failure::Doing;
 use super::held::Held;
 use super::open::Watched;
-use crate::engine::{LaneId, Term, WallTime};
+use crate::engine::{LaneId, Nanos, Term, WallTime};
 use crate::store::command::Claim;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
@@ -26,6 +26,7 @@ pub(super) struct SqliteClaimer {
     pub(super) sql: Connection,
     pub(super) watched: Watched,
     pub(super) held: Arc<Mutex<Held>>,
+    pub(super) expiry_grace: Nanos,
 }
 
 impl Claimer for SqliteClaimer {
@@ -54,8 +55,15 @@ impl SqliteClaimer {
         let mut bodies: Bodies = BTreeMap::new();
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
-            let mut counter = Counter { sql: &moment, now, bodies: &mut bodies };
-            answers.push(counter.answer(claim, |delivery| held.may_hand_out(claim.lane, delivery))?);
+            let mut reader =
+                RowReader { sql: &moment, now, bodies: &mut bodies, expiry_grace: self.expiry_grace };
+            let Answer { claimed, unreadable } =
+                reader.answer(claim, |delivery| held.may_hand_out(claim.lane, delivery))?;
+            if !unreadable.is_empty() {
+                // What cannot be read has to be set aside, which writes.
+                return Ok(None);
+            }
+            answers.push(claimed);
         }
         moment.finish()?;
         for claimed in &answers {

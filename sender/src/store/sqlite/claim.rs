@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result};
+use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OptionalExtension, Result, params};
 
 use super::Work;
 use super::values::{Bits, int, size};
-use crate::engine::{DeliveryId, LaneId, Term, WallTime};
-use crate::store::command::{Body, Claim};
+use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::store::command::{Attempt, Body, Claim, Reason};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
@@ -28,10 +28,24 @@ pub(super) const BODY: &str = "SELECT bytes, hash FROM bodies WHERE body = ?1";
 pub(super) type Bodies = BTreeMap<u64, Body>;
 
 /// Reads what a claim hands out, from wherever: inside a commit or beside one.
-pub(super) struct Counter<'a> {
+pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
     pub(super) now: WallTime,
     pub(super) bodies: &'a mut Bodies,
+    /// How much later than it says each delivery expires.
+    pub(super) expiry_grace: Nanos,
+}
+
+/// What a claim is answered, and the deliveries that are due and cannot be handed out.
+pub(super) struct Answer {
+    pub(super) claimed: Claimed,
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
+/// A delivery of which some part is missing or makes no sense.
+pub(super) struct Unreadable {
+    delivery: DeliveryId,
+    why: String,
 }
 
 /// The front of a lane's queue.
@@ -42,15 +56,21 @@ struct Front {
     next: Option<WallTime>,
 }
 
-impl Counter<'_> {
+impl RowReader<'_> {
     /// What a claim is answered, given what may be handed out. Nothing is handed out by that alone.
-    pub(super) fn answer(&mut self, claim: &Claim, free: impl Fn(DeliveryId) -> bool) -> Result<Claimed> {
+    pub(super) fn answer(&mut self, claim: &Claim, free: impl Fn(DeliveryId) -> bool) -> Result<Answer> {
         let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), free)?;
-        let mut rows = Vec::with_capacity(due.len());
+        let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
         let mut bytes = 0_u64;
         let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(BODY)?);
         for (delivery, at) in due {
-            let row = self.row(&mut read, delivery)?;
+            let row = match self.row(&mut read, delivery) {
+                Err(error) if is_about_the_row(&error) => {
+                    unreadable.push(Unreadable { delivery, why: error.to_string() });
+                    continue;
+                }
+                row => row?,
+            };
             bytes = bytes.saturating_add(size(row.body.bytes.len()));
             if bytes > claim.bytes_max && !rows.is_empty() {
                 next = Some(at);
@@ -58,7 +78,7 @@ impl Counter<'_> {
             }
             rows.push(row);
         }
-        Ok(Claimed { lane: claim.lane, term: claim.term, rows, next })
+        Ok(Answer { claimed: Claimed { lane: claim.lane, term: claim.term, rows, next }, unreadable })
     }
 
     /// The first deliveries that are due and free, and when the next free one after them is due.
@@ -98,6 +118,7 @@ impl Counter<'_> {
             };
             Ok((claimed, row.get(2)?))
         })?;
+        row.expires = WallTime(row.expires.0.saturating_add(self.expiry_grace.0));
         row.body = self.body(read_body, body)?;
         Ok(row)
     }
@@ -113,6 +134,18 @@ impl Counter<'_> {
     }
 }
 
+/// Whether this one row is to blame, not the store: the others can be read.
+fn is_about_the_row(error: &Error) -> bool {
+    match error {
+        Error::QueryReturnedNoRows
+        | Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => true,
+        other => other.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt),
+    }
+}
+
 impl Work<'_> {
     pub(super) fn claim(&mut self, claim: &Claim) -> Result<Reply> {
         let owner = match self.fence(claim.lane, claim.term)? {
@@ -120,12 +153,41 @@ impl Work<'_> {
             Err(refusal) => return Ok(Reply::Refused(refusal)),
         };
         self.held.begin(claim.lane, owner, claim.term);
-        let mut counter = Counter { sql: self.sql, now: self.now, bodies: &mut self.bodies };
-        let claimed = counter.answer(claim, |delivery| !self.held.has(claim.lane, delivery))?;
+        let mut reader = RowReader {
+            sql: self.sql,
+            now: self.now,
+            bodies: &mut self.bodies,
+            expiry_grace: self.rules.expiry_grace,
+        };
+        let Answer { claimed, unreadable } =
+            reader.answer(claim, |delivery| !self.held.has(claim.lane, delivery))?;
+        self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {
             self.held.take(claim.lane, row.delivery);
         }
         Ok(Reply::Claimed(claimed))
+    }
+
+    /// Makes dead letters of deliveries that cannot be read, so that their lane goes on without them.
+    fn set_aside(&mut self, lane: LaneId, unreadable: &[Unreadable]) -> Result<()> {
+        let Some(first) = unreadable.first() else { return Ok(()) };
+        tracing::error!(
+            lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
+            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
+        );
+        for row in unreadable {
+            let read = "SELECT bytes, attempts FROM deliveries WHERE delivery = ?1";
+            let (bytes, attempts) = self
+                .sql
+                .prepare_cached(read)?
+                .query_row([row.delivery], |found| Ok((found.get(0)?, found.get(1)?)))?;
+            let why = &row.why[..row.why.floor_char_boundary(Attempt::ERROR_BYTES_MAX)];
+            self.sql
+                .prepare_cached("UPDATE deliveries SET status = NULL, error = ?2 WHERE delivery = ?1")?
+                .execute(params![row.delivery, why])?;
+            self.bury(lane, row.delivery, bytes, attempts, Reason::Unreadable)?;
+        }
+        Ok(())
     }
 
     /// Whose lane it is, if this ownership is the present one.

@@ -77,6 +77,9 @@ impl Work<'_> {
     }
 
     fn emit_refusal(&mut self, emit: &Emit) -> Result<Option<Refusal>> {
+        if let Some(bytes) = self.rules.log_full {
+            return Ok(Some(Refusal::LogFull { bytes }));
+        }
         let current = self.ledger.totals.roster;
         if emit.roster != current {
             return Ok(Some(Refusal::StaleRoster { known: emit.roster, current }));

@@ -65,13 +65,13 @@ impl Work<'_> {
 
     fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<Taken>> {
         let Some(lane) = self.ledger.lane(self.sql, id)? else { return Ok(None) };
-        let (from, term, state) = (lane.owner, Term(lane.term.0 + 1), lane.state);
+        let (from, term, state, capped) = (lane.owner, Term(lane.term.0 + 1), lane.state, lane.capped);
         // Written by now, even if it was persisted in this commit: the lanes to be taken were looked up after that.
         let record = self.record(id)?;
         let handover = match (from, record) {
             (None, Some(record)) => Handover::Clean(record),
             (None, None) => Handover::Fresh,
-            (Some(from), record) => Handover::Seized { from, record, surely_dead: self.rob(from)? },
+            (Some(from), record) => self.seizure(from, id, record, capped)?,
         };
         self.ledger.amend(self.sql, id, |lane| {
             lane.owner = Some(owner);
@@ -79,6 +79,14 @@ impl Work<'_> {
         })?;
         self.held.begin(id, owner, term);
         Ok(Some(Taken { lane: id, term, state, handover, next: self.head(id)? }))
+    }
+
+    fn seizure(&self, from: OwnerId, lane: LaneId, record: Option<Record>, capped: bool) -> Result<Handover> {
+        let ended = match &record {
+            Some(record) if capped => self.ended_since(lane, record.at)?,
+            _ => Vec::new(),
+        };
+        Ok(Handover::Seized { from, record, process_is_dead: self.rob(from)?, at: self.now, ended })
     }
 
     fn record(&self, lane: LaneId) -> Result<Option<Record>> {

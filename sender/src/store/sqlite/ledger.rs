@@ -20,6 +20,8 @@ pub(super) struct Lane {
     pub(super) owner: Option<OwnerId>,
     pub(super) term: Term,
     pub(super) counts: Counts,
+    /// It has, or had, window caps.
+    pub(super) capped: bool,
     /// To be kept, if something was persisted and not yet written.
     pub(super) record: Option<Record>,
     counts_changed: bool,
@@ -119,6 +121,14 @@ impl Ledger {
         Ok(())
     }
 
+    /// A lane may have got window caps.
+    pub(super) fn reread_caps(&mut self, sql: &Connection, lane: LaneId) -> Result<()> {
+        if let Some(Some(known)) = self.lanes.get_mut(&lane) {
+            known.capped = sql.prepare_cached("SELECT 1 FROM capped WHERE lane = ?1")?.exists([lane])?;
+        }
+        Ok(())
+    }
+
     /// A lane that was just inserted, or has just been deleted, is read again.
     pub(super) fn forget(&mut self, lane: LaneId) {
         self.lanes.remove(&lane);
@@ -128,6 +138,13 @@ impl Ledger {
     pub(super) fn change(&mut self) -> &mut Totals {
         self.totals_changed = true;
         &mut self.totals
+    }
+
+    /// The latest time was that of a clock that was ahead: it is `now`.
+    pub(super) fn set_back(&mut self, now: WallTime) {
+        let totals = self.change();
+        totals.clock = now;
+        totals.marked_minute = totals.marked_minute.min(now.0 / Nanos::MINUTE.0);
     }
 
     /// The next roster: some subscriber changed.
@@ -230,8 +247,8 @@ pub(super) fn totals(sql: &Connection) -> Result<Totals> {
 }
 
 const LANE: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept,
-    failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term
-    FROM lanes WHERE lane = ?1";
+    failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term,
+    EXISTS (SELECT 1 FROM capped WHERE lane = ?1) FROM lanes WHERE lane = ?1";
 
 impl Lane {
     fn read(row: &Row<'_>) -> Result<Self> {
@@ -241,6 +258,7 @@ impl Lane {
             bounds: Bounds { rows_max: row.get(11)?, bytes_max: row.get(12)?, when_full: row.get(13)? },
             owner: row.get(14)?,
             term: row.get(15)?,
+            capped: row.get(16)?,
             record: None,
             counts_changed: false,
             terms_changed: false,

@@ -3,9 +3,15 @@
 //!
 //! As long as commits follow each other without a gap the log is never wholly moved, and so grows: the thread has
 //! moved nearly all of it by the time that a commit has to end the matter, which is why that is quick.
+//!
+//! A program that reads the database for long keeps the log from beginning anew, and it grows by all that is written. That
+//! is said, shown in [`LogSize`], and looked at each second, until the log can be cut.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Result};
@@ -16,13 +22,44 @@ const PAGES_BEFORE: i32 = 1_000;
 /// Pages of log at which a commit sees to it that the log begins anew: 64 MiB.
 const PAGES_MAX: i32 = 16_384;
 
+/// A log so long cannot be cut: somebody keeps reading. It is said from there on.
+const PAGES_PINNED: u64 = LogSize::PINNED_BYTES / LogSize::PAGE_BYTES;
+
+/// How often to look whether a long log can be cut.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often to look otherwise, beside being asked.
+const REST: Duration = Duration::from_secs(3_600);
+
+/// How long the log is, as the last commit or the last look found it.
+#[derive(Clone, Debug, Default)]
+pub struct LogSize(Arc<AtomicU64>);
+
+impl LogSize {
+    /// What a page takes in the log.
+    const PAGE_BYTES: u64 = 4_096;
+    /// Beyond this length somebody keeps the log from being cut.
+    pub const PINNED_BYTES: u64 = 128 << 20;
+
+    /// In bytes, to the page.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).saturating_mul(Self::PAGE_BYTES)
+    }
+
+    fn set(&self, pages: i64) {
+        self.0.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
 const MOVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// Moves the log's content for one writer, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct LogMover {
     asked: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
+    pub(super) size: LogSize,
 }
 
 impl LogMover {
@@ -30,15 +67,18 @@ impl LogMover {
     pub(super) fn start(writer: &mut Connection, beside: Connection) -> std::io::Result<Self> {
         // One at a time: whoever asks while it is at work has the next commit to ask again.
         let (asked, asks) = sync_channel(1);
-        let thread =
-            std::thread::Builder::new().name("store-log".to_owned()).spawn(move || run(&beside, &asks))?;
+        let size = LogSize::default();
+        let found = size.clone();
+        let thread = std::thread::Builder::new()
+            .name("store-log".to_owned())
+            .spawn(move || run(&beside, &asks, &found))?;
         let ask = asked.clone();
-        let watching = watch(writer, PAGES_BEFORE, PAGES_MAX, move || match ask.try_send(()) {
+        let watching = watch(writer, PAGES_BEFORE, PAGES_MAX, size.clone(), move || match ask.try_send(()) {
             Ok(()) | Err(TrySendError::Full(())) => true,
             Err(TrySendError::Disconnected(())) => false,
         });
         watching.map_err(std::io::Error::other)?;
-        Ok(Self { asked: Some(asked), thread: Some(thread) })
+        Ok(Self { asked: Some(asked), thread: Some(thread), size })
     }
 
     /// Ends the thread. The writer must watch no more, or the thread waits for what it may still ask.
@@ -60,9 +100,11 @@ fn watch(
     writer: &mut Connection,
     before: i32,
     max: i32,
+    size: LogSize,
     ask: impl Fn() -> bool + Send + 'static,
 ) -> Result<()> {
     writer.wal_hook(Some(move |log: &mut Wal, pages: i32| {
+        size.set(i64::from(pages));
         let asked = pages < before || ask();
         if pages >= max || !asked {
             // It may be that somebody else is at it, or that somebody still reads what is there: the next commit
@@ -73,10 +115,15 @@ fn watch(
     }))
 }
 
-fn run(beside: &Connection, asks: &Receiver<()>) {
-    let mut failing = false;
-    while asks.recv().is_ok() {
-        match beside.query_row(MOVE, [], |_| Ok(())) {
+fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
+    let (mut failing, mut told) = (false, false);
+    loop {
+        let is_long = size.bytes() / LogSize::PAGE_BYTES >= u64::from(PAGES_MAX.unsigned_abs());
+        match asks.recv_timeout(if is_long { LOOK_EVERY } else { REST }) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        match move_or_cut(beside, size) {
             Ok(()) => failing = false,
             Err(error) if !failing => {
                 failing = true;
@@ -84,7 +131,29 @@ fn run(beside: &Connection, asks: &Receiver<()>) {
             }
             Err(_) => {}
         }
+        let is_pinned = size.bytes() / LogSize::PAGE_BYTES >= PAGES_PINNED;
+        if is_pinned && !told {
+            tracing::error!(
+                bytes = size.bytes(),
+                "the store's log grows, since some program has been reading the database for long: end its transaction"
+            );
+        } else if told && !is_pinned {
+            tracing::info!(bytes = size.bytes(), "the store's log is short again");
+        }
+        told = is_pinned;
     }
+}
+
+/// Moves what may be moved; and where that was all of a long log, cuts it, unless somebody still reads it or writes.
+fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    let (pages, moved) = beside.query_row(MOVE, [], read)?;
+    size.set(pages);
+    if pages >= i64::from(PAGES_MAX) && moved >= pages {
+        let (pages, _) = beside.query_row(CUT, [], read)?;
+        size.set(pages);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -123,7 +192,8 @@ mod tests {
         let mut sql = writer(&path);
         let asked = Arc::new(AtomicU32::new(0));
         let asks = Arc::clone(&asked);
-        watch(&mut sql, 10, 100, move || asks.fetch_add(1, Ordering::Relaxed) < u32::MAX).unwrap();
+        watch(&mut sql, 10, 100, LogSize::default(), move || asks.fetch_add(1, Ordering::Relaxed) < u32::MAX)
+            .unwrap();
         (0..500).for_each(|_| commit(&sql));
         assert!(asked.load(Ordering::Relaxed) > 100);
         // A commit writes a handful of pages at most.
@@ -135,7 +205,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let mut sql = writer(&path);
-        watch(&mut sql, 10, 1_000, || false).unwrap();
+        watch(&mut sql, 10, 1_000, LogSize::default(), || false).unwrap();
         (0..500).for_each(|_| commit(&sql));
         assert!(log_pages(&path) < 30, "{} pages", log_pages(&path));
     }

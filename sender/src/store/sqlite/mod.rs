@@ -1,7 +1,7 @@
 //! The store in one SQLite file.
 //!
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
-//! one file. What each file here does: `open` (is the file ours?), `ledger` (figures, written once per commit),
+//! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `held` (what is handed out), `log` (kept short beside the commits), then one file for each group of commands: `emit`
 //! with `room`, `claim` with `beside`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
@@ -21,8 +21,11 @@ use crate::engine::{Nanos, WallTime};
 
 mod beside;
 mod claim;
+mod clock;
 mod dead;
+mod doctor;
 mod emit;
+mod ended;
 mod failure;
 mod held;
 mod latencies;
@@ -40,11 +43,13 @@ mod sweep;
 mod tests;
 mod values;
 
+pub use doctor::Missing;
 use failure::Doing;
 use held::Held;
 use latencies::Latencies;
 use ledger::Ledger;
 use log::LogMover;
+pub use log::LogSize;
 pub use reader::SqliteReader;
 
 /// What an acknowledgement survives.
@@ -72,6 +77,8 @@ pub struct Options {
     pub pages_max: Option<u32>,
     /// How long one try to write waits for another process that is writing.
     pub patience: Duration,
+    /// No event is taken while the log, which some program keeps from being cut, is this long or longer, in bytes.
+    pub log_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -83,6 +90,7 @@ impl Default for Options {
             identity: 0,
             pages_max: None,
             patience: Duration::from_secs(5),
+            log_bytes_max: 1 << 30,
         }
     }
 }
@@ -94,6 +102,7 @@ pub struct SqliteStore {
     log: LogMover,
     watched: open::Watched,
     limits: Limits,
+    log_bytes_max: u64,
     path: PathBuf,
     held: Arc<Mutex<Held>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
@@ -101,6 +110,10 @@ pub struct SqliteStore {
     places: purge::Places,
     latencies: Latencies,
     written: Written,
+    /// Times handed in are those of the machine, and what is later than them was written by a clock that was ahead.
+    follows_the_machine: bool,
+    /// How far times handed in may be ahead of the truth: nothing expires before that much later.
+    expiry_grace: Nanos,
 }
 
 impl SqliteStore {
@@ -118,12 +131,15 @@ impl SqliteStore {
             log,
             watched: open::Watched::new(path)?,
             limits: options.limits,
+            log_bytes_max: options.log_bytes_max,
             path: path.to_owned(),
             held: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
             latencies: Latencies::default(),
             written: Written::default(),
+            follows_the_machine: false,
+            expiry_grace: Nanos::ZERO,
         })
     }
 
@@ -139,6 +155,11 @@ impl SqliteStore {
         let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
         // Not locked any more while the commit goes to the disk: others may claim meanwhile.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = Rules {
+            follows_the_machine: self.follows_the_machine,
+            expiry_grace: self.expiry_grace,
+            log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.log_bytes_max),
+        };
         let mut work = Work {
             sql: &tx,
             now,
@@ -153,6 +174,7 @@ impl SqliteStore {
             recorded: 0,
             settled: 0,
             hot: Hot::default(),
+            rules,
         };
         let mut replies = Vec::with_capacity(commands.len());
         for command in commands {
@@ -217,10 +239,19 @@ impl Store for SqliteStore {
         self.written
     }
 
+    fn log_size(&self) -> LogSize {
+        self.log.size.clone()
+    }
+
     fn claimer(&self) -> Result<Option<Box<dyn Claimer>>, StoreError> {
         let sql = open::reader(&self.path)?;
         let watched = open::Watched::new(&self.path)?;
-        Ok(Some(Box::new(beside::SqliteClaimer { sql, watched, held: self.held.clone() })))
+        Ok(Some(Box::new(beside::SqliteClaimer {
+            sql,
+            watched,
+            held: self.held.clone(),
+            expiry_grace: self.expiry_grace,
+        })))
     }
 }
 
@@ -240,6 +271,18 @@ struct Work<'a> {
     recorded: u64,
     settled: u64,
     hot: Hot<'a>,
+    rules: Rules,
+}
+
+/// By which rules a commit goes, beside what it is asked to do.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// As in [`SqliteStore`].
+    follows_the_machine: bool,
+    /// As in [`SqliteStore`].
+    expiry_grace: Nanos,
+    /// How long the log is, if it is too long to take events.
+    log_full: Option<u64>,
 }
 
 /// The statements that a commit may carry out thousands of times: looked up when they are first wanted, and then at hand.

@@ -17,7 +17,8 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x484B_5046;
 
 /// Each step leads from the version that is its index to the next. Released ones never change.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// How long a reader waits for another process: while it opens the file, and never after.
 const READER_PATIENCE: Duration = Duration::from_secs(5);

@@ -16,6 +16,8 @@ use crate::store::reply::{Purged, Reply};
 pub(super) struct Places {
     event: Option<u64>,
     letter: Option<DeliveryId>,
+    /// When an attempt began, and its delivery.
+    pub(super) attempt: Option<(u64, u64)>,
 }
 
 /// An event and what belongs to it.
@@ -37,10 +39,10 @@ impl Work<'_> {
         purged.dead = dead;
         self.places.letter = letter;
         let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
-        purged.attempts = self.delete_attempts(purge.attempts_before, share)?;
+        let (attempts, more_attempts) = self.delete_attempts(purge.attempts_before, share)?;
+        purged.attempts = attempts;
         self.delete_removed(purge.settled_before)?;
         latencies::forget_old(self.sql, self.now, share)?;
-        let more_attempts = purged.attempts == u64::from(share);
         purged.more = self.places.letter.is_some() || more_events || more_attempts;
         Ok(Reply::Purged(purged))
     }
@@ -124,16 +126,5 @@ impl Work<'_> {
             .execute([int(event.first_body), int(event.first_body + event.bodies)])?;
         self.sql.prepare_cached("DELETE FROM events WHERE event = ?1")?.execute([int(event.event)])?;
         Ok(())
-    }
-
-    fn delete_attempts(&self, before: WallTime, max: u32) -> Result<u64> {
-        let deleted = self
-            .sql
-            .prepare_cached(
-                "DELETE FROM attempts WHERE (at, delivery) IN
-                 (SELECT at, delivery FROM attempts WHERE at < ?1 ORDER BY at, delivery LIMIT ?2)",
-            )?
-            .execute(params![before, max])?;
-        Ok(size(deleted))
     }
 }

@@ -3,13 +3,16 @@
 //! `figures` counts, `listing` pages, `outside` tells what other processes and applications did.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{latencies, open};
+use super::{clock, latencies, open};
 use crate::engine::{DeliveryId, LaneId, WallTime};
 use crate::store::StoreError;
+use crate::store::clock::FileClock;
 use crate::store::command::{Body, OutboxId};
 use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
@@ -27,7 +30,15 @@ mod outside;
 pub struct SqliteReader {
     sql: Connection,
     watched: open::Watched,
+    /// What the reading under way may still do, in steps of [`STEP`].
+    left: Arc<AtomicU32>,
 }
+
+/// Instructions of SQLite after which a reading is looked at.
+const STEP: i32 = 1_000_000;
+
+/// Instructions that one reading may take, in steps: some seconds. As long as one reads, the log can't begin anew.
+const STEPS_MAX: u32 = 500;
 
 impl SqliteReader {
     /// Opens a file that a [`super::SqliteStore`] has made.
@@ -36,16 +47,44 @@ impl SqliteReader {
     ///
     /// If there is none, or it is not ours, or newer than this program.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { sql: open::reader(path)?, watched: open::Watched::new(path)? })
+        let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
+        let watched = Arc::clone(&left);
+        let is_over = move || {
+            let left = watched.load(Ordering::Relaxed);
+            watched.store(left.saturating_sub(1), Ordering::Relaxed);
+            left == 0
+        };
+        sql.progress_handler(STEP, Some(is_over)).doing("open the store")?;
+        Ok(Self { sql, watched: open::Watched::new(path)?, left })
+    }
+
+    /// What the file says of the time.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub fn clock(&self) -> Result<FileClock, StoreError> {
+        self.moment("read the time of the store", |sql| clock::file_clock(sql))
     }
 
     /// One moment of the store.
-    fn moment<T>(
+    pub(super) fn moment<T>(
         &self,
         doing: &'static str,
         read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
+        self.moment_of(STEPS_MAX, doing, read)
+    }
+
+    /// The same, with another bound on what it may take.
+    pub(super) fn moment_of<T>(
+        &self,
+        steps_max: u32,
+        doing: &'static str,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         self.watched.check(doing)?;
+        self.left.store(steps_max, Ordering::Relaxed);
         let moment = self.sql.unchecked_transaction().doing(doing)?;
         let result = read(&moment).doing(doing)?;
         moment.finish().doing(doing)?;
@@ -144,16 +183,6 @@ impl Reader for SqliteReader {
 
     fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
         self.moment("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
-    }
-
-    fn attempts(
-        &self,
-        lane: LaneId,
-        since: WallTime,
-        from: Option<Cursor>,
-        max: u32,
-    ) -> Result<Page<Attempted>, ReadError> {
-        self.page("list attempts", 'a', from, |sql, place| listing::attempts(sql, lane, since, place, max))
     }
 
     fn dead(

@@ -70,7 +70,8 @@ impl Work<'_> {
         before: Option<&Before>,
     ) -> Result<()> {
         let error = attempt.error.as_deref().map(shortened);
-        let insert = "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let capped = self.ledger.lane(self.sql, settlement.lane)?.is_some_and(|lane| lane.capped);
+        let insert = "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         let inserted = at_hand(&mut self.hot.insert_attempt, self.sql, insert)?.execute(params![
             attempt.at,
             settlement.delivery,
@@ -82,6 +83,7 @@ impl Work<'_> {
             error,
             Bits(attempt.body_hash),
             before.and_then(|before| before.last_attempt),
+            capped.then_some(1),
         ])?;
         // The same attempt told twice counts once.
         if inserted == 0 {

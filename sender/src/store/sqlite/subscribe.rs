@@ -50,6 +50,7 @@ impl Work<'_> {
             ])?;
         self.ledger.forget(lane);
         self.insert_secret(lane, new.secret.reveal())?;
+        self.note_caps(lane)?;
         Ok(Reply::Subscribed { lane })
     }
 
@@ -83,6 +84,9 @@ impl Work<'_> {
             lane.bounds = change.bounds.unwrap_or(lane.bounds);
             lane.state = change.state.unwrap_or(lane.state);
         })?;
+        if change.settings.is_some() {
+            self.note_caps(lane)?;
+        }
         Ok(Reply::Done)
     }
 
@@ -93,7 +97,7 @@ impl Work<'_> {
         }
         self.sql
             .prepare_cached("DELETE FROM secrets WHERE lane = ?1 AND retires <= ?2")?
-            .execute(params![lane, self.now])?;
+            .execute(params![lane, rotate.now])?;
         let live: u64 = self
             .sql
             .prepare_cached("SELECT count(*) FROM secrets WHERE lane = ?1")?

@@ -18,6 +18,7 @@ struct Expired {
 
 impl Work<'_> {
     pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Reply> {
+        let (corrected, correcting) = self.correct_times(sweep.max)?;
         let expired = self.expired(sweep.max)?;
         for row in &expired {
             self.bury(row.lane, row.delivery, row.bytes, row.attempts, Reason::Expired)?;
@@ -28,7 +29,12 @@ impl Work<'_> {
         self.forget_owners()?;
         // Whoever put in such a row may have deleted it again.
         self.renumber_outbox()?;
-        Ok(Reply::Swept(Swept { expired, gone, more: expired + gone >= u64::from(sweep.max) }))
+        Ok(Reply::Swept(Swept {
+            expired,
+            gone,
+            corrected,
+            more: correcting || expired + gone >= u64::from(sweep.max),
+        }))
     }
 
     fn expired(&self, max: u32) -> Result<Vec<Expired>> {
@@ -36,7 +42,7 @@ impl Work<'_> {
             "SELECT delivery, lane, bytes, attempts FROM deliveries INDEXED BY deliveries_expiring
              WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery",
         )?;
-        let mut rows = query.query([self.now])?;
+        let mut rows = query.query([WallTime(self.now.0.saturating_sub(self.rules.expiry_grace.0))])?;
         let mut expired = Vec::new();
         while expired.len() < usize::try_from(max).unwrap_or(usize::MAX)
             && let Some(row) = rows.next()?
@@ -94,6 +100,7 @@ impl Work<'_> {
                 self.sql.prepare_cached("DELETE FROM subscribers WHERE lane = ?1")?.execute(params![lane])?;
                 self.sql.prepare_cached("DELETE FROM lanes WHERE lane = ?1")?.execute(params![lane])?;
                 latencies::forget_lane(self.sql, lane)?;
+                self.sql.prepare_cached("DELETE FROM capped WHERE lane = ?1")?.execute(params![lane])?;
                 self.ledger.forget(lane);
             }
         }

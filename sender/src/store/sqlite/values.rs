@@ -100,6 +100,6 @@ codes! {
     LaneState { 0 = Active, 1 = Paused, 2 = Disabled, 3 = Removed }
     WhenFull { 0 = ShedOldest, 1 = Refuse }
     Place { 0 = Waiting, 1 = Delivered, 2 = Dead, 3 = Coalesced }
-    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone }
+    Reason { 0 = Exhausted, 1 = Expired, 2 = Overflow, 3 = Gone, 4 = Unreadable }
     Outcome { 0 = Delivered, 1 = Rejected, 2 = Unsent, 3 = Silent }
 }

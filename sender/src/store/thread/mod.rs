@@ -28,7 +28,7 @@ use crate::engine::WallTime;
 use crate::store::command::Claim;
 use crate::store::{Claimer, Command, Reply, Store, StoreError};
 use complaints::Complaints;
-pub use order::OnItsWay;
+pub use order::PendingByLane;
 use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
 
@@ -77,7 +77,7 @@ impl StoreThread {
     ///
     /// If the system has no thread to give.
     pub fn start(store: Box<dyn Store>, clock: Clock, capacity: Capacity) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::new(capacity));
+        let queue = Arc::new(Queue::new(capacity, store.log_size()));
         let mut threads = Vec::with_capacity(2);
         match store.claimer() {
             Ok(Some(claimer)) => {
@@ -207,6 +207,7 @@ impl Writer {
                     if let Some(unsaid) = self.given_up.hear(now, &error) {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
+                    self.queue.gave_up(now, error.clone());
                     return Err(error);
                 }
                 Err(error) => {

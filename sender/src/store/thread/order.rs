@@ -13,9 +13,9 @@ use crate::store::command::Fate;
 
 /// The lanes that something is on its way for that claims must come after, and how many requests.
 #[derive(Debug, Default)]
-pub struct OnItsWay(BTreeMap<LaneId, u32>);
+pub struct PendingByLane(BTreeMap<LaneId, u32>);
 
-impl OnItsWay {
+impl PendingByLane {
     /// Whether a request of these commands may go ahead: it claims and does nothing else, from lanes that nothing is on its way for.
     #[must_use]
     pub fn lets_pass(&self, commands: &[Command]) -> bool {

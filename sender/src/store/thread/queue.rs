@@ -5,9 +5,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Request;
-use super::order::OnItsWay;
+use super::order::PendingByLane;
 use crate::engine::WallTime;
 use crate::store::command::Fate;
+use crate::store::sqlite::LogSize;
 use crate::store::{Command, StoreError, Written};
 
 /// How long what nobody waits for waits for company, so that one commit does for many. It is also for how much longer a
@@ -68,6 +69,10 @@ pub enum Why {
 pub struct Health {
     /// Since when the store has been failing, and how; nothing, if it works.
     pub failing: Option<(WallTime, StoreError)>,
+    /// When a request failed for good the last time, and how.
+    pub given_up: Option<(WallTime, StoreError)>,
+    /// How long the log of what was written is, in bytes.
+    pub log_bytes: u64,
     /// Requests that wait.
     pub requests: usize,
     /// What they take, in bytes.
@@ -80,6 +85,7 @@ pub struct Health {
 #[derive(Debug)]
 pub(super) struct Queue {
     capacity: Capacity,
+    log: LogSize,
     waiting: Mutex<Waiting>,
     /// Something for the writer, or a stop.
     changed: Condvar,
@@ -92,7 +98,7 @@ struct Waiting {
     requests: VecDeque<Request>,
     /// Claims that go ahead of the requests.
     claims: VecDeque<Request>,
-    on_its_way: OnItsWay,
+    pending: PendingByLane,
     /// How many of the requests somebody waits for.
     urgent: usize,
     /// Somebody claims beside the writer.
@@ -102,6 +108,7 @@ struct Waiting {
     /// The writer is gone.
     closed: bool,
     failing: Option<(WallTime, StoreError)>,
+    given_up: Option<(WallTime, StoreError)>,
     written: Written,
 }
 
@@ -123,8 +130,8 @@ impl Waiting {
 }
 
 impl Queue {
-    pub(super) fn new(capacity: Capacity) -> Self {
-        Self { capacity, waiting: Mutex::default(), changed: Condvar::new(), claimed: Condvar::new() }
+    pub(super) fn new(capacity: Capacity, log: LogSize) -> Self {
+        Self { capacity, log, waiting: Mutex::default(), changed: Condvar::new(), claimed: Condvar::new() }
     }
 
     /// A panic elsewhere leaves nothing half done in here.
@@ -151,12 +158,12 @@ impl Queue {
             return Err(TurnedAway { why: Why::Full, request });
         }
         waiting.bytes += bytes;
-        if waiting.on_its_way.lets_pass(&request.commands) {
+        if waiting.pending.lets_pass(&request.commands) {
             waiting.claims.push_back(request);
             let somebody = if waiting.beside { &self.claimed } else { &self.changed };
             somebody.notify_one();
         } else {
-            waiting.on_its_way.begin(&request.commands);
+            waiting.pending.begin(&request.commands);
             let urgent = is_urgent(&request);
             waiting.urgent += usize::from(urgent);
             waiting.requests.push_back(request);
@@ -192,7 +199,7 @@ impl Queue {
             return Err(request);
         }
         waiting.bytes += bytes(&request);
-        waiting.on_its_way.begin(&request.commands);
+        waiting.pending.begin(&request.commands);
         waiting.urgent += usize::from(is_urgent(&request));
         waiting.requests.push_front(request);
         drop(waiting);
@@ -202,7 +209,7 @@ impl Queue {
 
     /// Requests that the writer took were answered.
     pub(super) fn answered(&self, commands: &[Command]) {
-        self.lock().on_its_way.end(commands);
+        self.lock().pending.end(commands);
     }
 
     /// What goes into the next commit; nothing, once stopped and empty. Claims that go ahead come alone, and first,
@@ -234,7 +241,7 @@ impl Queue {
             batch.push(request);
         }
         if ahead {
-            batch.iter().for_each(|request: &Request| waiting.on_its_way.begin(&request.commands));
+            batch.iter().for_each(|request: &Request| waiting.pending.begin(&request.commands));
         }
         (!batch.is_empty()).then_some(batch)
     }
@@ -281,10 +288,17 @@ impl Queue {
         waiting.failing = Some((since, error));
     }
 
+    /// A request failed for good.
+    pub(super) fn gave_up(&self, now: WallTime, error: StoreError) {
+        self.lock().given_up = Some((now, error));
+    }
+
     pub(super) fn health(&self) -> Health {
         let waiting = self.lock();
         Health {
             failing: waiting.failing.clone(),
+            given_up: waiting.given_up.clone(),
+            log_bytes: self.log.bytes(),
             requests: waiting.len(),
             bytes: waiting.bytes,
             written: waiting.written,
@@ -331,7 +345,7 @@ mod tests {
         let urgent =
             [settled(Fate::Retry { due: WallTime(1) }), settled(Fate::Released), Command::Evict(OwnerId(1))];
         for urgent in urgent {
-            let queue = Queue::new(Capacity::default());
+            let queue = Queue::new(Capacity::default(), LogSize::default());
             push(&queue, settled(Fate::Delivered));
             assert!(is_patient(&queue));
             push(&queue, urgent);
@@ -344,7 +358,7 @@ mod tests {
 
     #[test]
     fn company_is_not_waited_for_for_ever() {
-        let queue = Queue::new(Capacity::default());
+        let queue = Queue::new(Capacity::default(), LogSize::default());
         push(&queue, settled(Fate::Delivered));
         assert_eq!(queue.take().unwrap().len(), 1);
         for _ in 0..COMPANY_MAX {

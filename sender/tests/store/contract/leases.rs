@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use hookproof_sender::engine::{LaneId, Nanos, Term};
-use hookproof_sender::store::command::{Acquire, Change, Fate, Persist, Renew, Which};
+use hookproof_sender::engine::{LaneId, Nanos, Term, WallTime};
+use hookproof_sender::store::command::{Acquire, Change, Fate, Persist, Purge, Renew, Which};
 use hookproof_sender::store::lane::{LaneState, OwnerId};
-use hookproof_sender::store::reply::{Handover, Record};
+use hookproof_sender::store::reply::{Ended, Handover, Record};
 use hookproof_sender::store::{Command, Refusal, Reply, Store};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
@@ -33,7 +33,10 @@ pub(super) fn a_lease_that_ran_out_is_taken_over<B: Backend>() {
     let taken = world.acquire(YOU, Which::All);
     assert_eq!((taken.len(), taken[0].lane, taken[0].term), (1, lane, Term(term.0 + 1)));
     let record = Some(Record { bytes: b"state".as_slice().into(), at });
-    assert_eq!(taken[0].handover, Handover::Seized { from: ME, record, surely_dead: false });
+    assert_eq!(
+        taken[0].handover,
+        Handover::Seized { from: ME, record, process_is_dead: false, at: world.now, ended: Vec::new() }
+    );
 }
 
 pub(super) fn a_renewed_lease_holds<B: Backend>() {
@@ -130,7 +133,103 @@ pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
     world.own_lane(WIDE);
     world.one(Command::Evict(ME));
     let taken = world.acquire(YOU, Which::All);
-    assert_eq!(taken[0].handover, Handover::Seized { from: ME, record: None, surely_dead: true });
+    assert_eq!(
+        taken[0].handover,
+        Handover::Seized { from: ME, record: None, process_is_dead: true, at: world.now, ended: Vec::new() }
+    );
+}
+
+/// A lane with a window cap, which is ours, with a record.
+fn capped_lane<B: Backend>(world: &mut World<B>) -> (LaneId, Term) {
+    let (lane, term) = world.own_lane(WIDE);
+    let settings = Some(r#"{"limit":{"windows":["1000000 per 31d"]}}"#.into());
+    world.change(Change { settings, ..Change::of(lane) });
+    world.persist(lane, term, b"state", false);
+    (lane, term)
+}
+
+/// So many attempts end, each this much after the one before.
+fn attempts<B: Backend>(world: &mut World<B>, (lane, term): (LaneId, Term), count: u32, gap: Nanos) {
+    for _ in 0..count {
+        world.pass(gap);
+        let delivery = world.emit_one(lane);
+        world.claim(lane, term);
+        world.settle(lane, term, delivery, Fate::Delivered);
+    }
+}
+
+fn ended<B: Backend>(world: &mut World<B>) -> Vec<Ended> {
+    world.one(Command::Evict(ME));
+    match world.acquire(YOU, Which::All).remove(0).handover {
+        Handover::Seized { ended, at, .. } => {
+            assert_eq!(at, world.now);
+            ended
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn who_seizes_a_capped_lane_is_told_what_ended<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = capped_lane(&mut world);
+    let began = world.now;
+    attempts(&mut world, lane, 3, Nanos::SECOND);
+    // As long as an attempt takes in these tests.
+    let took = Nanos::from_millis(20);
+    let expected: Vec<_> = (1..=3)
+        .map(|n| later(later(began, Nanos::from_secs(n)), took))
+        .map(|at| Ended { at, count: 1 })
+        .collect();
+    world.pass(Nanos::SECOND);
+    assert_eq!(ended(&mut world), expected);
+}
+
+pub(super) fn who_seizes_a_lane_without_caps_is_told_nothing_of_it<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.own_lane(WIDE);
+    world.persist(lane.0, lane.1, b"state", false);
+    attempts(&mut world, lane, 3, Nanos::SECOND);
+    assert_eq!(ended(&mut world), []);
+}
+
+pub(super) fn many_ends_are_told_in_few_runs_and_none_too_early<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = capped_lane(&mut world);
+    let began = world.now;
+    attempts(&mut world, lane, 3_000, Nanos::SECOND);
+    world.pass(Nanos::SECOND);
+    let ended = ended(&mut world);
+    assert!(ended.len() <= 1_024, "{}", ended.len());
+    assert_eq!(ended.iter().map(|run| run.count).sum::<u32>(), 3_000);
+    // By each moment, no more are said to have ended than had.
+    let mut said = 0;
+    for run in &ended {
+        said += run.count;
+        let had = run.at.since(began).0 / Nanos::SECOND.0;
+        assert!(u64::from(said) <= had, "{said} of {had}");
+    }
+}
+
+pub(super) fn what_a_cap_counts_outlives_the_record_of_attempts<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = capped_lane(&mut world);
+    attempts(&mut world, lane, 5, Nanos::SECOND);
+    world.pass(Nanos::DAY.times(20));
+    let purge = |world: &mut World<B>| {
+        let (never, now) = (WallTime(0), world.now);
+        let purge = Purge { settled_before: never, attempts_before: now, dead_before: never, max: 100 };
+        match world.one(Command::Purge(purge)) {
+            Reply::Purged(purged) => purged.attempts,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(purge(&mut world), 0);
+    world.renew(ME);
+    assert_eq!(ended(&mut world).len(), 5);
+    // Once a record tells of them, or no window reaches back to them, they go.
+    let term = world.lane(lane.0).owner.unwrap().1;
+    world.persist(lane.0, term, b"later state", false);
+    assert_eq!(purge(&mut world), 5);
 }
 
 pub(super) fn one_does_not_take_what_one_has<B: Backend>() {

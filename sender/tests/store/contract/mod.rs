@@ -113,6 +113,10 @@ mod sqlite {
             who_lost_lanes_is_told_once
             losses_are_told_even_to_an_owner_that_was_forgotten
             a_surely_dead_owner_loses_its_lanes_at_once
+            who_seizes_a_capped_lane_is_told_what_ended
+            who_seizes_a_lane_without_caps_is_told_nothing_of_it
+            many_ends_are_told_in_few_runs_and_none_too_early
+            what_a_cap_counts_outlives_the_record_of_attempts
             one_does_not_take_what_one_has
             lanes_with_work_are_active_and_have_some
             a_taken_lane_says_when_its_first_is_due

@@ -56,7 +56,7 @@ pub(super) fn what_expired_is_given_up<B: Backend>() {
     world.pass(Nanos(TTL.0 - Nanos::SECOND.0 - 1));
     assert_eq!(sweep(&mut world, 9), Swept::default());
     world.pass(Nanos(1));
-    assert_eq!(sweep(&mut world, 9), Swept { expired: 1, gone: 0, more: false });
+    assert_eq!(sweep(&mut world, 9), Swept { expired: 1, more: false, ..Swept::default() });
     assert_eq!([world.place(early), world.place(late)], [Some(Place::Dead), Some(Place::Waiting)]);
     let letter = world.reader.dead(None, None, 9).unwrap().items.remove(0);
     assert_eq!((letter.reason, letter.status, letter.delivery.attempts), (Reason::Expired, Some(503), 1));
@@ -70,7 +70,7 @@ pub(super) fn what_expired_while_handed_out_is_its_holders<B: Backend>() {
     world.claim(lane, term);
     let other = world.emit_one(lane);
     world.pass(TTL);
-    assert_eq!(sweep(&mut world, 1), Swept { expired: 1, gone: 0, more: true });
+    assert_eq!(sweep(&mut world, 1), Swept { expired: 1, more: true, ..Swept::default() });
     assert_eq!([world.place(held), world.place(other)], [Some(Place::Waiting), Some(Place::Dead)]);
     world.settle(lane, term, held, Fate::Released);
     assert_eq!(sweep(&mut world, 9).expired, 1);

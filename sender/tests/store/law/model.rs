@@ -530,7 +530,9 @@ impl Model {
         let lane = self.lanes.get_mut(&id).unwrap();
         let record = lane.record.clone();
         let handover = match (lane.owner, record) {
-            (Some(from), record) => Handover::Seized { from, record, surely_dead: false },
+            (Some(from), record) => {
+                Handover::Seized { from, record, process_is_dead: false, at: self.now, ended: Vec::new() }
+            }
             (None, Some(record)) if lane.clean => Handover::Clean(record),
             (None, _) => Handover::Fresh,
         };
@@ -607,7 +609,8 @@ impl Model {
             self.bury(*delivery);
         }
         let more = expired.len() + gone.len() >= max;
-        Swept { expired: expired.len().try_into().unwrap(), gone: gone.len().try_into().unwrap(), more }
+        let (expired, gone) = (expired.len().try_into().unwrap(), gone.len().try_into().unwrap());
+        Swept { expired, gone, corrected: 0, more }
     }
 
     /// Dead letters, the oldest first.

@@ -32,8 +32,12 @@ pub(super) fn status(sql: &Connection, now: WallTime) -> Result<Status> {
         dead_last_hour: counts.dead.saturating_sub(dead),
         latency_last_hour: latency_us.checked_div(delivered_last_hour).map(Nanos::from_micros),
         oldest_due: oldest_due(sql)?,
-        oldest_received: oldest_received(sql)?,
+        next_to_expire: next_to_expire(sql)?,
         subscribers: subscribers(sql)?,
+        unreadable: count(
+            sql,
+            "SELECT count(*) FROM deliveries INDEXED BY deliveries_unreadable WHERE state = 2 AND reason = 4",
+        )?,
         outbox: count(sql, "SELECT count(*) FROM outbox")?,
         outbox_rejected: count(sql, "SELECT count(*) FROM outbox_rejected")?,
     })
@@ -53,7 +57,7 @@ fn oldest_due(sql: &Connection) -> Result<Option<WallTime>> {
     .query_row([], |row| row.get(0))
 }
 
-fn oldest_received(sql: &Connection) -> Result<Option<WallTime>> {
+fn next_to_expire(sql: &Connection) -> Result<Option<WallTime>> {
     sql.prepare_cached(
         "SELECT e.received FROM deliveries d INDEXED BY deliveries_expiring JOIN events e ON e.event = d.event
          WHERE d.state = 0 ORDER BY d.expires LIMIT 1",

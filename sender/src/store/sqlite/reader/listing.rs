@@ -91,16 +91,17 @@ const DELIVERY: &str =
     "SELECT d.delivery, d.lane, e.id, e.kind, e.key, e.received, d.state, d.attempts, d.bytes,
     d.at, d.expires, d.reason, d.status, d.error FROM deliveries d";
 
-const ITS_EVENT: &str = "JOIN events e ON e.event = d.event";
+/// A dead letter may have lost its event.
+const ITS_EVENT: &str = "LEFT JOIN events e ON e.event = d.event";
 
 fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
     Ok(Delivery {
         delivery: row.get(0)?,
         lane: row.get(1)?,
-        event: row.get(2)?,
-        kind: row.get(3)?,
+        event: row.get::<_, Option<_>>(2)?.unwrap_or_default(),
+        kind: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
         key: row.get(4)?,
-        received: row.get(5)?,
+        received: row.get::<_, Option<_>>(5)?.unwrap_or_default(),
         place: row.get(6)?,
         attempts: row.get(7)?,
         bytes: row.get(8)?,
@@ -219,32 +220,6 @@ pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<
         }
     }
     Ok(attempts)
-}
-
-pub(super) fn attempts(
-    sql: &Connection,
-    lane: LaneId,
-    since: WallTime,
-    place: Option<[u64; 2]>,
-    max: u32,
-) -> Result<Rows<Attempted>> {
-    let [at, delivery] = place.unwrap_or([u64::MAX, u64::MAX]);
-    let mut query = sql.prepare_cached(&format!(
-        "{ATTEMPT} WHERE at >= ?1 AND (at, delivery) < (?2, ?3) ORDER BY at DESC, delivery DESC LIMIT ?4"
-    ))?;
-    let mut found = query.query(params![since, int(at), int(delivery), LOOKED_AT_MAX])?;
-    let (mut rows, mut last, mut looked_at) = (Vec::new(), None, 0);
-    while let Some(row) = found.next()? {
-        last = Some([row.get(2)?, row.get(0)?]);
-        looked_at += 1;
-        if row.get::<_, LaneId>(9)? == lane {
-            rows.push(read_attempt(row)?);
-        }
-        if rows.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
-            return Ok((rows, last));
-        }
-    }
-    Ok((rows, last.filter(|_| looked_at == LOOKED_AT_MAX)))
 }
 
 pub(super) fn dead(

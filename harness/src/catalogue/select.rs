@@ -1,0 +1,117 @@
+//! Which entries of the catalogue are selected: by id, by prefix, or by a pattern with a star at its end.
+
+use std::collections::BTreeSet;
+
+use super::Entry;
+use crate::scenario::problem::distance;
+
+/// Which checks or cases are selected.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// None: all of them.
+    only: Option<BTreeSet<String>>,
+    skip: BTreeSet<String>,
+}
+
+impl Selection {
+    /// Those that match one of `only`, or all if there is none, without those that match one of `skip`.
+    ///
+    /// # Errors
+    /// When nothing in `entries` matches one of the patterns.
+    pub fn new(entries: &[Entry], only: &[String], skip: &[String]) -> Result<Self, SelectError> {
+        let all = |patterns: &[String]| -> Result<BTreeSet<String>, SelectError> {
+            let found = patterns.iter().map(|pattern| matching(entries, pattern));
+            Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        };
+        let only = if only.is_empty() { None } else { Some(all(only)?) };
+        Ok(Self { only, skip: all(skip)? })
+    }
+
+    /// Whether the entry of that id is selected.
+    #[must_use]
+    pub fn has(&self, id: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(id)) && !self.skips(id)
+    }
+
+    /// Whether the entry of that id is left out by name.
+    #[must_use]
+    pub fn skips(&self, id: &str) -> bool {
+        self.skip.contains(id)
+    }
+}
+
+/// The ids that a pattern means: the one that it is, or those that begin with it.
+fn matching(entries: &[Entry], pattern: &str) -> Result<Vec<String>, SelectError> {
+    let ids = || entries.iter().map(|entry| entry.id.as_str());
+    if let Some(id) = ids().find(|id| *id == pattern) {
+        return Ok(vec![id.to_owned()]);
+    }
+    let start = pattern.trim_end_matches('*');
+    let found: Vec<String> =
+        ids().filter(|id| !start.is_empty() && id.starts_with(start)).map(str::to_owned).collect();
+    if found.is_empty() {
+        return Err(SelectError { given: pattern.to_owned(), nearest: nearest(ids(), pattern) });
+    }
+    Ok(found)
+}
+
+/// The id that the fewest changes turn the pattern into, or into its beginning: a pattern may be a prefix.
+fn nearest<'a>(ids: impl Iterator<Item = &'a str>, pattern: &str) -> String {
+    let length = pattern.chars().count() + 1;
+    let changes = |id: &str| {
+        let (begun, whole) = (id.chars().take(length).collect::<String>(), distance(pattern, id));
+        (distance(pattern, &begun).min(whole), whole)
+    };
+    ids.min_by_key(|id| changes(id)).unwrap_or_default().to_owned()
+}
+
+/// A pattern that nothing matches.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing matches {given:?}; the nearest id is {nearest}, and `hookproof list` shows them all")]
+pub struct SelectError {
+    given: String,
+    nearest: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{receiver, sender};
+    use super::*;
+
+    fn texts(list: &[&str]) -> Vec<String> {
+        list.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn selected(entries: &'static [Entry], only: &[&str], skip: &[&str]) -> Vec<&'static str> {
+        let selection = Selection::new(entries, &texts(only), &texts(skip)).unwrap();
+        entries.iter().map(|entry| entry.id.as_str()).filter(|id| selection.has(id)).collect()
+    }
+
+    #[test]
+    fn entries_are_named_by_id_by_section_by_prefix_and_by_a_star() {
+        assert_eq!(selected(receiver(), &["sig.valid", "order"], &[]), ["sig.valid", "order.swapped"]);
+        assert_eq!(
+            selected(receiver(), &["method.*"], &["method.p*", "method.get"]),
+            ["method.delete", "method.options"]
+        );
+        assert_eq!(selected(sender(), &["retry.after-h"], &[]), ["retry.after-hostile"]);
+        assert_eq!(selected(receiver(), &[], &[]).len(), receiver().len());
+        assert_eq!(selected(sender(), &["crash.stop"], &["crash"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_names_the_nearest_id() {
+        let rows = [
+            (receiver(), "rotation.secnd", "rotation.second-valid"),
+            (sender(), "rate.envelop ", "rate.envelope"),
+            (sender(), "ate.window", "rate.window"),
+        ];
+        for (entries, pattern, near) in rows {
+            let error = Selection::new(entries, &texts(&[pattern]), &[]).unwrap_err().to_string();
+            assert!(error.contains(&format!("the nearest id is {near},")), "{error}");
+        }
+        assert!(Selection::new(sender(), &texts(&[""]), &[]).is_err(), "nothing is no prefix");
+        let skipped = Selection::new(sender(), &[], &texts(&["*"]));
+        assert!(skipped.is_err(), "a star alone says nothing");
+    }
+}

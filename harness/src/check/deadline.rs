@@ -1,0 +1,111 @@
+//! `network.timeout`: every exchange ends at its subscriber's declared *total* deadline, whatever its endpoint does: the
+//! sender is gone no later than its `timeout` after its request arrived, and what it takes to notice. A deadline that
+//! begins anew with every byte lets one endpoint hold a worker for hours.
+//!
+//! `network.deadline`: an answer that comes after the deadline is not taken for one: the delivery is tried again, or given
+//! up. The deadline began before the request arrived, so that an answer which begins later than `timeout` after that, and
+//! [`LATE`] more, came too late for sure. That it was taken shows where nothing follows it, though there was time for the
+//! next attempt, or the sender says that nothing waits.
+
+use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
+use super::given_up::longest_delay;
+use super::retry::after::contract_wait;
+use super::verdict::{Finding, Tally, show};
+use super::word::waiting_at_end;
+use crate::scenario::{Answer, SECOND, Subscriber};
+use crate::trace::CutKind;
+
+/// How long a run may take to notice that the other side is gone.
+const NOTICE: u64 = SECOND;
+/// How late a sender's own timer may be.
+const LATE: u64 = SECOND / 4;
+
+/// Whether an endpoint keeps some request for longer than its sender may wait.
+fn outlasts(subscriber: &Subscriber) -> bool {
+    let timeout = subscriber.timeout;
+    subscriber.behaviours.iter().any(|behaviour| {
+        matches!(behaviour.answer, Answer::Blackhole | Answer::Drip { .. })
+            || behaviour.latency.is_some_and(|latency| latency.most > timeout)
+    }) || subscriber.answers.most > timeout
+}
+
+/// Whether an exchange was open until about its deadline, and what was seen of it is not due to the run's own end.
+fn reached(evidence: &Evidence<'_>, exchange: &Exchange, timeout: u64) -> bool {
+    let open = exchange.end - exchange.t;
+    let unfinished = matches!(exchange.outcome, Outcome::Open | Outcome::Cut(CutKind::RunEnded));
+    open.saturating_add(LATE) >= timeout
+        && (!unfinished || open > timeout)
+        && !evidence.is_disturbed(exchange.t, exchange.end)
+}
+
+fn finding(evidence: &Evidence<'_>, tally: Tally, good: &str, bad: &str) -> Finding {
+    if tally.seen == 0 && !evidence.lanes.iter().any(|lane| outlasts(lane.subscriber)) {
+        return Finding::unasked("no request was open until its deadline");
+    }
+    tally.finding("requests that were open until their deadline", good, bad)
+}
+
+/// `network.timeout`
+pub(super) fn timeout(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let timeout = lane.subscriber.timeout.0;
+        for n in &lane.arrivals {
+            let exchange = evidence.exchange(*n);
+            if !reached(evidence, exchange, timeout) {
+                continue;
+            }
+            tally.see();
+            let open = exchange.end - exchange.t;
+            if open > timeout.saturating_add(NOTICE) {
+                let what = format!("open for {}; the deadline is {}", show(open), show(timeout));
+                tally.broke(|| evidence.witness(at, &[*n], what));
+            }
+        }
+    }
+    finding(evidence, tally, "each ended there", "open past it")
+}
+
+/// `network.deadline`
+pub(super) fn deadline(evidence: &Evidence<'_>) -> Finding {
+    let mut tally = Tally::default();
+    for delivery in &evidence.deliveries {
+        let lane = &evidence.lanes[delivery.lane as usize];
+        let timeout = lane.subscriber.timeout.0;
+        let attempts = evidence.attempts(delivery);
+        for (number, n) in (1..).zip(attempts) {
+            let exchange = evidence.exchange(*n);
+            if !reached(evidence, exchange, timeout) {
+                continue;
+            }
+            tally.see();
+            let late = exchange.begun.saturating_sub(exchange.t.saturating_add(timeout));
+            let says_yes = matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. });
+            if says_yes
+                && late > LATE
+                && attempts.len() == number as usize
+                && is_settled(evidence, lane, (delivery, number), exchange)
+            {
+                let what = format!(
+                    "answered {} after its deadline of {}, and taken for delivered",
+                    show(late),
+                    show(timeout)
+                );
+                tally.broke(|| evidence.witness(delivery.lane, &[*n], what));
+            }
+        }
+    }
+    finding(evidence, tally, "no later answer was taken for one", "a later answer was taken for one")
+}
+
+/// Whether the sender is done with a delivery after its last attempt, and not by giving it up.
+fn is_settled(
+    evidence: &Evidence<'_>,
+    lane: &Lane<'_>,
+    (delivery, number): (&Delivery, u32),
+    last: &Exchange,
+) -> bool {
+    let next = last.end.saturating_add(longest_delay(lane, number)).saturating_add(contract_wait(lane));
+    let had_time = next.saturating_add(SECOND) < evidence.end;
+    delivery.dead.is_none() && (had_time || waiting_at_end(evidence) == Some(0))
+}

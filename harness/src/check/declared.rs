@@ -1,0 +1,56 @@
+//! What a driver file can't give, or its sender hasn't got: a check that needs it, and so saw nothing, is not applicable.
+
+use super::verdict::{Finding, Found};
+use crate::trace::{Lack, Trace};
+
+/// How the reasons begin, so that reports can tell them from a scenario that arranges nothing.
+pub(crate) const DRIVER: &str = "the driver file ";
+
+/// What each of these checks needs.
+const NEEDS: [(&str, Lack); 19] = [
+    ("queue.bounded", Lack::Depth),
+    ("queue.truth", Lack::Depth),
+    ("queue.memory", Lack::Start),
+    ("network.huge-answer", Lack::Start),
+    ("rate.across-restart", Lack::Start),
+    ("rate.across-workers", Lack::Start),
+    ("crash.ack-then-kill", Lack::Start),
+    ("crash.stop", Lack::Start),
+    ("crash.takeover", Lack::Start),
+    ("recovery.gap", Lack::Start),
+    ("process.exits", Lack::Start),
+    ("fault.disk-full", Lack::Start),
+    ("fault.locked", Lack::Start),
+    ("fault.locked", Lack::Database),
+    ("fault.clock-step", Lack::Start),
+    ("breaker.opens", Lack::Breaker),
+    ("breaker.one-probe", Lack::Breaker),
+    ("breaker.cooldown", Lack::Breaker),
+    ("rate.live-change", Lack::Change),
+];
+
+/// What a check found; not applicable, with the reason, where it saw nothing for want of something.
+pub(super) fn weigh(id: &str, finding: Finding, trace: &Trace) -> Finding {
+    let breaker = id.starts_with("breaker.") && finding.found == Found::Unasked;
+    if finding.found != Found::Unseen && !breaker {
+        return finding;
+    }
+    let lacks = NEEDS.iter().find(|(needs, what)| *needs == id && trace.declared.lacks(*what));
+    match lacks {
+        Some((_, what)) => Finding::unasked(format!("{DRIVER}{}", reason(*what))),
+        None => finding,
+    }
+}
+
+const fn reason(what: Lack) -> &'static str {
+    match what {
+        Lack::Start => "has no [start]: the harness has no process to stop, kill or measure",
+        Lack::Database => "names no database that could be locked",
+        Lack::Depth => "has no [depth]: nobody can ask how much waits",
+        Lack::DeadLetters => "declares no dead letters, or has no [dead]",
+        Lack::Breaker => "declares that there is no breaker",
+        Lack::Change => "has no [change]: no limit can be changed",
+        Lack::Rotate => "has no [rotate]: no secret can be added",
+        Lack::Redrive => "has no [redrive]: no dead letter can be sent again",
+    }
+}

@@ -1,0 +1,68 @@
+//! `emit.accepted`: of the events that were offered, the sender accepts at least `accepted_min`, and leaves none without an
+//! answer.
+//!
+//! Not counted is what was offered while the sender could not be spoken to ([`super::outage`]), and what the harness did not
+//! hand over. Without `accepted_min` the least is 0.99, unless something explains that events are turned away: a queue that
+//! refuses, a bound on the whole, or arguments of the sender's own. An event without an answer is explained by nothing.
+
+use super::evidence::Evidence;
+use super::outage::Outages;
+use super::verdict::{Finding, Tally, Witness};
+use crate::scenario::{Millionths, WhenFull};
+use crate::trace::Refused;
+
+/// What must be accepted where the scenario doesn't say.
+const ACCEPTED_MIN: Millionths = Millionths(990_000);
+/// How the harness begins its reason where it did not hand an event over.
+const NOT_EMITTED: &str = "not emitted";
+
+pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
+    let outages = Outages::of(evidence);
+    let offered = |token: u64| {
+        let at = evidence.events.binary_search_by_key(&token, |event| event.token).ok()?;
+        Some(evidence.trace.offers[evidence.events[at].offer as usize].t)
+    };
+    let counts = |token: u64, t: u64| offered(token).is_some_and(|from| !outages.overlap(from, t));
+    let accepted = evidence.trace.accepted.iter().filter(|one| counts(one.token, one.t)).count() as u64;
+    let refused = evidence.trace.refused.iter().filter(|one| counts(one.token, one.t));
+    let mut tally = Tally::default();
+    (0..accepted).for_each(|_| tally.see());
+    let (mut turned_away, mut unanswered) = (0_u64, 0_u64);
+    for refusal in refused.filter(|one| !one.why.starts_with(NOT_EMITTED)) {
+        tally.see();
+        if refusal.status.is_some() {
+            turned_away += 1;
+        } else {
+            unanswered += 1;
+            tally.broke(|| silent(refusal));
+        }
+    }
+    if tally.seen == 0 {
+        return Finding::unseen("nothing was offered while the sender could be spoken to");
+    }
+    let share = u64::try_from(u128::from(accepted) * 1_000_000 / u128::from(tally.seen)).unwrap_or(0);
+    let least =
+        evidence.scenario.expect.accepted_min.or_else(|| (!is_bounded(evidence)).then_some(ACCEPTED_MIN));
+    let few = least.filter(|least| share < least.0);
+    let seen = tally.seen;
+    let finding = match few {
+        Some(least) if unanswered == 0 => Finding::broken(
+            format!("{accepted} of {seen} events were accepted; at least {least} is expected"),
+            Vec::new(),
+        ),
+        _ => tally.finding("events", "each was answered, and enough of them accepted", "not answered"),
+    };
+    finding.with("accepted", accepted).with("turned away", turned_away).with("unanswered", unanswered)
+}
+
+/// Whether the scenario has something for which events may be turned away.
+fn is_bounded(evidence: &Evidence<'_>) -> bool {
+    let scenario = evidence.scenario;
+    let refuses = scenario.subscribers.iter().any(|one| one.queue.when_full == WhenFull::Refuse);
+    refuses || scenario.expect.queue_rows_max.is_some() || !scenario.sender.arguments.is_empty()
+}
+
+fn silent(refusal: &Refused) -> Witness {
+    let what = format!("event {} was not answered: {}", refusal.token, refusal.why);
+    Witness { subscriber: None, from: refusal.t, until: refusal.t, what, arrivals: Vec::new() }
+}

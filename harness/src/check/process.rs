@@ -1,0 +1,77 @@
+//! `process.exits`: no process of the sender ends by itself; one that is asked to stop ends with 0, and need not be killed.
+//!
+//! Asked are those that a fault restarts, and all of them at the end of the run. A process that was asked and is killed once
+//! `stop_within` is over did not stop.
+
+use std::collections::BTreeMap;
+
+use super::evidence::Evidence;
+use super::verdict::{Finding, Tally, Witness, show};
+use crate::trace::{Process, ProcessEvent};
+
+pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
+    let mut workers: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
+    for process in &evidence.trace.processes {
+        workers.entry(process.worker).or_default().push(process);
+    }
+    if workers.is_empty() {
+        return Finding::unasked("no process of the sender is the harness's own");
+    }
+    let mut tally = Tally::default();
+    for lives in workers.values_mut() {
+        lives.sort_by_key(|one| one.t);
+        follow(evidence, lives, &mut tally);
+    }
+    if tally.seen == 0 {
+        return Finding::unasked("no process ended");
+    }
+    tally.finding(
+        "ends of processes",
+        "each was asked for, and in order",
+        "by themselves, by force or in disorder",
+    )
+}
+
+/// Follows one worker's processes through the run.
+fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
+    let within = evidence.scenario.sender.stop_within.0;
+    let (mut asked, mut killed) = (None, false);
+    for one in lives {
+        let at = |what: String| {
+            let (from, until) = (asked.unwrap_or(one.t), one.t);
+            Witness {
+                subscriber: None,
+                from,
+                until,
+                what: format!("worker {} {what}", one.worker),
+                arrivals: Vec::new(),
+            }
+        };
+        match one.event {
+            ProcessEvent::Started => (asked, killed) = (None, false),
+            ProcessEvent::Asked => asked = Some(one.t),
+            ProcessEvent::Killed => {
+                killed = true;
+                if let Some(since) = asked.filter(|since| one.t.saturating_sub(*since) >= within) {
+                    tally.see();
+                    tally.broke(|| {
+                        at(format!("had to be killed {} after it was asked to stop", show(one.t - since)))
+                    });
+                }
+            }
+            ProcessEvent::Exited => {
+                let status = one.status.as_deref().unwrap_or("no status");
+                if !killed {
+                    tally.see();
+                    if asked.is_none() {
+                        tally.broke(|| at(format!("ended by itself ({status})")));
+                    } else if status != "exit 0" {
+                        tally.broke(|| at(format!("was asked to stop and ended with {status}")));
+                    }
+                }
+                (asked, killed) = (None, false);
+            }
+            ProcessEvent::Ready | ProcessEvent::Stopped | ProcessEvent::Continued => {}
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `recovery.gap`: a process that was killed or asked to stop is up again, and each lane with work due is served at once.
+//!
+//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the latest of three:
+//! the process is ready again; a delivery that was never tried is accepted; a `Retry-After` that its endpoint sent is over.
+//! A gap may be `recovery_gap_max` and the time in which the rate lets one more attempt through. It can't always be
+//! shorter: what the dead process had under way may still arrive, so a limit that holds at the receiver counts it until
+//! that is known. A lane is judged only where that leaves room:
+//!
+//! - its burst is at least twice its cap in flight, and so is each of its windows;
+//! - what ended in silence before the kill is cleared (an attempt that began later was answered, and `quarantine` is over),
+//!   or fits into the burst as well;
+//! - its endpoint answered the last attempt that ended before the kill with a success: neither breaker nor backoff holds it;
+//! - no behaviour of its endpoint hides arrivals meanwhile;
+//! - it neither coalesces nor keeps an order, which hold deliveries back on purpose.
+//!
+//! A restart is judged until the next thing befalls the sender, and not at all while something lasts that was done to it.
+//! Witness: the lane, the delivery that was due first, and how long nothing came.
+
+use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
+use super::verdict::{Finding, Tally, show};
+use crate::scenario::{Answer, FaultAction};
+use crate::trace::ProcessEvent;
+
+/// Figures that are shown, the longest gaps first.
+const SHOWN_MAX: usize = 12;
+
+/// A process that is up again, and for how long that can be judged.
+struct Restart {
+    down: u64,
+    ready: u64,
+    until: u64,
+}
+
+/// What a lane shows after a restart.
+enum Seen<'e> {
+    /// Nothing was due, or nothing can be said.
+    Nothing,
+    /// It may well be left alone for longer, and why.
+    Excused(String),
+    /// The gap, and the delivery that was due first.
+    Gap { length: u64, allowed: u64, first: &'e Delivery, arrived: Option<u32> },
+}
+
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let ends = |action: &FaultAction| matches!(action, FaultAction::Kill | FaultAction::Restart);
+    if !evidence.scenario.faults.iter().any(|fault| ends(&fault.action)) {
+        return Finding::unasked("no process is killed or asked to stop");
+    }
+    let mut tally = Tally::default();
+    let (mut gaps, mut excused) = (Vec::new(), Vec::new());
+    for restart in restarts(evidence) {
+        for (at, lane) in (0..).zip(&evidence.lanes) {
+            let name = &lane.subscriber.name;
+            match look(evidence, at, lane, &restart) {
+                Seen::Nothing => {}
+                Seen::Excused(why) => excused.push(format!("{name}: {why}")),
+                Seen::Gap { length, allowed, first, arrived } => {
+                    tally.see();
+                    gaps.push((length, name.clone()));
+                    if length > allowed {
+                        let what = match arrived {
+                            Some(_) => {
+                                format!("nothing came for {}; {} is allowed", show(length), show(allowed))
+                            }
+                            None => format!("nothing came any more, for {}", show(length)),
+                        };
+                        tally.broke(|| super::verdict::Witness {
+                            from: restart.ready,
+                            until: restart.ready.saturating_add(length),
+                            arrivals: arrived.into_iter().map(u64::from).collect(),
+                            ..evidence.absent(first, what)
+                        });
+                    }
+                }
+            }
+        }
+    }
+    let finding = tally.finding(
+        "lanes with work due after a restart, and room for it",
+        "each was served at once",
+        "left alone for longer than their contract asks",
+    );
+    with_figures(finding, gaps, excused)
+}
+
+fn with_figures(finding: Finding, mut gaps: Vec<(u64, String)>, mut excused: Vec<String>) -> Finding {
+    gaps.sort_by(|one, other| other.cmp(one));
+    excused.sort();
+    excused.dedup();
+    let shown = gaps.into_iter().take(SHOWN_MAX);
+    let finding = shown.fold(finding, |finding, (gap, name)| finding.with(format!("{name} gap"), show(gap)));
+    let told = excused.into_iter().take(SHOWN_MAX);
+    told.fold(finding, |finding, why| finding.with("not judged", why))
+}
+
+/// Every process that came back while nothing else was done to the sender.
+fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
+    let processes = &evidence.trace.processes;
+    let ready = processes.iter().filter(|one| one.event == ProcessEvent::Ready);
+    let again = ready.filter_map(|ready| {
+        let before = |one: &&crate::trace::Process| one.worker == ready.worker && one.t <= ready.t;
+        let ends = |one: &&crate::trace::Process| {
+            matches!(one.event, ProcessEvent::Killed | ProcessEvent::Asked | ProcessEvent::Exited)
+        };
+        let gone = processes.iter().filter(before).filter(ends).map(|one| one.t).max()?;
+        let down = processes.iter().filter(before).filter(ends).map(|one| one.t);
+        // Of one end the trace has several lines: the first of those after it was last ready.
+        let last_ready =
+            processes.iter().filter(before).filter(|one| one.event == ProcessEvent::Ready && one.t < gone);
+        let since = last_ready.map(|one| one.t).max().unwrap_or(0);
+        let down = down.filter(|t| *t >= since).min().unwrap_or(gone);
+        let next = evidence.upsets.partition_point(|t| *t <= ready.t);
+        let upset = evidence.upsets.get(next).copied().unwrap_or(evidence.end);
+        let fault = evidence.trace.faults.iter().map(|fault| fault.t).filter(|t| *t > ready.t).min();
+        Some(Restart { down, ready: ready.t, until: upset.min(fault.unwrap_or(evidence.end)) })
+    });
+    again.filter(|restart| is_clear(evidence, restart)).collect()
+}
+
+/// Whether nothing lasts that was done to the sender, and no process stands still or is gone.
+fn is_clear(evidence: &Evidence<'_>, restart: &Restart) -> bool {
+    let at = restart.ready;
+    let lasts = |fault: &crate::trace::Fault| fault.t <= at && fault.until.is_some_and(|until| until > at);
+    let own = |fault: &crate::trace::Fault| matches!(fault.action.as_str(), "kill" | "restart" | "rotate");
+    if evidence.trace.faults.iter().any(|fault| lasts(fault) && !own(fault)) {
+        return false;
+    }
+    (0..evidence.scenario.sender.workers).all(|worker| {
+        let own = evidence.trace.processes.iter().filter(|one| one.worker == worker && one.t <= at);
+        // Of one moment, the later line.
+        let last = own.max_by_key(|one| one.t).map(|one| one.event);
+        matches!(last, None | Some(ProcessEvent::Ready | ProcessEvent::Continued))
+    })
+}
+
+fn look<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart: &Restart) -> Seen<'e> {
+    if !lane.subscriber.handling.coalesce.is_empty() || lane.subscriber.handling.ordered {
+        return Seen::Nothing;
+    }
+    let fresh = evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none());
+    let due = fresh.filter_map(|one| {
+        let accepted = evidence.accepted(one)?;
+        let first = evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
+        first.is_none_or(|t| t > restart.ready).then_some((accepted.max(restart.ready), one))
+    });
+    let Some((due, first)) = due.min_by_key(|(due, _)| *due) else { return Seen::Nothing };
+    let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= restart.ready);
+    let arrived = lane.arrivals.get(next).copied().filter(|n| evidence.exchange(*n).t <= restart.until);
+    let until = arrived.map_or(restart.until, |n| evidence.exchange(n).t);
+    if let Some(why) = excuse(evidence, lane, restart, until) {
+        return Seen::Excused(why);
+    }
+    let since = due.max(told_until(evidence, lane, until));
+    let (length, allowed) = (until.saturating_sub(since), allowed(evidence, lane));
+    // It may still have come in time, had nothing else happened.
+    if arrived.is_none() && length <= allowed {
+        return Seen::Nothing;
+    }
+    Seen::Gap { length, allowed, first, arrived }
+}
+
+/// The gap that is allowed: the scenario's, and what the rate makes one attempt wait.
+fn allowed(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+    let buckets = lane.epochs.iter().filter_map(|epoch| epoch.limit.bucket);
+    let wait = buckets.map(|bucket| bucket.rate.per.0.div_ceil(bucket.rate.count)).max().unwrap_or(0);
+    evidence.scenario.expect.recovery_gap_max.0.saturating_add(wait)
+}
+
+/// Until when an endpoint asked to be left alone, as it said before that moment.
+fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
+    let cap = lane.subscriber.retry.retry_after_cap.0;
+    let asked = lane.arrivals.iter().filter_map(|n| {
+        let exchange = evidence.exchange(*n);
+        let asked = super::retry::asked::Asked::read(evidence.asked(*n)?);
+        (exchange.begun < before).then(|| asked.until(evidence, exchange, cap)).flatten()
+    });
+    asked.max().unwrap_or(0)
+}
+
+/// Why a lane may be left alone for longer, if it may.
+fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u64) -> Option<String> {
+    let hides =
+        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
+    let hidden = lane.subscriber.behaviours.iter().any(|one| {
+        hides(&one.answer) && one.at.0 <= until && one.until().is_none_or(|end| end >= restart.down)
+    });
+    if hidden {
+        return Some("its endpoint takes nothing".to_owned());
+    }
+    let before: Vec<&Exchange> = lane.arrivals.iter().map(|n| evidence.exchange(*n)).collect();
+    let before: Vec<&Exchange> = before.into_iter().filter(|one| one.t < restart.down).collect();
+    let ended = before.iter().filter(|one| one.end < restart.down && one.outcome != Outcome::Open);
+    if ended.max_by_key(|one| one.end).is_some_and(|last| !last.is_delivered()) {
+        return Some("its endpoint failed last".to_owned());
+    }
+    let silent = in_doubt(&before, lane, restart);
+    lane.epochs.iter().find_map(|epoch| {
+        let Some(cap) = epoch.limit.in_flight else {
+            return Some("it has no cap in flight, so all of it may be in doubt".to_owned());
+        };
+        let taken = u64::from(cap).saturating_mul(2).saturating_add(silent);
+        let rooms = epoch.limit.bucket.map(|bucket| ("burst", u64::from(bucket.burst)));
+        let rooms = rooms.into_iter().chain(epoch.limit.windows.iter().map(|one| ("window", one.count)));
+        let (what, room) = { rooms }.find(|(_, room)| *room < taken)?;
+        let doubt = if silent == 0 { String::new() } else { format!(" and {silent} in doubt") };
+        Some(format!("its {what} of {room} is less than twice its {cap} in flight{doubt}"))
+    })
+}
+
+/// How many exchanges that ended in silence before the process did may still count against the contract. What was open at
+/// its end is among the cap in flight.
+fn in_doubt(before: &[&Exchange], lane: &Lane<'_>, restart: &Restart) -> u64 {
+    let quarantine = lane.subscriber.limit.quarantine.0;
+    let answered = before.iter().filter(|one| one.status().is_some());
+    let clears = answered.filter(|one| one.end.saturating_add(quarantine) < restart.ready);
+    let cleared = clears.map(|one| one.t).max().unwrap_or(0);
+    let silent = before.iter().filter(|one| one.status().is_none() && one.end < restart.down);
+    silent.filter(|one| one.end >= cleared).count() as u64
+}

@@ -1,0 +1,208 @@
+//! `harness.stall`: the thread that stamps arrivals did not stand still; and what a stall does to other findings.
+//!
+//! What is stamped in a stall, or within [`AFTER`] of it, may have come at any moment from the stall's beginning on. So a
+//! finding that goes by times, and is broken, stays broken only if it is for every such placement:
+//!
+//! - *Too many at once* (`rate.*`, `recovery.no-storm`). Each arrival is put as early as its contract allows, but not before
+//!   its stall, and no later than its stamp. A bucket is never fuller for what came earlier, and a window's cap is never
+//!   missed by it, so if any placement conforms, this one does. The check judges it again; broken then is broken.
+//! - *Later than `retry_after_late`*. The check judges again, with the longest stall allowed for on top.
+//! - *Otherwise too late, or in another order*. There the witness must lie outside of all stalls: of those of [`LONG`] and more, or of
+//!   any where order is at stake, and of those near a deadline's length where an answer may have missed it. If each of the witnesses that are kept touches one, the finding says nothing.
+
+use super::Check;
+use super::epochs::Epoch;
+use super::evidence::Evidence;
+use super::rate::level::Level;
+use super::verdict::{Finding, Found, Witness, show};
+use crate::trace::{ClockKind, ENDPOINTS, Trace};
+
+/// The check of the stalls themselves.
+pub(super) const ID: &str = "harness.stall";
+/// For how long after a stall what came in it may still wait to be stamped: until the beat after the next.
+const AFTER: u64 = 16_000_000;
+/// What is judged by how late it is allows for shorter ones.
+const LONG: u64 = 100_000_000;
+/// Which checks count arrivals in a stretch of time.
+const CROWDED: [&str; 2] = ["rate.", "recovery.no-storm"];
+/// Which others go by when something was stamped.
+const TIMED: [&str; 6] =
+    ["rate.utilisation", "recovery.", "network.timeout", "isolation.", "latency.", "efficiency"];
+/// Which allow for `retry_after_late`.
+const LATE: [&str; 4] = ["retry.after-", "retry.backoff-", "breaker.", "queue.expires"];
+/// Which go by whether an answer came before the sender's deadline.
+const ANSWERED: &str = "duplicate.";
+const ORDERED: &str = "order.";
+
+/// The findings of one trace, softened where the harness stood still.
+pub(super) struct Stalls<'e> {
+    evidence: &'e Evidence<'e>,
+    /// When the thread that stamps arrivals stood still, in order; those that touch are one.
+    stalls: Vec<(u64, u64)>,
+    /// The trace with every arrival of a stall at its most harmless place; made when it is first asked for.
+    placed: Option<Trace>,
+    /// The checks that say nothing on account of them.
+    silenced: Vec<&'static str>,
+}
+
+impl<'e> Stalls<'e> {
+    pub(super) fn of(evidence: &'e Evidence<'e>) -> Self {
+        let own = evidence.trace.stalls.iter().filter(|stall| stall.thread == ENDPOINTS);
+        let mut found: Vec<(u64, u64)> = own.map(|stall| (stall.from, stall.until)).collect();
+        found.sort_unstable();
+        let mut stalls: Vec<(u64, u64)> = Vec::new();
+        for (from, until) in found {
+            match stalls.last_mut().filter(|last| from <= last.1.saturating_add(AFTER)) {
+                Some(last) => last.1 = last.1.max(until),
+                None => stalls.push((from, until)),
+            }
+        }
+        Self { evidence, stalls, placed: None, silenced: Vec::new() }
+    }
+
+    /// What a check found, as far as it holds wherever the arrivals of stalls are placed.
+    pub(super) fn weigh(&mut self, check: &Check, finding: Finding) -> Finding {
+        if check.id == ID {
+            return self.named(finding);
+        }
+        if finding.found != Found::Broken || self.stalls.is_empty() {
+            return finding;
+        }
+        let is = |some: &[&str]| some.iter().any(|start| check.id.starts_with(start));
+        let touched = match () {
+            () if is(&TIMED[..1]) => self.touched(&finding.witness, LONG),
+            () if is(&CROWDED) => self.conforms_elsewhere(check).then_some(self.longest()).flatten(),
+            () if is(&LATE) => self.holds_with_patience(check).then_some(self.longest()).flatten(),
+            () if is(&TIMED) => self.touched(&finding.witness, LONG),
+            () if is(&[ANSWERED]) => self.touched(&finding.witness, self.near_a_deadline()),
+            () if is(&[ORDERED]) => self.touched(&finding.witness, 0),
+            () => None,
+        };
+        let Some((from, until)) = touched else { return finding };
+        self.silenced.push(check.id);
+        let (at, length) = (show(from), show(until - from));
+        let why = format!("the harness's own endpoints stood still at {at} for {length}, which may be why");
+        Finding { found: Found::Unseen, sentence: format!("{}; but {why}", finding.sentence), ..finding }
+    }
+
+    fn named(&self, finding: Finding) -> Finding {
+        if self.silenced.is_empty() {
+            return finding;
+        }
+        let sentence = format!("{}; it touches {}", finding.sentence, self.silenced.join(", "));
+        Finding { found: Found::Unseen, sentence, ..finding }
+    }
+
+    /// Whether the check is not broken once everything may be later by the longest stall. What comes too early still is.
+    fn holds_with_patience(&self, check: &Check) -> bool {
+        let mut scenario = self.evidence.scenario.clone();
+        let longest = self.longest().map_or(0, |(from, until)| until - from);
+        let late = &mut scenario.expect.retry_after_late.0;
+        *late = late.saturating_add(longest);
+        let evidence = Evidence::new(&scenario, self.evidence.trace);
+        (check.find)(&evidence).found != Found::Broken
+    }
+
+    /// How long a stall must be for an answer to miss a sender's deadline on account of it: half of the shortest.
+    fn near_a_deadline(&self) -> u64 {
+        let timeouts = self.evidence.scenario.subscribers.iter().map(|subscriber| subscriber.timeout.0);
+        timeouts.min().unwrap_or(0) / 2
+    }
+
+    fn longest(&self) -> Option<(u64, u64)> {
+        self.stalls.iter().copied().max_by_key(|(from, until)| until - from)
+    }
+
+    /// A stall that a finding touches, if each of its witnesses touches one so long.
+    fn touched(&self, witness: &[Witness], least: u64) -> Option<(u64, u64)> {
+        let long = || self.stalls.iter().copied().filter(|(from, until)| until - from >= least);
+        let touches = |one: &Witness, (from, until): (u64, u64)| {
+            from <= one.until && one.from <= until.saturating_add(AFTER)
+        };
+        let all = witness.iter().all(|one| long().any(|stall| touches(one, stall)));
+        let first = || long().find(|stall| witness.first().is_none_or(|one| touches(one, *stall)));
+        all.then(first).flatten()
+    }
+
+    /// Whether the check is not broken once every arrival is at its most harmless place.
+    fn conforms_elsewhere(&mut self, check: &Check) -> bool {
+        let placed = self.placed.get_or_insert_with(|| placed(self.evidence, &self.stalls));
+        let evidence = Evidence::new(self.evidence.scenario, placed);
+        (check.find)(&evidence).found != Found::Broken
+    }
+}
+
+/// The trace with every arrival of a stall as early as its contract allows.
+fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
+    let mut trace = evidence.trace.clone();
+    let earliest = |t: u64| {
+        let at = stalls.partition_point(|(from, _)| *from <= t);
+        let last = at.checked_sub(1).map(|last| stalls[last]);
+        last.filter(|(_, until)| t <= until.saturating_add(AFTER)).map_or(t, |(from, _)| from)
+    };
+    for lane in &evidence.lanes {
+        let mut times: Vec<u64> = Vec::with_capacity(lane.arrivals.len());
+        let mut room = Room { epoch: None, level: None };
+        for n in &lane.arrivals {
+            let t = evidence.exchange(*n).t;
+            let from = earliest(t).max(times.last().copied().unwrap_or(0));
+            let place = room.next(&lane.epochs, &times, from, t);
+            times.push(place);
+            trace.arrivals[*n as usize].t = place;
+        }
+    }
+    trace
+}
+
+/// What a contract has left, arrival by arrival.
+struct Room {
+    epoch: Option<usize>,
+    level: Option<Level>,
+}
+
+impl Room {
+    /// The first moment from `from` to `t` at which one more conforms; `t` if there is none.
+    fn next(&mut self, epochs: &[Epoch], times: &[u64], from: u64, t: u64) -> u64 {
+        let at = epochs.iter().position(|epoch| epoch.from <= t && t <= epoch.until);
+        let limit = at.map(|at| &epochs[at].limit);
+        if at != self.epoch {
+            self.epoch = at;
+            self.level = limit.and_then(|limit| limit.bucket).map(|bucket| Level::new(bucket.rate));
+        }
+        let mut place = from;
+        for window in limit.iter().flat_map(|limit| &limit.windows) {
+            let cap = usize::try_from(window.count).unwrap_or(usize::MAX);
+            let before = times.len().checked_sub(cap).map(|first| times[first]);
+            place = place.max(before.map_or(0, |first| first.saturating_add(window.length.0)));
+        }
+        let bucket = limit.and_then(|limit| limit.bucket);
+        if let Some((level, bucket)) = self.level.as_ref().zip(bucket) {
+            let room = u128::from(bucket.burst.saturating_sub(1)) * u128::from(bucket.rate.per.0);
+            let over = level.at(place).saturating_sub(room).div_ceil(u128::from(bucket.rate.count));
+            place = place.saturating_add(u64::try_from(over).unwrap_or(u64::MAX));
+        }
+        let place = place.min(t);
+        if let Some(level) = &mut self.level {
+            level.arrive(place);
+        }
+        place
+    }
+}
+
+/// `harness.stall`
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if evidence.trace.header.clock == ClockKind::Virtual {
+        return Finding::unasked("virtual time does not stand still");
+    }
+    let own = || evidence.trace.stalls.iter().filter(|stall| stall.thread == ENDPOINTS);
+    let length = |stall: &crate::trace::Stall| stall.until.saturating_sub(stall.from);
+    let Some(longest) = own().max_by_key(|stall| length(stall)) else {
+        return Finding::held("the thread that stamps arrivals never stood still");
+    };
+    let (count, most, at) = (own().count(), show(length(longest)), show(longest.from));
+    Finding::held(format!(
+        "the thread that stamps arrivals stood still {count} times, at most for {most} (at {at})"
+    ))
+    .with("stalls", count)
+    .with("stood still in all", show(own().map(length).sum()))
+}

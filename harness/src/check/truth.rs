@@ -1,0 +1,264 @@
+//! `queue.truth`: what the sender says of itself agrees with what was seen, lane by lane, at every sample.
+//!
+//! A sample is true of some moment between `t`, when it was asked, and the next sample's `t`, when it had been answered.
+//! - *Delivered* is no more than the endpoints had answered 2xx by then, and no less than they had [`NOTED`] before.
+//! - *Waiting* is no more than had been offered by then, less what was delivered [`NOTED`] before; and no less than what was
+//!   surely taken before, less what is dead or was answered 2xx by then, or was under way.
+//! - *Bytes* are no more than so many deliveries can have.
+//! - *Matched*, in the answer to an event, is the number of subscribers that it concerns; one that is gone (410) may count.
+//! - Samples come: where the sender tells nothing of its queue for [`SILENCE`], though nothing befell it, that is said.
+//!
+//! What a sender that is not the harness's own had before the run is taken off. The lower bounds are left out where events
+//! are coalesced, dead letters sent again or not listed, an endpoint is gone, or something befell the sender.
+
+use std::collections::BTreeMap;
+
+use super::evidence::{Delivery, Evidence, Outcome};
+use super::outage::Outages;
+use super::queue::ENVELOPE_BYTES;
+use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::scenario::SECOND;
+use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
+
+/// How long a sender may take to note what it did.
+const NOTED: u64 = 5 * SECOND;
+/// How near to its deadline an answer may have missed it.
+const NEAR: u64 = SECOND / 4;
+/// How long a sender may leave the question for its queue without an answer.
+const SILENCE: u64 = 5 * SECOND;
+
+/// `queue.truth`
+pub(super) fn truth(evidence: &Evidence<'_>) -> Finding {
+    let trace = evidence.trace;
+    if trace.depths.is_empty() && trace.accepted.iter().all(|one| one.matched.is_none()) {
+        return Finding::unasked("the sender tells nothing of its queue");
+    }
+    let outages = Outages::of(evidence);
+    let mut tally = Tally::default();
+    matched(evidence, &mut tally);
+    let mut series: BTreeMap<Option<&str>, Vec<&Depth>> = BTreeMap::new();
+    for depth in &trace.depths {
+        series.entry(depth.subscriber.as_deref()).or_default().push(depth);
+    }
+    let mut all = Seen::default();
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let name = lane.subscriber.name.as_str();
+        let mut seen = Seen::of(evidence, at);
+        if let Some(samples) = series.get_mut(&Some(name)) {
+            seen.sort();
+            seen.compare(evidence, &outages, samples, &mut tally);
+        }
+        all.add(seen);
+    }
+    let Some(whole) = series.get_mut(&None) else {
+        return finding(tally);
+    };
+    all.sort();
+    all.compare(evidence, &outages, whole, &mut tally);
+    let finding = finding(tally);
+    match silence(evidence, &outages, whole).filter(|_| finding.found == Found::Held) {
+        Some((from, until)) => Finding::unseen(format!(
+            "the sender told nothing of its queue for {}, from {} on",
+            show(until - from),
+            show(from)
+        )),
+        None => finding,
+    }
+}
+
+fn finding(tally: Tally) -> Finding {
+    tally.finding(
+        "things that the sender said of its queue",
+        "they agree with what was seen",
+        "not what was seen",
+    )
+}
+
+/// The longest time without a sample while events were accepted or requests came, if it is too long.
+fn silence(evidence: &Evidence<'_>, outages: &Outages, samples: &[&Depth]) -> Option<(u64, u64)> {
+    if evidence.trace.header.clock == ClockKind::Virtual {
+        return None;
+    }
+    let busy = evidence
+        .trace
+        .accepted
+        .iter()
+        .map(|one| one.t)
+        .chain(evidence.exchanges.iter().map(|one| one.t))
+        .max();
+    let times = std::iter::once(0).chain(samples.iter().map(|depth| depth.t)).chain(busy);
+    let times: Vec<u64> = times.collect();
+    let gaps = times.windows(2).map(|pair| (pair[0], pair[1]));
+    gaps.filter(|(from, until)| until.saturating_sub(*from) > SILENCE && !outages.overlap(*from, *until))
+        .max_by_key(|(from, until)| until - from)
+}
+
+/// Judges every acceptance that says how many subscribers the event matched.
+fn matched(evidence: &Evidence<'_>, tally: &mut Tally) {
+    let gone: BTreeMap<&str, u64> =
+        evidence.lanes.iter().filter_map(|lane| Some((lane.subscriber.name.as_str(), lane.gone?))).collect();
+    for Accepted { t, token, matched, .. } in &evidence.trace.accepted {
+        let Some(matched) = matched.map(u64::from) else { continue };
+        let event = evidence.events.binary_search_by_key(token, |event| event.token).ok();
+        // What was offered twice may match nobody the second time.
+        let Some(event) = event.map(|at| &evidence.events[at]).filter(|event| event.offers == 1) else {
+            continue;
+        };
+        let owed = &evidence.trace.offers[event.offer as usize].owed;
+        let let_go = if gone.is_empty() {
+            0
+        } else {
+            owed.iter().filter(|name| gone.get(name.as_str()).is_some_and(|at| at <= t)).count()
+        };
+        let (most, least) = (owed.len() as u64, (owed.len() - let_go) as u64);
+        tally.see();
+        if !(least..=most).contains(&matched) {
+            let what = format!("event {token} was said to match {matched} subscribers; it concerns {most}");
+            tally.broke(|| Witness { subscriber: None, from: *t, until: *t, what, arrivals: Vec::new() });
+        }
+    }
+}
+
+/// What was seen of a lane, or of all: moments, each list in order once it is sorted.
+#[derive(Default)]
+struct Seen {
+    /// Offers that it is owed.
+    offered: Vec<u64>,
+    /// Answers of 2xx began.
+    yes: Vec<u64>,
+    /// Deliveries were taken, as the sender surely heard.
+    delivered: Vec<u64>,
+    /// Of deliveries that surely wait until they are answered 2xx: when they were taken from the emitter, and that answer.
+    taken: Vec<u64>,
+    answered: Vec<u64>,
+    /// Requests began, and ended.
+    begun: Vec<u64>,
+    ended: Vec<u64>,
+    /// Whether nothing is known of what surely waits.
+    is_vague: bool,
+}
+
+impl Seen {
+    fn of(evidence: &Evidence<'_>, at: u32) -> Self {
+        let lane = &evidence.lanes[at as usize];
+        let listed = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.dead_listed);
+        let coalesces = !lane.subscriber.handling.coalesce.is_empty();
+        let mut seen = Self {
+            is_vague: coalesces || !listed || lane.gone.is_some() || evidence.has_redrives(),
+            ..Self::default()
+        };
+        for n in &lane.arrivals {
+            let exchange = evidence.exchange(*n);
+            seen.begun.push(exchange.t);
+            seen.ended.push(exchange.end);
+            if matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. }) {
+                seen.yes.push(exchange.begun);
+            }
+        }
+        for delivery in evidence.deliveries_of(at).iter().filter(|delivery| delivery.owed) {
+            let Some(event) = evidence.event(delivery) else { continue };
+            let offer = evidence.trace.offers[event.offer as usize].t;
+            seen.offered.extend((0..event.offers).map(|_| offer));
+            let exchanges = || evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
+            let known = evidence.attempts(delivery).iter().filter(|n| surely_heard(evidence, delivery, **n));
+            seen.delivered.extend(known.map(|n| evidence.exchange(*n).end).min());
+            let yes =
+                exchanges().filter(|one| matches!(one.outcome, Outcome::Answered { status: 200..=299, .. }));
+            if let Some(taken) = event.accepted.filter(|_| delivery.dead.is_none() && event.offers == 1) {
+                seen.taken.push(taken);
+                seen.answered.extend(yes.map(|one| one.begun).min());
+            }
+        }
+        seen
+    }
+
+    fn add(&mut self, other: Self) {
+        self.offered.extend(other.offered);
+        self.yes.extend(other.yes);
+        self.delivered.extend(other.delivered);
+        self.taken.extend(other.taken);
+        self.answered.extend(other.answered);
+        self.begun.extend(other.begun);
+        self.ended.extend(other.ended);
+        self.is_vague |= other.is_vague;
+    }
+
+    fn sort(&mut self) {
+        let Self { offered, yes, delivered, taken, answered, begun, ended, is_vague: _ } = self;
+        for times in [offered, yes, delivered, taken, answered, begun, ended] {
+            times.sort_unstable();
+        }
+    }
+}
+
+/// Whether the sender surely heard that a delivery was taken: the answer came well before its deadline, counted from when the
+/// request may have been sent, and no process was killed before it can have noted that.
+fn surely_heard(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
+    let exchange = evidence.exchange(n);
+    let took = exchange.end.saturating_sub(evidence.sent_from(n));
+    exchange.is_delivered()
+        && took.saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0
+        && !evidence.was_killed(exchange.t, exchange.end.saturating_add(NOTED))
+}
+
+/// How many moments are not after `t`.
+fn until(times: &[u64], t: u64) -> u64 {
+    times.partition_point(|at| *at <= t) as u64
+}
+
+/// Between what two figures each count must lie.
+struct Bounds {
+    delivered: (u64, u64),
+    waiting: (u64, u64),
+}
+
+impl Seen {
+    /// Judges the samples of one lane, or of the whole.
+    fn compare(&self, evidence: &Evidence<'_>, outages: &Outages, samples: &mut [&Depth], tally: &mut Tally) {
+        samples.sort_by_key(|depth| depth.t);
+        let own = evidence.trace.header.clock == ClockKind::Virtual
+            || evidence.trace.processes.iter().any(|one| one.event == ProcessEvent::Started);
+        let before = |of: fn(&Depth) -> Option<u64>| {
+            samples.first().filter(|_| !own).and_then(|first| of(first)).unwrap_or(0)
+        };
+        let (old_delivered, old_waiting) = (before(|one| one.delivered), before(|one| one.waiting));
+        let each =
+            evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
+        for (at, depth) in samples.iter().enumerate() {
+            let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t);
+            let answered = samples.get(at + 1).map_or(evidence.end, |next| next.t);
+            let bounds = self.bounds(outages, earlier, depth.t, answered);
+            tally.see();
+            let said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
+                let fits = least <= said && said <= most.saturating_add(old);
+                (!fits).then(|| format!("{said} {what}; {least} to {} were seen", most.saturating_add(old)))
+            };
+            let bytes = (0, bounds.waiting.1.saturating_add(old_waiting).saturating_mul(each));
+            let wrong = [
+                depth
+                    .delivered
+                    .and_then(|n| said("are said to be delivered", n, bounds.delivered, old_delivered)),
+                depth.waiting.and_then(|n| said("are said to wait", n, bounds.waiting, old_waiting)),
+                depth.bytes.filter(|_| own).and_then(|n| said("bytes are said to wait", n, bytes, 0)),
+            ];
+            for what in wrong.into_iter().flatten() {
+                let (subscriber, from, until) = (depth.subscriber.clone(), depth.t, answered);
+                tally.broke(|| Witness { subscriber, from, until, what, arrivals: Vec::new() });
+            }
+        }
+    }
+
+    fn bounds(&self, outages: &Outages, earlier: u64, asked: u64, answered: u64) -> Bounds {
+        let noted = asked.saturating_sub(NOTED);
+        let noted = if outages.overlap(noted, answered) { 0 } else { until(&self.delivered, noted) };
+        let offered = until(&self.offered, answered);
+        let open = until(&self.begun, answered).saturating_sub(until(&self.ended, asked.saturating_sub(1)));
+        let surely =
+            until(&self.taken, earlier).saturating_sub(until(&self.answered, answered)).saturating_sub(open);
+        let surely = if self.is_vague || outages.overlap(earlier, answered) { 0 } else { surely };
+        Bounds {
+            delivered: (noted, until(&self.yes, answered)),
+            waiting: (surely, offered.saturating_sub(noted)),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Which checks decide, and how strictly: the options that `run` and `check` share.
+
+use clap::Args;
+
+use crate::catalogue::{self, SelectError, Selection};
+use crate::check::{self, Judgement, Strictness};
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+
+/// Which checks decide, and how strictly.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Gate {
+    /// Checks that decide, no others: ids, or what they begin with, such as rate.envelope, retry, or breaker.*
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Checks to leave out, likewise
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// What should hold must
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Gate {
+    /// The checks that decide.
+    ///
+    /// # Errors
+    /// When no check matches what was asked for.
+    pub(super) fn selection(&self) -> Result<Selection, SelectError> {
+        Selection::new(catalogue::sender(), &self.only, &self.skip)
+    }
+
+    /// Judges a trace by the checks that decide.
+    pub(super) fn judge(&self, selection: &Selection, scenario: &Scenario, trace: &Trace) -> Judgement {
+        let strictness = if self.strict { Strictness::Strict } else { Strictness::Usual };
+        check::judge(scenario, trace, strictness).of(selection, trace)
+    }
+
+    /// The options as a command line has them, each after a blank.
+    pub(super) fn written(&self) -> String {
+        let list = |name: &str, ids: &[String]| {
+            if ids.is_empty() { String::new() } else { format!(" --{name} '{}'", ids.join(",")) }
+        };
+        let strict = if self.strict { " --strict" } else { "" };
+        format!("{}{}{strict}", list("only", &self.only), list("skip", &self.skip))
+    }
+}

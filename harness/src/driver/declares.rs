@@ -1,0 +1,115 @@
+//! What a driver file declares of a sender that differs from what a scenario assumes. Checks that need what the sender
+//! hasn't got are not applicable; the others go by what it has.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::scenario::{Duration, Millionths};
+
+/// `[declares]` of a driver file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declares {
+    /// Whether it leaves an endpoint alone that keeps failing; it does without this.
+    pub breaker: Option<bool>,
+    /// How it tells what it gave up.
+    pub dead_letter: Option<DeadLetters>,
+    /// Its fixed retry delays, in place of each subscriber's backoff; one attempt more than delays is made.
+    #[serde(default, deserialize_with = "lengths")]
+    pub schedule: Option<Vec<Duration>>,
+    /// The share by which a delay of that schedule may be shorter or longer: 0 to 1; 0 without it.
+    #[serde(default, deserialize_with = "share")]
+    pub jitter: Option<Millionths>,
+    /// How long after an answer it has noted it for good, so that a crash doesn't send the delivery again.
+    #[serde(default, deserialize_with = "length")]
+    pub confirmed_within: Option<Duration>,
+}
+
+/// How a sender tells what it gave up.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum DeadLetters {
+    /// False: it gives up without a word. True is the same as nothing.
+    Kept(bool),
+    /// It has reasons of its own: each of them, and the harness's word for it.
+    Reasons(BTreeMap<String, String>),
+}
+
+impl Declares {
+    /// The harness's word for a sender's reason; the sender's own where the table doesn't have it.
+    #[must_use]
+    pub fn reason<'a>(&'a self, given: &'a str) -> &'a str {
+        match &self.dead_letter {
+            Some(DeadLetters::Reasons(words)) => words.get(given).map_or(given, String::as_str),
+            _ => given,
+        }
+    }
+}
+
+fn read<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
+    text.parse().map_err(|problem| E::custom(format_args!("{text:?}: {problem}")))
+}
+
+fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Duration>, D::Error> {
+    read(&String::deserialize(source)?).map(Some)
+}
+
+fn lengths<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Vec<Duration>>, D::Error> {
+    let texts = Vec::<String>::deserialize(source)?;
+    if texts.is_empty() {
+        return Err(serde::de::Error::custom("a schedule needs at least one delay"));
+    }
+    texts.iter().map(|text| read(text)).collect::<Result<_, _>>().map(Some)
+}
+
+fn share<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Millionths>, D::Error> {
+    let number = serde_json::Number::deserialize(source)?.to_string();
+    let share: Result<Millionths, String> = number.parse();
+    let share = share.map_err(|problem| serde::de::Error::custom(format_args!("{number}: {problem}")))?;
+    if share.0 > 1_000_000 {
+        return Err(serde::de::Error::custom(format_args!("{number}: expected 0 to 1")));
+    }
+    Ok(Some(share))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::driver::DriverFile;
+    use crate::trace::Lack;
+
+    const CALLS: &str = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
+                         emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
+
+    #[test]
+    fn what_a_driver_file_has_no_call_for_and_what_it_declares_is_told_to_the_trace() {
+        let text = format!(
+            "{CALLS}[declares]\nbreaker = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
+             dead_letter = {{ MaxAttempts = \"exhausted\" }}\n"
+        );
+        let file = DriverFile::parse(&text, "x.toml").unwrap();
+        let declared = file.declared();
+        for lack in [Lack::Start, Lack::Depth, Lack::DeadLetters, Lack::Breaker, Lack::Change] {
+            assert!(declared.lacks(lack), "{lack:?}: {declared:?}");
+        }
+        assert_eq!(declared.schedule, Some(vec![5_000_000_000, 300_000_000_000]));
+        assert_eq!((declared.jitter, declared.confirmed_within), (200_000, Some(1_000_000_000)));
+        assert_eq!(file.declares.reason("MaxAttempts"), "exhausted");
+        assert_eq!(file.declares.reason("Other"), "Other");
+        let ours = DriverFile::hookproof().unwrap().declared();
+        assert!(ours.lacks.is_empty(), "{ours:?}");
+    }
+
+    #[test]
+    fn what_it_declares_wrongly_is_said() {
+        for (line, part) in [
+            ("jitter = 1.5", "0 to 1"),
+            ("schedule = []", "at least one"),
+            ("schedule = [\"5\"]", "\"5\""),
+            ("braker = false", "braker"),
+        ] {
+            let error = DriverFile::parse(&format!("{CALLS}[declares]\n{line}\n"), "x.toml").unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A thread of its own for the endpoints, and the heartbeat on it: where that thread stood still, its stamps say nothing.
+//!
+//! All arrivals are stamped by one thread, so that one heartbeat bounds how late any of them can be. It beats every
+//! [`BEAT_NS`]; two beats that are [`STALL_NS`] apart are a stall, which goes to the trace. A thread that is stopped, starved
+//! of its core or too busy to come round is the same here: what came in meanwhile was stamped late.
+
+use std::io;
+use std::thread::JoinHandle;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::{Clock, Recorder};
+use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::trace::{ENDPOINTS, Record, Stall};
+
+/// How often it beats.
+const BEAT_NS: u64 = 4_000_000;
+/// Beats so far apart are a stall. A timer alone is late by a millisecond or two.
+pub(super) const STALL_NS: u64 = 12_000_000;
+/// Stalls that are recorded one by one; what comes later is recorded as one.
+const STALLS_MAX: usize = 10_000;
+
+/// The thread. Dropped, it ends, and everything on it.
+pub(super) struct EndpointThread {
+    runtime: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EndpointThread {
+    /// Starts the thread and its heartbeat.
+    pub(super) fn start(clock: &Clock, recorder: &Recorder) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (clock, recorder) = (clock.clone(), recorder.clone());
+        let thread = std::thread::Builder::new().name(ENDPOINTS.to_owned());
+        let thread = thread.spawn(move || runtime.block_on(beat(&clock, &recorder, stopped)))?;
+        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Opens endpoints that live on this thread.
+    pub(super) async fn open(&self, specs: Vec<Spec>, stage: &Stage) -> io::Result<Endpoints> {
+        let stage = stage.clone();
+        let opening = self.runtime.spawn(async move { Endpoints::open(specs, &stage).await });
+        opening.await.map_err(io::Error::other)?
+    }
+}
+
+impl Drop for EndpointThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said why, and there is nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Beats until told to stop.
+async fn beat(clock: &Clock, recorder: &Recorder, mut stopped: oneshot::Receiver<()>) {
+    let mut beats = Beats { last: clock.now(), kept: 0, rest: None };
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            () = clock.pass(BEAT_NS) => {}
+        }
+        if let Some(stall) = beats.at(clock.now()) {
+            recorder.keep(Record::Stall(stall));
+        }
+    }
+    if let Some(from) = beats.rest {
+        recorder.keep(Record::Stall(stall(from, beats.last)));
+    }
+}
+
+/// When it beat last, and what is to be recorded of it.
+struct Beats {
+    last: u64,
+    kept: usize,
+    /// When the first stall began that is not recorded by itself.
+    rest: Option<u64>,
+}
+
+impl Beats {
+    /// A beat; answers the stall before it that is to be recorded, if there was one.
+    fn at(&mut self, now: u64) -> Option<Stall> {
+        let from = std::mem::replace(&mut self.last, now);
+        if now.saturating_sub(from) < STALL_NS {
+            return None;
+        }
+        if self.kept == STALLS_MAX {
+            self.rest.get_or_insert(from);
+            return None;
+        }
+        self.kept += 1;
+        Some(stall(from, now))
+    }
+}
+
+fn stall(from: u64, until: u64) -> Stall {
+    Stall { thread: ENDPOINTS.to_owned(), from, until }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Message;
+
+    #[test]
+    fn beats_that_are_far_apart_are_a_stall_and_no_others() {
+        let mut beats = Beats { last: 0, kept: 0, rest: None };
+        assert_eq!(beats.at(5_000_000), None);
+        assert_eq!(beats.at(10_000_000), None);
+        assert_eq!(beats.at(410_000_000), Some(stall(10_000_000, 410_000_000)));
+        beats.kept = STALLS_MAX;
+        assert_eq!(beats.at(910_000_000), None);
+        assert_eq!(beats.rest, Some(410_000_000));
+    }
+
+    #[test]
+    fn a_thread_that_is_kept_from_running_says_from_when_to_when() {
+        let clock = Clock::begun();
+        let (recorder, records) = Recorder::new(1_000);
+        let thread = EndpointThread::start(&clock, &recorder).unwrap();
+        let (from, holding) = (clock.now(), clock.clone());
+        thread.runtime.spawn(async move { holding.block_until(from + 300_000_000) });
+        clock.block_until(from + 350_000_000);
+        drop(thread);
+        let stalls = records.try_iter().filter_map(|message| match message {
+            Message::Record(record) => match *record {
+                Record::Stall(stall) => Some(stall),
+                _ => None,
+            },
+            _ => None,
+        });
+        let held =
+            |stall: &Stall| stall.until >= from + 300_000_000 && stall.until - stall.from >= 250_000_000;
+        assert!(stalls.into_iter().any(|stall| held(&stall)), "the stall is not in the trace");
+    }
+}

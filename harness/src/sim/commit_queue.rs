@@ -1,0 +1,171 @@
+//! What waits for a process's store, and what the store is at: the sender's store thread in virtual time. Everything that
+//! waits goes into one commit. Claims pass ahead of it where the sender's own rule ([`PendingByLane`]) lets them.
+
+use hookproof_sender::dispatch::{Answered, Order};
+use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::store::command::{Claim, Command};
+use hookproof_sender::store::reply::{Claimed, Reply};
+use hookproof_sender::store::thread::PendingByLane;
+use hookproof_sender::store::{Claimer, Store, StoreError};
+
+use super::ledger::Ledger;
+
+/// Claims that are answered in one go.
+const CLAIMS_MAX: usize = 64;
+
+/// What is to be done when the store has answered.
+pub(super) enum Then {
+    /// Tell those who offered events, and the dispatcher of the work.
+    Emit {
+        tokens: Vec<u64>,
+        lanes: Vec<Vec<LaneId>>,
+    },
+    /// Tell the dispatcher.
+    Order(Order),
+    /// Tell an operator.
+    Operate(u64),
+    Nothing,
+}
+
+/// What waits for the store.
+pub(super) struct Request {
+    pub(super) commands: Vec<Command>,
+    pub(super) then: Then,
+}
+
+/// The requests of one process.
+pub(super) struct CommitQueue {
+    waiting: Vec<Request>,
+    committing: Vec<Request>,
+    pending: PendingByLane,
+    /// Claims that pass.
+    claims: Vec<(Order, Claim)>,
+    claimer: Option<Box<dyn Claimer>>,
+    /// Since when the store has been failing.
+    pub(super) failing: Option<u64>,
+    /// What the store has done since somebody last looked.
+    pub(super) ledger: Ledger,
+}
+
+impl CommitQueue {
+    pub(super) fn new(claimer: Option<Box<dyn Claimer>>) -> Self {
+        Self {
+            waiting: Vec::new(),
+            committing: Vec::new(),
+            pending: PendingByLane::default(),
+            claims: Vec::new(),
+            claimer,
+            failing: None,
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Has commands carried out with the next commit.
+    pub(super) fn submit(&mut self, commands: Vec<Command>, then: Then) {
+        self.pending.begin(&commands);
+        self.waiting.push(Request { commands, then });
+    }
+
+    /// Has a command of the dispatcher carried out: with the next commit, or, if it is a claim that may pass, beside it.
+    pub(super) fn order(&mut self, order: Order, command: Command) {
+        match command {
+            Command::Claim(claim) if self.claimer.is_some() => {
+                let command = [Command::Claim(claim.clone())];
+                if self.pending.lets_pass(&command) {
+                    self.claims.push((order, claim));
+                } else {
+                    self.submit(command.into(), Then::Order(order));
+                }
+            }
+            command => self.submit(vec![command], Then::Order(order)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.committing.is_empty()
+    }
+
+    /// All requests that are not answered, in their order.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Request> {
+        self.committing.iter().chain(&self.waiting)
+    }
+
+    /// Whether a commit is to begin.
+    pub(super) fn begin_commit(&mut self) -> bool {
+        let begins = self.committing.is_empty() && !self.waiting.is_empty();
+        if begins {
+            self.committing = std::mem::take(&mut self.waiting);
+        }
+        begins
+    }
+
+    /// Carries out the commit that began, without telling anybody: what a crash right after it leaves. Answers what of it
+    /// operators had asked for.
+    pub(super) fn commit_silently(
+        &mut self,
+        store: &mut dyn Store,
+        now: WallTime,
+    ) -> Result<Vec<u64>, StoreError> {
+        let commands: Vec<Command> =
+            self.committing.iter().flat_map(|request| request.commands.iter().cloned()).collect();
+        if !commands.is_empty() {
+            let replies = store.commit(now, &commands)?;
+            self.ledger.note(&commands, &replies);
+        }
+        Ok(errands(self.committing.iter()))
+    }
+
+    /// Carries out the commit that began. What is to be told to whom, with the store's replies.
+    pub(super) fn commit(
+        &mut self,
+        store: &mut dyn Store,
+        now: WallTime,
+    ) -> Result<Vec<(Then, Vec<Reply>)>, StoreError> {
+        let requests = std::mem::take(&mut self.committing);
+        let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
+        let (commands, thens): (Vec<_>, Vec<_>) =
+            requests.into_iter().map(|request| (request.commands, request.then)).unzip();
+        let commands: Vec<Command> = commands.into_iter().flatten().collect();
+        let replies = store.commit(now, &commands)?;
+        self.pending.end(&commands);
+        self.ledger.note(&commands, &replies);
+        let mut replies = replies.into_iter();
+        let told = thens.into_iter().zip(counts);
+        Ok(told.map(|(then, count)| (then, replies.by_ref().take(count).collect())).collect())
+    }
+
+    /// Answers the claims that pass. Those that want a commit after all go into the next one.
+    pub(super) fn claim(&mut self, now: WallTime) -> Result<Vec<Answered>, StoreError> {
+        let orders = std::mem::take(&mut self.claims);
+        let mut told = Vec::with_capacity(orders.len());
+        for some in orders.chunks(CLAIMS_MAX) {
+            let claims: Vec<Claim> = some.iter().map(|(_, claim)| claim.clone()).collect();
+            let claimed = match &mut self.claimer {
+                Some(claimer) => claimer.claim(now, &claims)?,
+                None => None,
+            };
+            match claimed {
+                Some(claimed) => {
+                    told.extend(some.iter().zip(claimed).map(|((order, _), rows)| claimed_to(*order, rows)));
+                }
+                None => some.iter().for_each(|(order, claim)| {
+                    self.submit(vec![Command::Claim(claim.clone())], Then::Order(*order));
+                }),
+            }
+        }
+        Ok(told)
+    }
+}
+
+fn claimed_to(order: Order, claimed: Claimed) -> Answered {
+    Answered { order, reply: Ok(Reply::Claimed(claimed)), moment: None }
+}
+
+/// Which of these requests were made for operators, by number.
+pub(super) fn errands<'a>(requests: impl Iterator<Item = &'a Request>) -> Vec<u64> {
+    let errand = |request: &Request| match request.then {
+        Then::Operate(errand) => Some(errand),
+        _ => None,
+    };
+    requests.filter_map(errand).collect()
+}

@@ -1,0 +1,69 @@
+//! Requests under way, and the endpoints that they go to.
+
+use std::collections::BTreeMap;
+
+use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId};
+use hookproof_sender::store::reply::ClaimedRow;
+
+use super::error::SimError;
+use crate::endpoint::choice::{Choices, Luck};
+use crate::scenario::{Behaviour, Profile, Reply};
+use crate::trace::CutKind;
+use crate::wire;
+
+/// A subscriber's endpoint.
+pub(super) struct Endpoint {
+    pub(super) choices: Choices,
+    pub(super) behaviours: Vec<Behaviour>,
+    pub(super) profile: wire::Profile,
+    pub(super) secrets: Vec<wire::Secret>,
+    pub(super) lane: LaneId,
+}
+
+/// The endpoints, and the requests under way to them.
+#[derive(Default)]
+pub(super) struct Network {
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) exchanges: BTreeMap<u64, Exchange>,
+    pub(super) next_exchange: u64,
+    pub(super) next_arrival: u64,
+}
+
+/// A request that was sent.
+pub(super) struct Exchange {
+    pub(super) worker: usize,
+    pub(super) generation: u64,
+    pub(super) attempt: AttemptId,
+    pub(super) delivery: DeliveryId,
+    pub(super) endpoint: usize,
+    pub(super) row: ClaimedRow,
+    pub(super) number: u32,
+    pub(super) began: u64,
+    pub(super) luck: Luck,
+    /// Its number among the arrivals, once it has arrived.
+    pub(super) n: Option<u64>,
+    /// The sender has heard the end of it.
+    pub(super) over: bool,
+    /// The endpoint is done with it.
+    pub(super) closed: bool,
+}
+
+/// How an exchange ends, as the sender hears it.
+#[derive(Clone, Debug)]
+pub(super) enum Heard {
+    Answered { status: u16, retry_after: Option<String>, date: String },
+    Unsent(&'static str),
+    Silent(&'static str),
+}
+
+/// What the endpoint does at last.
+#[derive(Clone, Debug)]
+pub(super) enum Final {
+    Answer { reply: Reply, begun: u64, whole: bool },
+    Cut(CutKind, &'static str),
+}
+
+/// The harness's profile for the scenario's.
+pub(super) fn profile(profile: Profile) -> Result<wire::Profile, SimError> {
+    profile.name().parse().map_err(|error: wire::UnknownProfile| SimError::Defect(error.to_string()))
+}

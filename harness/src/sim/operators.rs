@@ -1,0 +1,147 @@
+//! What operators do: limits changed, secrets rotated, dead letters sent again. A sender that can't be asked is asked
+//! again, and what was done is written down once it was.
+
+use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::store::Reader;
+use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
+use hookproof_sender::store::lane::Secret;
+use hookproof_sender::store::read::Whom;
+
+use super::commit_queue::Then;
+use super::errand::{Asked, Errands, Secrets};
+use super::error::{SimError, store_failed};
+use super::exchange::profile;
+use super::process::Process;
+use super::subscribe::relimited;
+use super::world::World;
+use crate::scenario::{Duration, FaultAction, FaultPlan, Limit};
+use crate::trace::{Fault, Record};
+use crate::wire::digest::base64;
+
+/// Dead letters that are redriven at once.
+const REDRIVE_MAX: u32 = 100_000;
+
+impl<'a> World<'a> {
+    /// An operator wants something done.
+    pub(super) fn want(&mut self, plan: &'a FaultPlan) {
+        self.troubles.errands.waiting.push(plan);
+    }
+
+    /// Asks a process for what waits to be done, if one can be asked.
+    pub(super) fn run_errands(&mut self) -> Result<(), SimError> {
+        if self.troubles.errands.waiting.is_empty() {
+            return Ok(());
+        }
+        let able = self.slots.iter().position(|slot| {
+            !slot.frozen && slot.process.as_ref().is_some_and(|process| !process.is_stopping())
+        });
+        let Some(worker) = able else { return Ok(()) };
+        for plan in std::mem::take(&mut self.troubles.errands.waiting) {
+            self.ask_for(worker, plan)?;
+        }
+        Ok(())
+    }
+
+    fn ask_for(&mut self, worker: usize, plan: &'a FaultPlan) -> Result<(), SimError> {
+        let Some(mut process) = self.slots[worker].process.take() else { return Ok(()) };
+        let made = self.commands(plan, &process);
+        if let Ok((commands, secrets)) = made {
+            let errands = &mut self.troubles.errands;
+            errands.count += 1;
+            errands.asked.insert(errands.count, Asked { plan, at: self.now, secrets });
+            process.queue.submit(commands, Then::Operate(errands.count));
+            self.slots[worker].process = Some(process);
+            self.slots[worker].dirty = true;
+            return Ok(());
+        }
+        made.map(drop)
+    }
+
+    /// It is done, and what follows may have it as its cause.
+    pub(super) fn done(&mut self, errand: u64) -> Result<(), SimError> {
+        let Some(Asked { plan, at, secrets }) = self.troubles.errands.asked.remove(&errand) else {
+            return Ok(());
+        };
+        for (place, secret) in secrets {
+            self.net.endpoints[place].secrets.push(secret);
+        }
+        let until = (plan.lasts.0 > 0).then(|| at.saturating_add(plan.lasts.0));
+        let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
+        let plan = Fault::place(&self.given.scenario.faults, plan);
+        self.keep(Record::Fault(Fault { t: self.now, action, until, detail, plan }))
+    }
+
+    /// The process is no more that was asked: somebody else will be.
+    pub(super) fn want_again(&mut self, errands: &[u64]) {
+        let Errands { waiting, asked, .. } = &mut self.troubles.errands;
+        let again = errands.iter().filter_map(|errand| asked.remove(errand)).map(|asked| asked.plan);
+        let later = std::mem::take(waiting);
+        waiting.extend(again.chain(later));
+    }
+
+    fn commands(&mut self, plan: &FaultPlan, process: &Process) -> Result<(Vec<Command>, Secrets), SimError> {
+        let meant = self.meant(plan.action.subscriber());
+        match &plan.action {
+            FaultAction::Limit { limit, timeout, .. } => {
+                Ok((self.relimit(&meant, limit, *timeout, process)?, Vec::new()))
+            }
+            FaultAction::Rotate { .. } => {
+                let retire = WallTime(self.wall().0.saturating_add(plan.lasts.0));
+                self.rotate(&meant, retire)
+            }
+            _ => {
+                let redrive = |lane| Redrive { which: Dead::Of(lane), after: None, max: REDRIVE_MAX };
+                Ok((meant.iter().map(|(_, lane)| Command::Redrive(redrive(*lane))).collect(), Vec::new()))
+            }
+        }
+    }
+
+    /// The lanes that an operator means, and where their endpoints are.
+    fn meant(&self, whom: Option<&str>) -> Vec<(usize, LaneId)> {
+        let all = self.given.scenario.subscribers.iter().enumerate();
+        let meant = all.filter(|(_, one)| whom.is_none_or(|whom| whom == one.group || whom == one.name));
+        meant.map(|(at, _)| (at, self.net.endpoints[at].lane)).collect()
+    }
+
+    fn relimit(
+        &self,
+        meant: &[(usize, LaneId)],
+        limit: &Limit,
+        timeout: Option<Duration>,
+        process: &Process,
+    ) -> Result<Vec<Command>, SimError> {
+        let mut commands = Vec::new();
+        for (at, lane) in meant {
+            let name = &self.given.scenario.subscribers[*at].name;
+            let found = process.reader.subscriber(&Whom::Name(name.as_str().into()));
+            let Some(row) = found.map_err(store_failed("read a subscriber"))? else { continue };
+            let timeout = timeout.unwrap_or(self.given.scenario.subscribers[*at].timeout);
+            let settings = relimited(&row.settings, limit, timeout)
+                .map_err(|why| SimError::Subscriber { name: name.clone(), why })?;
+            commands.push(Command::Change(Change { settings: Some(settings.into()), ..Change::of(*lane) }));
+        }
+        Ok(commands)
+    }
+
+    fn rotate(
+        &mut self,
+        meant: &[(usize, LaneId)],
+        retire: WallTime,
+    ) -> Result<(Vec<Command>, Secrets), SimError> {
+        let (mut commands, mut secrets) = (Vec::new(), Vec::new());
+        for (at, lane) in meant {
+            let bytes: Vec<u8> = (0..4).flat_map(|_| self.chance.bits().to_le_bytes()).collect();
+            let secret = format!("whsec_{}", base64(&bytes));
+            let profile = profile(self.given.scenario.subscribers[*at].sign)?;
+            let parsed = crate::wire::Secret::parse(profile, &secret);
+            secrets.push((*at, parsed.map_err(|error| SimError::Defect(error.to_string()))?));
+            commands.push(Command::Rotate(Rotate {
+                lane: *lane,
+                secret: Secret::new(secret),
+                retire,
+                now: self.wall(),
+            }));
+        }
+        Ok((commands, secrets))
+    }
+}

@@ -1,0 +1,225 @@
+//! A run from its beginning to its end. A process hears all that an instant brings it before it decides what to do.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hookproof_sender::delivery_ids::DeliveryIds;
+use hookproof_sender::store::StoreError;
+use hookproof_sender::store::command::Command;
+use tempfile::TempDir;
+
+use super::book::{Book, header};
+use super::errand::Errands;
+use super::error::SimError;
+use super::event::SimEvent;
+use super::exchange::{Endpoint, Network, profile};
+use super::figures::Figures;
+use super::heap::Heap;
+use super::offers::Play;
+use super::options::{Model, Options, Simulated};
+use super::process::{Birth, Process};
+use super::setup::lease;
+use super::subscribe::subscribe;
+use super::world::{Given, Troubles, WorkerSlot, World};
+use crate::endpoint::choice::Choices;
+use crate::fault::timeline;
+use crate::scenario::{Duration, Scenario};
+use crate::trace::ProcessEvent as ProcessRecord;
+use crate::traffic::{Chance, Schedule, mix};
+use crate::wire::digest::base64;
+
+/// What the seed's streams are for.
+const PURPOSE_WORLD: u64 = 0x51;
+const PURPOSE_SECRETS: u64 = 3;
+
+/// A folder in memory, where there is one: the database of a simulated run outlives nothing.
+const MEMORY: &str = "/dev/shm";
+
+/// So many stretches of a run show how latency went.
+const STRETCHES: u64 = 360;
+
+/// Simulates a scenario.
+///
+/// # Errors
+/// When it can't be scheduled or the store fails: what the sender does wrong is in the trace, no error.
+pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Simulated, SimError> {
+    let memory = Path::new(MEMORY);
+    if memory.is_dir()
+        && let Ok(folder) = tempfile::tempdir_in(memory)
+    {
+        match play(scenario, options, folder) {
+            // A container has little of it. The seed does the same again where there is more room.
+            Err(SimError::Full { .. }) => {}
+            result => return result,
+        }
+    }
+    play(scenario, options, tempfile::tempdir().map_err(SimError::Folder)?)
+}
+
+/// Simulates a scenario with its database in a folder.
+fn play(scenario: &Scenario, options: &Options, folder: TempDir) -> Result<Simulated, SimError> {
+    let place = folder.path().parent().map(Path::to_owned).unwrap_or_default();
+    pass(scenario, options, folder).map_err(|error| match error {
+        SimError::Store { error: error @ StoreError::Full { .. }, .. } => {
+            SimError::Full { folder: place, error }
+        }
+        other => other,
+    })
+}
+
+fn pass(scenario: &Scenario, options: &Options, folder: TempDir) -> Result<Simulated, SimError> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
+    let schedule = match options.until {
+        Some(until) => schedule.before(until),
+        None => schedule,
+    };
+    let mut world = World::new(scenario, options, seed, schedule, folder)?;
+    world.begin()?;
+    while !world.over {
+        if options.interrupt.load(Ordering::Relaxed) {
+            return Err(SimError::Interrupted(Duration(world.now)));
+        }
+        let Some((at, event)) = world.heap.pop() else { break };
+        world.now = at;
+        world.happen(event)?;
+        if world.heap.next_at().is_none_or(|next| next > at) {
+            world.step_all()?;
+        }
+    }
+    world.close()
+}
+
+impl<'a> World<'a> {
+    fn new(
+        scenario: &'a Scenario,
+        options: &'a Options,
+        seed: u64,
+        schedule: Schedule,
+        folder: TempDir,
+    ) -> Result<Self, SimError> {
+        let fitting = Model::fitting(schedule.lasts().saturating_add(scenario.drain.0), schedule.due().len());
+        let slots = (0..scenario.sender.workers).map(|_| WorkerSlot::default()).collect();
+        let header = header(scenario, &schedule, seed);
+        let figures = Figures::new(
+            scenario.subscribers.iter().map(|one| one.name.as_str()),
+            schedule.lasts().saturating_add(scenario.drain.0) / STRETCHES,
+        );
+        Ok(World {
+            given: Given {
+                scenario,
+                options,
+                model: options.model.unwrap_or(fitting),
+                seed,
+                lease: lease(scenario)?,
+            },
+            now: 0,
+            heap: Heap::default(),
+            chance: Chance::new(seed, PURPOSE_WORLD),
+            slots,
+            net: Network::default(),
+            figures,
+            play: Play::new(schedule, scenario),
+            book: Book::new(header, options.keep)?,
+            troubles: Troubles {
+                steps: timeline(&scenario.faults),
+                done: 0,
+                clock_offset: 0,
+                blocked_until: 0,
+                patience: 0,
+                dead: Vec::new(),
+                starting: 0,
+                errands: Errands::default(),
+            },
+            folder,
+            ids: DeliveryIds::new(7),
+            over: false,
+        })
+    }
+
+    /// Subscribes everybody, starts the processes, and has the first things happen.
+    fn begin(&mut self) -> Result<(), SimError> {
+        let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);
+        let birth = self.birth(0);
+        let path = self.folder.path().join("sender.db");
+        let mut first = Process::start(&Birth { path: &path, ..birth })?;
+        for (number, subscriber) in (1_u64..).zip(&self.given.scenario.subscribers) {
+            let bytes: Vec<u8> = (0..4).flat_map(|_| secrets.bits().to_le_bytes()).collect();
+            let secret = format!("whsec_{}", base64(&bytes));
+            let command = Command::Subscribe(subscribe(subscriber, number, &secret)?);
+            let lane = first.subscribe(command)?;
+            let profile = profile(subscriber.sign)?;
+            let secret = crate::wire::Secret::parse(profile, &secret)
+                .map_err(|error| SimError::Defect(error.to_string()))?;
+            self.net.endpoints.push(Endpoint {
+                choices: Choices::new(
+                    subscriber.behaviours.clone(),
+                    subscriber.answers,
+                    self.given.seed,
+                    number - 1,
+                ),
+                behaviours: subscriber.behaviours.clone(),
+                profile,
+                secrets: vec![secret],
+                lane,
+            });
+        }
+        drop(first);
+        self.figures.traffic_end = self.play.schedule.lasts();
+        (0..self.slots.len()).try_for_each(|worker| self.start(worker))?;
+        self.later(0, SimEvent::Sample);
+        self.later(self.given.model.upkeep_ns, SimEvent::Upkeep);
+        if let Some(due) = self.play.schedule.due().first() {
+            self.later(due.at, SimEvent::Emit);
+        }
+        for place in 0..self.troubles.steps.len() {
+            self.later(self.troubles.steps[place].0, SimEvent::Trouble(place));
+        }
+        Ok(())
+    }
+
+    fn birth(&self, worker: usize) -> Birth<'static> {
+        let number = u64::try_from(worker).unwrap_or_default();
+        let seed = mix(self.given.seed ^ mix(number << 32 | self.slots[worker].generation));
+        let (at, wall, mutant) = (self.now, self.wall(), self.given.options.mutant);
+        let alone = self.slots.iter().all(|slot| slot.process.is_none());
+        Birth { path: Path::new(""), at, wall, seed, dead: &[], lease: self.given.lease, mutant, alone }
+    }
+
+    /// Starts a process.
+    pub(super) fn start(&mut self, worker: usize) -> Result<(), SimError> {
+        let birth = self.birth(worker);
+        let path = self.folder.path().join("sender.db");
+        let process = Process::start(&Birth { path: &path, dead: &self.troubles.dead, ..birth })?;
+        self.process_record(worker, ProcessRecord::Started, None)?;
+        self.process_record(worker, ProcessRecord::Ready, None)?;
+        let slot = &mut self.slots[worker];
+        slot.roster = Arc::clone(process.roster());
+        (slot.process, slot.dirty, slot.frozen, slot.wake_at) = (Some(process), true, false, 0);
+        Ok(())
+    }
+
+    fn happen(&mut self, event: SimEvent) -> Result<(), SimError> {
+        match event {
+            SimEvent::Emit => self.offer(),
+            SimEvent::Arrive { exchange, stalled } => self.arrive(exchange, stalled),
+            SimEvent::Finish(exchange, what) => self.finish_exchange(exchange, what),
+            SimEvent::Heard(exchange, heard) => self.heard(exchange, heard),
+            SimEvent::Process { worker, generation, event } => self.process(worker, generation, event),
+            SimEvent::Trouble(place) => self.trouble(place),
+            SimEvent::Start(worker) => {
+                self.troubles.starting -= 1;
+                self.start(worker)
+            }
+            SimEvent::StepClock(by) => {
+                self.troubles.clock_offset += by;
+                Ok(())
+            }
+            SimEvent::Sample => self.sample(),
+            SimEvent::Upkeep => self.keep_up(),
+        }?;
+        self.run_errands()?;
+        self.write_later()
+    }
+}

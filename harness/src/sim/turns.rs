@@ -1,0 +1,164 @@
+//! The processes in their turn: what each hears, what it does about it, and when it wants to be woken.
+
+use std::sync::Arc;
+
+use hookproof_sender::engine::Nanos;
+use hookproof_sender::runtime::{LOOK_EVERY, Retention, UPKEEP_ROWS, upkeep_due};
+
+use super::commit_queue::Then;
+use super::error::SimError;
+use super::event::{ProcessEvent, SimEvent};
+use super::options::{Model, ns};
+use super::process::Act;
+use super::world::World;
+
+/// The pause after a commit that failed.
+const BLOCKED_NS: u64 = 100_000_000;
+/// Rows that upkeep looks at in one step where little is kept.
+const STEP_ROWS: u32 = 20_000;
+
+impl World<'_> {
+    pub(super) fn process(
+        &mut self,
+        worker: usize,
+        generation: u64,
+        event: ProcessEvent,
+    ) -> Result<(), SimError> {
+        let slot = &mut self.slots[worker];
+        if slot.generation != generation {
+            return self.lost(event);
+        }
+        if slot.frozen {
+            slot.stash.push(event);
+            return Ok(());
+        }
+        let Some(process) = slot.process.as_mut() else { return self.lost(event) };
+        slot.dirty = true;
+        let now = self.now;
+        match event {
+            ProcessEvent::Wake => {}
+            ProcessEvent::Committed => return self.committed(worker),
+            ProcessEvent::Dispatch(events) => events.into_iter().for_each(|event| process.hear(now, event)),
+            ProcessEvent::Look => {
+                process.look(now)?;
+                slot.roster = Arc::clone(process.roster());
+            }
+            ProcessEvent::Evict => process.evict(&self.troubles.dead)?,
+            ProcessEvent::Heard(exchange, heard) => return self.heard(exchange, heard),
+            ProcessEvent::Offered(places) => return self.hand_over(worker, &places),
+            ProcessEvent::Late => return self.give_up_stopping(worker),
+        }
+        Ok(())
+    }
+
+    /// What was under way to a process that is no more. Whoever offered it events hears that the connection broke.
+    fn lost(&mut self, event: ProcessEvent) -> Result<(), SimError> {
+        let ProcessEvent::Offered(places) = event else { return Ok(()) };
+        places.into_iter().try_for_each(|place| {
+            let token = self.play.schedule.due()[place].token;
+            self.break_off(token)
+        })
+    }
+
+    /// A commit is over, unless the store can't write now.
+    fn committed(&mut self, worker: usize) -> Result<(), SimError> {
+        if self.now < self.troubles.blocked_until {
+            let pause = BLOCKED_NS.min(self.troubles.blocked_until - self.now);
+            if let Some(process) = self.slots[worker].process.as_mut() {
+                process.queue.failing.get_or_insert(self.now.saturating_add(self.troubles.patience));
+            }
+            self.tell(worker, pause, ProcessEvent::Committed);
+            return Ok(());
+        }
+        let mut acts = Vec::new();
+        let now = self.now;
+        let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
+        process.queue.failing = None;
+        let recorded = process.commit(now, &mut acts)?;
+        self.figures.commits += 1;
+        self.figures.ledger.add(std::mem::take(&mut process.queue.ledger));
+        if recorded {
+            (0..self.slots.len()).filter(|other| *other != worker).for_each(|other| {
+                self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look);
+            });
+        }
+        self.act(worker, acts)
+    }
+
+    /// Every process to which something happened decides what to do.
+    pub(super) fn step_all(&mut self) -> Result<(), SimError> {
+        for worker in 0..self.slots.len() {
+            if std::mem::take(&mut self.slots[worker].dirty) && !self.slots[worker].frozen {
+                self.step(worker)?;
+            }
+        }
+        self.write_later()
+    }
+
+    fn step(&mut self, worker: usize) -> Result<(), SimError> {
+        let now = self.now;
+        let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
+        let mut acts = Vec::new();
+        process.step(now, &mut acts)?;
+        let begins = process.queue.begin_commit();
+        let (wake, over) = (process.next_wake(), process.is_over(now));
+        self.act(worker, acts)?;
+        if begins {
+            let (least, most) = self.given.model.commit_ns;
+            let takes = self.chance.between(least, most);
+            self.tell(worker, takes, ProcessEvent::Committed);
+        }
+        let known = self.slots[worker].wake_at;
+        if wake != u64::MAX && (known <= now || wake < known) {
+            // What is due already waits for something that is on its way; it is asked for again a little later.
+            let after = wake.saturating_sub(now).max(1);
+            self.slots[worker].wake_at = now + after;
+            self.tell(worker, after, ProcessEvent::Wake);
+        }
+        if over { self.exit(worker) } else { Ok(()) }
+    }
+
+    fn act(&mut self, worker: usize, acts: Vec<Act>) -> Result<(), SimError> {
+        for act in acts {
+            match act {
+                Act::Send { attempt, timeout } => self.send(worker, *attempt, timeout)?,
+                Act::Dispatch(events) => {
+                    let after = self.wire();
+                    self.tell(worker, after, ProcessEvent::Dispatch(events));
+                }
+                Act::Emitted(answers) => self.answered(worker, answers)?,
+                Act::Operated(errand) => {
+                    self.done(errand)?;
+                    (0..self.slots.len())
+                        .for_each(|other| self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up what has expired, deletes what was kept long enough: as every process does now and then.
+    pub(super) fn keep_up(&mut self) -> Result<(), SimError> {
+        self.later(self.given.model.upkeep_ns, SimEvent::Upkeep);
+        let now = self.now;
+        let close = self.given.model.keep_ns >= Model::CLOSE.keep_ns;
+        let rows = if close { UPKEEP_ROWS } else { STEP_ROWS };
+        let keep = Nanos(self.given.model.keep_ns);
+        let standard = Retention::default();
+        let retention =
+            Retention { settled: keep, attempts: if close { standard.attempts } else { keep }, ..standard };
+        for slot in &mut self.slots {
+            let Some(process) = slot.process.as_mut().filter(|process| !process.is_stopping()) else {
+                continue;
+            };
+            if slot.frozen {
+                continue;
+            }
+            for command in upkeep_due(&retention, process.steady(now), rows) {
+                process.queue.submit(vec![command], Then::Nothing);
+            }
+            slot.dirty = true;
+        }
+        Ok(())
+    }
+}

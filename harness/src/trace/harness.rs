@@ -1,0 +1,115 @@
+//! What a trace says of the harness itself, and of the sender before the run: threads that stood still, events that were
+//! not offered, a remote clock, and what the sender's driver file declares.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{Backoff, Duration, Retry, Scenario};
+
+/// A thread of the harness stood still. What it stamped in that time may have happened at any moment of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stall {
+    /// Which thread: [`ENDPOINTS`] stamps arrivals, [`GENERATOR`] releases events.
+    pub thread: String,
+    /// When it was last seen to run.
+    pub from: u64,
+    /// When it ran again.
+    pub until: u64,
+}
+
+/// The thread that stamps arrivals.
+pub const ENDPOINTS: &str = "endpoints";
+/// The thread that releases events.
+pub const GENERATOR: &str = "generator";
+
+/// The name of our own sender's driver file. Nothing is forgiven it.
+pub const OURS: &str = "hookproof";
+
+/// An event of the schedule that was never written to the sender's API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unoffered {
+    /// When that was known.
+    pub t: u64,
+    /// When the schedule wanted it.
+    pub intended: u64,
+    /// Which event.
+    pub token: u64,
+    /// Why not, for people.
+    pub why: String,
+}
+
+/// How far the sender's clock is ahead of the harness's, as the `Date` fields of its answers bound it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offset {
+    /// When it was worked out.
+    pub t: u64,
+    /// In nanoseconds; less than 0 where the sender's clock is behind.
+    pub ns: i64,
+    /// How far the estimate may be off, in nanoseconds.
+    pub error: u64,
+}
+
+/// What the driver file says of the sender. It is in the trace so that the trace can be judged without that file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    /// What the sender has no notion of, or the driver file no call for.
+    #[serde(default)]
+    pub lacks: Vec<Lack>,
+    /// Fixed retry delays in nanoseconds, in place of each subscriber's backoff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Vec<u64>>,
+    /// By which share, in millionths, a delay of that schedule may be shorter or longer.
+    #[serde(default)]
+    pub jitter: u64,
+    /// How long after an answer the sender has noted it for good, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_within: Option<u64>,
+}
+
+impl Declared {
+    /// Whether the sender or its driver file lacks that.
+    #[must_use]
+    pub fn lacks(&self, what: Lack) -> bool {
+        self.lacks.contains(&what)
+    }
+
+    /// The scenario as it binds this sender: with the retry delays that it declares, and without breakers where it has none.
+    #[must_use]
+    pub fn applied(&self, scenario: &Scenario) -> Scenario {
+        let mut scenario = scenario.clone();
+        for subscriber in &mut scenario.subscribers {
+            if self.lacks(Lack::Breaker) {
+                subscriber.breaker = None;
+            }
+            if let Some(schedule) = &self.schedule {
+                let (spread, schedule) =
+                    (self.jitter, schedule.iter().copied().map(Duration).collect::<Vec<_>>());
+                let attempts = u32::try_from(schedule.len()).unwrap_or(u32::MAX).saturating_add(1);
+                let retry = subscriber.retry.clone();
+                subscriber.retry = Retry { backoff: Backoff::Fixed, schedule, spread, attempts, ..retry };
+            }
+        }
+        scenario
+    }
+}
+
+/// Something that a check may need, and not every sender or driver file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lack {
+    /// Processes that the harness starts and may kill.
+    Start,
+    /// The path of a database that the harness may lock.
+    Database,
+    /// A call that looks into the queue.
+    Depth,
+    /// Dead letters, or a call that lists them.
+    DeadLetters,
+    /// A breaker.
+    Breaker,
+    /// A call that changes a limit.
+    Change,
+    /// A call that adds a secret.
+    Rotate,
+    /// A call that sends dead letters again.
+    Redrive,
+}

@@ -1,0 +1,156 @@
+//! What a sender that can't be asked still owes, as far as endpoints see it: a run ends when that is nothing.
+//!
+//! A delivery is open from the moment its event is written to the sender until an endpoint took it, the event was refused,
+//! its endpoint answered 410, or it failed as often as it may be tried. What the ledger doesn't know of (events that replace
+//! each other, queues that shed) stays open, and such a run ends with its `drain`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Arrival, Offer, Record};
+use crate::scenario::Scenario;
+
+/// What is open. It holds no more than the schedule owes, and the exchanges that are open at endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Each subscriber's number and its attempts in all.
+    lanes: BTreeMap<String, (u32, u32)>,
+    /// How often each open delivery failed, by event and lane.
+    open: BTreeMap<(u64, u32), u32>,
+    /// What an arrival carries that isn't answered.
+    under_way: BTreeMap<u64, Carried>,
+    gone: BTreeSet<u32>,
+}
+
+/// An exchange under way.
+#[derive(Debug)]
+struct Carried {
+    lane: u32,
+    /// How often a delivery of the lane may be tried.
+    attempts: u32,
+    tokens: Vec<u64>,
+}
+
+impl Ledger {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let lanes = (0..).zip(&scenario.subscribers);
+        let lanes = lanes.map(|(at, one)| (one.name.clone(), (at, one.retry.attempts))).collect();
+        Self { lanes, ..Self::default() }
+    }
+
+    /// How many deliveries are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Notes what a record says. Arrivals are noted with their numbers.
+    pub(crate) fn note(&mut self, record: &Record) {
+        match record {
+            Record::Offer(offer) => self.offered(offer),
+            Record::Refused(refused) if !refused.unknown => self.settle(refused.token),
+            Record::Arrival(arrival) => self.arrived(arrival),
+            Record::Answer(answer) => {
+                let status = if answer.whole { answer.status } else { 0 };
+                self.ended(answer.n, status);
+            }
+            Record::Cut(cut) => cut.n.into_iter().for_each(|n| self.ended(n, 0)),
+            _ => {}
+        }
+    }
+
+    fn offered(&mut self, offer: &Offer) {
+        let lanes = offer.owed.iter().filter_map(|name| self.lanes.get(name)).map(|(lane, _)| *lane);
+        let owed = lanes.filter(|lane| !self.gone.contains(lane));
+        self.open.extend(owed.map(|lane| ((offer.token, lane), 0)));
+    }
+
+    fn settle(&mut self, token: u64) {
+        let settled: Vec<(u64, u32)> =
+            self.open.range((token, 0)..=(token, u32::MAX)).map(|(key, _)| *key).collect();
+        for key in settled {
+            self.open.remove(&key);
+        }
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) {
+        let Some((lane, attempts)) = self.lanes.get(&arrival.endpoint).copied() else { return };
+        let tokens = arrival.token.iter().chain(&arrival.more).copied().collect();
+        self.under_way.insert(arrival.n, Carried { lane, attempts, tokens });
+    }
+
+    fn ended(&mut self, n: u64, status: u16) {
+        let Some(Carried { lane, attempts, tokens }) = self.under_way.remove(&n) else { return };
+        if status == 410 {
+            self.gone.insert(lane);
+            self.open.retain(|(_, other), _| *other != lane);
+        }
+        for token in tokens {
+            let Some(failed) = self.open.get_mut(&(token, lane)) else { continue };
+            *failed += 1;
+            if (200..300).contains(&status) || *failed >= attempts {
+                self.open.remove(&(token, lane));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Answer, Signed, Verified};
+
+    fn ledger() -> Ledger {
+        let text = "name = \"l\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
+                    retry = { attempts = 2 }\n[[subscriber]]\nname = \"b\"\n";
+        let mut ledger = Ledger::new(&Scenario::from_text(text, "l.toml").unwrap());
+        for token in [1, 2] {
+            let owed = vec!["a".to_owned(), "b".to_owned()];
+            let (kind, key) = (String::new(), String::new());
+            ledger.note(&Record::Offer(Offer { t: 0, intended: 0, held: 0, token, kind, key, owed }));
+        }
+        ledger
+    }
+
+    fn exchange(ledger: &mut Ledger, endpoint: &str, (n, token, more): (u64, u64, Vec<u64>), status: u16) {
+        ledger.note(&Record::Arrival(Arrival {
+            t: 0,
+            read: 0,
+            n,
+            endpoint: endpoint.to_owned(),
+            connection: 0,
+            token: Some(token),
+            more,
+            id: None,
+            attempt: None,
+            method: String::new(),
+            path: String::new(),
+            content_type: None,
+            bytes: 0,
+            sha256: String::new(),
+            signed: Signed { signature: None, verified: Verified::Unchecked(String::new()), timestamp: None },
+        }));
+        let (retry_after, whole) = (None, true);
+        ledger.note(&Record::Answer(Answer { t: 0, end: 0, n, status, retry_after, whole }));
+    }
+
+    #[test]
+    fn a_delivery_is_open_until_it_was_taken_or_tried_as_often_as_it_may_be() {
+        let mut ledger = ledger();
+        assert_eq!(ledger.open(), 4);
+        exchange(&mut ledger, "a", (0, 1, vec![]), 204);
+        assert_eq!(ledger.open(), 3);
+        exchange(&mut ledger, "a", (1, 2, vec![]), 500);
+        assert_eq!(ledger.open(), 3);
+        exchange(&mut ledger, "a", (2, 2, vec![]), 500);
+        assert_eq!(ledger.open(), 2);
+        // One request may carry several.
+        exchange(&mut ledger, "b", (3, 1, vec![2]), 200);
+        assert_eq!(ledger.open(), 0);
+    }
+
+    #[test]
+    fn what_an_endpoint_that_is_gone_would_get_is_not_open() {
+        let mut ledger = ledger();
+        exchange(&mut ledger, "b", (0, 1, vec![]), 410);
+        assert_eq!(ledger.open(), 2);
+    }
+}

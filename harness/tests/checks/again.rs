@@ -1,0 +1,48 @@
+//! What was taken comes again only where the sender could not know of it.
+
+use hookproof::check::Status;
+use hookproof::trace::{Process, ProcessEvent, Trace};
+
+use crate::build::{self, check};
+
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// Every delivery comes a second time, so long after the first.
+fn all_again(later: u64) -> impl Fn(&mut Trace) {
+    move |trace| {
+        for token in 0..3 {
+            build::deliver(trace, "a", token, (token + 1) * SECOND + later, 204);
+        }
+        build::end(trace, 30 * SECOND);
+    }
+}
+
+/// The last delivery was taken at 3 s, and came again at 4 s; its process was killed so long after 3 s.
+fn killed(after: u64) -> impl Fn(&mut Trace) {
+    move |trace| {
+        build::deliver(trace, "a", 2, 4 * SECOND, 204);
+        trace.processes.push(Process {
+            t: 3 * SECOND + after,
+            worker: 0,
+            event: ProcessEvent::Killed,
+            status: None,
+        });
+        build::end(trace, 5 * SECOND);
+    }
+}
+
+#[test]
+fn a_run_that_stays_long_enough_sees_everything_come_again() {
+    for id in ["duplicate.bounded", "retry.status"] {
+        check(id, "", all_again(8 * SECOND), Status::Fail);
+    }
+}
+
+#[test]
+fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_noted() {
+    check("duplicate.bounded", "", killed(MS), Status::Pass);
+    check("duplicate.bounded", "", killed(700 * MS), Status::Fail);
+    let slow = "[sender]\nconfirm_within = \"800ms\"";
+    check("duplicate.bounded", slow, killed(700 * MS), Status::Pass);
+}

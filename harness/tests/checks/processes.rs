@@ -1,0 +1,72 @@
+//! Processes end when they are asked to, in order; and a kill that took nothing proves nothing.
+
+use hookproof::check::Status;
+use hookproof::trace::{Process, ProcessEvent, Trace};
+
+use crate::build::{self, check};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn at(t: u64, worker: u32, event: ProcessEvent, status: Option<&str>) -> Process {
+    Process { t, worker, event, status: status.map(str::to_owned) }
+}
+
+/// What happens to a process: the second, what, and with which status.
+type Life = &'static [(u64, ProcessEvent, Option<&'static str>)];
+
+/// One worker is started, and this happens to it after the run's last arrival.
+fn lives(events: Life) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.processes.push(at(0, 0, ProcessEvent::Started, None));
+        let events = events.iter().map(|(t, event, status)| at(t * SECOND, 0, *event, *status));
+        trace.processes.extend(events);
+        build::end(trace, 60 * SECOND);
+    }
+}
+
+#[test]
+fn a_process_ends_when_it_is_asked_to_and_with_0() {
+    use ProcessEvent::{Asked, Exited, Killed};
+    let rows: [(Life, Status); 6] = [
+        (&[(4, Asked, None), (5, Exited, Some("exit 0"))], Status::Pass),
+        (&[(4, Asked, None), (5, Exited, Some("exit 101"))], Status::Fail),
+        (&[(4, Asked, None), (34, Killed, None), (35, Exited, Some("signal 9"))], Status::Fail),
+        (&[(4, Exited, Some("exit 0"))], Status::Fail),
+        (&[(4, Killed, None), (5, Exited, Some("signal 9"))], Status::NotApplicable),
+        (&[], Status::NotApplicable),
+    ];
+    for (events, expected) in rows {
+        check("process.exits", "", lives(events), expected);
+    }
+}
+
+/// Worker 1 of two is killed at 2.5 s. The connection of the first requests carries the later ones as well, or does not.
+fn kill_of_one(kept: bool) -> impl Fn(&mut Trace) {
+    move |trace| {
+        for worker in 0..2 {
+            trace.processes.push(at(0, worker, ProcessEvent::Started, None));
+            trace.processes.push(at(0, worker, ProcessEvent::Ready, None));
+        }
+        trace.processes.push(at(5 * SECOND / 2, 1, ProcessEvent::Killed, None));
+        trace.processes.push(at(5 * SECOND / 2, 1, ProcessEvent::Exited, Some("signal 9")));
+        for (place, connection) in (0..).zip([7, 7, if kept { 7 } else { 8 }]) {
+            let place: usize = place;
+            trace.arrivals[place].connection = connection;
+        }
+        for token in 3..6 {
+            build::offer(trace, token, 2 * SECOND, &["a"]);
+            build::deliver(trace, "a", token, (token + 1) * SECOND, 204);
+            trace.arrivals.last_mut().expect("delivered").connection = if kept { 7 } else { 8 };
+        }
+        build::end(trace, 80 * SECOND);
+    }
+}
+
+#[test]
+fn a_kill_that_took_nothing_proves_nothing() {
+    let plan = "[sender]\nworkers = 2\ntakeover_within = \"5s\"\n[[fault]]\nat = \"2500ms\"\ndo = \"kill\"\nworker = 1";
+    for id in ["crash.takeover", "rate.across-workers"] {
+        check(id, plan, kill_of_one(true), Status::Inconclusive);
+        check(id, plan, kill_of_one(false), Status::Pass);
+    }
+}

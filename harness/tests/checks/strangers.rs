@@ -1,0 +1,196 @@
+//! What the harness itself was late with, and what a sender declares, accuses nobody; and excuses nothing else.
+
+use hookproof::check::{Status, Strictness, Verdict, judge};
+use hookproof::scenario::Scenario;
+use hookproof::trace::{Declared, ENDPOINTS, Lack, Offset, Stall, Trace, Unoffered};
+
+use crate::build::{scenario, trace};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn verdict(id: &str, scenario: &Scenario, trace: &Trace) -> Verdict {
+    let judgement = judge(scenario, trace, Strictness::Usual);
+    judgement.verdicts.into_iter().find(|verdict| verdict.id == id).expect("judged")
+}
+
+#[track_caller]
+fn check(id: &str, scenario: &Scenario, trace: &Trace, expected: Status) {
+    let verdict = verdict(id, scenario, trace);
+    assert_eq!(verdict.status, expected, "{id}: {}", verdict.sentence);
+}
+
+/// So many arrivals at 3 s, with the endpoints standing still for the half second before.
+fn stalled(scenario: &Scenario, count: usize) -> Trace {
+    let mut trace = trace(scenario, &vec![3 * SECOND; count]);
+    trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from: 5 * SECOND / 2, until: 3 * SECOND });
+    trace
+}
+
+#[test]
+fn what_a_stall_may_have_squeezed_is_inconclusive_and_what_breaks_anyhow_is_broken() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    check("rate.envelope", &limited, &trace(&limited, &[3 * SECOND; 7]), Status::Fail);
+    let mut named = stalled(&limited, 7);
+    check("rate.envelope", &limited, &named, Status::Inconclusive);
+    named.header.clock = hookproof::trace::ClockKind::Real;
+    let told = verdict("rate.envelope", &limited, &named).sentence;
+    assert!(told.contains("stood still at 2.5 s for 500 ms"), "{told}");
+    check("harness.stall", &limited, &named, Status::Inconclusive);
+    // Half a second lets five more through, wherever they are put: ten conform, and eleven do not.
+    check("rate.envelope", &limited, &stalled(&limited, 10), Status::Inconclusive);
+    check("rate.envelope", &limited, &stalled(&limited, 11), Status::Fail);
+    let capped = scenario("rate = \"1000/s\", burst = 100, windows = [\"4 per 400ms\"]");
+    check("rate.window", &capped, &stalled(&capped, 8), Status::Inconclusive);
+    check("rate.window", &capped, &stalled(&capped, 9), Status::Fail);
+}
+
+#[test]
+fn a_stall_elsewhere_excuses_nothing() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut trace = stalled(&limited, 7);
+    trace.stalls[0].until = 5 * SECOND / 2 + 100_000_000;
+    check("rate.envelope", &limited, &trace, Status::Fail);
+    trace.stalls[0] = Stall { thread: "generator".to_owned(), from: 0, until: 3 * SECOND };
+    check("rate.envelope", &limited, &trace, Status::Fail);
+}
+
+#[test]
+fn slack_is_forgiven_to_others_and_not_to_ours_and_is_said() {
+    let forgiving = scenario("rate = \"10/s\", burst = 5, burst_slack = 2");
+    let mut seven = trace(&forgiving, &[3 * SECOND; 7]);
+    check("rate.envelope", &forgiving, &seven, Status::Pass);
+    check("rate.envelope", &forgiving, &trace(&forgiving, &[3 * SECOND; 8]), Status::Fail);
+    let judgement = judge(&forgiving, &seven, Strictness::Usual);
+    let report = hookproof::report::Report::new(&forgiving, &seven, judgement, String::new());
+    assert!(report.subscribers[0].contract.contains("burst slack 2"), "{}", report.subscribers[0].contract);
+    seven.header.driver = "hookproof".to_owned();
+    check("rate.envelope", &forgiving, &seven, Status::Fail);
+    let windowed = scenario("rate = \"1000/s\", burst = 100, windows = [\"4 per 1s\"], window_slack = 1");
+    check("rate.window", &windowed, &trace(&windowed, &[3 * SECOND; 5]), Status::Pass);
+    check("rate.window", &windowed, &trace(&windowed, &[3 * SECOND; 6]), Status::Fail);
+}
+
+/// Three deliveries, stamped so many seconds ahead of their arrivals.
+fn ahead(scenario: &Scenario, seconds: u64) -> Trace {
+    let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    for arrival in &mut trace.arrivals {
+        arrival.signed.timestamp = Some((arrival.t / SECOND + seconds).to_string());
+    }
+    trace
+}
+
+#[test]
+fn another_machines_clock_is_judged_against_its_own_offset() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    check("format.timestamp", &limited, &ahead(&limited, 8), Status::Fail);
+    let mut measured = ahead(&limited, 8);
+    measured.offset = Some(Offset { t: 0, ns: 8_000_000_000, error: 1_000_000 });
+    check("format.timestamp", &limited, &measured, Status::Pass);
+    // A clock that may be right is no excuse.
+    measured.offset = Some(Offset { t: 0, ns: 400_000_000, error: 500_000_000 });
+    check("format.timestamp", &limited, &measured, Status::Fail);
+    let mut remote = ahead(&limited, 8);
+    remote.declared.lacks = vec![Lack::Start];
+    check("format.timestamp", &limited, &remote, Status::Pass);
+    remote.arrivals[1].signed.timestamp = Some("99".to_owned());
+    check("format.timestamp", &limited, &remote, Status::Fail);
+    let mut milliseconds = ahead(&limited, 1_700_000_000_000);
+    milliseconds.declared.lacks = vec![Lack::Start];
+    check("format.timestamp", &limited, &milliseconds, Status::Fail);
+}
+
+/// Three deliveries, of which the last never arrived; the run ended then.
+fn missing(scenario: &Scenario, end: u64) -> Trace {
+    let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    trace.arrivals.pop();
+    trace.answers.pop();
+    let trailer = trace.trailer.as_mut().expect("there is one");
+    (trailer.t, trailer.dead_listed) = (end, false);
+    trace.declared.lacks = vec![Lack::Depth, Lack::DeadLetters];
+    trace
+}
+
+#[test]
+fn lost_is_only_what_cannot_come_any_more() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    check("loss.none", &limited, &missing(&limited, 4 * SECOND), Status::Inconclusive);
+    check("recovery.drains", &limited, &missing(&limited, 4 * SECOND), Status::Inconclusive);
+    check("loss.none", &limited, &missing(&limited, 60 * SECOND), Status::Fail);
+    // One that can be asked has said that nothing waits.
+    let mut asked = missing(&limited, 4 * SECOND);
+    asked.declared = Declared::default();
+    check("loss.none", &limited, &asked, Status::Fail);
+}
+
+#[test]
+fn a_sender_that_keeps_no_dead_letters_may_give_up_without_a_word_once_it_tried_enough() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut tried = trace(&limited, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    tried.answers[2].status = 500;
+    tried.trailer.as_mut().expect("there is one").t = 600 * SECOND;
+    tried.declared =
+        Declared { lacks: vec![Lack::Depth, Lack::DeadLetters, Lack::Breaker], ..Declared::default() };
+    check("loss.none", &limited, &tried, Status::Fail);
+    // With a schedule without a retry, one attempt is all that there is.
+    tried.declared.schedule = Some(Vec::new());
+    check("loss.none", &limited, &tried, Status::Pass);
+}
+
+#[test]
+fn one_request_may_carry_several_events() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut together = missing(&limited, 60 * SECOND);
+    together.arrivals[1].more = vec![2];
+    check("loss.none", &limited, &together, Status::Pass);
+    check("format.id", &limited, &together, Status::Pass);
+}
+
+#[test]
+fn what_a_driver_file_cannot_give_is_not_applicable_with_that_as_its_reason() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut silent = trace(&limited, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    check("queue.bounded", &limited, &silent, Status::Inconclusive);
+    silent.declared.lacks = vec![Lack::Depth];
+    let verdict = verdict("queue.bounded", &limited, &silent);
+    assert_eq!(verdict.status, Status::NotApplicable);
+    assert!(verdict.sentence.contains("[depth]"), "{}", verdict.sentence);
+}
+
+#[test]
+fn what_waited_for_the_senders_api_is_a_figure_of_the_sender() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut slow = trace(&limited, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    for (at, offer) in (1..).zip(&mut slow.offers) {
+        (offer.intended, offer.held, offer.t) =
+            (at * SECOND / 10, at * SECOND - SECOND, at * SECOND / 10 + at * SECOND - SECOND);
+    }
+    for (accepted, offer) in slow.accepted.iter_mut().zip(&slow.offers) {
+        accepted.t = offer.t + 1;
+    }
+    let told = verdict("harness.schedule", &limited, &slow);
+    assert_eq!(told.status, Status::Pass, "{}", told.sentence);
+    assert!(told.sentence.contains("the sender's API accepted 1/s of 10/s offered"), "{}", told.sentence);
+    slow.offers[2].held = 0;
+    check("harness.schedule", &limited, &slow, Status::Inconclusive);
+}
+
+#[test]
+fn events_that_were_not_offered_are_counted_and_make_a_run_inconclusive() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut short = trace(&limited, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    check("harness.schedule", &limited, &short, Status::Pass);
+    let why = "the sender was slow".to_owned();
+    short.unoffered.push(Unoffered { t: 4 * SECOND, intended: 2 * SECOND, token: 9, why });
+    let told = verdict("harness.schedule", &limited, &short);
+    assert_eq!(told.status, Status::Inconclusive);
+    assert!(told.sentence.contains("1 events were not offered"), "{}", told.sentence);
+    let judgement = judge(&limited, &short, Strictness::Usual);
+    let report = hookproof::report::Report::new(&limited, &short, judgement, String::new());
+    let forms = [
+        hookproof::report::terminal(&report, hookproof::report::Colours::No),
+        hookproof::report::html(&report),
+        hookproof::report::junit(std::slice::from_ref(&report)).expect("text"),
+    ];
+    assert!(forms.iter().all(|form| form.contains("not offered")), "{forms:?}");
+    assert_eq!(report.generator.not_offered, 1);
+}

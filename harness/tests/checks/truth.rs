@@ -1,0 +1,76 @@
+//! What the sender says of itself is compared with what was seen.
+
+use hookproof::check::Status;
+use hookproof::trace::{Depth, Process, ProcessEvent, Trace};
+
+use crate::build::{self, check};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Deliveries came at 1, 2 and 3 s of events that were taken at 0; the sender's word at a moment.
+fn said(t: u64, change: fn(&mut Depth)) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.processes.push(Process { t: 0, worker: 0, event: ProcessEvent::Started, status: None });
+        // Samples follow one another: this one was answered before the next.
+        for (at, waiting, delivered) in [(0, 3, 0), (1, 2, 1), (2, 1, 2), (3, 0, 3)] {
+            let at = at * SECOND + SECOND / 2;
+            let mut depth = Depth { delivered: Some(delivered), ..build::depth(at, None, waiting) };
+            if at == t {
+                change(&mut depth);
+            }
+            trace.depths.push(depth);
+        }
+        build::end(trace, 4 * SECOND);
+    }
+}
+
+#[test]
+fn the_senders_counts_are_those_that_were_seen() {
+    type Change = fn(&mut Depth);
+    let rows: [(Change, Status); 6] = [
+        (|_| {}, Status::Pass),
+        (|depth| depth.delivered = Some(3), Status::Fail),
+        (|depth| depth.waiting = Some(0), Status::Fail),
+        (|depth| depth.waiting = Some(1 << 40), Status::Fail),
+        (|depth| depth.bytes = Some(1 << 40), Status::Fail),
+        (|depth| depth.bytes = Some(2_000), Status::Pass),
+    ];
+    for (change, expected) in rows {
+        check("queue.truth", "", said(SECOND / 2, change), expected);
+    }
+}
+
+#[test]
+fn what_is_delivered_is_said_to_be_within_seconds() {
+    let forgotten = |trace: &mut Trace| {
+        said(0, |_| {})(trace);
+        let last = Depth { delivered: Some(1), ..build::depth(20 * SECOND, None, 0) };
+        trace.depths.push(last);
+        build::end(trace, 21 * SECOND);
+    };
+    check("queue.truth", "", forgotten, Status::Fail);
+}
+
+#[test]
+fn an_event_matches_those_that_it_concerns() {
+    for (matched, expected) in [(1, Status::Pass), (0, Status::Fail), (2, Status::Fail)] {
+        let matches =
+            |trace: &mut Trace| trace.accepted.iter_mut().for_each(|one| one.matched = Some(matched));
+        check("queue.truth", "", matches, expected);
+    }
+}
+
+#[test]
+fn a_sender_that_tells_nothing_of_its_queue_for_long_is_not_believed() {
+    let silent = |length: u64| {
+        move |trace: &mut Trace| {
+            said(0, |_| {})(trace);
+            trace.header.clock = hookproof::trace::ClockKind::Real;
+            build::offer(trace, 3, 4 * SECOND, &["a"]);
+            build::deliver(trace, "a", 3, 3 * SECOND + SECOND / 2 + length, 204);
+            build::end(trace, 60 * SECOND);
+        }
+    };
+    check("queue.truth", "", silent(4 * SECOND), Status::Pass);
+    check("queue.truth", "", silent(25 * SECOND), Status::Inconclusive);
+}

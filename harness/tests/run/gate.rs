@@ -1,0 +1,148 @@
+//! What gates: which checks decide, what somebody wrote, what a run may take, and what a script hears of it all.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hookproof::trace::Trace;
+
+fn trace(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(name)
+}
+
+/// The exit code of the program, and what it said.
+fn hookproof(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hookproof")).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+/// Judges a shipped trace.
+#[track_caller]
+fn check(name: &str, arguments: &[&str], code: i32, said: &str) {
+    let path = trace(name);
+    let (got, text) = hookproof(&[&["check", path.to_str().unwrap()], arguments].concat());
+    assert!(
+        got == Some(code) && text.contains(said),
+        "{name} {arguments:?}: {got:?}, expected {said:?} in {text}"
+    );
+}
+
+/// Judges the good trace by its own scenario and these expectations.
+#[track_caller]
+fn check_expecting(expect: &str, arguments: &[&str], code: i32, said: &str) {
+    let scenario = Trace::open(&trace("good.jsonl")).unwrap().header.scenario_toml;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{scenario}\n[expect]\n{expect}\n")).unwrap();
+    check("good.jsonl", &[&["--scenario", file.path().to_str().unwrap()], arguments].concat(), code, said);
+}
+
+#[test]
+fn only_the_selected_checks_decide() {
+    check("over-rate.jsonl", &[], 1, "2 failed: rate.envelope, recovery.no-storm; 23 passed, 1 inconclusive");
+    check("over-rate.jsonl", &["--skip", "rate.envelope,recovery"], 0, "golden: pass: 22 passed");
+    check("over-rate.jsonl", &["--only", "rate.envelope"], 1, "golden: fail: 1 failed: rate.envelope");
+    // The harness's own schedule speaks of all the others, and is left out by name alone.
+    check("over-rate.jsonl", &["--only", "rate.window"], 0, "golden: pass: 2 passed");
+    check("over-rate.jsonl", &["--only", "rate.window", "--skip", "harness"], 0, "golden: pass: 1 passed");
+}
+
+#[test]
+fn a_pattern_that_no_check_matches_is_refused_with_the_nearest_id() {
+    check("good.jsonl", &["--only", "rate.envlope"], 64, "the nearest id is rate.envelope");
+    check("good.jsonl", &["--skip", "sig.valid"], 64, "nothing matches \"sig.valid\"");
+    let (code, said) = hookproof(&["run", "no-such-file.toml", "--only", "rat.envelope"]);
+    assert!(code == Some(64) && said.contains("the nearest id is rate.envelope"), "{code:?}: {said}");
+}
+
+#[test]
+fn nothing_selected_is_inconclusive() {
+    check("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected");
+    check("good.jsonl", &["--only", "breaker"], 2, "nothing was seen of what was selected");
+    check("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "retry.backoff-jitter (0 gaps");
+}
+
+#[test]
+fn the_headline_counts_everything_and_quotes_the_thin_evidence() {
+    let said = "golden: pass: 25 passed, 1 inconclusive: retry.backoff-jitter (0 gaps were free of other causes; 200 are \
+                needed)";
+    check("good.jsonl", &[], 0, said);
+}
+
+#[test]
+fn a_figure_that_somebody_wrote_fails_the_run_and_one_that_nobody_wrote_does_not() {
+    // Half of the deliveries of this trace wait for a pause that the endpoint asked for.
+    check_expecting("latency.a = { p50 = \"1ms\" }", &[], 1, "1 failed: latency.first-attempt");
+    check_expecting("latency.a = { p50 = \"10s\" }", &[], 0, "golden: pass: 26 passed");
+    check_expecting("efficiency_min = 0.5", &[], 2, "efficiency (the machine's ceiling was not measured)");
+    check_expecting("gap_max = \"1h\"", &[], 0, "golden: pass: 25 passed");
+}
+
+#[test]
+fn a_run_of_more_than_an_hour_is_refused_before_anything_is_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, lasts: &str| {
+        let path = folder.path().join(name);
+        let text = format!(
+            "name = \"x\"\n[[traffic]]\nshape = \"steady\"\nrate = \"1/s\"\nlasts = \"{lasts}\"\n[[subscriber]]\nname = \"one\"\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (short, day) = (file("short.toml", "1s"), file("day.toml", "24h"));
+    let out = folder.path().join("out").display().to_string();
+    let (code, said) = hookproof(&["run", &short, &day, "--out", &out]);
+    assert!(code == Some(64) && said.contains("--yes-it-takes 1d"), "{code:?}: {said}");
+    let (code, said) = hookproof(&["run", &day, "--yes-it-takes", "23h", "--out", &out]);
+    assert!(code == Some(64) && said.contains("--yes-it-takes 1d"), "{code:?}: {said}");
+    assert!(!Path::new(&out).exists(), "something was played");
+}
+
+#[test]
+fn junit_says_what_the_exit_code_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("junit.xml").display().to_string();
+    let rows = [
+        ("good.jsonl", 0, "<error message=\"inconclusive: 0 gaps"),
+        ("over-rate.jsonl", 1, "<failure message=\"fail: 1 of 1 contracts"),
+        ("cut-short.jsonl", 2, "<error message=\"the trace was cut short\""),
+        ("empty.jsonl", 64, "errors=\"1\""),
+    ];
+    for (name, code, shown) in rows {
+        check(name, &["--junit", &file], code, "");
+        let xml = std::fs::read_to_string(&file).unwrap();
+        assert!(xml.contains(shown) && xml.contains("name=\"run\""), "{name}: {xml}");
+    }
+}
+
+#[test]
+fn reports_are_compared_by_what_they_are_of_and_by_their_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (good, slow, other) = (file("good.json"), file("slow.json"), file("other.json"));
+    check("good.jsonl", &["--json", &good], 0, "");
+    let mut report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&good).unwrap()).unwrap();
+    assert!(report["lasted"].as_u64().is_some_and(|nanos| nanos > 1_000_000_000), "{report}");
+    for latency in report["subscribers"][0]["latency"].as_array_mut().unwrap() {
+        *latency = (latency.as_u64().unwrap() * 1_000).into();
+    }
+    std::fs::write(&slow, report.to_string()).unwrap();
+    report["seed"] = 99.into();
+    report["scenario"] = "renamed".into();
+    std::fs::write(&other, report.to_string()).unwrap();
+    let rows: [(&[&str], i32, &str); 7] = [
+        (&[&good, &good], 0, "golden: 0 worse, 0 better"),
+        (&[&good, &slow], 3, "a latency p50: was"),
+        (&[&good, &slow, "--allow", "figure"], 0, "golden: 0 worse"),
+        (&[&slow, &good], 0, "golden: 0 worse, 4 better"),
+        (&[&good, &other], 3, "golden: was run, and is not run any more"),
+        (&[&good, &other, "--allow", "missing-scenario"], 2, "not compared"),
+        (&[&good, &slow, "--allow", "figures"], 64, "expected one of missing-scenario"),
+    ];
+    for (arguments, code, said) in rows {
+        let (got, text) = hookproof(&[&["compare"], arguments].concat());
+        assert!(
+            got == Some(code) && text.contains(said),
+            "{arguments:?}: {got:?}, expected {said:?} in {text}"
+        );
+    }
+}

@@ -1,0 +1,347 @@
+//! Right senders that do things in other ways than ours: none of them may fail anything, and what can't be judged of them is
+//! not applicable, with the reason.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hookproof::check::{Judgement, Status, Strictness, judge};
+use hookproof::run::{Options, play};
+use hookproof::scenario::Scenario;
+use hookproof::trace::Trace;
+use tokio::sync::{Semaphore, watch};
+
+use crate::matrix::driver_file;
+
+/// Runs at once: each of them mostly waits.
+const AT_ONCE: usize = 3;
+
+/// A right sender, and what its driver file says of it.
+struct Stranger {
+    /// Its way, as the small sender knows it; the small sender as it is, without one.
+    way: &'static str,
+    /// Sections that its driver file doesn't have.
+    without: &'static [&'static str],
+    /// What its driver file says beside its calls.
+    says: &'static str,
+    scenario: &'static str,
+    /// Checks that can't be judged of it.
+    not_applicable: &'static [&'static str],
+}
+
+const STRANGERS: [Stranger; 11] = [
+    Stranger {
+        way: "opens-a-connection-for-each-request",
+        without: &[],
+        says: "",
+        scenario: PLAIN,
+        not_applicable: &[],
+    },
+    Stranger {
+        way: "has-no-breaker",
+        without: &[],
+        says: "[declares]\nbreaker = false\n",
+        scenario: BROKEN,
+        not_applicable: &["breaker.opens", "breaker.one-probe", "breaker.cooldown"],
+    },
+    Stranger {
+        way: "retries-by-a-schedule-of-its-own",
+        without: &[],
+        says: "[declares]\nschedule = [\"300ms\", \"700ms\", \"1200ms\"]\njitter = 0.1\n",
+        scenario: FAILING,
+        not_applicable: &[],
+    },
+    Stranger {
+        way: "sends-its-bodies-in-chunks",
+        without: &[],
+        says: "",
+        scenario: PLAIN,
+        not_applicable: &[],
+    },
+    Stranger {
+        way: "asks-before-it-sends-a-body",
+        without: &[],
+        says: "",
+        scenario: PLAIN,
+        not_applicable: &[],
+    },
+    Stranger {
+        way: "sends-several-events-in-one-body",
+        without: &["[depth]"],
+        says: "",
+        scenario: CROWDED,
+        not_applicable: &["queue.bounded"],
+    },
+    Stranger {
+        way: "names-its-headers-after-itself",
+        without: &[],
+        says: "[sign]\nprofile = \"standard-webhooks\"\nheader_prefix = \"svix-\"\n",
+        scenario: PLAIN,
+        not_applicable: &[],
+    },
+    Stranger {
+        way: "cannot-be-asked",
+        without: &["[depth]", "[dead]"],
+        says: "",
+        scenario: PLAIN,
+        not_applicable: &["queue.bounded"],
+    },
+    Stranger {
+        way: "gives-up-without-a-word",
+        without: &["[depth]", "[dead]"],
+        says: "[declares]\nbreaker = false\ndead_letter = false\n",
+        scenario: BROKEN,
+        not_applicable: &["queue.bounded", "breaker.opens"],
+    },
+    Stranger { way: "takes-long-to-accept", without: &[], says: "", scenario: FAST, not_applicable: &[] },
+    Stranger {
+        way: "goes-by-a-clock-of-its-own",
+        without: &[],
+        says: "",
+        scenario: PLAIN,
+        not_applicable: &[],
+    },
+];
+
+const PLAIN: &str = r#"
+name   = "plain"
+drain  = "15s"
+linger = "2s"
+[[traffic]]
+shape = "steady"
+rate  = "30/s"
+lasts = "3s"
+[events]
+data_bytes = "150..300"
+[[subscriber]]
+name    = "calm"
+limit   = { rate = "100/s", burst = 20, in_flight = 10 }
+timeout = "3s"
+answers = "1ms..20ms"
+[[subscriber]]
+name    = "failing"
+limit   = { rate = "300/s", burst = 100, in_flight = 50 }
+timeout = "3s"
+retry   = { base = "500ms", cap = "2s", attempts = 6 }
+[[subscriber.behaviour]]
+attempts = "1..3"
+answer   = 500
+[[subscriber]]
+name    = "resting"
+limit   = { rate = "200/s", burst = 50, in_flight = 50 }
+timeout = "3s"
+retry   = { base = "200ms", cap = "1s", attempts = 8 }
+[[subscriber.behaviour]]
+at     = "1s"
+lasts  = "500ms"
+answer = 429
+retry_after = "2s"
+"#;
+
+const BROKEN: &str = r#"
+name   = "broken"
+drain  = "20s"
+linger = "2s"
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "3s"
+[[subscriber]]
+name    = "calm"
+limit   = { rate = "100/s", burst = 20, in_flight = 10 }
+timeout = "3s"
+[[subscriber]]
+name    = "broken"
+limit   = { rate = "300/s", burst = 200, in_flight = 50 }
+timeout = "3s"
+retry   = { base = "300ms", cap = "900ms", attempts = 5 }
+breaker = { failures = 3, cooldown = "1s", cooldown_max = "4s" }
+[[subscriber.behaviour]]
+answer = 500
+"#;
+
+const FAILING: &str = r#"
+name   = "failing"
+drain  = "15s"
+linger = "2s"
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "3s"
+[[subscriber]]
+name    = "failing"
+limit   = { rate = "300/s", burst = 200, in_flight = 50 }
+timeout = "3s"
+retry   = { backoff = "equal-jitter", base = "5s", cap = "60s", attempts = 12 }
+[[subscriber.behaviour]]
+attempts = "1..2"
+answer   = 500
+"#;
+
+const CROWDED: &str = r#"
+name   = "crowded"
+drain  = "15s"
+linger = "2s"
+[[traffic]]
+shape  = "burst"
+events = 200
+[[traffic]]
+shape = "steady"
+rate  = "20/s"
+lasts = "2s"
+[[subscriber]]
+name    = "one"
+limit   = { rate = "100/s", burst = 20, in_flight = 10 }
+timeout = "3s"
+[[subscriber]]
+name    = "failing"
+limit   = { rate = "100/s", burst = 20, in_flight = 10 }
+timeout = "3s"
+retry   = { base = "300ms", cap = "2s", attempts = 6 }
+[[subscriber.behaviour]]
+attempts = "1"
+answer   = 500
+"#;
+
+const FAST: &str = r#"
+name   = "fast"
+drain  = "25s"
+linger = "2s"
+[[traffic]]
+shape = "steady"
+rate  = "200/s"
+lasts = "2s"
+[expect]
+latency.one = { p99 = "1s" }
+[[subscriber]]
+name    = "one"
+limit   = { rate = "500/s", burst = 100, in_flight = 50 }
+timeout = "3s"
+"#;
+
+/// Plays them all; answers what any of them was accused of.
+pub(crate) async fn play_all() -> Vec<String> {
+    let only = std::env::var("HOOKPROOF_STRANGER").ok();
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    let wanted = STRANGERS.iter().filter(|one| only.as_deref().is_none_or(|only| only == one.way));
+    let runs = wanted.map(|stranger| {
+        let permits = Arc::clone(&permits);
+        tokio::spawn(async move {
+            let _permit = permits.acquire().await.unwrap();
+            stranger.complaints().await
+        })
+    });
+    let mut all = Vec::new();
+    for run in runs.collect::<Vec<_>>() {
+        all.extend(run.await.unwrap());
+    }
+    all
+}
+
+/// Plays a sender that sends every delivery again 8 s later, with `linger` as it is by default.
+pub(crate) async fn failed_of_one_that_sends_all_again() -> Vec<String> {
+    const BRIEF: &str = "name = \"brief\"\ndrain = \"5s\"\n[[traffic]]\nshape = \"burst\"\nevents = 10\n\
+                         [[subscriber]]\nname = \"one\"\nlimit = { rate = \"100/s\", burst = 20, in_flight = 10 }\n";
+    let way = "sends-everything-again-later";
+    let one = Stranger { way, without: &[], says: "", scenario: BRIEF, not_applicable: &[] };
+    let scenario = Scenario::from_text(BRIEF, "brief.toml").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = one.play(&scenario, folder.path()).await.unwrap();
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let failed = judgement.verdicts.into_iter().filter(|verdict| verdict.status == Status::Fail);
+    failed.map(|verdict| verdict.id).collect()
+}
+
+impl Stranger {
+    async fn complaints(&self) -> Vec<String> {
+        let scenario = Scenario::from_text(self.scenario, "stranger.toml").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let trace = match self.play(&scenario, folder.path()).await {
+            Ok(trace) => trace,
+            Err(why) => return vec![format!("{}: {why}", self.way)],
+        };
+        let judgement = judge(&scenario, &trace, Strictness::Strict);
+        let mut complaints = accusations(&judgement);
+        if judgement.status != Status::Pass && !excused(&judgement) {
+            complaints.push(format!("{}: {}", judgement.status, judgement.sentence));
+        }
+        for id in self.not_applicable {
+            let verdict = judgement.verdicts.iter().find(|verdict| verdict.id == *id).unwrap();
+            if verdict.status != Status::NotApplicable || !verdict.sentence.starts_with("the driver file ") {
+                complaints.push(format!("{id} is {}: {}", verdict.status, verdict.sentence));
+            }
+        }
+        complaints.extend(self.particulars(&trace, &judgement));
+        complaints.into_iter().map(|what| format!("{}: {what}", self.way)).collect()
+    }
+
+    async fn play(&self, scenario: &Scenario, folder: &std::path::Path) -> Result<Trace, String> {
+        let driver = folder.join("driver.toml");
+        std::fs::write(&driver, self.driver()).unwrap();
+        let options = Options {
+            seed: None,
+            driver: Some(driver),
+            out: folder.to_owned(),
+            program: PathBuf::from(env!("CARGO_BIN_EXE_hookproof")),
+            folder: PathBuf::new(),
+            show: false,
+        };
+        let (_tell, told) = watch::channel(false);
+        let played = play(scenario, &options, told).await.map_err(|error| error.to_string())?;
+        Trace::open(&played.trace).map_err(|error| error.to_string())
+    }
+
+    /// Its driver file: that of the small sender, less what it lacks.
+    fn driver(&self) -> String {
+        let whole = driver_file(self.way);
+        let kept = |section: &&str| !self.without.iter().any(|name| format!("[{section}").starts_with(name));
+        let (head, sections) = whole.split_once("\n[").unwrap();
+        let sections: String = sections.split("\n[").filter(kept).map(|one| format!("\n[{one}")).collect();
+        let mut driver = format!("{head}{sections}\n{}", self.says);
+        if self.way == "takes-long-to-accept" {
+            driver = driver.replace("batch = true", "calls = 4");
+        }
+        driver
+    }
+
+    /// What else must be seen of some of them.
+    fn particulars(&self, trace: &Trace, judgement: &Judgement) -> Option<String> {
+        let schedule = judgement.verdicts.iter().find(|verdict| verdict.id == "harness.schedule")?;
+        match self.way {
+            "takes-long-to-accept" => {
+                // Four callers and an answer after 100 ms: 40 a second, of 200.
+                let told = schedule.sentence.contains("/s of 200/s offered");
+                (!told).then(|| schedule.sentence.clone())
+            }
+            "sends-several-events-in-one-body" => {
+                let several = trace.arrivals.iter().any(|arrival| !arrival.more.is_empty());
+                (!several).then(|| "no request carried several events".to_owned())
+            }
+            "goes-by-a-clock-of-its-own" => {
+                let ahead = trace.offset.as_ref().is_some_and(|offset| offset.ns > 6_000_000_000);
+                (!ahead).then(|| format!("the offset is {:?}", trace.offset))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn accusations(judgement: &Judgement) -> Vec<String> {
+    let failed = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Fail);
+    failed
+        .map(|verdict| {
+            let witness = verdict.witness.first().map(|witness| format!("{witness:?}")).unwrap_or_default();
+            format!("{}: {} {witness}", verdict.id, verdict.sentence)
+        })
+        .collect()
+}
+
+/// Whether all that is inconclusive is so on account of a stall of the harness, which is named.
+fn excused(judgement: &Judgement) -> bool {
+    let open = judgement.verdicts.iter().filter(|verdict| verdict.status == Status::Inconclusive);
+    let named = |sentence: &str| {
+        ["stood still", "stall", "generator lagged"].iter().any(|word| sentence.contains(word))
+    };
+    let must = hookproof::catalogue::Severity::Must;
+    accusations(judgement).is_empty()
+        && open.filter(|one| one.severity == must).all(|one| named(&one.sentence))
+}

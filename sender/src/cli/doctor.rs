@@ -1,0 +1,291 @@
+//! `doctor`: what is off with a database, and mending what is safe to mend.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::options::{Common, Reach};
+use super::print::Printer;
+use super::session::{Look, PAGE_ROWS, each};
+use super::words::rough;
+use crate::boot_clock::BootClock;
+use crate::engine::{DeliveryId, Nanos};
+use crate::roster::RosterKeeper;
+use crate::runtime::clock::Clock;
+use crate::runtime::{process_is_dead, store_time};
+use crate::store::clock::Fault;
+use crate::store::command::Sweep;
+use crate::store::lane::LaneState;
+use crate::store::read::{Owner, Reader};
+use crate::store::sqlite::{LogSize, Options, SqliteStore};
+use crate::store::{Command, Reply, Store};
+
+/// A lane whose first delivery has been due for longer, and that nobody holds, is stuck.
+const STUCK_AFTER: Nanos = Nanos::MINUTE;
+/// So many are named.
+const NAMES_MAX: usize = 10;
+/// Rows corrected in one commit.
+const STEP_ROWS: u32 = 500;
+/// Something is off.
+const EXIT_OFF: u8 = 1;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender doctor --db sender.db
+  hookproof-sender doctor --db sender.db --mend --json
+
+Looks at: the clock, leases of dead processes, subscribers that nobody delivers to, broken subscribers, deliveries of
+which a part is missing, the length of the log, and whether the file is whole.
+--mend brings the clock back to the wall clock (which must be right!), frees the leases of dead processes and cuts the
+log. Deliveries that cannot be read become dead letters (unreadable) by themselves when they are due.
+Exit codes: 0 nothing is off, or all of it was mended; 1 something is off; 64 bad command line; 70 our own failure.")]
+pub(super) struct Doctor {
+    /// Mend what is safe to mend
+    #[arg(long)]
+    mend: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// What one check found.
+struct Finding {
+    check: &'static str,
+    state: State,
+    detail: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Well,
+    Off,
+    Mended,
+}
+
+impl Finding {
+    fn well(check: &'static str) -> Self {
+        Self { check, state: State::Well, detail: String::new() }
+    }
+
+    fn off(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, state: State::Off, detail: detail.into() }
+    }
+
+    /// Off, unless there is nothing to name.
+    fn of(check: &'static str, names: &[String], what: &str) -> Self {
+        if names.is_empty() {
+            return Self::well(check);
+        }
+        let more = names.len().saturating_sub(NAMES_MAX);
+        let named = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        Self::off(check, format!("{what}: {named}{more}"))
+    }
+
+    fn mended(self) -> Self {
+        Self { state: State::Mended, ..self }
+    }
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Off => "off",
+            Self::Mended => "mended",
+        }
+    }
+}
+
+impl Doctor {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let path = common.existing_database()?;
+        let look = Look::open(path)?;
+        let mut patient = Patient { path, look, store: None };
+        let mut findings = vec![
+            patient.clock(self.mend)?,
+            patient.leases(self.mend)?,
+            patient.lanes()?,
+            patient.subscribers(&self.reach)?,
+            patient.deliveries()?,
+            patient.letters()?,
+            patient.log(self.mend)?,
+        ];
+        findings.push(patient.file()?);
+        let is_off = findings.iter().any(|finding| finding.state == State::Off);
+        for Finding { check, state, detail } in findings {
+            if printer.json {
+                printer.object(&json!({ "check": check, "state": state.word(), "detail": detail }))?;
+            } else {
+                printer.line(format_args!("{:<7} {check:<12} {detail}", state.word()))?;
+            }
+        }
+        Ok(if is_off { ExitCode::from(EXIT_OFF) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// The database that is looked at.
+struct Patient<'a> {
+    path: &'a Path,
+    look: Look,
+    /// Opened for mending.
+    store: Option<SqliteStore>,
+}
+
+impl Patient<'_> {
+    fn store(&mut self) -> Result<&mut SqliteStore, Failure> {
+        if self.store.is_none() {
+            self.store = Some(SqliteStore::open(self.path, &Options::default())?);
+        }
+        self.store.as_mut().ok_or_else(|| Failure::ours("the database was not opened"))
+    }
+
+    fn clock(&mut self, mend: bool) -> Result<Finding, Failure> {
+        let (check, path) = ("clock", self.path.to_owned());
+        let clock = Clock::at(BootClock::default(), self.look.now);
+        let is_correcting = self.look.reader.clock()?.is_correcting;
+        let finding = match (self.look.fault, clock.behind()) {
+            (Some(Fault::Corrected(by) | Fault::Kept(by)), _) => {
+                Finding::off(check, format!("the database's time is {} ahead of the wall clock", rough(by)))
+            }
+            (None, Some(behind)) => Finding::off(
+                check,
+                format!(
+                    "the wall clock was set forward by {}; the database's time follows when the machine is started anew",
+                    rough(behind)
+                ),
+            ),
+            (None, None) if is_correcting => {
+                Finding::off(check, "deliveries still have times of a clock that was ahead")
+            }
+            (None, None) => return Ok(Finding::well(check)),
+        };
+        if !mend || (self.look.fault.is_none() && !is_correcting) {
+            return Ok(finding);
+        }
+        let start = store_time::begin_within(Nanos(u64::MAX), self.store()?, &path, None)?;
+        if let Some(Fault::Kept(_)) = start.fault {
+            let detail =
+                format!("{}; end the processes that count by it (serve, drain) first", finding.detail);
+            return Ok(Finding::off(check, detail));
+        }
+        let clock = Clock::at(BootClock::default(), start.now);
+        loop {
+            let sweep = Command::Sweep(Sweep { max: STEP_ROWS });
+            let replies = self.store()?.commit(clock.now(), &[sweep])?;
+            if !matches!(replies[..], [Reply::Swept(swept)] if swept.more) {
+                break;
+            }
+        }
+        self.look = Look::open(&path)?;
+        Ok(finding.mended())
+    }
+
+    fn leases(&mut self, mend: bool) -> Result<Finding, Failure> {
+        let is_dead = |owner: &Owner| owner.lanes > 0 && process_is_dead(self.path, owner.owner);
+        let dead: Vec<_> = self.look.reader.owners()?.into_iter().filter(is_dead).collect();
+        let names: Vec<_> =
+            dead.iter().map(|owner| format!("{:x} ({} subscribers)", owner.owner.0, owner.lanes)).collect();
+        let finding = Finding::of("leases", &names, "processes that are dead hold subscribers");
+        if dead.is_empty() || !mend {
+            return Ok(finding);
+        }
+        let now = self.look.now;
+        let commands: Vec<_> = dead.iter().map(|owner| Command::Evict(owner.owner)).collect();
+        self.store()?.commit(now, &commands)?;
+        Ok(finding.mended())
+    }
+
+    fn lanes(&self) -> Result<Finding, Failure> {
+        let (now, mut stuck) = (self.look.now, Vec::new());
+        let owners = self.look.reader.owners()?;
+        let lives = |id| owners.iter().any(|owner| owner.owner == id && owner.until > now);
+        each(
+            |from| self.look.reader.lanes(from, PAGE_ROWS),
+            |lane| {
+                let late = lane.next.map_or(Nanos::ZERO, |next| now.since(next));
+                let is_held = lane.owner.is_some_and(|(owner, _)| lives(owner));
+                if lane.state == LaneState::Active && late > STUCK_AFTER && !is_held {
+                    stuck.push(format!("{} (for {})", lane.name, rough(late)));
+                }
+                Ok(true)
+            },
+        )?;
+        Ok(Finding::of("lanes", &stuck, "deliveries are due and no process holds their subscribers"))
+    }
+
+    fn subscribers(&self, reach: &Reach) -> Result<Finding, Failure> {
+        let mut keeper = RosterKeeper::new(reach.regions()?);
+        let roster = keeper.catch_up(&self.look.reader, self.look.now)?;
+        let broken: Vec<_> =
+            roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
+        Ok(Finding::of("subscribers", &broken, "can't be sent to"))
+    }
+
+    fn deliveries(&self) -> Result<Finding, Failure> {
+        let (mut after, mut missing) = (Some(DeliveryId(0)), 0);
+        while let Some(from) = after {
+            let found = self.look.reader.missing_parts(from)?;
+            missing += found.rows;
+            after = found.next;
+        }
+        let what =
+            "deliveries wait whose body or event is missing; they become dead letters when they are due";
+        Ok(if missing == 0 {
+            Finding::well("deliveries")
+        } else {
+            Finding::off("deliveries", format!("{missing} {what}"))
+        })
+    }
+
+    fn letters(&self) -> Result<Finding, Failure> {
+        let unreadable = self.look.reader.status(self.look.now)?.unreadable;
+        let what = "dead letters could not be read; `dead purge` forgets them";
+        Ok(if unreadable == 0 {
+            Finding::well("unreadable")
+        } else {
+            Finding::off("unreadable", format!("{unreadable} {what}"))
+        })
+    }
+
+    fn log(&mut self, mend: bool) -> Result<Finding, Failure> {
+        let bytes = log_bytes(self.path);
+        if bytes < LogSize::PINNED_BYTES {
+            return Ok(Finding::well("log"));
+        }
+        let what = "some program has been reading the database for long: end its transaction";
+        let finding = Finding::off("log", format!("the log is {} MiB long; {what}", bytes >> 20));
+        if mend && self.store()?.cut_log()? { Ok(finding.mended()) } else { Ok(finding) }
+    }
+
+    fn file(&self) -> Result<Finding, Failure> {
+        let faults = self.look.reader.quick_check()?;
+        Ok(Finding::of(
+            "file",
+            &faults,
+            "the file is damaged; copy it, and restore a backup or `.recover` it",
+        ))
+    }
+}
+
+/// How long the log beside the database is; nothing, where there is none.
+pub(super) fn log_bytes(database: &Path) -> u64 {
+    let mut log = database.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(PathBuf::from(log)).map_or(0, |log| log.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_names_are_cut() {
+        let names: Vec<_> = (0..12).map(|n| n.to_string()).collect();
+        let detail = Finding::of("lanes", &names, "stuck").detail;
+        assert!(detail.starts_with("stuck: 0, 1,") && detail.ends_with("9, and 2 more"), "{detail}");
+    }
+}

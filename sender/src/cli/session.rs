@@ -1,0 +1,211 @@
+//! Where operators' commands meet the database: one that writes, one that only reads.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use super::signals::outlive_file_size_limit;
+use crate::delivery_ids::DeliveryIds;
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::excerpt::Excerpt;
+use crate::runtime::{Options, Sender, store_time};
+use crate::store::clock::Fault;
+use crate::store::paging::{Cursor, Page};
+use crate::store::read::{LaneStatus, ReadError, Reader, Subscriber, Whom};
+use crate::store::sqlite::SqliteReader;
+use crate::store::{Command, Reply};
+use crate::transport::Settings;
+
+/// Rows asked for at a time.
+pub(super) const PAGE_ROWS: u32 = 500;
+/// How long an operator's command waits for its own end.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+/// The longest rest between two steps of a command: after a step that was itself held up.
+const REST_MAX: Nanos = Nanos::from_secs(1);
+
+/// The tokio runtime that all commands run on.
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::ours(format_args!("can't start the runtime: {error}")))?;
+    {
+        let _within = runtime.enter();
+        outlive_file_size_limit()?;
+    }
+    Ok(runtime)
+}
+
+/// A database to change things in.
+pub(super) struct WriteSession {
+    runtime: Runtime,
+    sender: Sender,
+}
+
+impl WriteSession {
+    pub(super) fn open(options: Options, requests: Settings) -> Result<Self, Failure> {
+        let runtime = runtime()?;
+        let sender = runtime.block_on(Sender::open_with(options, requests))?;
+        Ok(Self { runtime, sender })
+    }
+
+    pub(super) const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Waits for something.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// Has the store carry out a command; a refusal is a failure here.
+    pub(super) fn command(&self, command: Command) -> Result<Reply, Failure> {
+        match self.wait(self.sender.command(command))? {
+            Reply::Refused(refusal) => Err(refusal.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Carries out `step` until it says that nothing is left. Between two steps, whoever else writes to the database has
+    /// as long as the last one took: work that can wait never takes more than half of what the disk can do.
+    pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+        let clock = self.sender.clock();
+        let rest = |length: Nanos| {
+            let never = std::future::pending::<()>();
+            let passed = self.wait(async { timeout(Duration::from_nanos(length.0), never).await });
+            debug_assert!(passed.is_err(), "what never happens takes longer");
+        };
+        in_steps(|| clock.now(), rest, step)
+    }
+
+    /// Ends in order.
+    pub(super) fn close(self) {
+        self.wait(self.sender.stop(STOP_WITHIN));
+    }
+}
+
+fn in_steps(
+    mut now: impl FnMut() -> WallTime,
+    mut rest: impl FnMut(Nanos),
+    mut step: impl FnMut() -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    loop {
+        let began = now();
+        if !step()? {
+            return Ok(());
+        }
+        rest(now().since(began).min(REST_MAX));
+    }
+}
+
+/// Carries out `work` with a database open for changes, and closes it whatever comes of it.
+pub(super) fn with_session<T>(
+    options: Options,
+    work: impl FnOnce(&WriteSession) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let session = WriteSession::open(options, Settings::default())?;
+    let result = work(&session);
+    session.close();
+    result
+}
+
+/// A database to look into. Writes nothing.
+pub(super) struct Look {
+    pub(super) reader: SqliteReader,
+    /// Now, as the store counts.
+    pub(super) now: WallTime,
+    /// What is wrong with the database's time.
+    pub(super) fault: Option<Fault>,
+    /// What deliveries are called outside.
+    pub(super) delivery_ids: DeliveryIds,
+}
+
+impl Look {
+    pub(super) fn open(database: &Path) -> Result<Self, Failure> {
+        let reader = SqliteReader::open(database)?;
+        let glance = reader.glance()?;
+        let start = store_time::look(database, &reader)?;
+        Ok(Self {
+            reader,
+            now: start.now,
+            fault: start.fault,
+            delivery_ids: DeliveryIds::new(glance.identity),
+        })
+    }
+
+    /// The subscriber that a person names, by its name or its public id.
+    pub(super) fn subscriber(&self, name: &str) -> Result<Subscriber, Failure> {
+        for whom in [Whom::Name(name.into()), Whom::Id(name.into())] {
+            if let Some(found) = self.reader.subscriber(&whom)? {
+                return Ok(found);
+            }
+        }
+        Err(Failure::refused(format_args!(
+            "there is no subscriber {}; expected the name or the id of one; `subscriber list` shows them",
+            Excerpt::of(name)
+        )))
+    }
+
+    /// The figures of one lane.
+    pub(super) fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, Failure> {
+        let mut found = None;
+        each(
+            |from| self.reader.lanes(from, PAGE_ROWS),
+            |status| {
+                if status.lane == lane {
+                    found = Some(status);
+                }
+                Ok(found.is_none())
+            },
+        )?;
+        Ok(found)
+    }
+}
+
+/// Calls `take` with every item of a listing, until it answers false.
+pub(super) fn each<T>(
+    mut page: impl FnMut(Option<Cursor>) -> Result<Page<T>, ReadError>,
+    mut take: impl FnMut(T) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let mut from = None;
+    loop {
+        let Page { items, next } = page(from)?;
+        for item in items {
+            if !take(item)? {
+                return Ok(());
+            }
+        }
+        match next {
+            Some(next) => from = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    #[test]
+    fn a_command_rests_for_as_long_as_each_step_took_and_not_after_the_last() {
+        let time = Cell::new(0);
+        let rests = RefCell::new(Vec::new());
+        let mut steps = [3, 40, 5_000, 7].map(Nanos::from_millis).into_iter();
+        let now = || WallTime(time.get());
+        in_steps(
+            now,
+            |length| rests.borrow_mut().push(length),
+            || {
+                let Some(took) = steps.next() else { return Ok(false) };
+                time.set(time.get() + took.0);
+                Ok(steps.len() > 0)
+            },
+        )
+        .unwrap();
+        assert_eq!(*rests.borrow(), [3, 40, 1_000].map(Nanos::from_millis));
+    }
+}

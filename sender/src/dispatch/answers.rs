@@ -1,0 +1,163 @@
+//! What the store answered, and what follows: above all, when it could not do what it was asked to.
+
+use std::sync::Arc;
+
+use super::dispatcher::Dispatcher;
+use super::effect::News;
+use super::event::{Answered, Failure, Order};
+use super::instant;
+use super::lanes::Waiting;
+use super::obstacles::{Cause, PAUSE_FIRST};
+use crate::engine::{Due, Input, LaneId, Revision, Term};
+use crate::store::Reply;
+use crate::store::reply::{Claimed, Refusal, Verdict};
+
+impl Dispatcher {
+    pub(super) fn hear(&mut self, answered: Answered) {
+        let Answered { order, reply, moment } = answered;
+        match order {
+            Order::Claim { lane, term } => self.claimed(lane, term, reply),
+            Order::Settle(number) => self.settled(number, reply),
+            Order::Persist { lane, term, revision } => self.persisted(lane, term, revision, reply),
+            Order::Renew { asked } => match reply {
+                Ok(Reply::Renewed(renewed)) => self.renew(renewed, asked),
+                _ => self.tenure.not_renewed(super::wall_time(self.now)),
+            },
+            Order::Acquire { asked } => {
+                let taken = if let Ok(Reply::Acquired(taken)) = reply { taken } else { Vec::new() };
+                self.tenure.acquired(taken.len());
+                for taken in taken {
+                    let since = super::wall_time(self.now);
+                    self.take(Waiting { taken, asked, since, moment: moment.clone() });
+                }
+            }
+        }
+    }
+
+    fn claimed(&mut self, lane: LaneId, term: Term, reply: Result<Reply, Failure>) {
+        let again = match reply {
+            Ok(Reply::Claimed(claimed)) => {
+                self.pass(lane, Cause::Claim);
+                self.fill(claimed);
+                return;
+            }
+            Ok(_) => {
+                self.lose(lane, term);
+                return;
+            }
+            // The store is in trouble. The lane is ours all the same.
+            Err(Failure::Lasting(why)) if self.lanes.is_ours_under(lane, term) => {
+                self.meet(lane, Cause::Claim, describe("its deliveries cannot be read", &why))
+            }
+            Err(_) => self.now + PAUSE_FIRST,
+        };
+        self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(again) });
+    }
+
+    fn fill(&mut self, claimed: Claimed) {
+        let Claimed { lane, term, rows, next } = claimed;
+        let due = rows.iter().map(|row| Due {
+            delivery: row.delivery,
+            attempts: row.attempts,
+            expires: instant(row.expires),
+        });
+        let due = due.collect();
+        if self.lanes.hold(lane, term, rows) {
+            self.tell(Input::Claimed { lane, term, due, next: next.map(instant) });
+        }
+    }
+
+    fn settled(&mut self, number: u64, reply: Result<Reply, Failure>) {
+        let failure = match reply {
+            Ok(Reply::Settled(verdicts)) => return self.settle_done(number, &verdicts),
+            Ok(other) => Failure::Lasting(format!("the store answered {other:?}").into()),
+            Err(failure) => failure,
+        };
+        let Some(lane) = self.unsettled.rows(number).and_then(|rows| rows.first()).map(|row| row.lane) else {
+            return;
+        };
+        match failure {
+            Failure::Full if !self.stopping => self.obstacles.put_off(self.now, lane, Cause::Settle(number)),
+            Failure::Full => self.give_up_settling(number, "the store has no room for its settlements"),
+            Failure::Stopped => self.give_up_settling(number, "the store has been stopped"),
+            Failure::Lasting(why) => match self.unsettled.halve(number) {
+                // What can be written must not wait for what can't.
+                Some(halves) => halves.into_iter().for_each(|half| self.submit(half)),
+                None if self.stopping => self.give_up_settling(number, &why),
+                None => {
+                    let why = describe("what became of a delivery cannot be recorded", &why);
+                    self.meet(lane, Cause::Settle(number), why);
+                }
+            },
+        }
+    }
+
+    fn settle_done(&mut self, number: u64, verdicts: &[Verdict]) {
+        let Some((rows, batch)) = self.unsettled.remove(number) else { return };
+        if let Some(batch) = batch {
+            self.tell(Input::Settled { batch });
+        }
+        if let [row] = rows.as_slice() {
+            self.pass(row.lane, Cause::Settle(number));
+        }
+        for (row, verdict) in rows.into_iter().zip(verdicts) {
+            if *verdict == Verdict::Stale {
+                self.lose(row.lane, row.term);
+            }
+        }
+    }
+
+    /// What follows is as after a crash: the deliveries are made again by the next owner.
+    fn give_up_settling(&mut self, number: u64, why: &str) {
+        let Some((rows, batch)) = self.unsettled.remove(number) else { return };
+        if let Some(batch) = batch {
+            self.tell(Input::Settled { batch });
+        }
+        if let Some(row) = rows.first() {
+            self.pass(row.lane, Cause::Settle(number));
+            self.say(News::GaveUp { lane: row.lane, why: describe("deliveries are made again", why) });
+        }
+    }
+
+    fn persisted(&mut self, lane: LaneId, term: Term, revision: Revision, reply: Result<Reply, Failure>) {
+        let failure = match reply {
+            Ok(Reply::Refused(Refusal::StaleTerm { .. })) => return self.lose(lane, term),
+            // A lane that is removed has no record to keep.
+            Ok(Reply::Done | Reply::Refused(Refusal::UnknownLane(_))) => None,
+            Ok(other) => Some(Failure::Lasting(format!("the store answered {other:?}").into())),
+            Err(failure) => Some(failure),
+        };
+        if failure.is_none() {
+            self.tell(Input::Persisted { lane, term, revision });
+        }
+        if !self.records.is_current(lane, term, revision) {
+            // A newer record of the lane is on its way, and says all that this one did.
+            return;
+        }
+        match failure {
+            None => self.forget_record(lane, term),
+            Some(Failure::Lasting(why)) if !self.stopping => {
+                self.meet(lane, Cause::Persist, describe("its state cannot be written down", &why));
+            }
+            Some(Failure::Full) if !self.stopping => {
+                self.obstacles.put_off(self.now, lane, Cause::Persist);
+            }
+            Some(failure) => {
+                self.forget_record(lane, term);
+                self.say(News::GaveUp {
+                    lane,
+                    why: describe("its lease is left to end", &failure.to_string()),
+                });
+            }
+        }
+    }
+
+    fn forget_record(&mut self, lane: LaneId, term: Term) {
+        self.records.remove(lane, term);
+        self.pass(lane, Cause::Persist);
+    }
+}
+
+fn describe(what: &str, why: &str) -> Arc<str> {
+    format!("{what}: {why}").into()
+}

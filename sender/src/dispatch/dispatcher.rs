@@ -1,0 +1,298 @@
+//! The dispatcher itself: events in, effects out.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use super::effect::{Effect, NewAttempt, News, SendLimits};
+use super::event::{AttemptEnd, Event, Order};
+use super::lanes::Lanes;
+use super::obstacles::{Cause, Obstacles, STUCK_MAX, Stuck};
+use super::records::{Records, Unkept};
+use super::tenure::{Step, Tenure};
+use super::unsettled::Unsettled;
+use super::{instant, wall_time};
+use crate::engine::{
+    AttemptId, BatchId, DeliveryId, Engine, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
+    Settlement, Term, WallTime,
+};
+use crate::roster::Roster;
+use crate::store::command::{self, Claim, Command};
+use crate::store::lane::OwnerId;
+
+/// Bytes of bodies in one claim: a lane of large bodies holds few of them in memory.
+const CLAIM_BYTES_MAX: u64 = 4 << 20;
+/// How often to look whether the store fails, when all that is left to wait for on the way out is an answer of it.
+const STOP_LOOK: Nanos = Nanos::from_millis(50);
+/// How long a subscriber may stay unknown before its lane counts as stuck: the roster comes within milliseconds.
+const UNKNOWN_MAX: Nanos = Nanos::from_secs(10);
+
+/// What a dispatcher begins with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who this process is to the store.
+    pub owner: OwnerId,
+    /// For how long a lane stays ours without a word.
+    pub lease: Nanos,
+    /// Where all jitter comes from.
+    pub seed: u64,
+    /// The engine's own bounds.
+    pub limits: Limits,
+    /// The subscribers as they are.
+    pub roster: Arc<Roster>,
+}
+
+/// All decisions of one process. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Dispatcher {
+    pub(super) now: Instant,
+    pub(super) engine: Engine,
+    pub(super) tenure: Tenure,
+    pub(super) lanes: Lanes,
+    pub(super) roster: Arc<Roster>,
+    pub(super) unsettled: Unsettled,
+    pub(super) records: Records,
+    pub(super) obstacles: Obstacles,
+    /// Decided, and not polled yet.
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) stopping: bool,
+    /// The records of attempts that ended in this round, until their settlements come out.
+    ended: HashMap<DeliveryId, command::Attempt, BuildHasherDefault<DefaultHasher>>,
+    /// Something was handled since the last poll.
+    fresh: bool,
+}
+
+impl Dispatcher {
+    /// A dispatcher without lanes, which begins by asking for all that have something to do.
+    #[must_use]
+    pub fn new(settings: Settings, now: WallTime) -> Self {
+        let Settings { owner, lease, seed, limits, roster } = settings;
+        Self {
+            now: instant(now),
+            engine: Engine::new(seed, limits),
+            tenure: Tenure::new(owner, lease, now),
+            lanes: Lanes::default(),
+            roster,
+            unsettled: Unsettled::default(),
+            records: Records::default(),
+            obstacles: Obstacles::default(),
+            effects: VecDeque::new(),
+            stopping: false,
+            ended: HashMap::default(),
+            fresh: true,
+        }
+    }
+
+    /// Something happened at `now`. Afterwards, [`Self::poll`] until it has nothing more; several events at hand may be
+    /// handled first, which makes for larger batches.
+    pub fn handle(&mut self, now: Instant, event: Event) {
+        self.now = self.now.max(now);
+        self.fresh = true;
+        match event {
+            Event::Tick => {}
+            Event::Work(lanes) => lanes.into_iter().for_each(|(lane, due)| self.work(lane, due)),
+            Event::Roster(roster) => self.change(roster),
+            Event::Ended { attempt, delivery, result } => self.end(attempt, delivery, result),
+            Event::Answered(answered) => self.hear(answered),
+            Event::Stop => self.stop(),
+        }
+    }
+
+    /// The next thing to do; nothing until something happens, or until [`Self::next_wake`].
+    pub fn poll(&mut self) -> Option<Effect> {
+        if std::mem::take(&mut self.fresh) {
+            self.tell(Input::Tick);
+            self.try_again();
+            self.step_tenure();
+        }
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                return Some(effect);
+            }
+            let Some(output) = self.engine.poll() else { break };
+            if let Some(effect) = self.translate(output) {
+                return Some(effect);
+            }
+        }
+        // What is left belongs to lanes that were lost: their new owners make the attempts again.
+        self.ended.clear();
+        None
+    }
+
+    /// When to call [`Self::handle`] with [`Event::Tick`], if nothing happens before.
+    #[must_use]
+    pub fn next_wake(&self) -> Instant {
+        let wake = instant(self.tenure.next_step()).min(self.obstacles.next_due());
+        let wake = self.engine.next_wake().map_or(wake, |engine| wake.min(engine));
+        if self.stopping && self.tenure.is_asking() { wake.min(self.now + STOP_LOOK) } else { wake }
+    }
+
+    /// Whether everything has come to an end after [`Event::Stop`]. Lanes that were asked for have to be given back,
+    /// unless the store fails and will not give any.
+    #[must_use]
+    pub fn is_over(&self, store_fails: impl FnOnce() -> bool) -> bool {
+        self.stopping
+            && self.engine.is_at_rest()
+            && self.records.all_handed_back()
+            && (!self.tenure.is_asking() || store_fails())
+    }
+
+    /// Whether it was told to stop.
+    #[must_use]
+    pub const fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// How all lanes are.
+    #[must_use]
+    pub fn views(&self) -> Vec<LaneView> {
+        self.engine.views()
+    }
+
+    /// Lanes that cannot move though they should, and why: [`STUCK_MAX`] of them, at most. Lanes of which nothing is known
+    /// but that their endpoint does not answer are none of them.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<Stuck> {
+        let now = wall_time(self.now);
+        let unknown = self.lanes.waiting().filter(|(_, since)| now.since(*since) > UNKNOWN_MAX);
+        let why = "its subscriber could not be read";
+        let unknown = unknown.map(|(lane, _)| Stuck { lane, why: why.into() });
+        self.obstacles.stuck().chain(unknown).take(STUCK_MAX).collect()
+    }
+
+    pub(super) fn tell(&mut self, input: Input) {
+        self.engine.handle(self.now, input);
+    }
+
+    pub(super) fn ask(&mut self, order: Order, command: Command) {
+        self.effects.push_back(Effect::Ask { order, command });
+    }
+
+    pub(super) fn say(&mut self, news: News) {
+        self.effects.push_back(Effect::Tell(news));
+    }
+
+    fn end(&mut self, attempt: AttemptId, delivery: DeliveryId, result: AttemptEnd) {
+        if let Some(record) = result.record {
+            self.ended.insert(delivery, record);
+        }
+        self.tell(Input::Ended { attempt, outcome: result.outcome });
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        for (lane, _) in self.lanes.ours() {
+            self.effects.push_back(Effect::Withdraw { lane });
+        }
+        self.tenure.stop();
+        self.obstacles.hurry();
+        self.tell(Input::Stop);
+    }
+
+    /// Asks the store to keep our lanes, and for more, if it is time to.
+    fn step_tenure(&mut self) {
+        let asked = wall_time(self.now);
+        for step in self.tenure.steps(asked) {
+            match step {
+                Step::Renew(renew) => self.ask(Order::Renew { asked }, Command::Renew(renew)),
+                Step::Acquire(acquire) => self.ask(Order::Acquire { asked }, Command::Acquire(acquire)),
+            }
+        }
+    }
+
+    /// Asks the store once more for what it could not do.
+    fn try_again(&mut self) {
+        while let Some((lane, cause)) = self.obstacles.take_due(self.now) {
+            match cause {
+                Cause::Claim => {}
+                Cause::Settle(number) => self.submit(number),
+                Cause::Persist => self.keep(lane),
+            }
+        }
+    }
+
+    fn translate(&mut self, output: Output) -> Option<Effect> {
+        match output {
+            Output::Claim { lane, term, max } => self.claim(lane, term, max),
+            Output::Send { attempt, lane, delivery, number } => self.send(attempt, lane, delivery, number),
+            Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
+            Output::Persist { lane, term, revision, record } => {
+                self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
+                None
+            }
+            // The shell asks for the next wake itself.
+            Output::Wake { .. } => None,
+        }
+    }
+
+    fn claim(&mut self, lane: LaneId, term: Term, max: u32) -> Option<Effect> {
+        if let Some(until) = self.obstacles.claims_wait_until(self.now, lane) {
+            self.tell(Input::Claimed { lane, term, due: Vec::new(), next: Some(until) });
+            return None;
+        }
+        let command = Command::Claim(Claim { lane, term, max, bytes_max: CLAIM_BYTES_MAX });
+        Some(Effect::Ask { order: Order::Claim { lane, term }, command })
+    }
+
+    /// The deadline counts from the moment of the decision, as the engine and the lane's next owner count.
+    fn send(
+        &mut self,
+        attempt: AttemptId,
+        lane: LaneId,
+        delivery: DeliveryId,
+        number: u32,
+    ) -> Option<Effect> {
+        let row = self.lanes.release(lane, delivery);
+        let (Some(row), Some(subscriber), Some(lease_until)) =
+            (row, self.roster.get(lane), self.lanes.lease_until(lane))
+        else {
+            // Removed in this very moment: as good as a connection that was refused.
+            let result = AttemptEnd::impossible(wall_time(self.now), "the subscriber was removed");
+            self.end(attempt, delivery, result);
+            return None;
+        };
+        let subscriber = Arc::clone(subscriber);
+        let limits = SendLimits { deadline: self.now + subscriber.deadline(), lease_until };
+        Some(Effect::Send(NewAttempt { attempt, lane, row, number, subscriber, limits }))
+    }
+
+    fn settle(&mut self, batch: BatchId, settlements: &[Settlement]) -> Effect {
+        let rows: Vec<_> = settlements.iter().map(|settled| self.settlement(settled)).collect();
+        let command = Command::Settle(rows.clone());
+        Effect::Ask { order: Order::Settle(self.unsettled.add(batch, rows)), command }
+    }
+
+    fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
+        let Settlement { lane, term, delivery, attempts, fate } = *settled;
+        self.lanes.release(lane, delivery);
+        let attempt = self.ended.remove(&delivery);
+        command::Settlement { lane, term, delivery, attempts, fate: fate.into(), attempt }
+    }
+
+    fn persist(&mut self, lane: LaneId, unkept: Unkept) {
+        if unkept.record.is_final() && self.lanes.forget(lane, unkept.term) {
+            self.pass(lane, Cause::Claim);
+            self.effects.push_back(Effect::Forget { lane });
+        }
+        self.obstacles.unplan(lane, Cause::Persist);
+        self.records.put(lane, unkept);
+        self.keep(lane);
+    }
+
+    /// Has the store write down settlements that it has not.
+    pub(super) fn submit(&mut self, number: u64) {
+        if let Some(rows) = self.unsettled.rows(number) {
+            let command = Command::Settle(rows.to_vec());
+            self.ask(Order::Settle(number), command);
+        }
+    }
+
+    /// Has the store keep the record of a lane that it has not.
+    fn keep(&mut self, lane: LaneId) {
+        if let Some(unkept) = self.records.get(lane) {
+            let (term, record) = (unkept.term, Arc::clone(&unkept.record));
+            let order = Order::Persist { lane, term, revision: unkept.revision };
+            self.effects.push_back(Effect::Persist { order, lane, term, record });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The lanes that this process owns, and the deliveries that it claimed and has not sent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use crate::boot_clock::Moment;
+use crate::engine::{DeliveryId, Instant, LaneId, Term, WallTime};
+use crate::store::reply::{ClaimedRow, Taken};
+
+/// The lanes of this process. Hashing is keyed the same in every process, so that nothing depends on chance; ids are the
+/// store's own, so that nobody can choose them to collide.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    ours: HashMap<LaneId, Held, BuildHasherDefault<DefaultHasher>>,
+    /// Lanes that the store says are ours, whose subscriber this process has not read yet.
+    waiting: BTreeMap<LaneId, Waiting>,
+}
+
+#[derive(Debug)]
+struct Held {
+    term: Term,
+    lease_until: Instant,
+    rows: BTreeMap<DeliveryId, ClaimedRow>,
+}
+
+/// A lane that cannot be taken before its subscriber is known.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) taken: Taken,
+    /// When its lease was last asked for.
+    pub(super) asked: WallTime,
+    /// When it was taken.
+    pub(super) since: WallTime,
+    pub(super) moment: Option<Moment>,
+}
+
+impl Lanes {
+    pub(super) fn is_ours(&self, lane: LaneId) -> bool {
+        self.ours.contains_key(&lane)
+    }
+
+    pub(super) fn is_ours_under(&self, lane: LaneId, term: Term) -> bool {
+        self.ours.get(&lane).is_some_and(|held| held.term == term)
+    }
+
+    /// All lanes of this process, in the order of their numbers.
+    pub(super) fn ours(&self) -> Vec<(LaneId, Term)> {
+        let mut ours: Vec<_> = self.ours.iter().map(|(lane, held)| (*lane, held.term)).collect();
+        ours.sort_unstable();
+        ours
+    }
+
+    pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: Instant) {
+        self.ours.insert(lane, Held { term, lease_until, rows: BTreeMap::new() });
+    }
+
+    pub(super) fn renew(&mut self, asked: WallTime, until: Instant) {
+        self.ours.values_mut().for_each(|held| held.lease_until = until);
+        self.waiting.values_mut().for_each(|waiting| waiting.asked = asked);
+    }
+
+    /// When the lease of a lane of ours ends, as far as we know.
+    pub(super) fn lease_until(&self, lane: LaneId) -> Option<Instant> {
+        self.ours.get(&lane).map(|held| held.lease_until)
+    }
+
+    /// False if the lane is not ours under that term.
+    pub(super) fn forget(&mut self, lane: LaneId, term: Term) -> bool {
+        if self.waiting.get(&lane).is_some_and(|waiting| waiting.taken.term == term) {
+            self.waiting.remove(&lane);
+        }
+        let is_so = self.is_ours_under(lane, term);
+        if is_so {
+            self.ours.remove(&lane);
+        }
+        is_so
+    }
+
+    /// Keeps claimed rows until they are sent or settled. False if the lane is not ours under that term.
+    pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
+        let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
+        held.rows.extend(rows.into_iter().map(|row| (row.delivery, row)));
+        true
+    }
+
+    /// The row of a delivery, which is not kept any longer.
+    pub(super) fn release(&mut self, lane: LaneId, delivery: DeliveryId) -> Option<ClaimedRow> {
+        self.ours.get_mut(&lane)?.rows.remove(&delivery)
+    }
+
+    /// A lane has to wait until its subscriber is known. No more do than the store has lanes.
+    pub(super) fn wait_for_roster(&mut self, waiting: Waiting) {
+        self.waiting.insert(waiting.taken.lane, waiting);
+    }
+
+    /// The lanes that had to wait, which are not kept any longer.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.waiting).into_values().collect()
+    }
+
+    /// The lanes that have to wait, and since when.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (LaneId, WallTime)> {
+        self.waiting.iter().map(|(lane, waiting)| (*lane, waiting.since))
+    }
+}

@@ -1,0 +1,178 @@
+//! What keeps lanes from moving, and when each is tried again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::engine::{Instant, LaneId, Nanos};
+
+/// The first pause after a failure. Each next one is twice as long.
+pub(super) const PAUSE_FIRST: Nanos = Nanos::from_millis(100);
+/// The longest pause between two tries: how long a lane still waits, at most, once its cause is mended.
+pub const PAUSE_LONGEST: Nanos = Nanos::MINUTE;
+/// Lanes that are listed as stuck, at most.
+pub const STUCK_MAX: usize = 100;
+
+/// A lane that cannot move though it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The lane.
+    pub lane: LaneId,
+    /// What could not be done, and what the store said.
+    pub why: Arc<str>,
+}
+
+/// What could not be done for a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cause {
+    /// Its deliveries are not handed out. The engine asks again.
+    Claim,
+    /// These settlements are not written down.
+    Settle(u64),
+    /// Its record is not kept, or it is not given back.
+    Persist,
+}
+
+#[derive(Debug)]
+struct Obstacle {
+    tries: u32,
+    again: Instant,
+    why: Arc<str>,
+}
+
+/// All obstacles of this process. There are no more of them than settlements that the engine leaves unanswered, and two
+/// for each lane.
+#[derive(Debug, Default)]
+pub(super) struct Obstacles {
+    known: BTreeMap<(LaneId, Cause), Obstacle>,
+    /// What the dispatcher itself has to try again: each once, and in the order of time.
+    planned: BTreeMap<(LaneId, Cause), Instant>,
+    due: BTreeSet<(Instant, LaneId, Cause)>,
+}
+
+impl Obstacles {
+    /// Something could not be done. Answers when it is tried again, and whether nothing was wrong with the lane before.
+    pub(super) fn meet(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        cause: Cause,
+        why: Arc<str>,
+    ) -> (Instant, bool) {
+        let is_new = self.known.range(all_of(lane)).next().is_none();
+        let tries = self.known.get(&(lane, cause)).map_or(0, |known| known.tries);
+        let again = now + pause(tries);
+        self.known.insert((lane, cause), Obstacle { tries: tries.saturating_add(1), again, why });
+        if cause != Cause::Claim {
+            self.plan(again, lane, cause);
+        }
+        (again, is_new)
+    }
+
+    /// The store has no room: nothing is wrong with the lane, and it is tried again soon.
+    pub(super) fn put_off(&mut self, now: Instant, lane: LaneId, cause: Cause) {
+        self.plan(now + PAUSE_FIRST, lane, cause);
+    }
+
+    fn plan(&mut self, at: Instant, lane: LaneId, cause: Cause) {
+        self.unplan(lane, cause);
+        self.planned.insert((lane, cause), at);
+        self.due.insert((at, lane, cause));
+    }
+
+    /// It is not tried again: something newer is, or it is over.
+    pub(super) fn unplan(&mut self, lane: LaneId, cause: Cause) {
+        if let Some(at) = self.planned.remove(&(lane, cause)) {
+            self.due.remove(&(at, lane, cause));
+        }
+    }
+
+    /// It is done, or nobody wants it done any more. True if that was the lane's last obstacle.
+    pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) -> bool {
+        self.unplan(lane, cause);
+        self.known.remove(&(lane, cause)).is_some() && self.known.range(all_of(lane)).next().is_none()
+    }
+
+    /// What is to be tried again now.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<(LaneId, Cause)> {
+        let (_, lane, cause) = *self.due.first().filter(|(at, ..)| *at <= now)?;
+        self.unplan(lane, cause);
+        Some((lane, cause))
+    }
+
+    /// Everything that waits is to be tried now.
+    pub(super) fn hurry(&mut self) {
+        for (_, lane, cause) in std::mem::take(&mut self.due) {
+            self.plan(Instant::START, lane, cause);
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Instant {
+        self.due.first().map_or(Instant::NEVER, |(at, ..)| *at)
+    }
+
+    /// Until when a lane claims nothing: its last claim failed for good, or settlements of it are not written down, so
+    /// that whatever it sends would be sent again after a restart.
+    pub(super) fn claims_wait_until(&self, now: Instant, lane: LaneId) -> Option<Instant> {
+        let until = |((_, cause), obstacle): (&(LaneId, Cause), &Obstacle)| match cause {
+            Cause::Claim => obstacle.again,
+            // While it is being tried, it is not due.
+            Cause::Settle(_) => obstacle.again.max(now + PAUSE_FIRST),
+            Cause::Persist => Instant::START,
+        };
+        self.known.range(all_of(lane)).map(until).max().filter(|until| *until > now)
+    }
+
+    /// Lanes that can't move, the first of their obstacles for each, in the order of their numbers.
+    pub(super) fn stuck(&self) -> impl Iterator<Item = Stuck> {
+        let mut before = None;
+        let first = self.known.iter().filter(move |((lane, _), _)| before.replace(*lane) != Some(*lane));
+        first.map(|((lane, _), obstacle)| Stuck { lane: *lane, why: Arc::clone(&obstacle.why) })
+    }
+}
+
+fn all_of(lane: LaneId) -> RangeInclusive<(LaneId, Cause)> {
+    (lane, Cause::Claim)..=(lane, Cause::Persist)
+}
+
+fn pause(tries: u32) -> Nanos {
+    let doubled = PAUSE_FIRST.0.saturating_mul(1_u64.checked_shl(tries).unwrap_or(u64::MAX));
+    Nanos(doubled).min(PAUSE_LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: LaneId = LaneId(7);
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let pauses = [0, 1, 2, 9, 10, 63, 64, u32::MAX].map(|tries| pause(tries).0 / 1_000_000);
+        assert_eq!(pauses, [100, 200, 400, 51_200, 60_000, 60_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn a_lane_is_stuck_from_its_first_obstacle_to_its_last() {
+        let mut obstacles = Obstacles::default();
+        assert!(obstacles.meet(Instant(0), LANE, Cause::Settle(1), "a".into()).1);
+        assert!(!obstacles.meet(Instant(0), LANE, Cause::Persist, "b".into()).1, "it was stuck already");
+        assert_eq!(obstacles.stuck().collect::<Vec<_>>(), [Stuck { lane: LANE, why: "a".into() }]);
+        assert!(!obstacles.pass(LANE, Cause::Settle(1)));
+        assert!(obstacles.pass(LANE, Cause::Persist));
+        assert!(!obstacles.pass(LANE, Cause::Persist), "it was not stuck any more");
+    }
+
+    #[test]
+    fn claims_wait_for_settlements_but_not_for_a_record() {
+        let mut obstacles = Obstacles::default();
+        let (again, _) = obstacles.meet(Instant(0), LANE, Cause::Settle(1), "a".into());
+        obstacles.meet(Instant(0), LaneId(8), Cause::Persist, "b".into());
+        assert_eq!(obstacles.claims_wait_until(Instant(0), LANE), Some(again));
+        assert_eq!(obstacles.claims_wait_until(Instant(0), LaneId(8)), None);
+        assert_eq!(obstacles.take_due(again), Some((LANE, Cause::Settle(1))));
+        assert!(obstacles.claims_wait_until(again, LANE).is_some(), "it is being tried, and not done");
+        obstacles.pass(LANE, Cause::Settle(1));
+        assert_eq!(obstacles.claims_wait_until(again, LANE), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Lanes come, are kept, change and go.
+
+use std::sync::Arc;
+
+use super::dispatcher::Dispatcher;
+use super::effect::{Effect, News};
+use super::lanes::Waiting;
+use super::obstacles::Cause;
+use super::{handover, instant};
+use crate::engine::{Input, Instant, LaneId, Taking, Term, WallTime};
+use crate::roster::{Roster, Subscriber};
+use crate::store::lane::LaneState;
+use crate::store::reply::{Renewed, Taken};
+
+impl Dispatcher {
+    pub(super) fn work(&mut self, lane: LaneId, due: WallTime) {
+        if self.lanes.is_ours(lane) {
+            self.tell(Input::Work { lane, due: instant(due) });
+        } else if self.roster.get(lane).is_none_or(|subscriber| subscriber.ready().is_ok()) {
+            self.tenure.want(lane);
+        }
+    }
+
+    pub(super) fn take(&mut self, waiting: Waiting) {
+        let Some(subscriber) = self.roster.get(waiting.taken.lane).cloned() else {
+            // The roster will have it in a moment; the lease holds meanwhile.
+            self.lanes.wait_for_roster(waiting);
+            return;
+        };
+        let Waiting { taken: Taken { lane, term, state, handover, next }, asked, moment, .. } = waiting;
+        let settings = Arc::clone(subscriber.settings());
+        let origin = handover::open(handover, moment.as_ref());
+        let lease_until = instant(self.tenure.until(asked));
+        let paused = state != LaneState::Active || !subscriber.is_sendable();
+        let next = next.map(instant);
+        self.lanes.take(lane, term, lease_until);
+        let taking = Taking { lane, term, settings, origin, lease_until, next, paused };
+        self.tell(Input::Take(Box::new(taking)));
+        self.say(News::Took { lane, term });
+        // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
+        if subscriber.ready().is_err() {
+            self.tell(Input::Leave { lane });
+        }
+    }
+
+    pub(super) fn lose(&mut self, lane: LaneId, term: Term) {
+        if self.records.remove(lane, term) {
+            self.pass(lane, Cause::Persist);
+        }
+        if self.lanes.forget(lane, term) {
+            self.pass(lane, Cause::Claim);
+            self.effects.push_back(Effect::Forget { lane });
+            self.say(News::Lost { lane, term });
+            self.tell(Input::Lose { lane, term });
+        }
+    }
+
+    pub(super) fn renew(&mut self, renewed: Renewed, asked: WallTime) {
+        self.tenure.renewed(asked);
+        renewed.lost.into_iter().for_each(|(lane, term)| self.lose(lane, term));
+        let until = instant(self.tenure.until(asked));
+        self.lanes.renew(asked, until);
+        self.effects.push_back(Effect::Extend { until });
+        for (lane, term) in self.lanes.ours() {
+            self.tell(Input::Renew { lane, term, until });
+        }
+    }
+
+    /// Tells the engine of every owned lane whose subscriber has changed.
+    pub(super) fn change(&mut self, roster: Arc<Roster>) {
+        let before = std::mem::replace(&mut self.roster, roster);
+        for (lane, _) in self.lanes.ours() {
+            let new = self.roster.get(lane).cloned();
+            self.change_lane(lane, before.get(lane), new.as_ref());
+        }
+        for subscriber in self.roster.subscribers() {
+            let was_broken = before.get(subscriber.lane()).is_some_and(|old| old.ready().is_err());
+            if was_broken && subscriber.ready().is_ok() {
+                self.tenure.want(subscriber.lane());
+            }
+        }
+        for waiting in self.lanes.take_waiting() {
+            self.take(waiting);
+        }
+    }
+
+    fn change_lane(&mut self, lane: LaneId, old: Option<&Arc<Subscriber>>, new: Option<&Arc<Subscriber>>) {
+        let is_same = old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new));
+        if !is_same {
+            self.effects.push_back(Effect::Withdraw { lane });
+        }
+        let Some(new) = new.filter(|new| new.ready().is_ok()) else {
+            self.tell(Input::Leave { lane });
+            return;
+        };
+        if old.is_none_or(|old| !Arc::ptr_eq(old.settings(), new.settings())) {
+            self.tell(Input::Change { lane, settings: Arc::clone(new.settings()) });
+        }
+        let sendable = new.is_sendable();
+        if old.is_none_or(|old| old.is_sendable() != sendable) {
+            self.tell(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
+        }
+    }
+
+    /// Something could not be done for a lane.
+    pub(super) fn meet(&mut self, lane: LaneId, cause: Cause, why: Arc<str>) -> Instant {
+        let (again, is_new) = self.obstacles.meet(self.now, lane, cause, Arc::clone(&why));
+        if is_new {
+            self.say(News::Stuck { lane, why });
+        }
+        again
+    }
+
+    /// It is done, or not wanted any more.
+    pub(super) fn pass(&mut self, lane: LaneId, cause: Cause) {
+        if self.obstacles.pass(lane, cause) {
+            self.say(News::Moves { lane });
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! When to renew the leases of this process, and which lanes to ask for. Pure: it says what to do, and is told.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::store::command::{Acquire, Renew, Which};
+use crate::store::lane::OwnerId;
+
+/// How long a lease is unless the operator says otherwise.
+pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);
+/// How long a lease may be.
+pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
+/// Lanes asked for at once: so many rows are written in one commit.
+const ACQUIRE_MAX: u32 = 1_000;
+
+/// One thing to ask of the store.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Stay the owner of what is owned.
+    Renew(Renew),
+    /// Become the owner of more.
+    Acquire(Acquire),
+}
+
+/// One process's hold on its lanes.
+#[derive(Debug)]
+pub(super) struct Tenure {
+    owner: OwnerId,
+    lease: Nanos,
+    /// Lanes that have something to do and belong to nobody that we know of.
+    wanted: BTreeSet<LaneId>,
+    /// A request for lanes is on its way.
+    asking: bool,
+    /// There may be more lanes than one request could bring.
+    more: bool,
+    renewing: bool,
+    /// What is owned is kept until it is given back; nothing more is asked for.
+    stopping: bool,
+    next_renewal: WallTime,
+    next_search: WallTime,
+}
+
+impl Tenure {
+    /// Begins by asking for all lanes that have something to do.
+    pub(super) fn new(owner: OwnerId, lease: Nanos, now: WallTime) -> Self {
+        Self {
+            owner,
+            lease,
+            wanted: BTreeSet::new(),
+            asking: false,
+            more: false,
+            renewing: false,
+            stopping: false,
+            next_renewal: WallTime(now.0 + lease.0 / 3),
+            next_search: now,
+        }
+    }
+
+    /// A lane that is not ours has something to do.
+    pub(super) fn want(&mut self, lane: LaneId) {
+        self.wanted.insert(lane);
+    }
+
+    /// The process is to end.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether a request for lanes is on its way: what it brings has to be given back.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// The answer to a request for lanes.
+    pub(super) fn acquired(&mut self, count: usize) {
+        self.asking = false;
+        self.more = count >= ACQUIRE_MAX as usize;
+    }
+
+    /// The leases were renewed, as asked for at that moment.
+    pub(super) fn renewed(&mut self, asked: WallTime) {
+        self.renewing = false;
+        self.next_renewal = WallTime(asked.0 + self.lease.0 / 3);
+    }
+
+    /// The leases could not be renewed: try again soon.
+    pub(super) fn not_renewed(&mut self, now: WallTime) {
+        self.renewing = false;
+        self.next_renewal = WallTime(now.0 + self.lease.0 / 30);
+    }
+
+    /// Until when a lease holds that was asked for at that moment.
+    pub(super) fn until(&self, asked: WallTime) -> WallTime {
+        WallTime(asked.0.saturating_add(self.lease.0))
+    }
+
+    /// When there is a next step, if nothing happens before.
+    pub(super) fn next_step(&self) -> WallTime {
+        let renewal = if self.renewing { WallTime(u64::MAX) } else { self.next_renewal };
+        let search = match (self.asking || self.stopping, self.more || !self.wanted.is_empty()) {
+            (true, _) => WallTime(u64::MAX),
+            (false, true) => WallTime(0),
+            (false, false) => self.next_search,
+        };
+        renewal.min(search)
+    }
+
+    /// What to ask of the store now.
+    pub(super) fn steps(&mut self, now: WallTime) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if !self.renewing && self.next_renewal <= now {
+            self.renewing = true;
+            steps.push(Step::Renew(Renew { owner: self.owner, lease: self.lease }));
+        }
+        if self.asking || self.stopping {
+            return steps;
+        }
+        let which = if self.more || self.next_search <= now {
+            // Once in a while for those whose owner has died without a word.
+            self.next_search = WallTime(now.0 + self.lease.0 / 3);
+            self.more = false;
+            Which::WithWork
+        } else if self.wanted.is_empty() {
+            return steps;
+        } else {
+            let rest = self.wanted.iter().nth(ACQUIRE_MAX as usize).copied();
+            let rest = rest.map(|first| self.wanted.split_off(&first)).unwrap_or_default();
+            Which::These(std::mem::replace(&mut self.wanted, rest).into_iter().collect())
+        };
+        self.asking = true;
+        let (owner, lease) = (self.owner, self.lease);
+        steps.push(Step::Acquire(Acquire { owner, lease, which, max: ACQUIRE_MAX }));
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Nanos = Nanos::from_secs(30);
+
+    fn tenure() -> Tenure {
+        let mut tenure = Tenure::new(OwnerId(1), LEASE, WallTime(0));
+        assert!(matches!(
+            tenure.steps(WallTime(0))[..],
+            [Step::Acquire(Acquire { which: Which::WithWork, .. })]
+        ));
+        tenure
+    }
+
+    #[test]
+    fn renews_each_third_of_a_lease_and_not_twice_at_once() {
+        let mut tenure = tenure();
+        let third = WallTime::from_secs(10);
+        assert_eq!(tenure.next_step(), third);
+        assert!(matches!(tenure.steps(third)[..], [Step::Renew(_)]));
+        assert!(tenure.steps(WallTime::from_secs(25)).is_empty());
+        tenure.renewed(third);
+        assert_eq!(tenure.next_step(), WallTime::from_secs(20));
+    }
+
+    #[test]
+    fn asks_for_what_is_wanted_in_requests_of_bounded_size() {
+        let mut tenure = tenure();
+        (0..1_500).for_each(|lane| tenure.want(LaneId(lane)));
+        assert!(tenure.steps(WallTime(1)).is_empty(), "one request at a time");
+        tenure.acquired(0);
+        for expected in [1_000, 500] {
+            assert_eq!(tenure.next_step(), WallTime(0));
+            let steps = tenure.steps(WallTime(1));
+            let [Step::Acquire(Acquire { which: Which::These(lanes), .. })] = &steps[..] else {
+                panic!("{steps:?}")
+            };
+            assert_eq!(lanes.len(), expected);
+            tenure.acquired(expected.min(999));
+        }
+        assert!(tenure.steps(WallTime(1)).is_empty());
+    }
+
+    #[test]
+    fn on_its_way_out_it_keeps_what_it_owns_asks_for_no_more_and_sleeps_in_between() {
+        let mut tenure = tenure();
+        tenure.acquired(1_000);
+        tenure.want(LaneId(1));
+        tenure.stop();
+        let third = WallTime::from_secs(10);
+        assert_eq!(tenure.next_step(), third);
+        assert!(tenure.steps(WallTime::from_secs(9)).is_empty());
+        assert!(matches!(tenure.steps(third)[..], [Step::Renew(_)]));
+        assert_eq!(tenure.next_step(), WallTime(u64::MAX));
+        tenure.renewed(third);
+        assert_eq!(tenure.next_step(), WallTime::from_secs(20));
+    }
+
+    #[test]
+    fn goes_on_asking_while_requests_come_back_full() {
+        let mut tenure = tenure();
+        tenure.acquired(1_000);
+        assert!(matches!(
+            tenure.steps(WallTime(1))[..],
+            [Step::Acquire(Acquire { which: Which::WithWork, .. })]
+        ));
+        tenure.acquired(7);
+        assert!(tenure.steps(WallTime(1)).is_empty());
+    }
+}

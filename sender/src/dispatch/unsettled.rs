@@ -1,0 +1,60 @@
+//! Settlements that the store has not answered: kept, so that those which it could not write down are tried again.
+
+use std::collections::BTreeMap;
+
+use crate::engine::BatchId;
+use crate::store::command::Settlement;
+
+/// Settlements by number. The engine bounds how many there are.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    parts: BTreeMap<u64, Part>,
+    /// Batches that were halved: how many parts of each are left.
+    halved: BTreeMap<BatchId, usize>,
+    count: u64,
+}
+
+/// A batch, or what is left of one that was halved.
+#[derive(Debug)]
+struct Part {
+    batch: BatchId,
+    rows: Vec<Settlement>,
+}
+
+impl Unsettled {
+    /// A batch goes to the store: under which number.
+    pub(super) fn add(&mut self, batch: BatchId, rows: Vec<Settlement>) -> u64 {
+        self.count += 1;
+        self.parts.insert(self.count, Part { batch, rows });
+        self.count
+    }
+
+    pub(super) fn rows(&self, number: u64) -> Option<&[Settlement]> {
+        self.parts.get(&number).map(|part| part.rows.as_slice())
+    }
+
+    /// Settlements are done with: which they were, and their batch, if nothing is left of it.
+    pub(super) fn remove(&mut self, number: u64) -> Option<(Vec<Settlement>, Option<BatchId>)> {
+        let Part { batch, rows } = self.parts.remove(&number)?;
+        let left = match self.halved.get_mut(&batch) {
+            Some(left) => {
+                *left -= 1;
+                *left
+            }
+            None => 0,
+        };
+        if left == 0 {
+            self.halved.remove(&batch);
+        }
+        Some((rows, (left == 0).then_some(batch)))
+    }
+
+    /// Two numbers in the place of one, each with half of its settlements. Nothing if there are not two.
+    pub(super) fn halve(&mut self, number: u64) -> Option<[u64; 2]> {
+        let part = self.parts.get_mut(&number).filter(|part| part.rows.len() > 1)?;
+        let second = part.rows.split_off(part.rows.len() / 2);
+        let Part { batch, rows: first } = self.parts.remove(&number)?;
+        *self.halved.entry(batch).or_insert(1) += 1;
+        Some([self.add(batch, first), self.add(batch, second)])
+    }
+}

@@ -1,0 +1,196 @@
+//! What a limiter leaves to the next owner of its lane, and how that one goes on from it.
+
+use serde::{Deserialize, Serialize};
+
+use super::doubt::{Doubts, RunRecord};
+use super::ends::Ends;
+use super::level::Level;
+use super::{LEVEL_MAX, Limiter, Records};
+use crate::engine::contract::{BURST_MAX, Bucket, Contract, IN_FLIGHT_MAX, Rate};
+use crate::engine::lateness::{DEADLINE_MAX, DOUBT_MAX, Lateness};
+use crate::engine::time::{Instant, Nanos};
+
+/// What a limiter leaves to the next one. Lengths count from the moment it was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    rate_count: u64,
+    rate_per: u64,
+    /// The level in whole attempts, and what is left in units of 1/`rate_per`.
+    level: u32,
+    level_rest: u64,
+    /// The most that level and attempts in flight may come to, until a later record says otherwise.
+    full: u32,
+    /// The most attempts that may be under way then, or have ended without a durable word of it.
+    under_way: u32,
+    /// The longest deadline, quarantine and doubt of an attempt under way.
+    lateness: [u64; 3],
+    in_doubt: Vec<RunRecord>,
+    /// How long ago attempts ended, and how many; the oldest first.
+    ends: Vec<(u64, u32)>,
+    /// The longest window that the ends are kept for.
+    remembered: u64,
+}
+
+/// What a new owner knows beside the snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Since<'a> {
+    /// How much time has passed since the snapshot at least.
+    pub downtime: Nanos,
+    /// The owner before may live.
+    pub may_be_alive: bool,
+    /// What ended after the snapshot: how long ago, and how many attempts.
+    pub ended: &'a [(Nanos, u32)],
+}
+
+impl Limiter {
+    /// What the next owner needs to know: of a lane that is given back in order (`is_final`), or if this one should
+    /// never stop in order.
+    pub(super) fn take_snapshot(&mut self, is_final: bool, now: Instant) -> Snapshot {
+        let bucket = self.contract.bucket();
+        let per = u128::from(bucket.rate().per().0);
+        let level = u32::try_from(self.level.units() / per).unwrap_or(LEVEL_MAX);
+        let full = self.full();
+        // Of window caps the next owner must not miss what ended and was not settled; of a bucket it can't miss more
+        // than was in flight.
+        let cap = self.contract.in_flight();
+        let most = if self.ends.is_some() { cap } else { cap.min(full) };
+        let (ends, remembered) = self.ends.as_ref().map_or_else(Default::default, |ends| ends.ages(now));
+        let lateness = self.longest();
+        Snapshot {
+            rate_count: bucket.rate().count(),
+            rate_per: bucket.rate().per().0,
+            level,
+            level_rest: u64::try_from(self.level.units() % per).unwrap_or(0),
+            full,
+            under_way: if is_final { 0 } else { most.max(self.open + self.unsettled) },
+            lateness: [lateness.deadline().0, lateness.quarantine().0, lateness.doubt().0],
+            in_doubt: self.doubts.record(now),
+            ends,
+            remembered: remembered.0,
+        }
+    }
+}
+
+impl Snapshot {
+    /// What an owner leaves that has this contract and has sent nothing.
+    fn unknown(contract: &Contract) -> Self {
+        Limiter::fresh(contract.clone(), Lateness::LONGEST).take_snapshot(false, Instant::START)
+    }
+
+    /// Goes on from here after an orderly end. Nothing, if the figures make no sense.
+    pub(super) fn resume(
+        &self,
+        contract: Contract,
+        lateness: Lateness,
+        downtime: Nanos,
+        now: Instant,
+    ) -> Option<Limiter> {
+        let since = Since { downtime, may_be_alive: false, ended: &[] };
+        let mut limiter = self.restore(&contract, lateness, since, now)?;
+        limiter.change(contract, lateness, now);
+        Some(limiter)
+    }
+
+    /// Takes over from an owner that did not end in order.
+    pub(super) fn seize(
+        &self,
+        contract: Contract,
+        lateness: Lateness,
+        since: Since<'_>,
+        now: Instant,
+    ) -> Option<Limiter> {
+        let mut limiter = self.restore(&contract, lateness, since, now)?;
+        limiter.advance(now);
+        let full = self.full.min(LEVEL_MAX);
+        let under_way = self.under_way.min(IN_FLIGHT_MAX);
+        let in_doubt = under_way.min(full);
+        let level = full.saturating_sub(limiter.doubts.count()).saturating_sub(in_doubt);
+        let rate = limiter.contract.bucket().rate();
+        limiter.level = Level::new(u128::from(level) * u128::from(rate.per().0), now);
+        let [deadline, quarantine, doubt] = self.lateness.map(Nanos);
+        let (deadline, longest) = (deadline.min(DEADLINE_MAX), Lateness::LONGEST);
+        let theirs = Lateness::new(deadline, quarantine.min(DOUBT_MAX), doubt.min(DOUBT_MAX));
+        let ended = if since.may_be_alive { now + deadline } else { now };
+        limiter.doubts.add(ended, in_doubt, theirs.unwrap_or(longest), limiter.records.taken + 1, 0);
+        if let Some(ends) = &mut limiter.ends {
+            // No more than the burst can be in flight; the rest has ended.
+            ends.push(now, under_way - in_doubt);
+        }
+        limiter.change(contract, lateness, now);
+        Some(limiter)
+    }
+
+    /// A limiter without windows as it was then. If the contract changed meanwhile, nobody knows when: the time since
+    /// counts at the slower of both rates.
+    fn restore(
+        &self,
+        next: &Contract,
+        lateness: Lateness,
+        since: Since<'_>,
+        now: Instant,
+    ) -> Option<Limiter> {
+        let rate = Rate::new(self.rate_count, Nanos(self.rate_per)).ok()?;
+        if (rate.count(), rate.per().0) != (self.rate_count, self.rate_per) {
+            return None;
+        }
+        let then = now.sooner(since.downtime);
+        let whole = u128::from(self.level.min(LEVEL_MAX)) * u128::from(self.rate_per);
+        let mut level = Level::new(whole + u128::from(self.level_rest.min(self.rate_per)), then);
+        let slower = rate.slower(next.bucket().rate());
+        level.change_rate(rate, slower);
+        let bucket = Bucket::new(slower, BURST_MAX).ok()?;
+        // The windows to come count what is in doubt.
+        let longest = next.windows().iter().map(|window| window.length()).fold(Nanos::ZERO, Nanos::max);
+        let keep = Nanos(self.remembered).max(longest);
+        let since = since.ended.iter().map(|&(ago, count)| (now.sooner(ago), count));
+        Some(Limiter {
+            contract: Contract::new(Some(bucket), Vec::new(), next.in_flight()).ok()?,
+            lateness,
+            older: None,
+            level,
+            ends: Ends::restore(&self.ends, then, since, keep, now),
+            open: 0,
+            unsettled: 0,
+            doubts: Doubts::restore(&self.in_doubt, then),
+            records: Records::default(),
+        })
+    }
+}
+
+impl Limiter {
+    /// Goes on where a limiter stopped in order, at least `downtime` ago. A snapshot that makes no sense counts as that of
+    /// a crash, unreadable.
+    #[must_use]
+    pub fn resume(
+        contract: Contract,
+        lateness: Lateness,
+        snapshot: &Snapshot,
+        downtime: Nanos,
+        now: Instant,
+    ) -> Self {
+        snapshot.resume(contract.clone(), lateness, downtime, now).unwrap_or_else(|| {
+            let since = Since { downtime, may_be_alive: false, ended: &[] };
+            Self::seize(contract, lateness, None, since, now)
+        })
+    }
+
+    /// Takes over from a limiter that crashed or lost its lease, and left that. If it can't be read, the owner before is
+    /// taken to have had the present contract, with the longest deadline, quarantine and doubt that any settings allow.
+    #[must_use]
+    pub fn seize(
+        contract: Contract,
+        lateness: Lateness,
+        left: Option<&Snapshot>,
+        since: Since<'_>,
+        now: Instant,
+    ) -> Self {
+        let known = left.and_then(|left| left.seize(contract.clone(), lateness, since, now));
+        known.unwrap_or_else(|| {
+            let unknown = Snapshot::unknown(&contract);
+            unknown.seize(contract.clone(), lateness, since, now).unwrap_or_else(|| {
+                debug_assert!(false, "a snapshot of a valid contract is valid");
+                Self::fresh(contract, lateness)
+            })
+        })
+    }
+}

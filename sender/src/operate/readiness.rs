@@ -1,0 +1,144 @@
+//! Why a sender is not ready: whatever keeps deliveries from moving that are ours to move. Endpoints that fail or hang are
+//! none of these, and neither are subscribers whose settings do not hold: the others are served.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::dispatch::Stuck;
+use crate::engine::{Nanos, WallTime};
+use crate::runtime::Sender;
+use crate::runtime::store_time::FAR_OFF;
+use crate::store::sqlite::LogSize;
+use crate::store::thread::Health;
+
+/// How long a part may take to show that it lives. It takes microseconds.
+const ALIVE_WITHIN: Duration = Duration::from_secs(2);
+/// For how long a request that failed for good counts. What still fails does so again within this.
+const GIVEN_UP_FOR: Nanos = Nanos::MINUTE;
+
+/// One reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unready {
+    /// For programs.
+    pub(crate) code: &'static str,
+    /// For people.
+    pub(crate) detail: String,
+}
+
+impl Unready {
+    fn new(code: &'static str, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into() }
+    }
+
+    pub(crate) fn shown(&self) -> Value {
+        json!({ "code": self.code, "detail": self.detail })
+    }
+}
+
+/// All reasons why a sender is not ready; none, if it is.
+pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
+    if let Some(what) = sender.broken_part() {
+        return vec![Unready::new("ended", what)];
+    }
+    let clock = sender.clock();
+    let mut reasons = of_the_store(&sender.health(), clock.now());
+    if reasons.iter().all(|reason| reason.code != "store") {
+        reasons.extend(of_the_reader(sender).await);
+    }
+    match timeout(ALIVE_WITHIN, sender.lanes_that_cannot_move()).await {
+        Ok(stuck) => reasons.extend(of_the_lanes(&stuck)),
+        Err(_) => reasons.push(Unready::new("dispatcher", "the dispatcher does not answer")),
+    }
+    reasons.extend(of_the_clock(clock.ahead(), "ahead of"));
+    reasons.extend(of_the_clock(clock.behind(), "behind"));
+    reasons
+}
+
+fn of_the_store(health: &Health, now: WallTime) -> Vec<Unready> {
+    let mut reasons = Vec::new();
+    if let Some((_, error)) = &health.failing {
+        reasons.push(Unready::new("store", format!("the store does not write: {error}")));
+    }
+    if let Some((at, error)) = &health.given_up
+        && now.since(*at) < GIVEN_UP_FOR
+    {
+        reasons.push(Unready::new("given_up", format!("the store gave up a request: {error}")));
+    }
+    if health.log_bytes >= LogSize::PINNED_BYTES {
+        let mebibytes = health.log_bytes >> 20;
+        let detail = format!(
+            "the database's log has grown to {mebibytes} MiB, since some program has been reading the database for long: \
+             end its transaction"
+        );
+        reasons.push(Unready::new("log", detail));
+    }
+    reasons
+}
+
+async fn of_the_reader(sender: &Sender) -> Option<Unready> {
+    let glance = timeout(ALIVE_WITHIN, sender.read(|reader| reader.glance()));
+    match glance.await {
+        Err(_) => Some(Unready::new("store", "the store does not answer")),
+        Ok(Err(error) | Ok(Err(error))) => {
+            Some(Unready::new("store", format!("the store does not read: {error}")))
+        }
+        Ok(Ok(Ok(_))) => None,
+    }
+}
+
+/// The first of the lanes that cannot move stands for all: they mostly share a cause.
+fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
+    let first = stuck.first()?;
+    let (count, lane, why) = (stuck.len(), first.lane.0, &first.why);
+    Some(Unready::new("lanes", format!("{count} lanes can't move, lane {lane} because {why}")))
+}
+
+fn of_the_clock(off: Option<Nanos>, which: &str) -> Option<Unready> {
+    let off = off.filter(|off| *off > FAR_OFF)?;
+    let minutes = off.0 / Nanos::MINUTE.0;
+    let remedy = "see `hookproof sender doctor`";
+    let detail = format!("the database's time is {minutes} minutes {which} the wall clock: {remedy}");
+    Some(Unready::new("clock", detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::LaneId;
+    use crate::store::StoreError;
+
+    const NOW: WallTime = WallTime::from_secs(1_800_000_000);
+
+    fn codes(health: &Health) -> Vec<&'static str> {
+        of_the_store(health, NOW).iter().map(|reason| reason.code).collect()
+    }
+
+    #[test]
+    fn each_trouble_of_the_store_has_its_reason() {
+        let error = || StoreError::Broken { doing: "settle deliveries", detail: "a page".into() };
+        let long_ago = WallTime(NOW.0 - GIVEN_UP_FOR.0);
+        assert!(codes(&Health::default()).is_empty());
+        assert_eq!(codes(&Health { failing: Some((NOW, error())), ..Health::default() }), ["store"]);
+        assert_eq!(codes(&Health { given_up: Some((NOW, error())), ..Health::default() }), ["given_up"]);
+        assert!(codes(&Health { given_up: Some((long_ago, error())), ..Health::default() }).is_empty());
+        let log_bytes = LogSize::PINNED_BYTES;
+        assert_eq!(codes(&Health { log_bytes, ..Health::default() }), ["log"]);
+        assert!(codes(&Health { log_bytes: log_bytes - 1, ..Health::default() }).is_empty());
+    }
+
+    #[test]
+    fn lanes_that_cannot_move_are_counted_and_the_first_is_named() {
+        let stuck = |lane| Stuck { lane: LaneId(lane), why: "the disk is gone".into() };
+        assert_eq!(of_the_lanes(&[]), None);
+        let reason = of_the_lanes(&[stuck(4), stuck(7)]).unwrap();
+        assert_eq!(reason.detail, "2 lanes can't move, lane 4 because the disk is gone");
+    }
+
+    #[test]
+    fn a_clock_counts_once_it_is_far_off() {
+        assert_eq!(of_the_clock(Some(FAR_OFF), "behind"), None);
+        assert_eq!(of_the_clock(Some(Nanos::DAY), "behind").map(|reason| reason.code), Some("clock"));
+    }
+}

@@ -1,0 +1,106 @@
+//! What others do to the database, as one process finds out: new deliveries, changed subscribers, dead owners.
+//!
+//! The thread of the `watcher` looks with it, and so does the simulator. It reads the store; which process is dead, and
+//! which deliveries this process recorded itself, it is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::dispatch::Event;
+use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::roster::{Roster, RosterKeeper};
+use crate::store::StoreError;
+use crate::store::lane::OwnerId;
+use crate::store::read::{Glance, Owner, Reader};
+
+/// How often a process looks: what is emitted elsewhere waits half of this on average.
+pub const LOOK_EVERY: Duration = Duration::from_millis(4);
+/// Looks from one look at the other owners to the next.
+pub(super) const LOOKS_BETWEEN_OWNERS: u32 = 250;
+/// How often a process looks whether others are dead: about once a second.
+pub const OWNERS_EVERY: Duration = LOOK_EVERY.saturating_mul(LOOKS_BETWEEN_OWNERS);
+/// Rows looked at in one go.
+const ROWS_MAX: u32 = 1_000;
+
+/// What was seen of a database so far.
+#[derive(Debug)]
+pub struct Lookout {
+    seen: Glance,
+    keeper: RosterKeeper,
+}
+
+impl Lookout {
+    /// What the process read when it began.
+    #[must_use]
+    pub const fn new(seen: Glance, keeper: RosterKeeper) -> Self {
+        Self { seen, keeper }
+    }
+
+    /// The subscribers as last seen.
+    #[must_use]
+    pub const fn roster(&self) -> &Arc<Roster> {
+        self.keeper.present()
+    }
+
+    /// Looks for what has changed, and tells the dispatcher's events for it in their order. `recorded_here` says whether
+    /// this process itself recorded all deliveries after the first and up to the second: then it knows of them.
+    ///
+    /// # Errors
+    /// When the store cannot be read. What was not told yet is found by the next look.
+    pub fn look(
+        &mut self,
+        reader: &dyn Reader,
+        now: WallTime,
+        recorded_here: impl FnOnce(DeliveryId, DeliveryId) -> bool,
+        mut tell: impl FnMut(Event),
+    ) -> Result<Glance, StoreError> {
+        let glance = reader.glance()?;
+        if glance.roster != self.seen.roster {
+            tell(Event::Roster(Arc::clone(self.keeper.catch_up(reader, now)?)));
+            self.seen.roster = glance.roster;
+        }
+        if glance.last != self.seen.last {
+            if !recorded_here(self.seen.last, glance.last) {
+                self.find_new_work(reader, &mut tell)?;
+            }
+            self.seen.last = glance.last;
+        }
+        if glance.stirred != self.seen.stirred {
+            self.find_stirred_work(reader, &mut tell)?;
+            self.seen.stirred = glance.stirred;
+        }
+        Ok(glance)
+    }
+
+    /// Deliveries recorded since the last look.
+    fn find_new_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
+        let mut after = self.seen.last;
+        loop {
+            let work = reader.work_after(after, ROWS_MAX)?;
+            after = work.last;
+            tell(Event::Work(work.lanes));
+            if !work.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Something is due that was recorded before: redriven, or held back.
+    fn find_stirred_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
+        let lanes: Vec<LaneId> = self.roster().lanes().collect();
+        for some in lanes.chunks(ROWS_MAX as usize) {
+            tell(Event::Work(reader.heads(some)?));
+        }
+        Ok(())
+    }
+}
+
+/// The owners of lanes that are dead: their lanes are free at once, without waiting for their leases.
+pub fn dead_owners(
+    owners: Vec<Owner>,
+    ourselves: OwnerId,
+    is_dead: impl Fn(OwnerId) -> bool,
+) -> impl Iterator<Item = Owner> {
+    let has_lanes = move |owner: &Owner| owner.owner != ourselves && owner.lanes > 0;
+    owners.into_iter().filter(move |owner| has_lanes(owner) && is_dead(owner.owner))
+}

@@ -1,0 +1,162 @@
+//! The threads that read the database: a few, with a bounded queue before them. Nothing else runs on them, so that neither a
+//! slow question nor anything else in the process holds up another kind of work.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use crate::store::sqlite::SqliteReader;
+use crate::store::{Reader, StoreError};
+
+/// Threads, each with a connection of its own.
+const READERS: usize = 4;
+/// Questions that may wait for one of them.
+const WAITING_MAX: usize = 64;
+
+type Question = Box<dyn FnOnce(Result<&SqliteReader, StoreError>) + Send>;
+
+/// The threads. They end when this is dropped and what waits is answered.
+#[derive(Debug)]
+pub(super) struct Readers {
+    questions: SyncSender<Question>,
+}
+
+impl Readers {
+    /// Starts the threads. Each opens the database at its first question.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn start(database: &Path) -> std::io::Result<Self> {
+        let (questions, waiting) = sync_channel(WAITING_MAX);
+        let waiting = Arc::new(Mutex::new(waiting));
+        for number in 1..=READERS {
+            let (waiting, database) = (Arc::clone(&waiting), database.to_owned());
+            let named = thread::Builder::new().name(format!("reader-{number}"));
+            named.spawn(move || answer(&waiting, database))?;
+        }
+        Ok(Self { questions })
+    }
+
+    /// Asks the database something.
+    ///
+    /// # Errors
+    /// When too many questions wait already, or no reader can be opened.
+    pub(super) async fn ask<T, F>(&self, question: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Reader) -> T + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let asked = self.questions.try_send(Box::new(move |reader| {
+            // Whoever asked may have gone.
+            let _ = tell.send(reader.map(|reader| question(reader)));
+        }));
+        match asked {
+            Ok(()) => told.await.unwrap_or_else(|_| {
+                let detail = "the question made its reader panic".to_owned();
+                Err(StoreError::Broken { doing: "read", detail })
+            }),
+            Err(TrySendError::Full(_)) => Err(StoreError::Overloaded { waiting: WAITING_MAX }),
+            Err(TrySendError::Disconnected(_)) => Err(StoreError::Stopped),
+        }
+    }
+}
+
+fn answer(waiting: &Mutex<Receiver<Question>>, database: PathBuf) {
+    let mut open = None;
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(question) = next else { return };
+        let reader = match open.take() {
+            Some(reader) => Ok(reader),
+            None => SqliteReader::open(&database),
+        };
+        // A question that panics is a defect, which the panic itself has reported by now. The thread goes on with another
+        // connection, since the old one may be in the middle of something.
+        open = catch_unwind(AssertUnwindSafe(move || {
+            question(reader.as_ref().map_err(Clone::clone));
+            reader.ok()
+        }))
+        .unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use crate::store::sqlite::{Options, SqliteStore};
+
+    use super::*;
+
+    fn database() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sender.db");
+        drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
+        (folder, path)
+    }
+
+    #[tokio::test]
+    async fn what_finds_the_queue_full_is_told_so_and_later_questions_are_answered() {
+        let (_folder, path) = database();
+        let readers = Arc::new(Readers::start(&path).unwrap());
+        let (begun, begins) = channel();
+        let (go_on, goes_on) = channel::<()>();
+        let goes_on = Arc::new(Mutex::new(goes_on));
+        let ask = |begun: Option<std::sync::mpsc::Sender<()>>| {
+            let (readers, goes_on) = (Arc::clone(&readers), Arc::clone(&goes_on));
+            async move {
+                readers
+                    .ask(move |_| {
+                        let _ = begun.map(|begun| begun.send(()));
+                        let _ = goes_on.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    })
+                    .await
+            }
+        };
+        let mut asked = tokio::task::JoinSet::new();
+        for _ in 0..READERS {
+            asked.spawn(ask(Some(begun.clone())));
+        }
+        let mut in_hand = 0;
+        while in_hand < READERS {
+            in_hand += begins.try_iter().count();
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..WAITING_MAX + READERS {
+            asked.spawn(ask(None));
+        }
+        for _ in 0..READERS {
+            let refused = asked.join_next().await.unwrap().unwrap();
+            assert_eq!(refused, Err(StoreError::Overloaded { waiting: WAITING_MAX }));
+        }
+        drop(go_on);
+        assert!(asked.join_all().await.iter().all(Result::is_ok));
+        assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_question_that_panics_costs_its_answer_and_no_thread() {
+        let (_folder, path) = database();
+        let readers = Readers::start(&path).unwrap();
+        for _ in 0..2 * READERS {
+            let answer = readers.ask::<(), _>(|_| panic!("a defect")).await;
+            assert!(matches!(answer, Err(StoreError::Broken { .. })), "{answer:?}");
+        }
+        assert!(readers.ask(|reader| reader.glance().is_ok()).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_not_there_yet_is_opened_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sender.db");
+        let readers = Readers::start(&path).unwrap();
+        assert!(readers.ask(|_| ()).await.is_err());
+        drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
+        assert_eq!(readers.ask(|_| ()).await, Ok(()));
+    }
+}

@@ -1,0 +1,161 @@
+//! The dispatcher's shell in the real world: one task that hands it events and carries its effects out.
+//!
+//! Everything that takes time (a commit, a request) is started here and comes back as an event. The task itself never
+//! waits for a disk or a network, so that a stuck store or endpoint holds up nothing but what depends on it. It decides
+//! nothing: see [`crate::dispatch`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tracing::{debug, error, info, warn};
+
+use super::clock::{Clock, Moment, instant, wall_time};
+use super::events::{EventSender, Message};
+use super::link::ask;
+use super::post::Post;
+use crate::dispatch::{Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, handover};
+use crate::engine::{Instant, LaneId, LaneRecord, Term};
+use crate::store::command::{Command, Persist};
+use crate::store::thread::Handle;
+use crate::transport::{CancellationToken, Lease, SendPermit};
+
+/// Messages handled before the dispatcher is asked what to do: more make for larger batches, fewer for quicker answers.
+const MESSAGES_MAX: usize = 1_024;
+
+/// The shell.
+pub(super) struct Shell<P> {
+    pub(super) dispatcher: Dispatcher,
+    pub(super) clock: Clock,
+    pub(super) store: Handle,
+    pub(super) post: Arc<P>,
+    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    pub(super) events: EventSender,
+    /// What the attempts of our lanes that have sent something depend on.
+    pub(super) rights: HashMap<LaneId, Rights>,
+}
+
+/// What a lane's attempts under way depend on, and those to come.
+pub(super) struct Rights {
+    lease: Lease,
+    /// Cancelled when what was decided is not to be sent any more.
+    cancellation: CancellationToken,
+}
+
+impl<P: Post> Shell<P> {
+    /// Runs until the dispatcher was told to stop and everything has come to an end.
+    pub(super) async fn run(mut self) {
+        let mut batch = Vec::with_capacity(MESSAGES_MAX);
+        while !self.dispatcher.is_over(|| self.store.health().failing.is_some()) {
+            let wake = self.dispatcher.next_wake();
+            tokio::select! {
+                count = self.messages.recv_many(&mut batch, MESSAGES_MAX) => {
+                    if count == 0 { break }
+                }
+                () = self.clock.reached(wall_time(wake)) => {}
+            }
+            for message in batch.drain(..) {
+                self.hear(message);
+            }
+            self.step();
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => self.dispatcher.handle(self.now(), event),
+            // Whoever asked may have gone meanwhile.
+            Message::Views(answer) => drop(answer.send(self.dispatcher.views())),
+            Message::Stuck(answer) => drop(answer.send(self.dispatcher.stuck())),
+        }
+    }
+
+    /// Lets the dispatcher decide, and carries it out.
+    fn step(&mut self) {
+        self.dispatcher.handle(self.now(), Event::Tick);
+        while let Some(effect) = self.dispatcher.poll() {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(attempt) => self.send(attempt),
+            Effect::Withdraw { lane } => {
+                if let Some(rights) = self.rights.get_mut(&lane) {
+                    std::mem::take(&mut rights.cancellation).cancel();
+                }
+            }
+            Effect::Forget { lane } => {
+                if let Some(rights) = self.rights.remove(&lane) {
+                    rights.cancellation.cancel();
+                }
+            }
+            Effect::Extend { until } => {
+                let until = self.clock.boot_time(wall_time(until));
+                self.rights.values().for_each(|rights| rights.lease.extend(until));
+            }
+            Effect::Ask { order, command } => self.submit(order, command),
+            Effect::Persist { order, lane, term, record } => self.persist(order, lane, term, &record),
+            Effect::Tell(news) => tell(&news),
+        }
+    }
+
+    fn send(&mut self, attempt: NewAttempt) {
+        let NewAttempt { attempt, lane, row, number, subscriber, limits } = attempt;
+        let clock = self.clock;
+        let lease_until = clock.boot_time(wall_time(limits.lease_until));
+        let rights = self.rights.entry(lane).or_insert_with(|| Rights {
+            lease: Lease::until(lease_until),
+            cancellation: CancellationToken::new(),
+        });
+        let permit = SendPermit {
+            deadline: clock.boot_time(wall_time(limits.deadline)),
+            lease: rights.lease.clone(),
+            cancelled: rights.cancellation.clone(),
+        };
+        let (events, post) = (self.events.clone(), Arc::clone(&self.post));
+        tokio::spawn(async move {
+            let result = post.post(&clock, &subscriber, &row, number, permit).await;
+            events.send(Event::Ended { attempt, delivery: row.delivery, result });
+        });
+    }
+
+    fn submit(&self, order: Order, command: Command) {
+        let events = self.events.clone();
+        ask(&self.store, command, move |reply| {
+            let reply = reply.map_err(Failure::from);
+            let moment = if matches!(order, Order::Acquire { .. }) { Moment::now() } else { None };
+            events.send(Event::Answered(Answered { order, reply, moment }));
+        });
+    }
+
+    fn persist(&self, order: Order, lane: LaneId, term: Term, record: &LaneRecord) {
+        let hand_back = record.is_final();
+        match handover::seal(record, Moment::now()) {
+            Ok(record) => self.submit(order, Command::Persist(Persist { lane, term, record, hand_back })),
+            Err(error) => {
+                let reply = Err(Failure::Lasting(error.to_string().into()));
+                self.events.send(Event::Answered(Answered { order, reply, moment: None }));
+            }
+        }
+    }
+
+    fn now(&self) -> Instant {
+        instant(self.clock.now())
+    }
+}
+
+fn tell(news: &News) {
+    match news {
+        News::Took { lane, term } => debug!(lane = lane.0, term = term.0, "took a lane"),
+        News::Lost { lane, term } => {
+            warn!(lane = lane.0, term = term.0, "lost a lane to another process");
+        }
+        News::Stuck { lane, why } => error!(lane = lane.0, %why, "a lane can't move; trying on"),
+        News::Moves { lane } => info!(lane = lane.0, "a lane that was stuck moves again"),
+        News::GaveUp { lane, why } => {
+            error!(lane = lane.0, %why, "not everything of a lane was written down");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! From which time this process counts on a database: the store decides ([`crate::store::clock`]), here it is asked and told.
+
+use std::path::Path;
+
+use tracing::{error, info, warn};
+
+use super::clock::{Clock, wall};
+use super::owner;
+use crate::boot_clock::{BootClock, Moment};
+use crate::engine::Nanos;
+use crate::store::StoreError;
+use crate::store::clock::{BACK_MAX, Fault, MachineMoment, Start};
+use crate::store::lane::OwnerId;
+use crate::store::sqlite::{SqliteReader, SqliteStore};
+
+/// A clock that is further off the wall clock than this needs an operator.
+pub const FAR_OFF: Nanos = Nanos::HOUR;
+
+/// Begins to count on a database as one of its processes.
+pub(super) fn begin(
+    store: &mut SqliteStore,
+    database: &Path,
+    ourselves: OwnerId,
+    boot: BootClock,
+) -> Result<Clock, StoreError> {
+    let start = begin_within(BACK_MAX, store, database, Some(ourselves))?;
+    match start.fault {
+        None => {}
+        Some(Fault::Corrected(ahead)) => warn!(
+            %ahead,
+            "the database's time was ahead of the wall clock, since some process on it had a wrong clock: it follows the \
+             wall clock again, and what was written meanwhile is brought back"
+        ),
+        Some(Fault::Kept(ahead)) => error!(
+            %ahead,
+            "the database's time is ahead of the wall clock, and is kept: other processes count by it, or the wall clock is \
+             wrong; nothing expires before the wall clock says so; `doctor --mend` brings it back"
+        ),
+    }
+    let clock = Clock::at(boot, start.now);
+    if let Some(behind) = clock.behind() {
+        info!(%behind, "the wall clock was set forward; the database's time follows when the machine is started anew");
+    }
+    Ok(clock)
+}
+
+/// The same without a word, with a bound on how far the database's time is brought back.
+pub(crate) fn begin_within(
+    back_max: Nanos,
+    store: &mut SqliteStore,
+    database: &Path,
+    ourselves: Option<OwnerId>,
+) -> Result<Start, StoreError> {
+    let alone = !owner::others_are_alive(database, ourselves);
+    store.begin_clock(back_max, wall(), machine().as_ref(), alone)
+}
+
+/// The time by which a process would count that begins now, and what is wrong with the database's. Writes nothing.
+pub(crate) fn look(database: &Path, reader: &SqliteReader) -> Result<Start, StoreError> {
+    let alone = !owner::others_are_alive(database, None);
+    Ok(reader.clock()?.start(wall(), machine().as_ref(), alone))
+}
+
+fn machine() -> Option<MachineMoment> {
+    let moment = Moment::now()?;
+    let (boot, uptime) = moment.parts();
+    Some(MachineMoment { boot: boot.into(), uptime })
+}

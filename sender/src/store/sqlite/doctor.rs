@@ -1,0 +1,86 @@
+//! What only an operator asks: whether the file is whole, and what in it can't be read.
+
+use rusqlite::{Result, params};
+
+use super::failure::Doing;
+use super::values::int;
+use super::{SqliteReader, SqliteStore};
+use crate::engine::DeliveryId;
+use crate::store::StoreError;
+
+/// Deliveries looked at in one moment of the store: no look holds up the log for long.
+const ROWS_MAX: u32 = 20_000;
+/// No more faults of a table are listed.
+const FAULTS_MAX: u32 = 10;
+
+/// Waiting deliveries of which a part is missing, as far as one look goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// How many.
+    pub rows: u64,
+    /// Where the next look begins, if there is more to look at.
+    pub next: Option<DeliveryId>,
+}
+
+impl SqliteReader {
+    /// What is wrong with the file's tables, the first faults of each: nothing, if it is whole. Each table is looked at in a
+    /// moment of its own, since a look may take long; the log grows meanwhile by what is written.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read at all.
+    pub fn quick_check(&self) -> std::result::Result<Vec<String>, StoreError> {
+        let tables = self.moment("list the tables", |sql| {
+            sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<Vec<String>>>()
+        })?;
+        let mut faults = Vec::new();
+        for table in tables {
+            let found = self.moment_of(u32::MAX, "check a table", |sql| {
+                let mut check = sql.prepare("SELECT quick_check FROM pragma_quick_check(?1) LIMIT ?2")?;
+                let found = check.query_map(params![table, FAULTS_MAX], |row| row.get(0))?;
+                found.collect::<Result<Vec<String>>>()
+            })?;
+            let found = found.into_iter().filter(|fault| fault != "ok");
+            faults.extend(found.map(|fault| format!("{table}: {fault}")));
+        }
+        Ok(faults)
+    }
+
+    /// Waiting deliveries without a body or an event, after a place; looks at a bounded number of deliveries.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub fn missing_parts(&self, after: DeliveryId) -> std::result::Result<Missing, StoreError> {
+        self.moment("look for missing parts", |sql| {
+            let (rows, seen, last): (u64, u32, Option<DeliveryId>) = sql
+                .prepare_cached(
+                    "SELECT coalesce(sum(state = 0 AND (
+                         NOT EXISTS (SELECT 1 FROM bodies b WHERE b.body = d.body)
+                         OR NOT EXISTS (SELECT 1 FROM events e WHERE e.event = d.event))), 0), count(*), max(delivery)
+                     FROM (SELECT * FROM deliveries WHERE delivery > ?1 ORDER BY delivery LIMIT ?2) d",
+                )?
+                .query_row(params![int(after.0), ROWS_MAX], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })?;
+            Ok(Missing { rows, next: last.filter(|_| seen == ROWS_MAX) })
+        })
+    }
+}
+
+impl SqliteStore {
+    /// Moves the log's content into the file and cuts the log: false, if some program still reads it or writes to it.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be written.
+    pub fn cut_log(&mut self) -> std::result::Result<bool, StoreError> {
+        let busy: bool = self
+            .sql
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+            .doing("cut the log")?;
+        Ok(!busy)
+    }
+}

@@ -1,0 +1,84 @@
+//! What ended on a lane with window caps since its record was written: whoever seizes it has to know.
+//!
+//! Which lanes have window caps is the one thing that the store reads of settings. Their attempts are in an index of their
+//! own, so that others cost nothing; a lane that once had caps stays among them, since a cap that is put back counts what was
+//! sent meanwhile.
+
+use rusqlite::{Result, params};
+
+use super::Work;
+use super::values::size;
+use crate::engine::{LaneId, Nanos, WallTime};
+use crate::store::reply::Ended;
+
+/// How much older than its commit a record may be, and an attempt than its end: a store in trouble commits late.
+const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + 5 * Nanos::MINUTE.0);
+
+/// More ends than this count for no window cap.
+const ENDS_MAX: u32 = crate::engine::contract::WINDOW_LIMIT_MAX;
+
+/// They are told in no more runs than this.
+const RUNS_MAX: usize = 1_024;
+
+/// Whether an attempt is to be kept for a cap, though it is old: `?3` is the beginning of the longest window.
+pub(super) const STILL_COUNTS: &str = "(a.capped IS NOT NULL AND a.at >= ?3 AND a.at >= coalesce(
+    (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane), 9223372036854775807) - ?4)";
+
+impl Work<'_> {
+    /// Notes that a lane has window caps, if its settings say so, or can't be read.
+    pub(super) fn note_caps(&mut self, lane: LaneId) -> Result<()> {
+        self.sql
+            .prepare_cached(
+                "INSERT OR IGNORE INTO capped SELECT lane FROM subscribers WHERE lane = ?1 AND
+                 iif(json_valid(settings), coalesce(json_array_length(settings, '$.limit.windows'), 0) > 0, 1)",
+            )?
+            .execute([lane])?;
+        self.ledger.reread_caps(self.sql, lane)
+    }
+
+    /// What ended on a lane since a moment, and up to [`MARGIN`] before, in runs that are told as if all of a run had ended
+    /// with its last one.
+    pub(super) fn ended_since(&self, lane: LaneId, record_at: WallTime) -> Result<Vec<Ended>> {
+        let since = WallTime(record_at.0.saturating_sub(MARGIN.0));
+        let mut ends: Vec<WallTime> = self
+            .sql
+            .prepare_cached(
+                "SELECT at + latency FROM attempts INDEXED BY attempts_capped
+                 WHERE capped = 1 AND lane = ?1 AND at >= ?2 AND outcome <> 2 ORDER BY at DESC LIMIT ?3",
+            )?
+            .query_map(params![lane, since, ENDS_MAX], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        ends.sort_unstable();
+        let runs = ends.chunks(ends.len().div_ceil(RUNS_MAX).max(1));
+        let run = |run: &[WallTime]| {
+            let at = run.last().copied().unwrap_or(self.now).min(self.now);
+            Ended { at, count: u32::try_from(run.len()).unwrap_or(u32::MAX) }
+        };
+        Ok(runs.map(run).collect())
+    }
+
+    /// Deletes attempts from before a moment, but those that a window cap still counts and no record tells of. Says how many
+    /// were deleted, and whether there may be more to look at.
+    pub(super) fn delete_attempts(&mut self, before: WallTime, max: u32) -> Result<(u64, bool)> {
+        let (at, delivery) = self.places.attempt.unwrap_or_default();
+        let longest = WallTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
+        let looked_at: Vec<(u64, u64, bool)> = self
+            .sql
+            .prepare_cached(&format!(
+                "SELECT a.at, a.delivery, {STILL_COUNTS} FROM attempts a
+                 WHERE (a.at, a.delivery) > (?5, ?6) AND a.at < ?1 ORDER BY a.at, a.delivery LIMIT ?2"
+            ))?
+            .query_map(params![before, max, longest, MARGIN, WallTime(at), WallTime(delivery)], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<Result<_>>()?;
+        let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
+        let mut deleted = 0;
+        for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
+            deleted += size(delete.execute(params![WallTime(*at), WallTime(*delivery)])?);
+        }
+        let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+        self.places.attempt = looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));
+        Ok((deleted, full))
+    }
+}

@@ -1,0 +1,65 @@
+//! How many connections one lane may have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::Notify;
+
+use super::sockets::Socket;
+
+/// Counts the sockets of a lane.
+#[derive(Debug, Default)]
+pub(super) struct SocketLimit {
+    open: AtomicU32,
+    /// As the latest attempt had it.
+    max: AtomicU32,
+    pub(super) freed: Notify,
+}
+
+/// The right of a lane to one socket. Dropping it gives the right back.
+#[derive(Debug)]
+pub(super) struct SocketPermit {
+    limit: Arc<SocketLimit>,
+    /// The same among the sockets of all lanes, once there is one.
+    socket: Option<Socket>,
+}
+
+impl SocketLimit {
+    /// Lowering it closes nothing by itself: see [`Self::excess`].
+    pub(super) fn set_max(&self, max: u32) {
+        self.max.store(max, Ordering::Release);
+    }
+
+    pub(super) fn enter(self: &Arc<Self>) -> Option<SocketPermit> {
+        let max = self.max.load(Ordering::Acquire);
+        let one_more = |open| (open < max).then_some(open + 1);
+        self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(SocketPermit { limit: Arc::clone(self), socket: None })
+    }
+
+    pub(super) fn open(&self) -> u32 {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// How many more there are than the lane may have, since it was allowed fewer.
+    pub(super) fn excess(&self) -> usize {
+        let excess = self.open().saturating_sub(self.max.load(Ordering::Acquire));
+        usize::try_from(excess).unwrap_or(usize::MAX)
+    }
+}
+
+impl SocketPermit {
+    /// The same with a place among all sockets.
+    pub(super) fn with(mut self, socket: Socket) -> Self {
+        self.socket = Some(socket);
+        self
+    }
+}
+
+impl Drop for SocketPermit {
+    fn drop(&mut self) {
+        self.socket = None;
+        self.limit.open.fetch_sub(1, Ordering::AcqRel);
+        self.limit.freed.notify_one();
+    }
+}

@@ -1,0 +1,104 @@
+//! The right to send a request. It is looked at before the first byte is written, because that is the last moment at which
+//! the request can still be held back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use super::failure::Failure;
+use crate::boot_clock::{BootClock, BootTime};
+
+/// What has to hold when the first byte of a request is written, whatever the request waited for until then.
+#[derive(Clone, Debug)]
+pub struct SendPermit {
+    /// When the attempt is over. It counts from when the attempt was decided on, because the next owner of the lane counts
+    /// from there too.
+    pub deadline: BootTime,
+    /// The lane's lease. Once it is over, another process may be sending.
+    pub lease: Lease,
+    /// Cancelled when the lane is paused, changed, lost or given back.
+    pub cancelled: CancellationToken,
+}
+
+impl SendPermit {
+    /// Whether the first byte may be written now.
+    ///
+    /// # Errors
+    /// [`Failure::Withdrawn`] if it may not.
+    pub fn check(&self, now: BootTime) -> Result<(), Failure> {
+        if self.is_revoked(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
+    }
+
+    /// Whether the lane may send nothing at all any more, apart from the attempt's own deadline.
+    pub(super) fn is_revoked(&self, now: BootTime) -> bool {
+        self.lease.is_over(now) || self.cancelled.is_cancelled()
+    }
+
+    /// Whether later bytes of a request that has begun may be written. Consent is not asked for again: a pause does not cut
+    /// what is under way.
+    pub(super) fn check_rest(&self, now: BootTime) -> Result<(), Failure> {
+        if self.lease.is_over(now) || self.deadline <= now { Err(Failure::Withdrawn) } else { Ok(()) }
+    }
+
+    /// How long until the deadline.
+    pub(super) fn remaining(&self, clock: BootClock) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.deadline.since(clock.now()).0)
+    }
+}
+
+/// Until when a lane is this process's. Clones are of the same lease, so a renewal reaches attempts under way.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<AtomicU64>);
+
+impl Lease {
+    /// A lease that holds until then, that moment excluded.
+    #[must_use]
+    pub fn until(end: BootTime) -> Self {
+        Self(Arc::new(AtomicU64::new(end.0)))
+    }
+
+    /// The lease was renewed. It never becomes shorter.
+    pub fn extend(&self, end: BootTime) {
+        self.0.fetch_max(end.0, Ordering::AcqRel);
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_over(&self, now: BootTime) -> bool {
+        self.0.load(Ordering::Acquire) <= now.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permit() -> SendPermit {
+        SendPermit {
+            deadline: BootTime(100),
+            lease: Lease::until(BootTime(50)),
+            cancelled: CancellationToken::new(),
+        }
+    }
+
+    #[test]
+    fn each_of_deadline_lease_and_consent_holds_a_request_back() {
+        let held_back = |permit: &SendPermit, now| permit.check(BootTime(now)).is_err();
+        let permit = permit();
+        assert!(!held_back(&permit, 49) && held_back(&permit, 50), "the lease");
+        permit.lease.extend(BootTime(200));
+        permit.lease.extend(BootTime(1));
+        assert!(!held_back(&permit, 99) && held_back(&permit, 100), "the deadline");
+        permit.cancelled.cancel();
+        assert!(held_back(&permit, 0), "the consent");
+    }
+
+    #[test]
+    fn a_request_that_has_begun_is_cut_by_time_and_not_by_a_pause() {
+        let permit = permit();
+        permit.cancelled.cancel();
+        assert!(permit.check_rest(BootTime(49)).is_ok());
+        assert!(permit.check_rest(BootTime(50)).is_err());
+    }
+}

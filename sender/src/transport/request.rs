@@ -1,0 +1,32 @@
+//! What an attempt is asked to do.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::permit::SendPermit;
+use crate::engine::LaneId;
+use crate::guard::Target;
+use crate::sign::Headers;
+
+/// One attempt.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Whose connections to use.
+    pub lane: LaneId,
+    /// Where to.
+    pub target: &'a Target,
+    /// The signature and what goes with it.
+    pub headers: &'a Headers,
+    /// The body, as it is.
+    pub body: Bytes,
+    /// For everything: waiting for a connection, name lookup, connecting, TLS, sending, and the whole answer.
+    pub deadline: Duration,
+    /// Until when the attempt may be sent. The deadline in it is the moment at which `deadline` is over.
+    pub permit: SendPermit,
+    /// For a new connection: name lookup, connecting and TLS.
+    pub connect_deadline: Duration,
+    /// The most connections that the lane may have now.
+    pub connections_max: NonZeroU32,
+}

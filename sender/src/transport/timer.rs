@@ -1,0 +1,23 @@
+//! Moments in the future by tokio's clock, which its timers count. Whether a request may still be sent is judged by the
+//! [`crate::boot_clock`] instead, because tokio's clock stands still while the machine is suspended.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Stands for "never" where a length of time is too long for the clock.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "deadlines and idle connections are the transport's own affair; the engine never sees these moments"
+)]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The moment that is `length` from now.
+pub(super) fn after(length: Duration) -> Instant {
+    let now = now();
+    now.checked_add(length).unwrap_or_else(|| now + FAR)
+}

@@ -1,0 +1,147 @@
+//! What is known of the bytes of each request: whether the first has left, and whether it still may.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::failure::Failure;
+use super::permit::SendPermit;
+use super::sync::lock;
+use crate::boot_clock::BootClock;
+
+/// One request on its way to a socket.
+#[derive(Debug)]
+pub(super) struct WriteTracker {
+    permit: SendPermit,
+    clock: BootClock,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is written.
+    Waiting,
+    /// Bytes may have left.
+    Wrote,
+    /// Nothing is written, and nothing ever will be.
+    GivenUp,
+}
+
+impl WriteTracker {
+    pub(super) fn new(permit: SendPermit, clock: BootClock) -> Arc<Self> {
+        Arc::new(Self { permit, clock, state: Mutex::new(State::Waiting) })
+    }
+
+    /// Whether the first byte could be written now.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.permit.check(self.clock.now())
+    }
+
+    /// Called before bytes of the request are written, and notes that they may have left.
+    pub(super) fn before_write(&self) -> Result<(), Failure> {
+        let mut state = lock(&self.state);
+        match *state {
+            State::Waiting => self.check()?,
+            State::Wrote => self.permit.check_rest(self.clock.now())?,
+            State::GivenUp => return Err(Failure::Withdrawn),
+        }
+        *state = State::Wrote;
+        Ok(())
+    }
+
+    /// Whether a byte may have left. If none has, none will from here on.
+    pub(super) fn give_up(&self) -> bool {
+        let mut state = lock(&self.state);
+        if *state == State::Wrote {
+            return true;
+        }
+        *state = State::GivenUp;
+        false
+    }
+
+    /// Whether a request that has begun must not go on, since the lane may be somebody else's.
+    fn has_lost_its_lane(&self) -> bool {
+        self.permit.lease.is_over(self.clock.now()) && *lock(&self.state) == State::Wrote
+    }
+}
+
+/// What requests and their socket know of each other. The HTTP library owns the socket itself.
+#[derive(Debug, Default)]
+pub(super) struct SocketState {
+    discard: AtomicBool,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// Over HTTP/1 the one under way. Over HTTP/2 the one that is being handed over: its stream is not known yet.
+    current: Option<Arc<WriteTracker>>,
+    /// Over HTTP/2 those under way, by their streams. At most as many as a connection takes requests.
+    streams: BTreeMap<u32, Arc<WriteTracker>>,
+}
+
+impl SocketState {
+    /// All that is written from here on belongs to this request. Until [`Self::answered`], closing the socket discards
+    /// unsent bytes.
+    pub(super) fn begin(&self, request: Arc<WriteTracker>) {
+        self.discard_unsent();
+        lock(&self.requests).current = Some(request);
+    }
+
+    /// The request over HTTP/1 is sent and answered: the socket may be closed in order.
+    pub(super) fn answered(&self) {
+        lock(&self.requests).current = None;
+        self.discard.store(false, Ordering::Relaxed);
+    }
+
+    /// A request is about to be handed to an HTTP/2 connection. One at a time.
+    pub(super) fn hand_over(&self, request: Arc<WriteTracker>) {
+        lock(&self.requests).current = Some(request);
+    }
+
+    /// It has this stream; none if the connection refused it.
+    pub(super) fn handed_over(&self, stream: Option<u32>) {
+        let mut requests = lock(&self.requests);
+        if let (Some(request), Some(stream)) = (requests.current.take(), stream) {
+            requests.streams.insert(stream, request);
+        }
+    }
+
+    /// The request on this stream was answered.
+    pub(super) fn stream_answered(&self, stream: u32) {
+        lock(&self.requests).streams.remove(&stream);
+    }
+
+    /// Closing the socket from here on discards unsent bytes.
+    pub(super) fn discard_unsent(&self) {
+        self.discard.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn discards_unsent(&self) -> bool {
+        self.discard.load(Ordering::Relaxed)
+    }
+
+    /// Asks for HTTP/1's next bytes.
+    pub(super) fn before_write(&self) -> io::Result<()> {
+        match &lock(&self.requests).current {
+            Some(request) => request.before_write().map_err(io::Error::other),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for the beginning of a request over HTTP/2. A stream that nobody stands for is not begun.
+    pub(super) fn before_stream(&self, stream: u32) -> io::Result<()> {
+        let requests = lock(&self.requests);
+        let request = requests.streams.get(&stream).or(requests.current.as_ref());
+        request.map_or(Err(Failure::Withdrawn), |request| request.before_write()).map_err(io::Error::other)
+    }
+
+    /// Refuses to write anything, if a request under way is of a lane that may be somebody else's by now. All requests of a
+    /// connection are of one lane.
+    pub(super) fn check_lease(&self) -> io::Result<()> {
+        let requests = lock(&self.requests);
+        let lost = requests.streams.values().chain(&requests.current).any(|one| one.has_lost_its_lane());
+        if lost { Err(io::Error::other(Failure::Withdrawn)) } else { Ok(()) }
+    }
+}

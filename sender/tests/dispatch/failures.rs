@@ -1,0 +1,127 @@
+//! What the store cannot do for good: tried again while the process owns the lane, told, and no lane waits for another's.
+
+use hookproof_sender::dispatch::{Event, News, PAUSE_LONGEST};
+use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::Settlement;
+
+use crate::world::World;
+
+fn is_of_first(settlements: &[Settlement]) -> bool {
+    settlements.iter().any(|settlement| settlement.lane == LaneId(1))
+}
+
+fn settles_the_first(command: &Command) -> bool {
+    matches!(command, Command::Settle(settlements) if is_of_first(settlements))
+}
+
+fn hands_back(command: &Command) -> bool {
+    matches!(command, Command::Persist(persist) if persist.hand_back)
+}
+
+fn claims_from_the_first(command: &Command) -> bool {
+    matches!(command, Command::Claim(claim) if claim.lane == LaneId(1))
+}
+
+#[test]
+fn settlements_that_fail_for_good_hold_up_no_others_and_are_tried_again() {
+    let mut world = World::with(2);
+    world.emit(&[1, 2]);
+    world.fault = Some(settles_the_first);
+    assert_eq!(world.sent_to(), [1, 2]);
+    world.answer(204);
+    assert_eq!((world.counts(1).delivered, world.counts(2).delivered), (0, 1), "one batch held both");
+    assert_eq!(world.stuck(), [1]);
+    world.fault = None;
+    world.pass(Nanos::SECOND);
+    assert_eq!((world.counts(1).delivered, world.counts(1).waiting), (1, 0));
+    assert!(world.stuck().is_empty());
+    assert!(world.news.contains(&News::Moves { lane: LaneId(1) }));
+}
+
+#[test]
+fn a_lane_whose_settlements_are_not_written_sends_nothing_more() {
+    let mut world = World::with(2);
+    world.emit(&[1, 2]);
+    world.fault = Some(settles_the_first);
+    world.answer(204);
+    world.asked.clear();
+    world.emit(&[1, 2]);
+    world.pass(Nanos::SECOND);
+    assert_eq!(world.sent_to(), [2], "each of them would be sent again after a restart");
+    world.fault = None;
+    world.pass(Nanos::SECOND.times(2));
+    assert_eq!(world.sent_to(), [2, 1]);
+}
+
+#[test]
+fn tries_come_with_pauses_that_have_a_longest() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.fault = Some(settles_the_first);
+    world.answer(204);
+    world.asked.clear();
+    world.pass(Nanos::HOUR);
+    let tries = world.asked.iter().filter(|name| **name == "settle deliveries").count();
+    let longest = usize::try_from(Nanos::HOUR.0 / PAUSE_LONGEST.0).unwrap();
+    assert!((longest..longest + 12).contains(&tries), "{tries} tries in an hour");
+    let told = world.news.iter().filter(|news| matches!(news, News::Stuck { .. })).count();
+    assert_eq!(told, 1, "it is said once");
+}
+
+#[test]
+fn a_lane_that_can_not_be_given_back_is_given_back_later() {
+    let mut world = World::with(2);
+    world.emit(&[1, 2]);
+    world.answer(204);
+    world.fault = Some(hands_back);
+    world.operate(Command::Remove(LaneId(1)));
+    assert_eq!(world.stuck(), [1]);
+    world.fault = None;
+    world.pass(Nanos::SECOND);
+    assert!(world.stuck().is_empty());
+    world.emit(&[2]);
+    assert_eq!(world.sent_to(), [2], "the other lane went on");
+}
+
+#[test]
+fn deliveries_that_can_not_be_read_are_asked_for_less_and_less_often() {
+    let mut world = World::with(2);
+    world.fault = Some(claims_from_the_first);
+    world.emit(&[1, 2]);
+    assert_eq!((world.sent_to(), world.stuck()), (vec![2], vec![1]));
+    world.answer(204);
+    world.asked.clear();
+    world.pass(Nanos::HOUR);
+    let claims = world.asked.iter().filter(|name| **name == "claim deliveries").count();
+    let longest = usize::try_from(Nanos::HOUR.0 / PAUSE_LONGEST.0).unwrap();
+    assert!((longest..longest + 12).contains(&claims), "{claims} claims in an hour");
+    world.fault = None;
+    world.pass(PAUSE_LONGEST);
+    assert_eq!((world.sent_to(), world.stuck()), (vec![1], vec![]));
+}
+
+#[test]
+fn who_is_to_stop_tries_once_more_and_then_leaves_it_as_after_a_crash() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.fault = Some(settles_the_first);
+    world.answer(204);
+    assert!(!world.dispatcher.is_over(|| false));
+    world.asked.clear();
+    world.hear(Event::Stop);
+    assert!(world.asked.contains(&"settle deliveries"), "{:?}", world.asked);
+    assert!(world.dispatcher.is_over(|| false), "it does not wait for what fails for good");
+    assert!(world.news.iter().any(|news| matches!(news, News::GaveUp { .. })));
+    assert_eq!(world.counts(1).waiting, 1, "it is made again");
+}
+
+#[test]
+fn a_hand_back_that_fails_for_good_does_not_keep_a_process_from_ending() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.answer(204);
+    world.fault = Some(hands_back);
+    world.hear(Event::Stop);
+    assert!(world.dispatcher.is_over(|| false));
+}

@@ -1,0 +1,7 @@
+//! The dispatcher in virtual time, on a real store: what it does when the store fails, when lanes come and go, and when it
+//! is to stop. The tests are its shell.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod failures;
+mod ownership;
+mod world;

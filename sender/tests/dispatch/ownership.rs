@@ -1,0 +1,67 @@
+//! Lanes are taken, kept, changed, lost and given back.
+
+use hookproof_sender::dispatch::{Event, LEASE_DEFAULT, News};
+use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::store::Command;
+use hookproof_sender::store::command::Change;
+use hookproof_sender::store::lane::{LaneState, OwnerId};
+
+use crate::world::World;
+
+#[test]
+fn an_attempt_may_go_out_until_its_deadline_and_the_end_of_the_lease_as_renewed() {
+    let mut world = World::with(1);
+    let asked = world.now;
+    world.emit(&[1]);
+    let limits = world.sends[0].limits;
+    assert_eq!(limits.deadline, world.now + world.sends[0].subscriber.deadline());
+    assert_eq!(limits.lease_until, asked + LEASE_DEFAULT);
+    world.answer(204);
+    world.pass(Nanos::from_secs(25));
+    assert_eq!(world.lease_until, asked + Nanos::from_secs(20) + LEASE_DEFAULT, "for what is under way");
+    world.emit(&[1]);
+    assert_eq!(world.sends[0].limits.lease_until, asked + Nanos::from_secs(20) + LEASE_DEFAULT);
+}
+
+#[test]
+fn what_was_decided_before_a_change_is_withdrawn() {
+    let mut world = World::with(2);
+    world.emit(&[1, 2]);
+    assert_eq!(world.withdrawn, []);
+    world.operate(Command::Change(Change { state: Some(LaneState::Paused), ..Change::of(LaneId(1)) }));
+    assert_eq!(world.withdrawn, [LaneId(1)]);
+    world.answer(204);
+    world.emit(&[1, 2]);
+    assert_eq!(world.sent_to(), [2], "the other one is paused");
+}
+
+#[test]
+fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    let mut other = world.another(2);
+    other.commit(Command::Evict(OwnerId(1)));
+    other.pass(Nanos::from_millis(1));
+    assert!(other.news.iter().any(|news| matches!(news, News::Took { .. })), "{:?}", other.news);
+    // It finds out with its next renewal.
+    world.pass(Nanos::from_secs(11));
+    assert_eq!(world.withdrawn, [LaneId(1)]);
+    assert!(world.news.iter().any(|news| matches!(news, News::Lost { .. })));
+    world.answer(204);
+    assert_eq!(world.counts(1).delivered, 1, "what was delivered is a fact");
+    assert_eq!(world.dispatcher.views().len(), 0);
+}
+
+#[test]
+fn who_stops_withdraws_what_is_not_sent_and_gives_everything_back() {
+    let mut world = World::with(2);
+    world.emit(&[1, 2]);
+    world.hear(Event::Stop);
+    assert_eq!(world.withdrawn, [LaneId(1), LaneId(2)]);
+    assert!(!world.dispatcher.is_over(|| false), "two attempts are under way");
+    world.answer(204);
+    assert!(world.dispatcher.is_over(|| false));
+    let mut other = world.another(2);
+    other.emit(&[1, 2]);
+    assert_eq!(other.sent_to(), [1, 2], "it need not wait for the leases to end");
+}

@@ -1,0 +1,238 @@
+//! A dispatcher, a store in a folder of its own, and a clock that is set by hand.
+
+use std::sync::Arc;
+
+use hookproof_sender::dispatch::{
+    Answered, AttemptEnd, Dispatcher, Effect, Event, Failure, LEASE_DEFAULT, Moment, NewAttempt, News,
+    Settings, Stuck, handover, instant,
+};
+use hookproof_sender::engine::{Answer, Instant, LaneId, Limits, Nanos, Outcome, WallTime};
+use hookproof_sender::roster::RosterKeeper;
+use hookproof_sender::store::command::{Body, Command, Emit, Persist, Subscribe, Target};
+use hookproof_sender::store::lane::{Bounds, Counts, OwnerId, Secret, WhenFull};
+use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
+use hookproof_sender::store::{Reader, Reply, Store};
+use hookproof_sender::subscriber::RegionSecrets;
+use tempfile::TempDir;
+
+const BEGIN: WallTime = WallTime::from_secs(1_700_000_000);
+
+/// Which commands the store cannot carry out.
+pub(crate) type Fault = fn(&Command) -> bool;
+
+pub(crate) struct World {
+    pub(crate) dispatcher: Dispatcher,
+    store: SqliteStore,
+    pub(crate) now: Instant,
+    pub(crate) fault: Option<Fault>,
+    /// What was asked of the store, by name, since somebody last looked.
+    pub(crate) asked: Vec<&'static str>,
+    /// Attempts that are under way.
+    pub(crate) sends: Vec<NewAttempt>,
+    pub(crate) withdrawn: Vec<LaneId>,
+    pub(crate) news: Vec<News>,
+    /// Until when attempts under way may go on, as last told.
+    pub(crate) lease_until: Instant,
+    reader: SqliteReader,
+    keeper: RosterKeeper,
+    folder: TempDir,
+    events: u64,
+}
+
+impl World {
+    /// With so many subscribers, whose lanes are numbered from 1.
+    pub(crate) fn with(subscribers: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sender.db");
+        let mut store = SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap();
+        for number in 1..=subscribers {
+            store.commit(BEGIN, &[subscribe(number)]).unwrap();
+        }
+        let reader = SqliteReader::open(&path).unwrap();
+        let mut keeper = RosterKeeper::new(RegionSecrets::default());
+        keeper.catch_up(&reader, BEGIN).unwrap();
+        let dispatcher = dispatcher(1, &keeper, BEGIN);
+        Self {
+            dispatcher,
+            store,
+            now: instant(BEGIN),
+            fault: None,
+            asked: Vec::new(),
+            sends: Vec::new(),
+            withdrawn: Vec::new(),
+            news: Vec::new(),
+            lease_until: Instant::START,
+            reader,
+            keeper,
+            folder,
+            events: 0,
+        }
+    }
+
+    /// Another process on the same store.
+    pub(crate) fn another(&self, owner: u64) -> Self {
+        let path = self.folder.path().join("sender.db");
+        let now = WallTime(self.now.0);
+        let mut keeper = RosterKeeper::new(RegionSecrets::default());
+        let reader = SqliteReader::open(&path).unwrap();
+        keeper.catch_up(&reader, now).unwrap();
+        Self {
+            dispatcher: dispatcher(owner, &keeper, now),
+            store: SqliteStore::open(&path, &Options::default()).unwrap(),
+            now: self.now,
+            fault: None,
+            asked: Vec::new(),
+            sends: Vec::new(),
+            withdrawn: Vec::new(),
+            news: Vec::new(),
+            lease_until: Instant::START,
+            reader,
+            keeper,
+            folder: tempfile::tempdir().unwrap(),
+            events: 1_000,
+        }
+    }
+
+    /// Has an operator do something, and the dispatcher learn of it.
+    pub(crate) fn operate(&mut self, command: Command) {
+        self.commit(command);
+        let roster = self.keeper.catch_up(&self.reader, WallTime(self.now.0)).unwrap();
+        let event = Event::Roster(Arc::clone(roster));
+        self.hear(event);
+    }
+
+    /// An event is recorded for these lanes, and the dispatcher hears of it.
+    pub(crate) fn emit(&mut self, lanes: &[u64]) {
+        self.events += 1;
+        let now = WallTime(self.now.0);
+        let target = |lane: &u64| Target {
+            lane: LaneId(*lane),
+            body: 0,
+            due: now,
+            expires: WallTime(now.0 + Nanos::DAY.0),
+            dedupe: Nanos::ZERO,
+            coalesce: None,
+            signature: None,
+        };
+        self.commit(Command::Emit(Emit {
+            roster: self.keeper.present().version(),
+            id: format!("evt_{}", self.events).into(),
+            kind: "a".into(),
+            key: None,
+            received: now,
+            bodies: vec![Body { bytes: b"1".to_vec().into(), hash: 1 }],
+            targets: lanes.iter().map(target).collect(),
+            outbox: None,
+        }));
+        let work = lanes.iter().map(|lane| (LaneId(*lane), now)).collect();
+        self.hear(Event::Work(work));
+    }
+
+    pub(crate) fn commit(&mut self, command: Command) {
+        let replies = self.store.commit(WallTime(self.now.0), &[command]).unwrap();
+        assert!(!matches!(replies[0], Reply::Refused(_)), "{replies:?}");
+    }
+
+    /// Something happens, and everything that follows from it at once.
+    pub(crate) fn hear(&mut self, event: Event) {
+        self.dispatcher.handle(self.now, event);
+        self.settle_down();
+    }
+
+    /// Time passes, and the dispatcher is called whenever it wants to be.
+    pub(crate) fn pass(&mut self, length: Nanos) {
+        let until = self.now + length;
+        while self.dispatcher.next_wake() <= until {
+            self.now = self.now.max(self.dispatcher.next_wake());
+            self.hear(Event::Tick);
+        }
+        self.now = until;
+        self.hear(Event::Tick);
+    }
+
+    /// All attempts under way are answered with that status.
+    pub(crate) fn answer(&mut self, status: u16) {
+        for attempt in std::mem::take(&mut self.sends) {
+            let answer = Answer { status, retry_after: None, date: None, at: WallTime(self.now.0) };
+            let result = AttemptEnd { outcome: Outcome::Answered(answer), record: None };
+            let delivery = attempt.row.delivery;
+            self.dispatcher.handle(self.now, Event::Ended { attempt: attempt.attempt, delivery, result });
+        }
+        self.settle_down();
+    }
+
+    fn settle_down(&mut self) {
+        while let Some(effect) = self.dispatcher.poll() {
+            match effect {
+                Effect::Send(attempt) => self.sends.push(attempt),
+                Effect::Withdraw { lane } | Effect::Forget { lane } => self.withdrawn.push(lane),
+                Effect::Extend { until } => self.lease_until = until,
+                Effect::Tell(news) => self.news.push(news),
+                Effect::Ask { order, command } => {
+                    let reply = self.carry_out(command);
+                    let moment = Some(self.moment());
+                    self.dispatcher.handle(self.now, Event::Answered(Answered { order, reply, moment }));
+                }
+                Effect::Persist { order, lane, term, record } => {
+                    let hand_back = record.is_final();
+                    let record = handover::seal(&record, Some(self.moment())).unwrap();
+                    let reply = self.carry_out(Command::Persist(Persist { lane, term, record, hand_back }));
+                    self.dispatcher
+                        .handle(self.now, Event::Answered(Answered { order, reply, moment: None }));
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<Reply, Failure> {
+        self.asked.push(command.name());
+        if self.fault.is_some_and(|fails| fails(&command)) {
+            return Err(Failure::Lasting("damaged".into()));
+        }
+        let mut replies = self.store.commit(WallTime(self.now.0), &[command]).unwrap();
+        Ok(replies.remove(0))
+    }
+
+    fn moment(&self) -> Moment {
+        Moment::at("virtual", Nanos(self.now.0))
+    }
+
+    /// What the store counts for one lane.
+    pub(crate) fn counts(&self, lane: u64) -> Counts {
+        let lanes = self.reader.lanes(None, 100).unwrap().items;
+        lanes.into_iter().find(|status| status.lane == LaneId(lane)).unwrap().counts
+    }
+
+    /// The lanes that can't move.
+    pub(crate) fn stuck(&self) -> Vec<u64> {
+        self.dispatcher.stuck().into_iter().map(|Stuck { lane, .. }| lane.0).collect()
+    }
+
+    /// The lanes that something was sent to and not answered.
+    pub(crate) fn sent_to(&self) -> Vec<u64> {
+        self.sends.iter().map(|attempt| attempt.lane.0).collect()
+    }
+}
+
+fn dispatcher(owner: u64, keeper: &RosterKeeper, now: WallTime) -> Dispatcher {
+    let settings = Settings {
+        owner: OwnerId(owner),
+        lease: LEASE_DEFAULT,
+        seed: 1,
+        limits: Limits::default(),
+        roster: Arc::clone(keeper.present()),
+    };
+    Dispatcher::new(settings, now)
+}
+
+fn subscribe(number: u64) -> Command {
+    Command::Subscribe(Subscribe {
+        id: format!("sub_{number}").into(),
+        name: format!("partner {number}").into(),
+        url: "https://partner.example".into(),
+        patterns: r#"["*"]"#.into(),
+        settings: "{}".into(),
+        bounds: Bounds { rows_max: 10_000, bytes_max: 1 << 20, when_full: WhenFull::Refuse },
+        secret: Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    })
+}

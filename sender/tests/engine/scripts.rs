@@ -1,0 +1,131 @@
+//! What happens to a sender and how its endpoint behaves, at random.
+
+use hookproof_sender::engine::contract::{Bucket, Contract, Rate, Window};
+use hookproof_sender::engine::{Lateness, Nanos, Outcome};
+use proptest::prelude::*;
+
+use crate::senders::Terms;
+use crate::world::answer;
+
+/// The longest deadline of an attempt in a script.
+pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
+
+/// Something that happens to a sender, so long after what happened before.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Offer(u64),
+    Change(Terms),
+    Pause,
+    Resume,
+    /// Stopped in order, started again so long after, of which so many percent can be proved.
+    Restart(Nanos, u64),
+    /// Killed; of what it had written so many percent had become durable. Somebody else takes over so long after, of which
+    /// so many percent can be proved, perhaps by other terms.
+    Kill(Nanos, u64, usize, Option<Terms>),
+    /// Its lease runs out, and it lives on; somebody else takes over at once. The same of what it had written.
+    LoseLease(usize, Option<Terms>),
+}
+
+/// How an endpoint treats a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Treatment {
+    /// From far below the deadline to far beyond: then the sender gives up at the deadline.
+    pub(crate) takes: Nanos,
+    pub(crate) outcome: Outcome,
+    /// Where between start and latest moment the request arrives, in 1/255 of the way.
+    pub(crate) arrives: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) terms: Terms,
+    /// How long a write takes to become durable.
+    pub(crate) delay: Nanos,
+    pub(crate) events: Vec<(Nanos, Event)>,
+    /// Used in turn, over and over.
+    pub(crate) treatments: Vec<Treatment>,
+}
+
+impl Script {
+    /// One contract, and no owner that lives on: what the small sender is made for.
+    pub(crate) fn without_changes(mut self) -> Self {
+        for (_, event) in &mut self.events {
+            match event {
+                Event::Change(_) | Event::LoseLease(..) => *event = Event::Resume,
+                Event::Kill(.., terms) => *terms = None,
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
+pub(crate) fn scripts() -> impl Strategy<Value = Script> {
+    let gap = prop_oneof![Just(Nanos::ZERO), (0_u64..2_000_000_000).prop_map(Nanos), millis(0..400)];
+    let events = prop::collection::vec((gap, event()), 1..12);
+    let treatments = prop::collection::vec(treatment(), 1..12);
+    let delay = prop_oneof![2 => Just(Nanos::ZERO), 1 => millis(0..20), 1 => millis(0..600)];
+    (terms(), delay, events, treatments).prop_map(|(terms, delay, events, treatments)| Script {
+        terms,
+        delay,
+        events,
+        treatments,
+    })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let others = || prop_oneof![2 => Just(None), 1 => terms().prop_map(Some)];
+    let kill = (millis(0..500), 0_u64..=100, 0_usize..=100, others());
+    prop_oneof![
+        6 => (1_u64..40).prop_map(Event::Offer),
+        2 => terms().prop_map(Event::Change),
+        1 => Just(Event::Pause),
+        2 => Just(Event::Resume),
+        1 => (millis(0..500), 0_u64..=100).prop_map(|(downtime, proved)| Event::Restart(downtime, proved)),
+        2 => kill.prop_map(|(downtime, proved, durable, others)| Event::Kill(downtime, proved, durable, others)),
+        2 => (0_usize..=100, others()).prop_map(|(durable, others)| Event::LoseLease(durable, others)),
+    ]
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let deadline = prop_oneof![Just(DEADLINE_MAX), millis(1..400)];
+    let quarantine = prop_oneof![1 => Just(Nanos::ZERO), 3 => millis(0..300)];
+    let doubt = prop_oneof![1 => Just(Nanos::ZERO), 4 => millis(0..1_500)];
+    (contract(), deadline, quarantine, doubt).prop_map(|(contract, deadline, quarantine, doubt)| Terms {
+        contract,
+        lateness: Lateness::new(deadline, quarantine, doubt).unwrap(),
+    })
+}
+
+fn contract() -> impl Strategy<Value = Contract> {
+    let rate = prop_oneof![(1_u64..50, Just(Nanos::SECOND)), (1_u64..2_000, Just(Nanos::MINUTE))];
+    let bucket = (rate, 1_u32..12)
+        .prop_map(|((count, per), burst)| Bucket::new(Rate::new(count, per).unwrap(), burst).unwrap());
+    let length = prop_oneof![Just(Nanos::from_millis(100)), Just(Nanos::SECOND), millis(1..2_000)];
+    let window = (1_u32..12, length).prop_map(|(limit, length)| Window::new(limit, length).unwrap());
+    let windows = move |how_many| prop::collection::vec(window.clone(), how_many);
+    let limits = prop_oneof![
+        4 => (bucket.prop_map(Some), windows(0..3)),
+        1 => (Just(None), windows(1..3)),
+    ];
+    let in_flight = prop_oneof![1_u32..5, Just(100)];
+    (limits, in_flight)
+        .prop_map(|((bucket, windows), in_flight)| Contract::new(bucket, windows, in_flight).unwrap())
+}
+
+fn treatment() -> impl Strategy<Value = Treatment> {
+    let takes = prop_oneof![Just(Nanos::ZERO), millis(0..60), millis(0..1_000)];
+    let outcome = prop_oneof![
+        6 => Just(Outcome::Answered(answer(200, None))),
+        1 => Just(Outcome::Answered(answer(503, None))),
+        1 => Just(Outcome::Answered(answer(429, Some("0")))),
+        1 => Just(Outcome::Unsent),
+        1 => Just(Outcome::Withheld),
+        2 => Just(Outcome::Silent),
+    ];
+    (takes, outcome, any::<u8>()).prop_map(|(takes, outcome, arrives)| Treatment { takes, outcome, arrives })
+}
+
+fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Nanos> {
+    range.prop_map(Nanos::from_millis)
+}

@@ -1,0 +1,35 @@
+//! Rows of the database that are lost under a running sender.
+
+use crate::WIDE;
+use crate::binary::Database;
+use crate::binary::endpoint::Endpoint;
+
+#[test]
+fn a_delivery_whose_body_or_event_is_gone_is_set_aside_and_its_lane_goes_on() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &WIDE);
+    let serving = database.serve();
+    let first = serving.emit("before");
+    sink.wait_for_events(&[first]);
+    database.json(&["subscriber", "pause", "sink", "--json"]);
+    let events: Vec<String> = (0..6).map(|n| serving.emit(&n.to_string())).collect();
+    let lost = "DELETE FROM bodies WHERE body IN (SELECT body FROM deliveries WHERE state = 0 ORDER BY delivery LIMIT 2);
+         DELETE FROM events WHERE event = (SELECT event FROM deliveries WHERE state = 0 ORDER BY delivery LIMIT 1 OFFSET 2)";
+    database.sql().execute_batch(lost).unwrap();
+    database.json(&["subscriber", "resume", "sink", "--json"]);
+    sink.wait_for_events(&events[3..]);
+    let status = serving.until("/v1/status", |status| status["deliveries"]["waiting"] == 0);
+    assert_eq!((&status["deliveries"]["dead"], &status["unreadable"]), (&3.into(), &3.into()), "{status}");
+    assert_eq!(sink.count(), 4, "the others once each");
+    let dead = serving.get("/v1/dead").json();
+    let reasons: Vec<_> = dead["items"].as_array().unwrap().iter().map(|letter| &letter["reason"]).collect();
+    assert_eq!(reasons, ["unreadable"; 3], "{dead}");
+    assert!(serving.figure("hookproof_unreadable_rows") > 2.5);
+    assert_eq!(serving.get("/readyz").status, 200);
+    assert!(
+        serving.complaints().iter().all(|line| line.contains("set aside")),
+        "{:#?}",
+        serving.complaints()
+    );
+    serving.stop_in_order();
+}

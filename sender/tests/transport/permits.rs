@@ -1,0 +1,197 @@
+//! Nothing leaves after its time: the machine was suspended, or the process stopped, between the decision and the write.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hookproof_sender::boot_clock::{BootClock, BootTime};
+use hookproof_sender::engine::{Nanos, Outcome, WallTime};
+use hookproof_sender::transport::{AttemptResult, Lease, Roots, SendPermit, Settings, Transport};
+use tokio::io::AsyncReadExt;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::endpoint::Endpoint;
+use crate::rig::{LONG, check, lenient, permit, poll_once, post};
+use crate::secure::Secure;
+
+const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+/// How long a lane's lease lasts here.
+const LEASE: Nanos = Nanos::from_secs(30);
+
+thread_local! {
+    /// For how long the machine was suspended. Each test has a thread of its own, and all of its tasks run there.
+    static SUSPENDED: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+}
+
+fn machine() -> BootTime {
+    BootClock::default().now().after(SUSPENDED.get())
+}
+
+/// All deadlines of the attempt are still far away; the lease is not.
+fn suspend() {
+    SUSPENDED.set(Nanos(SUSPENDED.get().0 + LEASE.0 + 1));
+}
+
+fn transport(roots: Roots) -> Transport {
+    Transport::new(Settings { clock: BootClock::new(machine), roots, ..Settings::default() }, lenient())
+        .unwrap()
+}
+
+/// The right to send in a lane whose lease begins now.
+fn leased() -> SendPermit {
+    SendPermit { lease: Lease::until(machine().after(LEASE)), ..permit(2 * LONG) }
+}
+
+/// No attempt was made, and nobody is to blame but this machine.
+#[track_caller]
+fn withheld(result: AttemptResult) {
+    check(&result, "unsent withdrawn");
+    assert!(matches!(result.outcome(WallTime(0)), Outcome::Withheld));
+}
+
+#[tokio::test]
+async fn a_request_that_was_about_to_use_a_kept_connection() {
+    let endpoint = Endpoint::answering(OK).await;
+    let transport = transport(Roots::default());
+    let post = post(endpoint.url());
+    check(&post.with_permit(&transport, leased()).await, "answered 204");
+    let decided = leased();
+    suspend();
+    withheld(post.with_permit(&transport, decided).await);
+    assert_eq!((endpoint.connections(), endpoint.requests()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_request_whose_lease_was_renewed_meanwhile_is_sent() {
+    let endpoint = Endpoint::answering(OK).await;
+    let transport = transport(Roots::default());
+    let decided = leased();
+    suspend();
+    decided.lease.extend(machine().after(LEASE));
+    check(&post(endpoint.url()).with_permit(&transport, decided).await, "answered 204");
+}
+
+/// Over TLS that is not agreed upon before the test says so. What the endpoint read of the request comes out.
+async fn suspended_in_tls(speaks: &'static [&'static str]) -> (AttemptResult, Vec<u8>) {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let (agree, agreed) = oneshot::channel();
+    let (connected, mut connections) = mpsc::unbounded_channel();
+    let endpoint = Secure::held(speaks, connected, agreed, move |mut tls| {
+        let tell = tell.clone();
+        async move {
+            let mut read = Vec::new();
+            // The other end may reset the connection.
+            let _ = tls.read_to_end(&mut read).await;
+            tell.send(read).unwrap();
+        }
+    })
+    .await;
+    let transport = transport(Roots::default().with_pem(endpoint.pem.as_bytes()).unwrap());
+    let post = post(endpoint.url());
+    let attempt = post.with_permit(&transport, leased());
+    let suspend = async {
+        connections.recv().await.unwrap();
+        suspend();
+        agree.send(()).unwrap();
+        connections.recv().await.unwrap();
+    };
+    let (result, ()) = tokio::join!(attempt, suspend);
+    drop((transport, endpoint));
+    // Nothing comes where the end of TLS was lost with the connection.
+    (result, told.recv().await.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_request_that_was_agreeing_on_tls() {
+    let (result, read) = suspended_in_tls(&["http/1.1"]).await;
+    withheld(result);
+    assert!(read.is_empty(), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_was_agreeing_on_tls_for_http2() {
+    let (result, read) = suspended_in_tls(&["h2"]).await;
+    withheld(result);
+    // The connection's own preface is no request: its path would be in it, coded or not.
+    assert!(read.len() < 100, "{read:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_http2_had_taken_and_not_written() {
+    let (endpoint, mut given) = Secure::counting().await;
+    let transport = transport(Roots::default().with_pem(endpoint.pem.as_bytes()).unwrap());
+    let post = post(endpoint.url());
+    check(&post.with_permit(&transport, leased()).await, "answered 204");
+    {
+        // The connection's own task has the request now, and has had no turn yet.
+        let mut attempt = pin!(post.with_permit(&transport, leased()));
+        assert!(poll_once(&mut attempt).await.is_pending());
+        suspend();
+        withheld(attempt.await);
+    }
+    drop(transport);
+    assert_eq!(given.recv().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_http2_had_taken_and_not_written_when_its_deadline_passed() {
+    let (endpoint, mut given) = Secure::counting().await;
+    let transport = transport(Roots::default().with_pem(endpoint.pem.as_bytes()).unwrap());
+    let post = post(endpoint.url());
+    check(&post.with_permit(&transport, leased()).await, "answered 204");
+    {
+        let brief = SendPermit { deadline: machine().after(Nanos::from_secs(20)), ..leased() };
+        let mut attempt = pin!(post.with_permit(&transport, brief));
+        assert!(poll_once(&mut attempt).await.is_pending());
+        SUSPENDED.set(Nanos::from_secs(21));
+        withheld(attempt.await);
+    }
+    drop(transport);
+    assert_eq!(given.recv().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_has_begun_is_not_written_on() {
+    let (begun, mut begins) = mpsc::unbounded_channel();
+    let (go_on, goes_on) = tokio::sync::watch::channel(false);
+    let endpoint = Endpoint::start(move |mut connection| {
+        let (begun, mut goes_on) = (begun.clone(), goes_on.clone());
+        async move {
+            let mut read = vec![0; 1_000];
+            connection.socket.read_exact(&mut read).await.unwrap();
+            begun.send(0).unwrap();
+            goes_on.wait_for(|goes_on| *goes_on).await.unwrap();
+            // Until the end or a reset.
+            let _ = connection.socket.read_to_end(&mut read).await;
+            begun.send(read.len()).unwrap();
+        }
+    })
+    .await;
+    let transport = Arc::new(transport(Roots::default()));
+    let body = vec![b'x'; 64 << 20];
+    let post = post(endpoint.url()).body(body).deadline(2 * LONG);
+    let suspend = async {
+        begins.recv().await.unwrap();
+        suspend();
+        go_on.send(true).unwrap();
+    };
+    let (result, ()) = tokio::join!(post.with_permit(&transport, leased()), suspend);
+    assert!(matches!(result, AttemptResult::Silent(_)), "{result:?}");
+    assert!(begins.recv().await.unwrap() < 64 << 20);
+}
+
+#[tokio::test]
+async fn what_a_suspended_process_could_not_connect_is_not_the_endpoints_fault() {
+    let endpoint = Endpoint::start(|mut connection| async move {
+        // Says nothing, so that TLS never comes about.
+        let _ = connection.end().await;
+    })
+    .await;
+    let transport = transport(Roots::default());
+    let post = post(format!("https://{}", endpoint.address)).connect_deadline(Duration::from_millis(100));
+    let mut attempt = pin!(post.with_permit(&transport, leased()));
+    assert!(poll_once(&mut attempt).await.is_pending());
+    suspend();
+    withheld(attempt.await);
+}
