@@ -12,7 +12,7 @@ use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
     Answer, AttemptId, DeliveryId, Due, Engine, Input, Instant, LaneId, Lateness, Limits, Nanos, Origin,
-    OutOfRange, Outcome, Output, Settings, Taking, Term, WallTime,
+    OutOfRange, Outcome, Output, Settings, StoreTime, Takeover, Term,
 };
 
 /// How long every endpoint takes.
@@ -51,7 +51,7 @@ impl Treadmill {
         let mut engine = Engine::new(1, limits);
         let now = Instant(1);
         for lane in 0..lanes {
-            let taking = Taking {
+            let taking = Takeover {
                 lane: LaneId(lane),
                 term: Term(1),
                 settings: Arc::clone(&settings),
@@ -81,7 +81,7 @@ impl Treadmill {
                     status: 204,
                     retry_after: None,
                     date: None,
-                    at: WallTime::from_secs(1_800_000_000),
+                    at: StoreTime::from_secs(1_800_000_000),
                 });
                 self.engine.handle(next, Input::Ended { attempt, outcome });
             }

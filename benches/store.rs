@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
     Acquire, Attempt, Body, Claim, Emit, Fate, Outcome, Renew, Settlement, Subscribe, Target, Which,
 };
@@ -19,7 +19,7 @@ use hookproof_sender::store::sqlite::{Durability, Options, SqliteStore};
 use hookproof_sender::store::thread::{Answer, Capacity, Handle, Request, StoreThread};
 use hookproof_sender::store::{Command, Reply, Store};
 
-const NOW: WallTime = WallTime::from_secs(1_800_000_000);
+const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 const OWNER: OwnerId = OwnerId(1);
 const BODY_BYTES: usize = 300;
 
@@ -88,7 +88,7 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
                 lane: *lane,
                 body: 0,
                 due: NOW,
-                expires: WallTime(NOW.0 + Nanos::DAY.0),
+                expires: StoreTime(NOW.0 + Nanos::DAY.0),
                 dedupe: Nanos::HOUR,
                 coalesce: None,
                 signature: None,
@@ -106,7 +106,7 @@ fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
         attempts: 1,
         fate: Fate::Delivered,
         attempt: Some(Attempt {
-            at: WallTime(NOW.0 + delivery.0),
+            at: StoreTime(NOW.0 + delivery.0),
             latency: Nanos::from_millis(20),
             outcome: Outcome::Delivered,
             status: Some(204),
@@ -250,7 +250,7 @@ fn backlog() {
         let options = Options { durability: Durability::Process, ..Options::default() };
         let mut store = SqliteStore::open(&folder.path().join("bench.db"), &options).expect("it is there");
         let acquire = Acquire { owner: OwnerId(2), lease: Nanos::HOUR, which: Which::WithWork, max: 10 };
-        store.commit(WallTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
+        store.commit(StoreTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
     });
     println!("{:<44} {:>9.1} ms", "opening with 1,000,000 waiting", opening.as_secs_f64() * 1e3);
 }
@@ -331,7 +331,7 @@ fn many_lanes() {
     drop(store);
     let options = Options { durability: Durability::Process, ..Options::default() };
     let mut store = SqliteStore::open(&folder.path().join("bench.db"), &options).expect("it is there");
-    let later = WallTime(NOW.0 + Nanos::DAY.0);
+    let later = StoreTime(NOW.0 + Nanos::DAY.0);
     let mut carry_out = |commands: &[Command]| store.commit(later, commands).expect("the disk works");
     let mut taken = Vec::new();
     let acquired = time(|| {

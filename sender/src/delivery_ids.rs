@@ -4,7 +4,7 @@
 //! from several subscribers at one URL, and takes the same id for the same delivery. So the id holds when the event was
 //! received, which store it is, and the number. It is worked out anew whenever it is needed, and kept nowhere.
 
-use crate::engine::{DeliveryId, WallTime};
+use crate::engine::{DeliveryId, StoreTime};
 use crate::event::{Kind, PublicId};
 
 /// Names the deliveries of one store.
@@ -23,7 +23,7 @@ impl DeliveryIds {
 
     /// The id of a delivery of an event that was received then: the same for each of its attempts.
     #[must_use]
-    pub fn name(self, received: WallTime, delivery: DeliveryId) -> PublicId {
+    pub fn name(self, received: StoreTime, delivery: DeliveryId) -> PublicId {
         let mut unique = [0; PublicId::RANDOM_BYTES];
         let (store, number) = unique.split_at_mut(self.store.len());
         store.copy_from_slice(&self.store);
@@ -51,11 +51,11 @@ mod tests {
         fn an_id_names_one_delivery_of_one_store(
             identity: u64, number: u64, other: u64, received: u64, later: u64,
         ) {
-            let (ids, at) = (DeliveryIds::new(identity), WallTime(received));
+            let (ids, at) = (DeliveryIds::new(identity), StoreTime(received));
             let id = ids.name(at, DeliveryId(number));
             prop_assert_eq!(ids.find(&id), Some(DeliveryId(number)));
             prop_assert_eq!(id == ids.name(at, DeliveryId(other)), number == other);
-            prop_assert_eq!(ids.find(&ids.name(WallTime(later), DeliveryId(number))), Some(DeliveryId(number)));
+            prop_assert_eq!(ids.find(&ids.name(StoreTime(later), DeliveryId(number))), Some(DeliveryId(number)));
             let elsewhere = DeliveryIds::new(!identity);
             prop_assert_eq!(elsewhere.find(&id), None);
         }

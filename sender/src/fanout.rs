@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::event::{self, EventType, EventTypeError, Offer, PublicId, ShapeId, Shaping};
 use crate::roster::{Ready, Roster};
 use crate::sign::{Attempt, Headers, Tag};
@@ -21,7 +21,7 @@ use crate::store::reply::ClaimedRow;
 /// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old
 /// secrets retire.
 #[must_use]
-pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime, wall: WallTime) -> Emit {
+pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime, wall: StoreTime) -> Emit {
     debug_assert!(offer.id.as_ref().is_none_or(|own| own == id), "an event that has an id keeps it");
     let matching = roster.matching(&offer.event_type);
     let mut bodies = Bodies { offer, id, wall, places: BTreeMap::new(), made: Vec::new() };
@@ -38,7 +38,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime,
         });
         let signature = ready.signer().freeze(wall, &bodies.made[body].bytes);
         let signature = signature.map(|tag| tag.hex().collect::<String>().into());
-        let expires = WallTime(now.0.saturating_add(agreement.ttl().0));
+        let expires = StoreTime(now.0.saturating_add(agreement.ttl().0));
         targets.push(Target { lane, body, due: now, expires, dedupe: agreement.dedupe, coalesce, signature });
     }
     Emit {
@@ -57,7 +57,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: WallTime,
 struct Bodies<'a> {
     offer: &'a Offer<'a>,
     id: &'a PublicId,
-    wall: WallTime,
+    wall: StoreTime,
     places: BTreeMap<ShapeId, usize>,
     made: Vec<Body>,
 }
@@ -88,7 +88,7 @@ pub fn sign_attempt(
     id: &PublicId,
     row: &ClaimedRow,
     number: u32,
-    now: WallTime,
+    now: StoreTime,
 ) -> Result<Headers, UnusableRow> {
     let event_type: EventType = row.kind.parse()?;
     let frozen = row.signature.as_deref().map(tag).transpose()?;

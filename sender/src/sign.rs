@@ -20,7 +20,7 @@ pub use mac::Tag;
 pub use profile::{AcrossRetries, KeyForm, Profile, SignatureCount, UnknownProfile};
 pub use secret::{Secret, SecretError};
 
-use crate::engine::time::{Nanos, WallTime};
+use crate::engine::time::{Nanos, StoreTime};
 use crate::event::{EventType, PublicId};
 use mac::Mac;
 
@@ -31,7 +31,7 @@ pub struct Signer {
     profile: Profile,
     current: Mac,
     /// In the order in which they were current, the latest first.
-    retiring: Vec<(Mac, WallTime)>,
+    retiring: Vec<(Mac, StoreTime)>,
 }
 
 /// What a signature is made over, or goes along with.
@@ -71,13 +71,13 @@ impl Signer {
 
     /// The signature to keep with a delivery from its emission on; nothing for a profile that signs each attempt.
     #[must_use]
-    pub fn freeze(&self, at: WallTime, body: &[u8]) -> Option<Tag> {
+    pub fn freeze(&self, at: StoreTime, body: &[u8]) -> Option<Tag> {
         (self.profile == Profile::VvvFrozen).then(|| self.only(at).tag(&[body]))
     }
 
     /// Writes the headers of one attempt, in place of what they held. The work is a hash over the body for each key,
     /// and no allocation once `headers` has grown to its size.
-    pub fn sign(&self, at: WallTime, attempt: &Attempt<'_>, headers: &mut Headers) {
+    pub fn sign(&self, at: StoreTime, attempt: &Attempt<'_>, headers: &mut Headers) {
         let seconds = at.0 / Nanos::SECOND.0;
         let (id, body) = (attempt.id.as_str(), attempt.body);
         headers.clear();
@@ -126,14 +126,14 @@ impl Signer {
     }
 
     /// All keys that sign at a moment, the current one first.
-    fn all(&self, at: WallTime) -> impl Iterator<Item = &Mac> {
+    fn all(&self, at: StoreTime) -> impl Iterator<Item = &Mac> {
         let retiring = self.retiring.iter().filter(move |(_, until)| at < *until);
         std::iter::once(&self.current).chain(retiring.map(|(mac, _)| mac))
     }
 
     /// The key that signs where there is room for one signature: the oldest that has not retired. The endpoint surely
     /// has that one, and has until its retirement to learn of the new one.
-    fn only(&self, at: WallTime) -> &Mac {
+    fn only(&self, at: StoreTime) -> &Mac {
         self.all(at).last().unwrap_or(&self.current)
     }
 }
@@ -144,7 +144,7 @@ struct Tags {
 }
 
 impl Tags {
-    fn of(signer: &Signer, at: WallTime, parts: &[&[u8]]) -> Self {
+    fn of(signer: &Signer, at: StoreTime, parts: &[&[u8]]) -> Self {
         let mut tags = [None; Keys::COUNT_MAX];
         for (place, mac) in tags.iter_mut().zip(signer.all(at)) {
             *place = Some(mac.tag(parts));

@@ -5,7 +5,7 @@
 
 use std::alloc::System;
 
-use hookproof_sender::engine::time::WallTime;
+use hookproof_sender::engine::time::StoreTime;
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -14,9 +14,9 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[test]
 fn signing_into_a_used_buffer_allocates_nothing() {
-    let at = WallTime::from_secs(1_700_000_000);
+    let at = StoreTime::from_secs(1_700_000_000);
     let mut keys = Keys::new(Secret::generate(&[1; 32]));
-    keys.rotate(at, Secret::generate(&[2; 32]), WallTime(u64::MAX)).unwrap();
+    keys.rotate(at, Secret::generate(&[2; 32]), StoreTime(u64::MAX)).unwrap();
     let [id, subscriber] =
         ["evt_01hf7yat000000000000000000", "sub_01hf7yat000000000000000000"].map(str::parse);
     let (id, subscriber) = (id.unwrap(), subscriber.unwrap());

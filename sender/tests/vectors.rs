@@ -3,7 +3,7 @@
 #![cfg(feature = "service")]
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
-use hookproof_sender::engine::time::WallTime;
+use hookproof_sender::engine::time::StoreTime;
 use hookproof_sender::sign::{Attempt, Headers, Keys, Profile, Secret, Signer};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ impl Vector {
         let at = self.0["signed_at"].as_u64().or(self.0["now"].as_u64()).unwrap();
         let mut headers = Headers::new();
         let signer = Signer::new(profile, &Keys::new(secret)).unwrap();
-        signer.sign(WallTime::from_secs(at), &attempt, &mut headers);
+        signer.sign(StoreTime::from_secs(at), &attempt, &mut headers);
         headers
     }
 

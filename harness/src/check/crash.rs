@@ -93,12 +93,10 @@ pub(super) fn stop(evidence: &Evidence<'_>) -> Finding {
 
 /// Exchanges that were open at the request to stop, and that the sender walked out of before their deadline.
 fn abandoned(evidence: &Evidence<'_>, asked: u64, exit: u64, tally: &mut Tally) {
-    let gone = evidence.exchanges.iter().zip(0_u32..).filter(|(exchange, _)| {
-        let deadline = exchange.lane.map_or(0, |lane| evidence.lanes[lane as usize].subscriber.timeout.0);
-        let early = exchange.end.saturating_sub(exchange.t) + 250_000_000 < deadline;
+    let gone = evidence.exchanges.iter().zip(0_u32..).filter(|(exchange, n)| {
         let open =
             exchange.t < asked && asked < exchange.end && exchange.end <= exit.saturating_add(1_000_000_000);
-        open && early && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
+        open && evidence.is_in_time(*n, exchange.end) && exchange.outcome == Outcome::Cut(CutKind::PeerGone)
     });
     for (exchange, n) in gone {
         let lane = exchange.lane.unwrap_or_default();
@@ -118,9 +116,7 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
     for (delivery, _, before, after) in evidence.retries() {
         let (first, second) = (evidence.exchange(before), evidence.exchange(after));
         let overlap = second.t < first.begun && !first.ended_by_peer();
-        let deadline = evidence.subscriber(delivery).timeout.0;
-        let waited = first.begun.saturating_sub(evidence.sent_from(before));
-        let in_time = waited.saturating_add(250_000_000) < deadline;
+        let in_time = evidence.is_in_time(before, first.begun);
         if overlap && in_time && !evidence.was_killed(evidence.sent_from(before), second.t) {
             let what = "the delivery was open twice at once".to_owned();
             tally.broke(|| evidence.witness(delivery.lane, &[before, after], what));

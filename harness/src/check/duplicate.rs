@@ -8,10 +8,7 @@
 
 use super::evidence::{Delivery, Evidence};
 use super::verdict::{Finding, Tally};
-use crate::scenario::{Duplicates, SECOND};
-
-/// How near to its deadline an answer may have missed it.
-const NEAR: u64 = SECOND / 4;
+use crate::scenario::Duplicates;
 
 /// The attempts that came after one that was taken, each with that one.
 fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
@@ -21,10 +18,8 @@ fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
     taken.map(|at| later(at).collect()).unwrap_or_default()
 }
 
-fn is_excused(evidence: &Evidence<'_>, delivery: &Delivery, taken: u32, again: u32) -> bool {
+fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
     let exchange = evidence.exchange(taken);
-    let deadline = evidence.subscriber(delivery).timeout.0;
-    let late = exchange.end.saturating_sub(evidence.sent_from(taken)).saturating_add(NEAR) >= deadline;
     // What had left before the success was known is no second thought: a deadline passed, or a process was replaced.
     let promised =
         evidence.trace.declared.confirmed_within.unwrap_or(evidence.scenario.sender.confirm_within.0);
@@ -32,7 +27,7 @@ fn is_excused(evidence: &Evidence<'_>, delivery: &Delivery, taken: u32, again: u
     let killed = evidence.was_killed(evidence.sent_from(taken), writable.saturating_add(promised));
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
-    late || killed || again_killed
+    !evidence.is_in_time(taken, exchange.end) || killed || again_killed
 }
 
 /// From when on the sender could write down what it learnt at `t`: at once, unless its store was locked or full, or itself
@@ -61,7 +56,7 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
             }
             duplicates += 1;
             let allowed = match evidence.scenario.expect.duplicates {
-                Duplicates::InFlightAtKill => is_excused(evidence, delivery, taken, again),
+                Duplicates::InFlightAtKill => is_excused(evidence, taken, again),
                 Duplicates::AtMost(count) => duplicates <= count,
             };
             if !allowed {
@@ -88,7 +83,7 @@ pub(super) fn dedupe(evidence: &Evidence<'_>) -> Finding {
         tally.see();
         let again = again(evidence, delivery);
         if let Some((taken, again)) =
-            again.iter().find(|(taken, again)| !is_excused(evidence, delivery, *taken, *again))
+            again.iter().find(|(taken, again)| !is_excused(evidence, *taken, *again))
         {
             let what = format!("event {} was offered twice and delivered twice", delivery.token);
             tally.broke(|| evidence.witness(delivery.lane, &[*taken, *again], what));

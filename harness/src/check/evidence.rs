@@ -15,6 +15,8 @@ use crate::trace::{ProcessEvent, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
+/// What came so near to a sender's deadline may have missed it.
+const NEAR: u64 = SECOND / 4;
 
 /// Everything that checks go by.
 pub struct Evidence<'a> {
@@ -137,6 +139,13 @@ impl<'a> Evidence<'a> {
                     .is_some_and(|end| (end..=end.saturating_add(READ_WITHIN)).contains(&exchange.t))
         };
         behaviours.iter().filter(waited).map(|one| one.at.0).fold(exchange.t, u64::min)
+    }
+
+    /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.
+    pub(crate) fn is_in_time(&self, n: u32, t: u64) -> bool {
+        let lane = self.exchange(n).lane.and_then(|lane| self.lanes.get(lane as usize));
+        let took = t.saturating_sub(self.sent_from(n));
+        lane.is_some_and(|lane| took.saturating_add(NEAR) < lane.subscriber.timeout.0)
     }
 
     /// The attempts of a delivery, by time.

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Delivery, Evidence, Outcome};
+use super::evidence::{Evidence, Outcome};
 use super::outage::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
@@ -22,8 +22,6 @@ use crate::trace::{Accepted, ClockKind, Depth, ProcessEvent};
 
 /// How long a sender may take to note what it did.
 const NOTED: u64 = 5 * SECOND;
-/// How near to its deadline an answer may have missed it.
-const NEAR: u64 = SECOND / 4;
 /// How long a sender may leave the question for its queue without an answer.
 const SILENCE: u64 = 5 * SECOND;
 
@@ -160,7 +158,7 @@ impl Seen {
             let offer = evidence.trace.offers[event.offer as usize].t;
             seen.offered.extend((0..event.offers).map(|_| offer));
             let exchanges = || evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
-            let known = evidence.attempts(delivery).iter().filter(|n| surely_heard(evidence, delivery, **n));
+            let known = evidence.attempts(delivery).iter().filter(|n| surely_heard(evidence, **n));
             seen.delivered.extend(known.map(|n| evidence.exchange(*n).end).min());
             let yes =
                 exchanges().filter(|one| matches!(one.outcome, Outcome::Answered { status: 200..=299, .. }));
@@ -193,11 +191,10 @@ impl Seen {
 
 /// Whether the sender surely heard that a delivery was taken: the answer came well before its deadline, counted from when the
 /// request may have been sent, and no process was killed before it can have noted that.
-fn surely_heard(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
+fn surely_heard(evidence: &Evidence<'_>, n: u32) -> bool {
     let exchange = evidence.exchange(n);
-    let took = exchange.end.saturating_sub(evidence.sent_from(n));
     exchange.is_delivered()
-        && took.saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0
+        && evidence.is_in_time(n, exchange.end)
         && !evidence.was_killed(exchange.t, exchange.end.saturating_add(NOTED))
 }
 

@@ -21,12 +21,12 @@ pub(crate) struct Arguments {
     /// The newer one
     new: PathBuf,
     #[command(flatten)]
-    leave: Leave,
+    allowances: Allowances,
 }
 
 /// What may differ.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct Leave {
+pub(super) struct Allowances {
     /// Differences that are no regression: missing-scenario, missing-check, not-applicable, scenario, driver, seed, figure
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(super) allow: Vec<Allowed>,
@@ -42,7 +42,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if base.is_empty() || new.is_empty() {
         return refuse("compare", "one of the two files has no report in it", USAGE);
     }
-    let allowed = &arguments.leave.allow;
+    let allowed = &arguments.allowances.allow;
     let gone = missing(&base, &new, allowed);
     tell(&gone);
     let (mut worse, mut compared) = (gone.regressions.len(), 0);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::compare::Leave;
+use super::compare::Allowances;
 use super::exit::{self, HARNESS, INTERRUPTED, UNREACHABLE, USAGE};
 use super::forms::{self, Forms};
 use super::gate::Gate;
@@ -56,7 +56,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     #[command(flatten)]
-    leave: Leave,
+    allowances: Allowances,
     /// I know that it takes so long: needed for traffic of more than an hour
     #[arg(long, value_name = "TIME")]
     yes_it_takes: Option<Duration>,
@@ -263,7 +263,7 @@ impl Run {
                 say(format_args!("the baseline has no run of {scenario}: nothing is compared"));
                 continue;
             }
-            let difference = compare(scenario, baseline, reports, &self.leave.allow);
+            let difference = compare(scenario, baseline, reports, &self.allowances.allow);
             let lines = difference.regressions.iter();
             lines.for_each(|line| say(format_args!("{scenario}: worse than before: {line}")));
             worse |= !difference.regressions.is_empty();

@@ -10,7 +10,7 @@ use super::template::Variables;
 
 /// What became of an emitted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum EmitResult {
     /// The sender took responsibility.
     Accepted {
         /// The answer's status.
@@ -68,7 +68,7 @@ pub struct Listed {
     pub text: String,
 }
 
-impl Taken {
+impl EmitResult {
     pub(super) const fn failed(why: String) -> Self {
         Self::Silent { unknown: false, why }
     }
@@ -93,34 +93,35 @@ fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
 }
 
 /// What an emission's answer says of each event.
-pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<Taken> {
+pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<EmitResult> {
     let matched =
         |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
     if !is_right(reply.status, &emit.accept) {
         let shown = &reply.body[..reply.body.len().min(200)];
         let why = String::from_utf8_lossy(shown).into_owned();
-        let refused = Taken::Refused { status: reply.status, retry_after: reply.retry_after.clone(), why };
+        let refused =
+            EmitResult::Refused { status: reply.status, retry_after: reply.retry_after.clone(), why };
         return vec![refused; events];
     }
     let lines = if emit.batch { json_lines(&reply.body) } else { Vec::new() };
     if emit.batch && emit.status.is_some() && lines.len() != events {
         // Whom an answer concerns that has another number of lines, nobody can know.
         let why = format!("the answer has {} lines for {events} events", lines.len());
-        return vec![Taken::Silent { unknown: true, why }; events];
+        return vec![EmitResult::Silent { unknown: true, why }; events];
     }
     if lines.len() != events {
         let answer = serde_json::from_slice(&reply.body).unwrap_or_default();
-        return vec![Taken::Accepted { status: reply.status, matched: matched(&answer) }; events];
+        return vec![EmitResult::Accepted { status: reply.status, matched: matched(&answer) }; events];
     }
     let line = |line: &Value| {
         let own = number(line, emit.status.as_ref()).and_then(|status| u16::try_from(status).ok());
         match own {
-            Some(status) if !(200..300).contains(&status) => Taken::Refused {
+            Some(status) if !(200..300).contains(&status) => EmitResult::Refused {
                 status,
                 retry_after: reply.retry_after.clone(),
                 why: line.to_string().chars().take(200).collect(),
             },
-            _ => Taken::Accepted { status: reply.status, matched: matched(line) },
+            _ => EmitResult::Accepted { status: reply.status, matched: matched(line) },
         }
     };
     lines.iter().map(line).collect()
@@ -190,9 +191,9 @@ mod tests {
         let emit = DriverFile::hookproof().unwrap().emit;
         let answer = "{\"deliveries\":3}\n{\"status\":429,\"error\":{}}\n";
         let taken = taken(&emit, &reply(207, answer), 2);
-        assert_eq!(taken[0], Taken::Accepted { status: 207, matched: Some(3) });
+        assert_eq!(taken[0], EmitResult::Accepted { status: 207, matched: Some(3) });
         assert!(
-            matches!(&taken[1], Taken::Refused { status: 429, retry_after: Some(after), .. } if after == "2")
+            matches!(&taken[1], EmitResult::Refused { status: 429, retry_after: Some(after), .. } if after == "2")
         );
     }
 
@@ -201,11 +202,11 @@ mod tests {
         let emit = DriverFile::hookproof().unwrap().emit;
         assert!(matches!(
             taken(&emit, &reply(503, "no"), 2)[..],
-            [Taken::Refused { .. }, Taken::Refused { .. }]
+            [EmitResult::Refused { .. }, EmitResult::Refused { .. }]
         ));
         let garbled = taken(&emit, &reply(202, "{}\n"), 2);
         assert!(
-            garbled.iter().all(|taken| matches!(taken, Taken::Silent { unknown: true, .. })),
+            garbled.iter().all(|taken| matches!(taken, EmitResult::Silent { unknown: true, .. })),
             "{garbled:?}"
         );
     }

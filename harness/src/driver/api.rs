@@ -8,13 +8,13 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::address::WorkerAddress;
-use super::answers::{self, Listed, Sample, Taken};
+use super::answers::{self, EmitResult, Listed, Sample};
 use super::client::{Call, CallError, Client, Reply};
 use super::error::ApiError;
 use super::event::Event;
 use super::file::{DriverFile, Request};
-use super::hidden::Hidden;
 use super::offset::Offsets;
+use super::redactor::Redactor;
 use super::template::{Template, Variables};
 use super::words::{of_limit, of_subscriber, of_timeout};
 use crate::clock::Clock;
@@ -42,7 +42,7 @@ struct Inner {
     addresses: Vec<WorkerAddress>,
     /// What was saved of each subscriber, by its name.
     subscribers: RwLock<BTreeMap<String, Variables>>,
-    hidden: Hidden,
+    redactor: Redactor,
 }
 
 impl Api {
@@ -58,10 +58,10 @@ impl Api {
             Ok(WorkerAddress::new(base?, *port))
         };
         let addresses = ports.iter().map(address).collect::<Result<_, ApiError>>()?;
-        let hidden = Hidden::default();
-        hidden.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
+        let redactor = Redactor::default();
+        redactor.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
         Ok(Self(Arc::new(Inner {
-            hidden,
+            redactor,
             file,
             client: Client::default(),
             clock: Clock::begun(),
@@ -213,9 +213,9 @@ impl Api {
     ) -> Result<Variables, ApiError> {
         let made = self.make_openly(what, request, variables).await;
         if let Ok(saved) = &made {
-            self.0.hidden.learn(saved.values().cloned());
+            self.0.redactor.learn(saved.values().cloned());
         }
-        made.map_err(|error| error.hiding(&self.0.hidden))
+        made.map_err(|error| error.hiding(&self.0.redactor))
     }
 
     async fn make_openly(
@@ -239,17 +239,17 @@ impl Api {
     }
 
     /// Emits events in one call: what became of each, in their order.
-    pub async fn emit(&self, events: &[Event]) -> Vec<Taken> {
+    pub async fn emit(&self, events: &[Event]) -> Vec<EmitResult> {
         let mut taken = self.emit_openly(events).await;
         for one in &mut taken {
-            if let Taken::Refused { why, .. } | Taken::Silent { why, .. } = one {
-                *why = self.0.hidden.hide(why);
+            if let EmitResult::Refused { why, .. } | EmitResult::Silent { why, .. } = one {
+                *why = self.0.redactor.hide(why);
             }
         }
         taken
     }
 
-    async fn emit_openly(&self, events: &[Event]) -> Vec<Taken> {
+    async fn emit_openly(&self, events: &[Event]) -> Vec<EmitResult> {
         let emit = &self.0.file.emit;
         let mut variables = self.any();
         let mut body = String::new();
@@ -257,7 +257,7 @@ impl Api {
             variables.extend(event.variables());
             match emit.body.fill(&variables) {
                 Ok(line) => body.push_str(&line),
-                Err(error) => return vec![Taken::failed(error.to_string()); events.len()],
+                Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
             }
             if emit.batch {
                 body.push('\n');
@@ -266,12 +266,12 @@ impl Api {
         let call = assemble("emit", &emit.request, &emit.headers, Some(body), &variables);
         let reply = match call {
             Ok(call) => self.call(call).await,
-            Err(error) => return vec![Taken::failed(error.to_string()); events.len()],
+            Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
         };
         match reply {
             Ok(reply) => answers::taken(emit, &reply, events.len()),
             Err(error) => {
-                vec![Taken::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
+                vec![EmitResult::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Why a call to a sender under test did not do what it was for.
 
 use super::client::CallError;
-use super::hidden::Hidden;
+use super::redactor::Redactor;
 use super::template::TemplateError;
 
 /// A call that did not do what it was for.
@@ -68,7 +68,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// The same without what must not be told.
-    pub(super) fn hiding(mut self, hidden: &Hidden) -> Self {
+    pub(super) fn hiding(mut self, hidden: &Redactor) -> Self {
         match &mut self {
             Self::Request { request: text, .. } | Self::Status { body: text, .. } => {
                 *text = hidden.hide(text);

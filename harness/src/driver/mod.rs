@@ -4,32 +4,32 @@
 //! - `file`: what a driver file says; `declares`: what it says of the sender; `template`: its texts with holes; `words`: what
 //!   they may name of a subscriber.
 //! - `api`: the calls; `error`: why one failed; `event`: what is emitted; `answers`: what came back; `client`: the HTTP under
-//!   them; `hidden`: what must not be told of either; `offset`: the sender's clock, by its answers.
+//!   them; `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers.
 //! - `address`: where each process of the sender is spoken to.
-//! - `process`: a process of the sender, which is never left behind; `crew`: all of them.
+//! - `process`: a process of the sender, which is never left behind; `processes`: all of them.
 
 mod address;
 mod answers;
 mod api;
 mod client;
-mod crew;
 mod declares;
 mod error;
 mod event;
 mod file;
-mod hidden;
 mod offset;
 mod process;
+mod processes;
+mod redactor;
 mod template;
 pub(crate) mod words;
 
-pub use answers::{Listed, Sample, Taken};
+pub use answers::{EmitResult, Listed, Sample};
 pub use api::Api;
 pub use client::{Call, CallError, Client, Reply};
-pub use crew::{Crew, CrewError, Quarters};
 pub use declares::{DeadLetters, Declares};
 pub use error::ApiError;
 pub use event::Event;
 pub use file::{DriverFile, FileError, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
+pub use processes::{CrewError, ProcessConfig, Processes};
 pub use template::{Template, TemplateError, Variables};

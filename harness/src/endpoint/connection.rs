@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::answer::{Rendered, render};
 use super::choice::{Before, Enforced, Luck};
 use super::request::{ReadError, Request, Wire};
-use super::{Endpoint, Tether};
+use super::{Endpoint, ShutdownSignal};
 use crate::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
 use crate::trace::{Answer, Arrival, Cut, CutKind, Record, Signed, Verified};
 use crate::wire::digest::sha256_hex;
@@ -34,7 +34,7 @@ pub(super) async fn serve(
     stream: TcpStream,
     number: u64,
     mut open: watch::Receiver<bool>,
-    mut tether: Tether,
+    mut tether: ShutdownSignal,
 ) {
     // Small answers must not wait for each other's acknowledgements; if that can't be had, they are merely late.
     let _ = stream.set_nodelay(true);
@@ -95,7 +95,7 @@ async fn exchange(
     wire: &mut Wire,
     connection: u64,
     luck: Luck,
-    tether: &mut Tether,
+    tether: &mut ShutdownSignal,
 ) -> io::Result<Then> {
     let clock = &endpoint.stage.clock;
     let Some(first_byte) = wire.begin().await? else { return Ok(Then::End) };

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use super::choice::{Closure, Shut};
-use super::{Endpoint, Tether, connection};
+use super::{Endpoint, ShutdownSignal, connection};
 
 /// Connections that the kernel keeps until they are accepted. While an endpoint stalls, nobody accepts quickly.
 const BACKLOG: u32 = 4_096;
@@ -15,7 +15,7 @@ const BACKLOG: u32 = 4_096;
 const AGAIN_NS: u64 = 5_000_000;
 
 /// Accepts connections until the endpoints close, but for the times in which the port is to be closed.
-pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut tether: Tether) {
+pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut tether: ShutdownSignal) {
     let (open, opened) = watch::channel(true);
     let mut listener = Some(listener);
     for Closure { from, until, shut } in endpoint.choices.closures() {
@@ -51,7 +51,7 @@ async fn closed(
     until: Option<u64>,
     shut: Shut,
     mut held: Option<TcpSocket>,
-    mut tether: Tether,
+    mut tether: ShutdownSignal,
 ) -> Option<TcpListener> {
     let full = match shut {
         Shut::Refuses => None,
@@ -83,7 +83,7 @@ async fn accept(
     endpoint: &Arc<Endpoint>,
     listener: &TcpListener,
     open: &watch::Receiver<bool>,
-    tether: &Tether,
+    tether: &ShutdownSignal,
 ) {
     loop {
         match listener.accept().await {
@@ -99,7 +99,7 @@ async fn accept(
 }
 
 /// Takes the port without listening on it.
-async fn hold(endpoint: &Endpoint, tether: &mut Tether) -> Option<TcpSocket> {
+async fn hold(endpoint: &Endpoint, tether: &mut ShutdownSignal) -> Option<TcpSocket> {
     loop {
         match bind(endpoint.address) {
             Ok(socket) => return Some(socket),

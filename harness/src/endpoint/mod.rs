@@ -97,7 +97,7 @@ struct Endpoint {
 
 /// What keeps a task of an endpoint, and tells it when to end.
 #[derive(Clone, Debug)]
-struct Tether {
+struct ShutdownSignal {
     closing: watch::Receiver<bool>,
     /// Held until the task is over.
     _alive: mpsc::Sender<()>,
@@ -108,7 +108,7 @@ impl Endpoints {
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
         let (closing, tether) = watch::channel(false);
         let (alive, ended) = mpsc::channel(1);
-        let tether = Tether { closing: tether, _alive: alive };
+        let tether = ShutdownSignal { closing: tether, _alive: alive };
         let connections = Arc::new(AtomicU64::new(0));
         let mut all = Vec::new();
         for (number, spec) in (0_u64..).zip(specs) {
@@ -175,7 +175,7 @@ impl Endpoint {
     }
 }
 
-impl Tether {
+impl ShutdownSignal {
     /// Waits until the endpoints close.
     async fn closed(&mut self) {
         // An error says that nobody is left to close them, which is the same.

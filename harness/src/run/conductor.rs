@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::emitter::Emitting;
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
-use crate::driver::{Api, Crew, DriverFile, Sample};
+use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Endpoints;
 use crate::fault::{Room, Step, hold_database, limit_files};
 use crate::scenario::{FaultAction, FaultPlan, Scenario};
@@ -29,7 +29,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct Conductor<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) api: &'a Api,
-    pub(super) crew: &'a mut Crew,
+    pub(super) processes: &'a mut Processes,
     pub(super) endpoints: &'a Endpoints,
     pub(super) secrets: BTreeMap<String, (Profile, Vec<Secret>)>,
     pub(super) clock: Clock,
@@ -86,8 +86,8 @@ impl Conductor<'_> {
                     return Ok(Ended::Interrupted);
                 }
             }
-            self.crew.look().map_err(RunError::Process)?;
-            queue.resident_bytes.store(self.crew.resident_bytes().unwrap_or(0), Ordering::Relaxed);
+            self.processes.look().map_err(RunError::Process)?;
+            queue.resident_bytes.store(self.processes.resident_bytes().unwrap_or(0), Ordering::Relaxed);
             let now = self.clock.now();
             let waiting = queue.waiting.load(Ordering::Relaxed);
             self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
@@ -95,7 +95,7 @@ impl Conductor<'_> {
             if *interrupt.borrow() || self.recorder.is_broken() {
                 return Ok(Ended::Interrupted);
             }
-            if self.crew.is_gone() && steps.peek().is_none() {
+            if self.processes.is_gone() && steps.peek().is_none() {
                 return Ok(Ended::SenderGone);
             }
             while emitting.callers.try_join_next().is_some() {}
@@ -142,7 +142,7 @@ impl Conductor<'_> {
                 asked > since && queue.waiting.load(Ordering::Relaxed) == 0
             }
         };
-        settled && self.crew.is_whole()
+        settled && self.processes.is_whole()
     }
 
     /// Looks into the queue again and again.
@@ -179,7 +179,7 @@ impl Conductor<'_> {
             Step::Begin(fault) => self.begin(fault).await,
             Step::End(fault) => {
                 let result = match fault.action {
-                    FaultAction::Stop => self.each(fault, Crew::thaw),
+                    FaultAction::Stop => self.each(fault, Processes::thaw),
                     FaultAction::DiskFull => self.limit_files(Room::Free),
                     _ => Ok(()),
                 };
@@ -194,11 +194,13 @@ impl Conductor<'_> {
         // Before it is done: what follows may have it as its cause.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
         let done = match &fault.action {
-            FaultAction::Kill => self.each(fault, |crew, worker| crew.kill(worker, lasts)).map_err(text),
-            FaultAction::Restart => {
-                self.each(fault, |crew, worker| crew.restart(worker, lasts)).map_err(text)
+            FaultAction::Kill => {
+                self.each(fault, |processes, worker| processes.kill(worker, lasts)).map_err(text)
             }
-            FaultAction::Stop => self.each(fault, Crew::freeze).map_err(text),
+            FaultAction::Restart => {
+                self.each(fault, |processes, worker| processes.restart(worker, lasts)).map_err(text)
+            }
+            FaultAction::Stop => self.each(fault, Processes::freeze).map_err(text),
             FaultAction::DiskFull => self.limit_files(Room::Full).map_err(text),
             FaultAction::LockDatabase => self.lock(lasts).await,
             FaultAction::ClockStep { .. } => {
@@ -224,20 +226,20 @@ impl Conductor<'_> {
     fn each(
         &mut self,
         fault: &FaultPlan,
-        mut strike: impl FnMut(&mut Crew, usize) -> std::io::Result<()>,
+        mut strike: impl FnMut(&mut Processes, usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        if self.crew.is_empty() {
+        if self.processes.is_empty() {
             return Err(std::io::Error::other(
                 "the driver doesn't start the sender, so it has no process of ours",
             ));
         }
         let concerned = fault.worker.and_then(|worker| usize::try_from(worker).ok());
-        let concerned = concerned.map_or(0..self.crew.len(), |worker| worker..worker + 1);
-        concerned.into_iter().try_for_each(|worker| strike(self.crew, worker))
+        let concerned = concerned.map_or(0..self.processes.len(), |worker| worker..worker + 1);
+        concerned.into_iter().try_for_each(|worker| strike(self.processes, worker))
     }
 
     fn limit_files(&self, room: Room) -> std::io::Result<()> {
-        let pids = self.crew.pids();
+        let pids = self.processes.pids();
         if pids.is_empty() {
             return Err(std::io::Error::other("no process of the sender is there"));
         }

@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 
 use super::heartbeat::STALL_NS;
 use super::{Clock, Recorder};
-use crate::driver::{Api, Event, Taken};
+use crate::driver::{Api, EmitResult, Event};
 use crate::scenario::Scenario;
 use crate::trace::{Accepted, GENERATOR, Offer, Record, Refused, Stall, Unoffered};
 use crate::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
@@ -189,7 +189,7 @@ impl Emission {
         free: u64,
         owed: &[Vec<String>],
         given_up: &mut watch::Receiver<bool>,
-    ) -> Vec<Taken> {
+    ) -> Vec<EmitResult> {
         let now = self.clock.unix_ns(self.clock.now());
         let events: Vec<Event> = batch.iter().map(|released| self.event(&released.due, now)).collect();
         let t = self.clock.now();
@@ -200,7 +200,7 @@ impl Emission {
             taken = self.api.emit(&events) => taken,
             Ok(_) = given_up.wait_for(|given_up| *given_up) => {
                 let why = "no answer until the run was over".to_owned();
-                vec![Taken::Silent { unknown: true, why }; events.len()]
+                vec![EmitResult::Silent { unknown: true, why }; events.len()]
             }
         }
     }
@@ -217,13 +217,13 @@ impl Emission {
     }
 }
 
-fn record(t: u64, token: u64, taken: Taken) -> Record {
+fn record(t: u64, token: u64, taken: EmitResult) -> Record {
     match taken {
-        Taken::Accepted { status, matched } => Record::Accepted(Accepted { t, token, status, matched }),
-        Taken::Refused { status, retry_after, why } => {
+        EmitResult::Accepted { status, matched } => Record::Accepted(Accepted { t, token, status, matched }),
+        EmitResult::Refused { status, retry_after, why } => {
             Record::Refused(Refused { t, token, status: Some(status), retry_after, unknown: false, why })
         }
-        Taken::Silent { unknown, why } => {
+        EmitResult::Silent { unknown, why } => {
             Record::Refused(Refused { t, token, status: None, retry_after: None, unknown, why })
         }
     }

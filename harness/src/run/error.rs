@@ -60,7 +60,7 @@ pub enum RunError {
     },
     /// A run is under way where this one would go.
     #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
-    Taken {
+    EmitResult {
         /// Where.
         path: PathBuf,
     },
@@ -103,7 +103,7 @@ impl RunError {
     /// Whether it is what was asked for that cannot be done.
     #[must_use]
     pub const fn is_askers(&self) -> bool {
-        let folder = matches!(self, Self::Foreign { .. } | Self::Taken { .. });
+        let folder = matches!(self, Self::Foreign { .. } | Self::EmitResult { .. });
         folder
             || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. } | Self::Slack { .. })
     }

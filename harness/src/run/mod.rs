@@ -24,7 +24,7 @@ pub use error::RunError;
 pub use folder::Home;
 use tokio::sync::watch;
 
-use crate::driver::{Api, Crew, DriverFile, Quarters, Variables};
+use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
 use crate::scenario::{Range, Scenario};
 use crate::trace::ledger::Ledger;
@@ -134,14 +134,14 @@ impl Staged<'_> {
         let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Endpoints)?;
         let endpoints = thread.open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
         let api = self.api()?;
-        let quarters = Quarters {
+        let config = ProcessConfig {
             program: self.options.program.clone(),
             logs: self.options.out.clone(),
             arguments: self.scenario.sender.arguments.clone(),
         };
-        let mut crew = Crew::new(&api, self.scenario.sender.workers, &quarters, &clock, &recorder)?;
+        let mut processes = Processes::new(&api, self.scenario.sender.workers, &config, &clock, &recorder)?;
         let ready = async {
-            crew.start().await?;
+            processes.start().await?;
             api.set_up().await?;
             self.subscribe(&api, &endpoints).await
         };
@@ -158,7 +158,7 @@ impl Staged<'_> {
         let mut conductor = Conductor {
             scenario: self.scenario,
             api: &api,
-            crew: &mut crew,
+            processes: &mut processes,
             endpoints: &endpoints,
             secrets,
             clock: clock.clone(),
@@ -175,7 +175,7 @@ impl Staged<'_> {
         } else {
             unless(&interrupt, listing).await.unwrap_or(false)
         };
-        crew.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process)?;
+        processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process)?;
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {

@@ -56,7 +56,7 @@ impl World<'_> {
 /// What the engine and the record make of it.
 pub(super) fn translate(
     heard: Heard,
-    wall: hookproof_sender::engine::WallTime,
+    wall: hookproof_sender::engine::StoreTime,
 ) -> (Outcome, command::Outcome, Option<u16>, Option<&'static str>) {
     match heard {
         Heard::Answered { status, retry_after, date } => {

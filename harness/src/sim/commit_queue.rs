@@ -2,7 +2,7 @@
 //! waits goes into one commit. Claims pass ahead of it where the sender's own rule ([`PendingByLane`]) lets them.
 
 use hookproof_sender::dispatch::{Answered, Order};
-use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::command::{Claim, Command};
 use hookproof_sender::store::reply::{Claimed, Reply};
 use hookproof_sender::store::thread::PendingByLane;
@@ -104,7 +104,7 @@ impl CommitQueue {
     pub(super) fn commit_silently(
         &mut self,
         store: &mut dyn Store,
-        now: WallTime,
+        now: StoreTime,
     ) -> Result<Vec<u64>, StoreError> {
         let commands: Vec<Command> =
             self.committing.iter().flat_map(|request| request.commands.iter().cloned()).collect();
@@ -119,7 +119,7 @@ impl CommitQueue {
     pub(super) fn commit(
         &mut self,
         store: &mut dyn Store,
-        now: WallTime,
+        now: StoreTime,
     ) -> Result<Vec<(Then, Vec<Reply>)>, StoreError> {
         let requests = std::mem::take(&mut self.committing);
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
@@ -135,7 +135,7 @@ impl CommitQueue {
     }
 
     /// Answers the claims that pass. Those that want a commit after all go into the next one.
-    pub(super) fn claim(&mut self, now: WallTime) -> Result<Vec<Answered>, StoreError> {
+    pub(super) fn claim(&mut self, now: StoreTime) -> Result<Vec<Answered>, StoreError> {
         let orders = std::mem::take(&mut self.claims);
         let mut told = Vec::with_capacity(orders.len());
         for some in orders.chunks(CLAIMS_MAX) {

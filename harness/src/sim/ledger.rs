@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hookproof_sender::engine::LaneId;
 use hookproof_sender::store::command::{Command, Fate, Reason};
 use hookproof_sender::store::lane::Counts;
-use hookproof_sender::store::reply::{Placed, Reply, Verdict};
+use hookproof_sender::store::reply::{Placed, Reply, SettleResult};
 
 /// The store's own counts, and those of whoever asked it.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +55,7 @@ impl Ledger {
         for (command, reply) in commands.iter().zip(replies) {
             match (command, reply) {
                 (Command::Settle(rows), Reply::Settled(verdicts)) => {
-                    let applied = rows.iter().zip(verdicts).filter(|(_, is)| **is == Verdict::Applied);
+                    let applied = rows.iter().zip(verdicts).filter(|(_, is)| **is == SettleResult::Applied);
                     for (row, _) in applied {
                         if let Fate::Dead(reason) = row.fate {
                             self.settled.entry(row.lane).or_default()[place(reason)] += 1;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use hookproof_sender::dispatch::{Answered, AttemptEnd, Effect, Event, Failure, NewAttempt, Order};
-use hookproof_sender::engine::{Answer, DeliveryId, Nanos, Outcome, WallTime};
+use hookproof_sender::engine::{Answer, DeliveryId, Nanos, Outcome, StoreTime};
 use hookproof_sender::store::command::{Command, Fate, Settlement};
-use hookproof_sender::store::reply::{Claimed, Refusal, Reply, Verdict};
+use hookproof_sender::store::reply::{Claimed, Refusal, Reply, SettleResult};
 
 use super::commit_queue::{CommitQueue, Then};
 use super::error::SimError;
@@ -72,7 +72,7 @@ impl Bug {
     pub(super) fn change_event(
         &mut self,
         event: Event,
-        now: WallTime,
+        now: StoreTime,
         queue: &mut CommitQueue,
     ) -> Option<Event> {
         match (self.kind, event) {
@@ -93,7 +93,7 @@ impl Bug {
     pub(super) fn change_effect(
         &mut self,
         effect: Effect,
-        at: WallTime,
+        at: StoreTime,
         now: u64,
         queue: &mut CommitQueue,
     ) -> (Option<Effect>, Option<Event>) {
@@ -151,7 +151,7 @@ impl Bug {
 }
 
 /// The end of an attempt, told as a success when it begins.
-fn taken(attempt: &NewAttempt, at: WallTime) -> Event {
+fn taken(attempt: &NewAttempt, at: StoreTime) -> Event {
     let outcome = Outcome::Answered(Answer { status: 204, retry_after: None, date: None, at });
     let (attempt, delivery) = (attempt.attempt, attempt.row.delivery);
     Event::Ended { attempt, delivery, result: AttemptEnd { outcome, record: None } }
@@ -159,14 +159,14 @@ fn taken(attempt: &NewAttempt, at: WallTime) -> Event {
 
 /// Settlements are said to be durable.
 fn settled(order: Order, count: usize) -> Event {
-    let reply = Ok(Reply::Settled(vec![Verdict::Applied; count]));
+    let reply = Ok(Reply::Settled(vec![SettleResult::Applied; count]));
     Event::Answered(Answered { order, reply, moment: None })
 }
 
 /// The true end of an attempt that the dispatcher took for a success when it began: it is written down, and the lane has
 /// something to do once it is due again.
-fn settle_late(settled: Settlement, result: AttemptEnd, now: WallTime, queue: &mut CommitQueue) -> Event {
-    let due = WallTime(now.0 + Nanos::SECOND.0);
+fn settle_late(settled: Settlement, result: AttemptEnd, now: StoreTime, queue: &mut CommitQueue) -> Event {
+    let due = StoreTime(now.0 + Nanos::SECOND.0);
     let fate = match &result.outcome {
         Outcome::Answered(answer) if (200..300).contains(&answer.status) => Fate::Delivered,
         _ => Fate::Retry { due },
@@ -181,14 +181,14 @@ fn settle_late(settled: Settlement, result: AttemptEnd, now: WallTime, queue: &m
 fn unfenced(answered: Answered) -> Answered {
     let Answered { order, reply, moment } = answered;
     let (order, reply) = match (order, reply) {
-        (Order::Acquire { .. }, reply) => (Order::Acquire { asked: WallTime(u64::MAX) }, reply),
+        (Order::Acquire { .. }, reply) => (Order::Acquire { asked: StoreTime(u64::MAX) }, reply),
         // It renews on, and heeds no answer to that.
         (Order::Renew { asked }, _) => (Order::Renew { asked }, Err(Failure::Full)),
         (Order::Claim { lane, term }, Ok(Reply::Refused(_))) => {
             (order, Ok(Reply::Claimed(Claimed { lane, term, rows: Vec::new(), next: None })))
         }
         (order, Ok(Reply::Settled(verdicts))) => {
-            (order, Ok(Reply::Settled(vec![Verdict::Applied; verdicts.len()])))
+            (order, Ok(Reply::Settled(vec![SettleResult::Applied; verdicts.len()])))
         }
         (order, Ok(Reply::Refused(Refusal::StaleTerm { .. }))) => (order, Ok(Reply::Done)),
         unchanged => unchanged,

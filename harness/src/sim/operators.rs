@@ -1,7 +1,7 @@
 //! What operators do: limits changed, secrets rotated, dead letters sent again. A sender that can't be asked is asked
 //! again, and what was done is written down once it was.
 
-use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::Reader;
 use hookproof_sender::store::command::{Change, Command, Dead, Redrive, Rotate};
 use hookproof_sender::store::lane::Secret;
@@ -86,7 +86,7 @@ impl<'a> World<'a> {
                 Ok((self.relimit(&meant, limit, *timeout, process)?, Vec::new()))
             }
             FaultAction::Rotate { .. } => {
-                let retire = WallTime(self.wall().0.saturating_add(plan.lasts.0));
+                let retire = StoreTime(self.wall().0.saturating_add(plan.lasts.0));
                 self.rotate(&meant, retire)
             }
             _ => {
@@ -126,7 +126,7 @@ impl<'a> World<'a> {
     fn rotate(
         &mut self,
         meant: &[(usize, LaneId)],
-        retire: WallTime,
+        retire: StoreTime,
     ) -> Result<(Vec<Command>, Secrets), SimError> {
         let (mut commands, mut secrets) = (Vec::new(), Vec::new());
         for (at, lane) in meant {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hookproof_sender::engine::WallTime;
+use hookproof_sender::engine::StoreTime;
 
 use super::figures::Figures;
 use super::mutant::Mutant;
 use crate::scenario::SECOND;
 
 /// When every simulated run begins, by the endpoints' clocks: 15 January 2027.
-pub const EPOCH: WallTime = WallTime(1_800_000_000 * SECOND);
+pub const EPOCH: StoreTime = StoreTime(1_800_000_000 * SECOND);
 
 /// The times that the world takes, and how closely it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

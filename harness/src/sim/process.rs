@@ -9,10 +9,10 @@ use std::sync::Arc;
 use hookproof_sender::dispatch::{
     Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Settings, handover, instant,
 };
-use hookproof_sender::engine::{LaneId, Limits, Nanos, WallTime};
+use hookproof_sender::engine::{LaneId, Limits, Nanos, StoreTime};
 use hookproof_sender::roster::{Roster, RosterKeeper};
 use hookproof_sender::runtime::{Lookout, dead_owners};
-use hookproof_sender::store::clock::{BACK_MAX, MachineMoment};
+use hookproof_sender::store::clock::{BACK_MAX, Beginning, MachineMoment};
 use hookproof_sender::store::command::{Command, Persist};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::reply::{Placed, Refusal, Reply};
@@ -55,7 +55,7 @@ pub(super) struct Process {
 #[derive(Clone, Copy)]
 struct Began {
     at: u64,
-    base: WallTime,
+    base: StoreTime,
 }
 
 /// What a process is started with.
@@ -63,7 +63,7 @@ pub(super) struct Birth<'a> {
     pub(super) path: &'a Path,
     pub(super) at: u64,
     /// The wall clock as the process reads it.
-    pub(super) wall: WallTime,
+    pub(super) wall: StoreTime,
     pub(super) seed: u64,
     pub(super) dead: &'a [OwnerId],
     pub(super) lease: Nanos,
@@ -88,7 +88,14 @@ impl Process {
         let moment = moment(birth.at);
         let (boot, uptime) = moment.parts();
         let machine = MachineMoment { boot: boot.into(), uptime };
-        let start = store.begin_clock(BACK_MAX, birth.wall, Some(&machine), birth.alone).map_err(&failed)?;
+        let start = store
+            .begin_clock(Beginning {
+                wall: birth.wall,
+                machine: Some(&machine),
+                alone: birth.alone,
+                back_max: BACK_MAX,
+            })
+            .map_err(&failed)?;
         let base = start.now;
         let owner = OwnerId(mix(birth.seed) >> 1);
         let mut keeper = RosterKeeper::new(RegionSecrets::default());
@@ -133,8 +140,8 @@ impl Process {
     }
 
     /// The steady time at a moment of the world.
-    pub(super) fn steady(&self, now: u64) -> WallTime {
-        WallTime(self.began.base.0 + (now - self.began.at))
+    pub(super) fn steady(&self, now: u64) -> StoreTime {
+        StoreTime(self.began.base.0 + (now - self.began.at))
     }
 
     /// When the world has to call, if nothing happens before.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hookproof_sender::delivery_ids::DeliveryIds;
-use hookproof_sender::engine::{LaneId, Nanos, WallTime};
+use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::roster::Roster;
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::reply::ClaimedRow;
@@ -93,12 +93,12 @@ impl World<'_> {
     }
 
     /// The wall clock as the sender reads it.
-    pub(super) fn wall(&self) -> WallTime {
+    pub(super) fn wall(&self) -> StoreTime {
         self.wall_at(self.now)
     }
 
-    pub(super) fn wall_at(&self, t: u64) -> WallTime {
-        WallTime((EPOCH.0 + t).saturating_add_signed(self.troubles.clock_offset))
+    pub(super) fn wall_at(&self, t: u64) -> StoreTime {
+        StoreTime((EPOCH.0 + t).saturating_add_signed(self.troubles.clock_offset))
     }
 
     pub(super) fn token(&self, row: &ClaimedRow) -> Option<u64> {

@@ -14,7 +14,7 @@ use crate::verify::{Keys, Profile, Secret};
 
 /// Where to listen, and what to let in.
 #[derive(Args, Debug)]
-pub(super) struct Door {
+pub(super) struct ListenArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     pub(super) listen: SocketAddr,
@@ -47,7 +47,7 @@ pub(super) struct Door {
     pub(super) stop_within: Duration,
 }
 
-impl Door {
+impl ListenArgs {
     /// The layer that lets in what is genuine.
     pub(super) fn layer(&self, clock: Clock) -> Result<VerifyLayer, Failure> {
         let secrets = self.secret_env.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tracing::info;
 
 use super::failure::Failure;
-use super::options::{Door, runtime};
+use super::options::{ListenArgs, runtime};
 use super::quantity::time;
 use super::signals::Signals;
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ Forwards the raw body and the headers, and passes status and Retry-After back. W
 again for the window; what failed is. Without the other side: 502, or 504 if it takes too long.")]
 pub(super) struct Relay {
     #[command(flatten)]
-    door: Door,
+    door: ListenArgs,
     /// Where to forward
     #[arg(long, value_name = "URL")]
     to: Target,

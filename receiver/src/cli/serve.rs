@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::failure::Failure;
-use super::options::{Door, runtime};
+use super::options::{ListenArgs, runtime};
 use super::quantity::time;
 use super::signals::Signals;
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ Answers POST on any path: 204 once it is on disk, 4xx for what is not genuine, 5
 much. GET /healthz tells whether it takes deliveries. SIGTERM: finishes what is under way, commits, exits 0.")]
 pub(super) struct Serve {
     #[command(flatten)]
-    door: Door,
+    door: ListenArgs,
     /// The inbox's file, made if there is none
     #[arg(long, value_name = "FILE")]
     db: PathBuf,

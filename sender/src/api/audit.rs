@@ -10,7 +10,7 @@ use super::input::{Query, bad};
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::contract::Contract;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::operate::audit::{self, Limit};
 use crate::store::read::AuditSecond;
 
@@ -27,7 +27,7 @@ pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Respo
     query.word("per", &[("second", ())])?;
     let now = app.sender().clock().now();
     let until = moment_of(&query, "until")?.unwrap_or(now);
-    let from = moment_of(&query, "from")?.unwrap_or(WallTime(until.0.saturating_sub(SPAN_DEFAULT.0)));
+    let from = moment_of(&query, "from")?.unwrap_or(StoreTime(until.0.saturating_sub(SPAN_DEFAULT.0)));
     if from >= until || until.since(from) > SPAN_MAX {
         let message = format!("from must lie before until, and not more than {SPAN_MAX} before");
         return Err(Problem::bad_request("bad_span", message).field("from"));
@@ -44,7 +44,7 @@ pub(super) async fn per_second(State(app): State<App>, uri: Uri) -> Result<Respo
     })))
 }
 
-fn moment_of(query: &Query, name: &str) -> Result<Option<WallTime>, Problem> {
+fn moment_of(query: &Query, name: &str) -> Result<Option<StoreTime>, Problem> {
     let Some(text) = query.get(name) else { return Ok(None) };
     moment::read(text).map(Some).ok_or_else(|| bad(name, text, moment::FORM))
 }
@@ -53,7 +53,7 @@ fn shown(app: &App, second: &AuditSecond) -> Value {
     let roster = app.sender().roster();
     let subscriber = roster.get(second.lane);
     let limit = subscriber.map(|subscriber| limit_of(subscriber.settings().contract()));
-    let (begin, counted) = (WallTime::from_secs(second.second), (second.attempts, second.limited));
+    let (begin, counted) = (StoreTime::from_secs(second.second), (second.attempts, second.limited));
     let allowed = limit.as_ref().map(|limit| limit.most_in(Nanos::SECOND));
     let mut value = audit::shown(begin, subscriber.map(|known| &**known.id()), counted, allowed);
     value["above_rate"] = json!(limit.map(|limit| second.attempts > limit.rate_per_second()));

@@ -10,7 +10,7 @@ use super::deliveries::{self, Names};
 use super::input::{Query, bad, nothing_left, object, subscriber, take_text};
 use super::moment;
 use super::problem::{Problem, ok};
-use crate::engine::{DeliveryId, Nanos, WallTime};
+use crate::engine::{DeliveryId, Nanos, StoreTime};
 use crate::operate::dead::{GROUPS_MAX, analyse};
 use crate::operate::shown;
 use crate::store::Reply;
@@ -56,7 +56,7 @@ pub(super) async fn analysis(State(app): State<App>, uri: Uri) -> Result<Respons
             .ok_or_else(|| bad("hours", text, &format!("a whole number from 1 to {HOURS_MAX}")))?,
     };
     let now = app.sender().clock().now();
-    let since = WallTime(now.0.saturating_sub(Nanos::HOUR.times(hours).0));
+    let since = StoreTime(now.0.saturating_sub(Nanos::HOUR.times(hours).0));
     let groups = app.sender().read(move |reader| reader.dead_groups(since, GROUPS_MAX)).await??;
     let truncated = groups.len() >= GROUPS_MAX as usize;
     let roster = app.sender().roster();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::input::{nothing_left, take_text};
 use super::problem::Problem;
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::event::{EventPatterns, PublicId};
 use crate::guard::{Guard, Target};
 use crate::operate::shown;
@@ -133,7 +133,7 @@ pub(super) fn keys(secrets: &[read::LiveSecret]) -> Result<Keys, Problem> {
         .split_first()
         .ok_or_else(|| defect("the subscriber has no secret; rotate it to give it one".to_owned()))?;
     let older = older.iter().map(|live| {
-        let until = live.retires.unwrap_or(WallTime(u64::MAX));
+        let until = live.retires.unwrap_or(StoreTime(u64::MAX));
         Ok::<_, Problem>(Retiring::new(parse(live)?, until))
     });
     Keys::from_parts(parse(newest)?, older.collect::<Result<_, Problem>>()?)

@@ -11,7 +11,7 @@ use super::App;
 use super::audit::share_429;
 use super::exposition::{Exposition, Family, Type, Value};
 use super::problem::Problem;
-use crate::engine::{LaneId, LaneView, Nanos, WallTime};
+use crate::engine::{LaneId, LaneView, Nanos, StoreTime};
 use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
 use crate::store::latency::Histogram;
@@ -68,7 +68,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn read(reader: &dyn Reader, now: WallTime) -> Result<Self, ReadError> {
+    fn read(reader: &dyn Reader, now: StoreTime) -> Result<Self, ReadError> {
         let status = reader.status(now)?;
         let (mut lanes, mut cursor) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
@@ -80,7 +80,7 @@ impl Figures {
             }
         }
         lanes.retain(|lane| lane.state != LaneState::Removed);
-        let since = WallTime(now.0.saturating_sub(SHARE_OVER.0));
+        let since = StoreTime(now.0.saturating_sub(SHARE_OVER.0));
         let seconds = reader.audit(None, since, now, SHARE_SECONDS_MAX)?;
         let ids: Vec<_> = lanes.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&ids, Over::Ever)?.into_iter().collect();
@@ -134,7 +134,7 @@ fn totals(text: &mut Exposition, status: &Status, shed: u64) {
     }
 }
 
-fn lanes(text: &mut Exposition, figures: &Figures, now: WallTime) {
+fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
     let mut each = |name, kind, help, value: fn(&LaneStatus) -> u64| {
         per_lane(text.family(name, kind, help), &figures.lanes, |lane| value(lane).into());
     };

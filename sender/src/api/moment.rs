@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::engine::calendar::Date;
 
 /// A moment in an answer.
-pub(super) fn shown(at: WallTime) -> Value {
+pub(super) fn shown(at: StoreTime) -> Value {
     Value::String(crate::operate::shown::moment(at))
 }
 
@@ -14,14 +14,14 @@ pub(super) fn shown(at: WallTime) -> Value {
 pub(super) const FORM: &str = "a moment such as 2026-05-17T20:47:03Z, or whole seconds since 1970";
 
 /// Reads a moment.
-pub(super) fn read(text: &str) -> Option<WallTime> {
-    /// The last second that [`WallTime`] can hold, about: the year 2554.
+pub(super) fn read(text: &str) -> Option<StoreTime> {
+    /// The last second that [`StoreTime`] can hold, about: the year 2554.
     const SECS_MAX: u64 = 18_446_744_073;
     let secs = text.parse().ok().filter(|_| !text.starts_with('+')).filter(|secs| *secs <= SECS_MAX);
-    secs.map(WallTime::from_secs).or_else(|| read_date(text))
+    secs.map(StoreTime::from_secs).or_else(|| read_date(text))
 }
 
-fn read_date(text: &str) -> Option<WallTime> {
+fn read_date(text: &str) -> Option<StoreTime> {
     let text = text.strip_suffix('Z')?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.len() != 19 || fraction.len() > 9 || !text.is_ascii() {
@@ -43,7 +43,7 @@ fn read_date(text: &str) -> Option<WallTime> {
     let days = Date { year, month, day }.days()?;
     let nanos = if fraction.is_empty() { Some(0) } else { format!("{fraction:0<9}").parse().ok() };
     let nanos: u64 = nanos.filter(|_| fraction.bytes().all(|byte| byte.is_ascii_digit()))?;
-    Some(WallTime(WallTime::from_secs(days * 86_400 + hour * 3_600 + minute * 60 + second).0 + nanos))
+    Some(StoreTime(StoreTime::from_secs(days * 86_400 + hour * 3_600 + minute * 60 + second).0 + nanos))
 }
 
 #[cfg(test)]
@@ -76,14 +76,14 @@ mod tests {
             ("öööööööööZ", None),
         ];
         for (text, millis) in rows {
-            assert_eq!(read(text), millis.map(|millis| WallTime(millis * 1_000_000)), "{text:?}");
+            assert_eq!(read(text), millis.map(|millis| StoreTime(millis * 1_000_000)), "{text:?}");
         }
     }
 
     proptest! {
         #[test]
         fn what_an_answer_says_is_read_as_the_same_moment(millis in 0..16_725_225_600_000_u64) {
-            let at = WallTime(millis * 1_000_000);
+            let at = StoreTime(millis * 1_000_000);
             prop_assert_eq!(read(&Timestamp(at).to_string()), Some(at));
         }
 

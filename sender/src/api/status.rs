@@ -11,7 +11,7 @@ use super::App;
 use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
-use crate::engine::{LaneId, LaneView, WallTime};
+use crate::engine::{LaneId, LaneView, StoreTime};
 use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
@@ -56,7 +56,7 @@ struct Figures {
 impl Figures {
     fn read(
         reader: &dyn Reader,
-        now: WallTime,
+        now: StoreTime,
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {

@@ -15,7 +15,7 @@ use super::form::{self, Rotation, Written, agree, keys, required, secret_or};
 use super::input::{Query, Segment, nothing_left, object, object_or_nothing, subscriber, take_text};
 use super::moment;
 use super::problem::{Problem, answer, ok};
-use crate::engine::{LaneId, WallTime};
+use crate::engine::{LaneId, StoreTime};
 use crate::event::{EventPatterns, EventType, Kind, PublicId};
 use crate::operate::shown;
 use crate::operate::trial::{self, Trial, TrialError};
@@ -197,7 +197,7 @@ pub(super) async fn rotate(
     // Only the secret is in question here: it must be of the kind that the profile signs with.
     agree(&settings, &id, &Keys::new(secret.clone()), &app.config().regions)?;
     let now = wall();
-    let retire = WallTime(now.0.saturating_add(overlap.0));
+    let retire = StoreTime(now.0.saturating_add(overlap.0));
     let rotate = Rotate { lane: subscriber.lane, secret: Secret::new(secret.reveal()), retire, now };
     carry_out(&app, Command::Rotate(rotate), "rotate the secret").await?;
     Ok(ok(&json!({

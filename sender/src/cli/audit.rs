@@ -10,7 +10,7 @@ use super::options::Common;
 use super::print::{Printer, Table};
 use super::session::{Look, PAGE_ROWS, each};
 use super::words::moment;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::operate::audit::{Limit, shown};
 use crate::store::read::{AuditSecond, Reader};
 use crate::subscriber::SettingsText;
@@ -59,7 +59,7 @@ impl Span {
 
 /// What began in one span.
 struct Counted {
-    begin: WallTime,
+    begin: StoreTime,
     lane: LaneId,
     attempts: u64,
     limited: u64,
@@ -136,15 +136,16 @@ impl Audit {
         let mut current = 0;
         let mut close = |open: &mut BTreeMap<LaneId, (u64, u64)>, current: u64| {
             for (lane, (attempts, limited)) in std::mem::take(open) {
-                if !take(Counted { begin: WallTime::from_secs(current * length), lane, attempts, limited })? {
+                if !take(Counted { begin: StoreTime::from_secs(current * length), lane, attempts, limited })?
+                {
                     return Ok::<_, Failure>(false);
                 }
             }
             Ok(true)
         };
-        let mut from = WallTime(look.now.0.saturating_sub(self.since.0));
+        let mut from = StoreTime(look.now.0.saturating_sub(self.since.0));
         loop {
-            let rows = look.reader.audit(lane, from, WallTime(u64::MAX), ROWS_MAX)?;
+            let rows = look.reader.audit(lane, from, StoreTime(u64::MAX), ROWS_MAX)?;
             let is_last = u32::try_from(rows.len()).is_ok_and(|rows| rows < ROWS_MAX);
             let whole = whole_seconds(&rows, is_last);
             for row in whole {
@@ -158,7 +159,7 @@ impl Audit {
                 *span = (span.0 + row.attempts, span.1 + row.limited);
             }
             match whole.last() {
-                Some(last) if !is_last => from = WallTime::from_secs(last.second + 1),
+                Some(last) if !is_last => from = StoreTime::from_secs(last.second + 1),
                 _ => break,
             }
         }

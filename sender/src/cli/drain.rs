@@ -16,7 +16,7 @@ use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, WriteSession, each};
 use super::signals::Signals;
 use super::words::rough;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::runtime::Sender;
 use crate::store::lane::{Counts, LaneState, OwnerId};
 use crate::store::read::Reader;
@@ -89,12 +89,12 @@ fn owners(database: &Path) -> BTreeSet<OwnerId> {
 /// Works until the end of its time, or until nothing is left. The counts from before, and whether nothing is left.
 async fn work(
     sender: &Sender,
-    begun: WallTime,
+    begun: StoreTime,
     span: Nanos,
     others: BTreeSet<OwnerId>,
 ) -> Result<(Counts, bool), Failure> {
     let before = counts(sender).await?;
-    let until = WallTime(begun.0.saturating_add(span.0));
+    let until = StoreTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
     let mut signals = Signals::new()?;
     let idle = tokio::select! {
@@ -106,7 +106,7 @@ async fn work(
 }
 
 /// Waits until nothing is left that this process could deliver before then.
-async fn idle(sender: &Sender, until: WallTime, others: Arc<BTreeSet<OwnerId>>) -> Result<(), Failure> {
+async fn idle(sender: &Sender, until: StoreTime, others: Arc<BTreeSet<OwnerId>>) -> Result<(), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -125,7 +125,7 @@ async fn idle(sender: &Sender, until: WallTime, others: Arc<BTreeSet<OwnerId>>) 
 /// Whether something falls due before then for a subscriber that is nobody else's.
 fn has_work(
     reader: &dyn Reader,
-    until: WallTime,
+    until: StoreTime,
     others: &BTreeSet<OwnerId>,
     held_back: &BTreeSet<LaneId>,
 ) -> Result<bool, Failure> {

@@ -65,7 +65,7 @@ pub(super) struct Serve {
 }
 
 /// Where the HTTP API is offered, and to whom; and how far the sender itself may reach out.
-struct Door {
+struct ListenArgs {
     listen: SocketAddr,
     token: Option<Token>,
     requests: Settings,
@@ -82,7 +82,7 @@ impl Serve {
         result
     }
 
-    fn door(&self) -> Result<Door, Failure> {
+    fn door(&self) -> Result<ListenArgs, Failure> {
         let token = self.token_env.as_deref().map(token_from).transpose()?;
         if token.is_none() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(
@@ -91,7 +91,7 @@ impl Serve {
             )));
         }
         let requests = Settings { connections_max: self.connections_max, ..self.requests.settings()? };
-        Ok(Door { listen: self.listen, token, requests })
+        Ok(ListenArgs { listen: self.listen, token, requests })
     }
 }
 
@@ -104,7 +104,7 @@ fn token_from(variable: &str) -> Result<Token, Failure> {
     Token::new(&text).map_err(|error| unusable(error.to_string()))
 }
 
-async fn serve(options: Options, door: Door, stop_within: Duration) -> Result<ExitCode, Failure> {
+async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new()?;
     let listener = bind(door.listen, door.token.as_ref()).await.map_err(Failure::refused)?;
     let config = Config {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::failure::Failure;
 use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::excerpt::Excerpt;
 use crate::runtime::{Options, Sender, store_time};
 use crate::store::clock::Fault;
@@ -87,7 +87,7 @@ impl WriteSession {
 }
 
 fn in_steps(
-    mut now: impl FnMut() -> WallTime,
+    mut now: impl FnMut() -> StoreTime,
     mut rest: impl FnMut(Nanos),
     mut step: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
@@ -115,7 +115,7 @@ pub(super) fn with_session<T>(
 pub(super) struct Look {
     pub(super) reader: SqliteReader,
     /// Now, as the store counts.
-    pub(super) now: WallTime,
+    pub(super) now: StoreTime,
     /// What is wrong with the database's time.
     pub(super) fault: Option<Fault>,
     /// What deliveries are called outside.
@@ -195,7 +195,7 @@ mod tests {
         let time = Cell::new(0);
         let rests = RefCell::new(Vec::new());
         let mut steps = [3, 40, 5_000, 7].map(Nanos::from_millis).into_iter();
-        let now = || WallTime(time.get());
+        let now = || StoreTime(time.get());
         in_steps(
             now,
             |length| rests.borrow_mut().push(length),

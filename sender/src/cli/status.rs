@@ -12,7 +12,7 @@ use super::options::{Common, Reach};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, each};
 use super::words::{self, ago, rough};
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
@@ -62,7 +62,7 @@ struct Found {
     slow: Vec<String>,
     /// As this process understands it, with the regions that it knows.
     roster: Arc<Roster>,
-    now: WallTime,
+    now: StoreTime,
     log_bytes: u64,
     /// What is wrong with the database's time.
     fault: Option<Fault>,
@@ -107,7 +107,7 @@ impl Found {
         value
     }
 
-    fn pairs(&self, now: WallTime) -> Vec<(String, String)> {
+    fn pairs(&self, now: StoreTime) -> Vec<(String, String)> {
         let figures = &self.figures;
         let counts = &figures.counts;
         let [active, paused, disabled] = figures.subscribers;
@@ -167,7 +167,7 @@ fn log(bytes: u64) -> String {
     format!("{mebibytes} MiB: some program has been reading the database for long; end its transaction")
 }
 
-fn clock(now: WallTime, fault: Option<Fault>) -> String {
+fn clock(now: StoreTime, fault: Option<Fault>) -> String {
     let (ahead, behind) = (rough(now.since(wall())), rough(wall().since(now)));
     match fault {
         Some(Fault::Corrected(by)) => format!(

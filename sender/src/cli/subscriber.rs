@@ -285,7 +285,7 @@ impl RotateSecret {
             let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
             check_signing(settings.sign.unwrap_or_default(), &secret)?;
             let now = wall();
-            let retire = crate::engine::WallTime(now.0.saturating_add(self.overlap.0));
+            let retire = crate::engine::StoreTime(now.0.saturating_add(self.overlap.0));
             session.command(Command::Rotate(Rotate {
                 lane: subscriber.lane,
                 secret: stored(&secret),

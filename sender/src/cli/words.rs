@@ -1,6 +1,6 @@
 //! The sender's figures in the words that people and machines read.
 
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 pub(super) use crate::operate::shown::{moment, place, reason, state};
 use crate::store::latency::{Histogram, Percentiles};
 
@@ -18,12 +18,12 @@ pub(super) fn rough(length: Nanos) -> Nanos {
 }
 
 /// How long ago.
-pub(super) fn ago(at: WallTime, now: WallTime) -> String {
+pub(super) fn ago(at: StoreTime, now: StoreTime) -> String {
     format!("{} ago", rough(now.since(at)))
 }
 
 /// When, as seen from now.
-pub(super) fn when(at: WallTime, now: WallTime) -> String {
+pub(super) fn when(at: StoreTime, now: StoreTime) -> String {
     if at > now { format!("in {}", rough(at.since(now))) } else { ago(at, now) }
 }
 

@@ -10,7 +10,7 @@ use super::lanes::Waiting;
 use super::obstacles::{Cause, PAUSE_FIRST};
 use crate::engine::{Due, Input, LaneId, Revision, Term};
 use crate::store::Reply;
-use crate::store::reply::{Claimed, Refusal, Verdict};
+use crate::store::reply::{Claimed, Refusal, SettleResult};
 
 impl Dispatcher {
     pub(super) fn hear(&mut self, answered: Answered) {
@@ -69,7 +69,7 @@ impl Dispatcher {
 
     fn settled(&mut self, number: u64, reply: Result<Reply, Failure>) {
         let failure = match reply {
-            Ok(Reply::Settled(verdicts)) => return self.settle_done(number, &verdicts),
+            Ok(Reply::Settled(results)) => return self.settle_done(number, &results),
             Ok(other) => Failure::Lasting(format!("the store answered {other:?}").into()),
             Err(failure) => failure,
         };
@@ -92,7 +92,7 @@ impl Dispatcher {
         }
     }
 
-    fn settle_done(&mut self, number: u64, verdicts: &[Verdict]) {
+    fn settle_done(&mut self, number: u64, results: &[SettleResult]) {
         let Some((rows, batch)) = self.unsettled.remove(number) else { return };
         if let Some(batch) = batch {
             self.tell(Input::Settled { batch });
@@ -100,8 +100,8 @@ impl Dispatcher {
         if let [row] = rows.as_slice() {
             self.pass(row.lane, Cause::Settle(number));
         }
-        for (row, verdict) in rows.into_iter().zip(verdicts) {
-            if *verdict == Verdict::Stale {
+        for (row, result) in rows.into_iter().zip(results) {
+            if *result == SettleResult::Stale {
                 self.lose(row.lane, row.term);
             }
         }

@@ -14,7 +14,7 @@ use super::unsettled::Unsettled;
 use super::{instant, wall_time};
 use crate::engine::{
     AttemptId, BatchId, DeliveryId, Engine, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
-    Settlement, Term, WallTime,
+    Settlement, StoreTime, Term,
 };
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command};
@@ -65,7 +65,7 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// A dispatcher without lanes, which begins by asking for all that have something to do.
     #[must_use]
-    pub fn new(settings: Settings, now: WallTime) -> Self {
+    pub fn new(settings: Settings, now: StoreTime) -> Self {
         let Settings { owner, lease, seed, limits, roster } = settings;
         Self {
             now: instant(now),

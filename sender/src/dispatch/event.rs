@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::boot_clock::Moment;
-use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, Term, WallTime};
+use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, StoreTime, Term};
 use crate::roster::Roster;
 use crate::store::Reply;
 use crate::store::command::{self, Attempt};
@@ -14,7 +14,7 @@ pub enum Event {
     /// Time passed; nothing else.
     Tick,
     /// Lanes have something to do, from those moments on.
-    Work(Vec<(LaneId, WallTime)>),
+    Work(Vec<(LaneId, StoreTime)>),
     /// Subscribers have changed; all of them, changed or not.
     Roster(Arc<Roster>),
     /// An attempt of [`super::Effect::Send`] is over, or was held back.
@@ -44,7 +44,7 @@ pub struct AttemptEnd {
 impl AttemptEnd {
     /// Nothing could be sent: as good as a connection that was refused.
     #[must_use]
-    pub fn impossible(now: WallTime, why: &str) -> Self {
+    pub fn impossible(now: StoreTime, why: &str) -> Self {
         let record = Attempt {
             at: now,
             latency: Nanos::ZERO,
@@ -99,12 +99,12 @@ pub enum Order {
     /// To renew our leases, counted from that moment.
     Renew {
         /// When it was asked.
-        asked: WallTime,
+        asked: StoreTime,
     },
     /// To make lanes ours, their leases counted from that moment.
     Acquire {
         /// When it was asked.
-        asked: WallTime,
+        asked: StoreTime,
     },
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::wall_time;
 use crate::boot_clock::Moment;
 use crate::engine::contract::WINDOW_LIMIT_MAX;
-use crate::engine::{LaneRecord, Nanos, Origin, WallTime};
+use crate::engine::{LaneRecord, Nanos, Origin, StoreTime};
 use crate::store::reply::{Ended, Handover, Record};
 
 /// What a record is kept in.
@@ -30,7 +30,7 @@ pub fn seal(record: &LaneRecord, at: Option<Moment>) -> serde_json::Result<Box<[
 /// `now` is the machine's moment, if it tells one.
 #[must_use]
 pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
-    let seized = |record: &Record, may_be_alive, at: WallTime, ended: &[Ended]| {
+    let seized = |record: &Record, may_be_alive, at: StoreTime, ended: &[Ended]| {
         let (record, downtime) = read(record, now).unzip();
         let ended = match &record {
             Some(record) => ago(ended, at, wall_time(record.taken_at())),
@@ -54,8 +54,8 @@ pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
 
 /// How long before `at` those ended of which a record that was taken then may not tell. A record from the future was taken
 /// by a clock that was ahead: nobody knows what it tells of, so all of them count.
-fn ago(ended: &[Ended], at: WallTime, taken: WallTime) -> Vec<(Nanos, u32)> {
-    let taken = if taken > at { WallTime(0) } else { taken };
+fn ago(ended: &[Ended], at: StoreTime, taken: StoreTime) -> Vec<(Nanos, u32)> {
+    let taken = if taken > at { StoreTime(0) } else { taken };
     let untold = ended.iter().filter(|run| run.at >= taken);
     untold.map(|run| (at.since(run.at), run.count)).collect()
 }
@@ -70,16 +70,16 @@ fn read(record: &Record, now: Option<&Moment>) -> Option<(LaneRecord, Nanos)> {
 mod tests {
     use super::*;
 
-    const AT: WallTime = WallTime::from_secs(1_000);
+    const AT: StoreTime = StoreTime::from_secs(1_000);
 
     #[track_caller]
     fn check(taken_secs: u64, expected: &[(u64, u32)]) {
         let ended: Vec<_> = [(900, 2), (950, 3), (999, 4)]
-            .map(|(at, count)| Ended { at: WallTime::from_secs(at), count })
+            .map(|(at, count)| Ended { at: StoreTime::from_secs(at), count })
             .into();
         let expected: Vec<_> =
             expected.iter().map(|(secs, count)| (Nanos::from_secs(*secs), *count)).collect();
-        assert_eq!(ago(&ended, AT, WallTime::from_secs(taken_secs)), expected);
+        assert_eq!(ago(&ended, AT, StoreTime::from_secs(taken_secs)), expected);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use crate::boot_clock::Moment;
-use crate::engine::{DeliveryId, Instant, LaneId, Term, WallTime};
-use crate::store::reply::{ClaimedRow, Taken};
+use crate::engine::{DeliveryId, Instant, LaneId, StoreTime, Term};
+use crate::store::reply::{ClaimedRow, TakenLane};
 
 /// The lanes of this process. Hashing is keyed the same in every process, so that nothing depends on chance; ids are the
 /// store's own, so that nobody can choose them to collide.
@@ -26,11 +26,11 @@ struct Held {
 /// A lane that cannot be taken before its subscriber is known.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) taken: Taken,
+    pub(super) taken: TakenLane,
     /// When its lease was last asked for.
-    pub(super) asked: WallTime,
+    pub(super) asked: StoreTime,
     /// When it was taken.
-    pub(super) since: WallTime,
+    pub(super) since: StoreTime,
     pub(super) moment: Option<Moment>,
 }
 
@@ -54,7 +54,7 @@ impl Lanes {
         self.ours.insert(lane, Held { term, lease_until, rows: BTreeMap::new() });
     }
 
-    pub(super) fn renew(&mut self, asked: WallTime, until: Instant) {
+    pub(super) fn renew(&mut self, asked: StoreTime, until: Instant) {
         self.ours.values_mut().for_each(|held| held.lease_until = until);
         self.waiting.values_mut().for_each(|waiting| waiting.asked = asked);
     }
@@ -99,7 +99,7 @@ impl Lanes {
     }
 
     /// The lanes that have to wait, and since when.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (LaneId, WallTime)> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (LaneId, StoreTime)> {
         self.waiting.iter().map(|(lane, waiting)| (*lane, waiting.since))
     }
 }

@@ -53,16 +53,16 @@ pub use event::{Answered, AttemptEnd, Event, Failure, Order};
 pub use obstacles::{PAUSE_LONGEST, STUCK_MAX, Stuck};
 pub use tenure::{LEASE_DEFAULT, LEASES};
 
-use crate::engine::{Instant, WallTime};
+use crate::engine::{Instant, StoreTime};
 
 /// The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
 #[must_use]
-pub const fn instant(at: WallTime) -> Instant {
+pub const fn instant(at: StoreTime) -> Instant {
     Instant(at.0)
 }
 
 /// The store's scale is the engine's.
 #[must_use]
-pub const fn wall_time(at: Instant) -> WallTime {
-    WallTime(at.0)
+pub const fn wall_time(at: Instant) -> StoreTime {
+    StoreTime(at.0)
 }

@@ -7,13 +7,13 @@ use super::effect::{Effect, News};
 use super::lanes::Waiting;
 use super::obstacles::Cause;
 use super::{handover, instant};
-use crate::engine::{Input, Instant, LaneId, Taking, Term, WallTime};
+use crate::engine::{Input, Instant, LaneId, StoreTime, Takeover, Term};
 use crate::roster::{Roster, Subscriber};
 use crate::store::lane::LaneState;
-use crate::store::reply::{Renewed, Taken};
+use crate::store::reply::{Renewed, TakenLane};
 
 impl Dispatcher {
-    pub(super) fn work(&mut self, lane: LaneId, due: WallTime) {
+    pub(super) fn work(&mut self, lane: LaneId, due: StoreTime) {
         if self.lanes.is_ours(lane) {
             self.tell(Input::Work { lane, due: instant(due) });
         } else if self.roster.get(lane).is_none_or(|subscriber| subscriber.ready().is_ok()) {
@@ -27,14 +27,14 @@ impl Dispatcher {
             self.lanes.wait_for_roster(waiting);
             return;
         };
-        let Waiting { taken: Taken { lane, term, state, handover, next }, asked, moment, .. } = waiting;
+        let Waiting { taken: TakenLane { lane, term, state, handover, next }, asked, moment, .. } = waiting;
         let settings = Arc::clone(subscriber.settings());
         let origin = handover::open(handover, moment.as_ref());
         let lease_until = instant(self.tenure.until(asked));
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);
         self.lanes.take(lane, term, lease_until);
-        let taking = Taking { lane, term, settings, origin, lease_until, next, paused };
+        let taking = Takeover { lane, term, settings, origin, lease_until, next, paused };
         self.tell(Input::Take(Box::new(taking)));
         self.say(News::Took { lane, term });
         // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
@@ -55,7 +55,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn renew(&mut self, renewed: Renewed, asked: WallTime) {
+    pub(super) fn renew(&mut self, renewed: Renewed, asked: StoreTime) {
         self.tenure.renewed(asked);
         renewed.lost.into_iter().for_each(|(lane, term)| self.lose(lane, term));
         let until = instant(self.tenure.until(asked));

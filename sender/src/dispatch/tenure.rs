@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Acquire, Renew, Which};
 use crate::store::lane::OwnerId;
 
@@ -37,13 +37,13 @@ pub(super) struct Tenure {
     renewing: bool,
     /// What is owned is kept until it is given back; nothing more is asked for.
     stopping: bool,
-    next_renewal: WallTime,
-    next_search: WallTime,
+    next_renewal: StoreTime,
+    next_search: StoreTime,
 }
 
 impl Tenure {
     /// Begins by asking for all lanes that have something to do.
-    pub(super) fn new(owner: OwnerId, lease: Nanos, now: WallTime) -> Self {
+    pub(super) fn new(owner: OwnerId, lease: Nanos, now: StoreTime) -> Self {
         Self {
             owner,
             lease,
@@ -52,7 +52,7 @@ impl Tenure {
             more: false,
             renewing: false,
             stopping: false,
-            next_renewal: WallTime(now.0 + lease.0 / 3),
+            next_renewal: StoreTime(now.0 + lease.0 / 3),
             next_search: now,
         }
     }
@@ -79,35 +79,35 @@ impl Tenure {
     }
 
     /// The leases were renewed, as asked for at that moment.
-    pub(super) fn renewed(&mut self, asked: WallTime) {
+    pub(super) fn renewed(&mut self, asked: StoreTime) {
         self.renewing = false;
-        self.next_renewal = WallTime(asked.0 + self.lease.0 / 3);
+        self.next_renewal = StoreTime(asked.0 + self.lease.0 / 3);
     }
 
     /// The leases could not be renewed: try again soon.
-    pub(super) fn not_renewed(&mut self, now: WallTime) {
+    pub(super) fn not_renewed(&mut self, now: StoreTime) {
         self.renewing = false;
-        self.next_renewal = WallTime(now.0 + self.lease.0 / 30);
+        self.next_renewal = StoreTime(now.0 + self.lease.0 / 30);
     }
 
     /// Until when a lease holds that was asked for at that moment.
-    pub(super) fn until(&self, asked: WallTime) -> WallTime {
-        WallTime(asked.0.saturating_add(self.lease.0))
+    pub(super) fn until(&self, asked: StoreTime) -> StoreTime {
+        StoreTime(asked.0.saturating_add(self.lease.0))
     }
 
     /// When there is a next step, if nothing happens before.
-    pub(super) fn next_step(&self) -> WallTime {
-        let renewal = if self.renewing { WallTime(u64::MAX) } else { self.next_renewal };
+    pub(super) fn next_step(&self) -> StoreTime {
+        let renewal = if self.renewing { StoreTime(u64::MAX) } else { self.next_renewal };
         let search = match (self.asking || self.stopping, self.more || !self.wanted.is_empty()) {
-            (true, _) => WallTime(u64::MAX),
-            (false, true) => WallTime(0),
+            (true, _) => StoreTime(u64::MAX),
+            (false, true) => StoreTime(0),
             (false, false) => self.next_search,
         };
         renewal.min(search)
     }
 
     /// What to ask of the store now.
-    pub(super) fn steps(&mut self, now: WallTime) -> Vec<Step> {
+    pub(super) fn steps(&mut self, now: StoreTime) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.renewing && self.next_renewal <= now {
             self.renewing = true;
@@ -118,7 +118,7 @@ impl Tenure {
         }
         let which = if self.more || self.next_search <= now {
             // Once in a while for those whose owner has died without a word.
-            self.next_search = WallTime(now.0 + self.lease.0 / 3);
+            self.next_search = StoreTime(now.0 + self.lease.0 / 3);
             self.more = false;
             Which::WithWork
         } else if self.wanted.is_empty() {
@@ -142,9 +142,9 @@ mod tests {
     const LEASE: Nanos = Nanos::from_secs(30);
 
     fn tenure() -> Tenure {
-        let mut tenure = Tenure::new(OwnerId(1), LEASE, WallTime(0));
+        let mut tenure = Tenure::new(OwnerId(1), LEASE, StoreTime(0));
         assert!(matches!(
-            tenure.steps(WallTime(0))[..],
+            tenure.steps(StoreTime(0))[..],
             [Step::Acquire(Acquire { which: Which::WithWork, .. })]
         ));
         tenure
@@ -153,30 +153,30 @@ mod tests {
     #[test]
     fn renews_each_third_of_a_lease_and_not_twice_at_once() {
         let mut tenure = tenure();
-        let third = WallTime::from_secs(10);
+        let third = StoreTime::from_secs(10);
         assert_eq!(tenure.next_step(), third);
         assert!(matches!(tenure.steps(third)[..], [Step::Renew(_)]));
-        assert!(tenure.steps(WallTime::from_secs(25)).is_empty());
+        assert!(tenure.steps(StoreTime::from_secs(25)).is_empty());
         tenure.renewed(third);
-        assert_eq!(tenure.next_step(), WallTime::from_secs(20));
+        assert_eq!(tenure.next_step(), StoreTime::from_secs(20));
     }
 
     #[test]
     fn asks_for_what_is_wanted_in_requests_of_bounded_size() {
         let mut tenure = tenure();
         (0..1_500).for_each(|lane| tenure.want(LaneId(lane)));
-        assert!(tenure.steps(WallTime(1)).is_empty(), "one request at a time");
+        assert!(tenure.steps(StoreTime(1)).is_empty(), "one request at a time");
         tenure.acquired(0);
         for expected in [1_000, 500] {
-            assert_eq!(tenure.next_step(), WallTime(0));
-            let steps = tenure.steps(WallTime(1));
+            assert_eq!(tenure.next_step(), StoreTime(0));
+            let steps = tenure.steps(StoreTime(1));
             let [Step::Acquire(Acquire { which: Which::These(lanes), .. })] = &steps[..] else {
                 panic!("{steps:?}")
             };
             assert_eq!(lanes.len(), expected);
             tenure.acquired(expected.min(999));
         }
-        assert!(tenure.steps(WallTime(1)).is_empty());
+        assert!(tenure.steps(StoreTime(1)).is_empty());
     }
 
     #[test]
@@ -185,13 +185,13 @@ mod tests {
         tenure.acquired(1_000);
         tenure.want(LaneId(1));
         tenure.stop();
-        let third = WallTime::from_secs(10);
+        let third = StoreTime::from_secs(10);
         assert_eq!(tenure.next_step(), third);
-        assert!(tenure.steps(WallTime::from_secs(9)).is_empty());
+        assert!(tenure.steps(StoreTime::from_secs(9)).is_empty());
         assert!(matches!(tenure.steps(third)[..], [Step::Renew(_)]));
-        assert_eq!(tenure.next_step(), WallTime(u64::MAX));
+        assert_eq!(tenure.next_step(), StoreTime(u64::MAX));
         tenure.renewed(third);
-        assert_eq!(tenure.next_step(), WallTime::from_secs(20));
+        assert_eq!(tenure.next_step(), StoreTime::from_secs(20));
     }
 
     #[test]
@@ -199,10 +199,10 @@ mod tests {
         let mut tenure = tenure();
         tenure.acquired(1_000);
         assert!(matches!(
-            tenure.steps(WallTime(1))[..],
+            tenure.steps(StoreTime(1))[..],
             [Step::Acquire(Acquire { which: Which::WithWork, .. })]
         ));
         tenure.acquired(7);
-        assert!(tenure.steps(WallTime(1)).is_empty());
+        assert!(tenure.steps(StoreTime(1)).is_empty());
     }
 }

@@ -10,7 +10,7 @@ use super::attempts::Ending;
 use super::breaker::{Breaker, Health, IsProbe};
 use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
-use super::message::{Due, Fate, Outcome, Reason, Taking};
+use super::message::{Due, Fate, Outcome, Reason, Takeover};
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
 use super::record::LaneRecord;
@@ -98,8 +98,8 @@ pub(super) struct Marks {
 }
 
 impl Lane {
-    pub(super) fn new(taking: Taking, now: Instant) -> Self {
-        let Taking { lane, term, settings, origin, lease_until, next, paused } = taking;
+    pub(super) fn new(taking: Takeover, now: Instant) -> Self {
+        let Takeover { lane, term, settings, origin, lease_until, next, paused } = taking;
         let Start { limiter, record, downtime } = Start::new(origin, &settings, term, now);
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
         let breaker = record.as_ref().and_then(|record| record.breaker);

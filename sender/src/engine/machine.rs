@@ -7,7 +7,7 @@ use super::breaker::IsProbe;
 use super::ids::{AttemptId, LaneId, Term};
 use super::lane::{Lane, Move};
 use super::lanes::Lanes;
-use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Taking};
+use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Takeover};
 use super::range::{OutOfRange, within};
 use super::retry::Meaning;
 use super::rng::Rng;
@@ -301,7 +301,7 @@ impl Engine {
         true
     }
 
-    fn take(&mut self, taking: Taking) {
+    fn take(&mut self, taking: Takeover) {
         let (id, term) = (taking.lane, taking.term);
         if let Some(slot) = self.lanes.find(id) {
             let ours = self.lanes.get_mut(slot).map(|lane| lane.term);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 use super::record::LaneRecord;
 use super::settings::Settings;
-use super::time::{Instant, Nanos, WallTime};
+use super::time::{Instant, Nanos, StoreTime};
 
 /// Something that happened outside.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub enum Input {
     /// Time passed; nothing else.
     Tick,
     /// This process owns a lane from now on.
-    Take(Box<Taking>),
+    Take(Box<Takeover>),
     /// The lease on a lane was renewed.
     Renew {
         /// The lane.
@@ -101,7 +101,7 @@ pub enum Input {
 
 /// A lane changes hands, to us.
 #[derive(Clone, Debug)]
-pub struct Taking {
+pub struct Takeover {
     /// The lane.
     pub lane: LaneId,
     /// This ownership.
@@ -182,7 +182,7 @@ pub struct Answer {
     /// The value of `Date`, as it came: the endpoint's own idea of now.
     pub date: Option<Box<[u8]>>,
     /// The wall clock when the answer was complete.
-    pub at: WallTime,
+    pub at: StoreTime,
 }
 
 /// Something for the driver to do.

@@ -1,7 +1,7 @@
 //! What an endpoint asks for with `Retry-After`: a number of seconds, or a date in one of HTTP's three forms.
 
 use super::calendar::Date;
-use super::time::{Nanos, WallTime};
+use super::time::{Nanos, StoreTime};
 
 /// How long after `now` the endpoint wants to be left alone; no longer than `cap`. Nothing if the value is neither a
 /// number of seconds nor a date.
@@ -9,7 +9,7 @@ use super::time::{Nanos, WallTime};
 /// A date is the endpoint's, so it is read by the endpoint's clock where the answer carries one (`date`). That one
 /// counts in whole seconds and is taken at its earliest: up to a second late, never early.
 #[must_use]
-pub fn retry_after(value: &[u8], date: Option<&[u8]>, now: WallTime, cap: Nanos) -> Option<Nanos> {
+pub fn retry_after(value: &[u8], date: Option<&[u8]>, now: StoreTime, cap: Nanos) -> Option<Nanos> {
     let value = value.trim_ascii();
     let asked = match seconds(value) {
         Some(length) => length,
@@ -42,7 +42,7 @@ const DATE_LENGTH_MAX: usize = 40;
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` or `Sun Nov  6 08:49:37 1994`. The century
 /// of the second form is chosen so that the date is no more than 50 years after `now`.
 #[must_use]
-pub fn http_date(text: &[u8], now: WallTime) -> Option<WallTime> {
+pub fn http_date(text: &[u8], now: StoreTime) -> Option<StoreTime> {
     if text.len() > DATE_LENGTH_MAX {
         return None;
     }
@@ -68,7 +68,7 @@ pub fn http_date(text: &[u8], now: WallTime) -> Option<WallTime> {
     };
     let month = 1 + u64::try_from(MONTHS.iter().position(|name| *name == month)?).ok()?;
     let days = Date { year, month, day }.days()?;
-    Some(WallTime::from_secs(days * 86_400 + seconds_of_day(time)?))
+    Some(StoreTime::from_secs(days * 86_400 + seconds_of_day(time)?))
 }
 
 fn is_weekday(word: &str, length: usize) -> bool {
@@ -80,7 +80,7 @@ fn number(text: &str, length: usize) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn century(year: u64, now: WallTime) -> u64 {
+fn century(year: u64, now: StoreTime) -> u64 {
     let this_year = Date::of_day(now.0 / Nanos::DAY.0).year;
     let year = this_year / 100 * 100 + year;
     if year > this_year + 50 { year - 100 } else { year }
@@ -102,7 +102,7 @@ mod tests {
 
     const CAP: Nanos = Nanos::DAY;
     /// 1994-11-06 08:49:30.5
-    const NOW: WallTime = WallTime(784_111_770_500_000_000);
+    const NOW: StoreTime = StoreTime(784_111_770_500_000_000);
 
     fn asked(value: &str) -> Option<Nanos> {
         retry_after(value.as_bytes(), None, NOW, CAP)
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn two_digits_of_a_year_mean_the_nearest_that_is_not_fifty_years_away() {
-        let year = |text: &str| http_date(text.as_bytes(), WallTime::from_secs(1_800_000_000));
-        assert_eq!(year("Friday, 15-Jan-27 08:00:00 GMT"), Some(WallTime::from_secs(1_800_000_000)));
+        let year = |text: &str| http_date(text.as_bytes(), StoreTime::from_secs(1_800_000_000));
+        assert_eq!(year("Friday, 15-Jan-27 08:00:00 GMT"), Some(StoreTime::from_secs(1_800_000_000)));
         assert!(year("Friday, 15-Jan-76 08:00:00 GMT") > year("Friday, 15-Jan-27 08:00:00 GMT"));
         assert!(year("Friday, 15-Jan-94 08:00:00 GMT") < year("Friday, 15-Jan-27 08:00:00 GMT"));
     }
@@ -184,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic_or_pass_the_cap(value: Vec<u8>, date: Option<Vec<u8>>, now: u64, cap: u64) {
-            let asked = retry_after(&value, date.as_deref(), WallTime(now), Nanos(cap));
+            let asked = retry_after(&value, date.as_deref(), StoreTime(now), Nanos(cap));
             prop_assert!(asked.is_none_or(|asked| asked.0 <= cap));
         }
 

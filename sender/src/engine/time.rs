@@ -120,9 +120,9 @@ impl fmt::Debug for Instant {
 /// A moment on the wall clock, in nanoseconds since 1970. It may step; the engine uses it for nothing but the
 /// date form of `Retry-After`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct WallTime(pub u64);
+pub struct StoreTime(pub u64);
 
-impl WallTime {
+impl StoreTime {
     /// A number of whole seconds since 1970.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {

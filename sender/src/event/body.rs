@@ -6,7 +6,7 @@ use super::event_type::EventType;
 use super::json::Json;
 use super::public_id::PublicId;
 use super::timestamp::Timestamp;
-use crate::engine::time::WallTime;
+use crate::engine::time::StoreTime;
 
 /// `{"id":…,"type":…,"timestamp":…,"data":…}`, built once when the event is emitted and never again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub struct Body(String);
 impl Body {
     /// Puts an event together. Its data goes in byte for byte; id and type have no character that needs escaping.
     #[must_use]
-    pub fn build(id: &PublicId, event_type: &EventType, at: WallTime, data: Json<'_>) -> Self {
+    pub fn build(id: &PublicId, event_type: &EventType, at: StoreTime, data: Json<'_>) -> Self {
         /// The punctuation, the names of the fields, and the timestamp.
         const FRAME_BYTES: usize = 66;
 
@@ -54,7 +54,7 @@ mod tests {
     fn a_body_is_the_four_fields_in_their_order_with_the_data_untouched() {
         let data = "{\"b\" : 1.0,\n\"a\":\"\\u00e9\",\"a\":12345678901234567890123}";
         let json = Json::parse(data.as_bytes(), Depth::DEFAULT).unwrap();
-        let at = WallTime(1_674_087_231_007_999_999);
+        let at = StoreTime(1_674_087_231_007_999_999);
         let body = Body::build(&"evt_1".parse().unwrap(), &"video.trending".parse().unwrap(), at, json);
         let expected = format!(
             "{{\"id\":\"evt_1\",\"type\":\"video.trending\",\"timestamp\":\"2023-01-19T00:13:51.007Z\",\"data\":{data}}}"

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::engine::time::WallTime;
+use crate::engine::time::StoreTime;
 use crate::text_form::text_form;
 
 text_form!(PublicId, "an id of letters, digits, '_' and '-'");
@@ -45,7 +45,7 @@ impl PublicId {
     /// A new id: the milliseconds of the wall clock in 48 bits, then 80 random ones, five bits to a character, which
     /// sort as text in the order of time.
     #[must_use]
-    pub fn new(kind: Kind, at: WallTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
+    pub fn new(kind: Kind, at: StoreTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
         const DIGITS_COUNT: u32 = 26;
 
         let millis = u128::from(at.0 / 1_000_000);
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn an_id_begins_with_its_kind_and_its_time() {
-        let id = |secs, random| PublicId::new(Kind::Event, WallTime::from_secs(secs), random);
+        let id = |secs, random| PublicId::new(Kind::Event, StoreTime::from_secs(secs), random);
         // Computed apart: 1,700,000,000,000 ms in 48 bits, then the random bytes, in base 32.
         assert_eq!(id(1_700_000_000, [0; 10]).as_str(), "evt_01hf7yat000000000000000000");
         assert_eq!(id(1_700_000_000, [0xff; 10]).as_str(), "evt_01hf7yat00zzzzzzzzzzzzzzzz");
         assert_eq!(id(0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 33]).as_str(), "evt_00000000000000000000000011");
-        assert!(PublicId::new(Kind::Subscriber, WallTime(u64::MAX), [0; 10]).as_str().starts_with("sub_"));
-        assert!(PublicId::new(Kind::Delivery, WallTime(0), [0; 10]).as_str().starts_with("dlv_"));
+        assert!(PublicId::new(Kind::Subscriber, StoreTime(u64::MAX), [0; 10]).as_str().starts_with("sub_"));
+        assert!(PublicId::new(Kind::Delivery, StoreTime(0), [0; 10]).as_str().starts_with("dlv_"));
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         #[test]
         fn ids_sort_by_their_time_to_the_millisecond(a: u64, b: u64, x: [u8; 10], y: [u8; 10]) {
             let (first, second) = (a.min(b), a.max(b));
-            let id = |at, random| PublicId::new(Kind::Event, WallTime(at), random);
+            let id = |at, random| PublicId::new(Kind::Event, StoreTime(at), random);
             if first / 1_000_000 < second / 1_000_000 {
                 prop_assert!(id(first, x) < id(second, y));
             }

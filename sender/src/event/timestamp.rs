@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::engine::calendar::Date;
-use crate::engine::time::WallTime;
+use crate::engine::time::StoreTime;
 
 /// Prints a moment in exactly 24 characters, so that it also sorts as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timestamp(pub WallTime);
+pub struct Timestamp(pub StoreTime);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +39,7 @@ mod tests {
             (u64::MAX / 1_000_000, "2554-07-21T23:34:33.709Z"),
         ];
         for (millis, expected) in rows {
-            assert_eq!(Timestamp(WallTime(millis * 1_000_000)).to_string(), expected);
+            assert_eq!(Timestamp(StoreTime(millis * 1_000_000)).to_string(), expected);
         }
     }
 }

@@ -21,10 +21,10 @@ use crate::subscriber::RegionSecrets;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEWER: &str = "whsec_plJ3nmyCDGBKInavdOK15jsl2nEQrGVPZ0dGgYwbVjU=";
-const NOW: WallTime = WallTime::from_secs(1_700_000_000);
+const NOW: StoreTime = StoreTime::from_secs(1_700_000_000);
 const BOUNDS: Bounds = Bounds { rows_max: 10, bytes_max: 100_000, when_full: WhenFull::Refuse };
 
-fn row(lane: u64, patterns: &Value, settings: &Value, secrets: &[(&str, Option<WallTime>)]) -> Row {
+fn row(lane: u64, patterns: &Value, settings: &Value, secrets: &[(&str, Option<StoreTime>)]) -> Row {
     let subscriber = read::Subscriber {
         lane: LaneId(lane),
         id: format!("sub_{lane}").into(),
@@ -128,10 +128,10 @@ fn an_event_that_is_emitted_at_the_end_of_time_expires_there() {
         &roster(&[json!({})]),
         &offer,
         &"evt_1".parse().unwrap(),
-        WallTime(u64::MAX),
-        WallTime(u64::MAX),
+        StoreTime(u64::MAX),
+        StoreTime(u64::MAX),
     );
-    assert_eq!(emit.targets[0].expires, WallTime(u64::MAX));
+    assert_eq!(emit.targets[0].expires, StoreTime(u64::MAX));
 }
 
 fn claimed(emit: &Emit, target: usize) -> ClaimedRow {
@@ -170,7 +170,7 @@ fn a_frozen_signature_is_over_the_stored_body_and_the_same_on_every_attempt() {
     let id = DeliveryIds::new(0).name(row_of.received, row_of.delivery);
     for (roster, number, later) in [(&roster, 1, Nanos::ZERO), (&rotated, 2, Nanos::DAY)] {
         let ready = roster.get(LaneId(1)).unwrap().ready().unwrap();
-        let headers = sign_attempt(ready, &id, &row_of, number, WallTime(NOW.0 + later.0)).unwrap();
+        let headers = sign_attempt(ready, &id, &row_of, number, StoreTime(NOW.0 + later.0)).unwrap();
         let get = |name| headers.get(name).unwrap().to_owned();
         assert_eq!((get("x-vvv-signature"), get("x-vvv-attempt")), (expected.clone(), number.to_string()));
         assert_eq!((get("x-vvv-event"), get("x-vvv-subscriber")), ("video.trending".into(), "sub_1".into()));
@@ -184,7 +184,7 @@ fn a_signature_per_attempt_is_made_with_the_time_of_the_attempt() {
     let row = claimed(&emit(&roster, OFFER), 0);
     let ready = roster.get(LaneId(1)).unwrap().ready().unwrap();
     let id = DeliveryIds::new(0).name(row.received, row.delivery);
-    let headers = sign_attempt(ready, &id, &row, 3, WallTime::from_secs(1_700_000_060)).unwrap();
+    let headers = sign_attempt(ready, &id, &row, 3, StoreTime::from_secs(1_700_000_060)).unwrap();
     let expected = hmac_hex(SECRET, &[b"1700000060.", &row.body.bytes]);
     assert_eq!(headers.get("x-vvv-signature"), Some(&*format!("sha256={expected}")));
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::shown::moment;
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 
 /// A limit, as far as it bounds a span: the bucket, and caps of so many in so long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Limit {
 
 /// What began in one span, against what may, for machines.
 pub(crate) fn shown(
-    begin: WallTime,
+    begin: StoreTime,
     subscriber: Option<&str>,
     (attempts, limited): (u64, u64),
     allowed: Option<u64>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::shown::{moment, reason};
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::Reason;
 use crate::store::read::DeadGroup;
 
@@ -87,8 +87,8 @@ impl Pattern {
 pub(crate) struct Finding {
     pub(crate) pattern: Pattern,
     pub(crate) rows: u64,
-    pub(crate) first: WallTime,
-    pub(crate) last: WallTime,
+    pub(crate) first: StoreTime,
+    pub(crate) last: StoreTime,
 }
 
 /// What some dead letters of one subscriber died of.
@@ -101,8 +101,8 @@ pub(crate) struct Cause {
     pub(crate) attempts: u64,
     /// In how many hours.
     pub(crate) hours: usize,
-    pub(crate) first: WallTime,
-    pub(crate) last: WallTime,
+    pub(crate) first: StoreTime,
+    pub(crate) last: StoreTime,
 }
 
 /// All that is to be said about one subscriber's dead letters.
@@ -110,8 +110,8 @@ pub(crate) struct Cause {
 pub(crate) struct Findings {
     pub(crate) rows: u64,
     pub(crate) attempts: u64,
-    pub(crate) first: WallTime,
-    pub(crate) last: WallTime,
+    pub(crate) first: StoreTime,
+    pub(crate) last: StoreTime,
     pub(crate) main_status: Option<u16>,
     pub(crate) main_error: Option<Box<str>>,
     pub(crate) findings: Vec<Finding>,
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     fn group(reason: Reason, status: Option<u16>, hour: u64, rows: u64) -> DeadGroup {
-        let at = |secs| WallTime::from_secs(hour * 3_600 + secs);
+        let at = |secs| StoreTime::from_secs(hour * 3_600 + secs);
         let (hour, first, last) = (at(0), at(1), at(3_599));
         DeadGroup {
             lane: LaneId(1),
@@ -405,7 +405,7 @@ mod tests {
         let found = analyse(&groups).remove(0).1.causes;
         let figures: Vec<_> = found.iter().map(|it| (it.reason, it.rows, it.attempts, it.hours)).collect();
         assert_eq!(figures, [(Exhausted, 7, 84, 2), (Expired, 6, 72, 1)]);
-        let span = (WallTime::from_secs(18_001), WallTime::from_secs(28_799));
+        let span = (StoreTime::from_secs(18_001), StoreTime::from_secs(28_799));
         assert_eq!((found[0].first, found[0].last), span);
         assert_eq!(found[0].points_to(), "an outage of the endpoint");
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::dispatch::Stuck;
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::runtime::Sender;
 use crate::runtime::store_time::FAR_OFF;
 use crate::store::sqlite::LogSize;
@@ -56,7 +56,7 @@ pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
     reasons
 }
 
-fn of_the_store(health: &Health, now: WallTime) -> Vec<Unready> {
+fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     let mut reasons = Vec::new();
     if let Some((_, error)) = &health.failing {
         reasons.push(Unready::new("store", format!("the store does not write: {error}")));
@@ -109,7 +109,7 @@ mod tests {
     use crate::engine::LaneId;
     use crate::store::StoreError;
 
-    const NOW: WallTime = WallTime::from_secs(1_800_000_000);
+    const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 
     fn codes(health: &Health) -> Vec<&'static str> {
         of_the_store(health, NOW).iter().map(|reason| reason.code).collect()
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn each_trouble_of_the_store_has_its_reason() {
         let error = || StoreError::Broken { doing: "settle deliveries", detail: "a page".into() };
-        let long_ago = WallTime(NOW.0 - GIVEN_UP_FOR.0);
+        let long_ago = StoreTime(NOW.0 - GIVEN_UP_FOR.0);
         assert!(codes(&Health::default()).is_empty());
         assert_eq!(codes(&Health { failing: Some((NOW, error())), ..Health::default() }), ["store"]);
         assert_eq!(codes(&Health { given_up: Some((NOW, error())), ..Health::default() }), ["given_up"]);

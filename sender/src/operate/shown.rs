@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
 use crate::store::clock::Fault;
@@ -44,7 +44,7 @@ pub(crate) const fn place(place: Place) -> &'static str {
 }
 
 /// A moment, as every body has it too.
-pub(crate) fn moment(at: WallTime) -> String {
+pub(crate) fn moment(at: StoreTime) -> String {
     Timestamp(at).to_string()
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn totals(status: &Status) -> Value {
 
 /// The database's time beside the wall clock's. `fault` is `ahead` where the next process that writes brings it back, and
 /// `kept_ahead` where nobody does so by itself.
-pub(crate) fn clock(now: WallTime, wall: WallTime, fault: Option<Fault>) -> Value {
+pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Value {
     let (ahead, fault) = match fault {
         Some(Fault::Corrected(by)) => (by, Some("ahead")),
         Some(Fault::Kept(by)) => (by, Some("kept_ahead")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Roster, Row};
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::store::StoreError;
 use crate::store::read::Reader;
 use crate::subscriber::RegionSecrets;
@@ -41,7 +41,7 @@ impl RosterKeeper {
     ///
     /// # Errors
     /// When the store cannot be read; the roster is then as far as it got.
-    pub fn catch_up(&mut self, reader: &dyn Reader, now: WallTime) -> Result<&Arc<Roster>, StoreError> {
+    pub fn catch_up(&mut self, reader: &dyn Reader, now: StoreTime) -> Result<&Arc<Roster>, StoreError> {
         loop {
             let since = self.present.version();
             let changed = reader.subscribers_since(since, Self::ROWS_MAX)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Row;
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::event::{EventPatterns, PublicId, PublicIdError};
 use crate::guard::{Guard, Network, Target, TargetError};
 use crate::sign::{Keys, KeysError, Retiring, Secret, SecretError, Signer};
@@ -72,7 +72,7 @@ fn keys(secrets: &[LiveSecret]) -> Result<Keys, Fault> {
     let read = |live: &LiveSecret| Secret::parse(live.secret.reveal());
     let (newest, older) = secrets.split_first().ok_or(Fault::NoSecret)?;
     let retiring = older.iter().map(|live| {
-        let until = live.retires.unwrap_or(WallTime(u64::MAX));
+        let until = live.retires.unwrap_or(StoreTime(u64::MAX));
         Ok(Retiring::new(read(live)?, until))
     });
     Ok(Keys::from_parts(read(newest)?, retiring.collect::<Result<_, SecretError>>()?)?)

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::event::shape::Region;
 use crate::event::{EventPatterns, Pattern};
 use crate::store::command::{Change, Rotate, Subscribe};
@@ -24,13 +24,13 @@ fn row(lane: u64, version: u64, patterns: &str) -> Row {
         bounds: BOUNDS,
         state: LaneState::Active,
         version,
-        created: WallTime(0),
+        created: StoreTime(0),
     };
     Row { subscriber, secrets: vec![live(SECRET, None)] }
 }
 
-fn live(secret: &str, retires: Option<WallTime>) -> LiveSecret {
-    LiveSecret { secret: Secret::new(secret), created: WallTime(0), retires }
+fn live(secret: &str, retires: Option<StoreTime>) -> LiveSecret {
+    LiveSecret { secret: Secret::new(secret), created: StoreTime(0), retires }
 }
 
 fn roster(rows: &[Row]) -> Roster {
@@ -194,7 +194,7 @@ fn neither_secrets_nor_urls_show() {
 }
 
 /// The store's clock.
-const NOW: WallTime = WallTime::from_secs(1_700_000_000);
+const NOW: StoreTime = StoreTime::from_secs(1_700_000_000);
 
 fn subscribe(number: u64) -> Command {
     let Row { subscriber, .. } = row(number, 0, r#"["a.*"]"#);
@@ -219,7 +219,7 @@ fn a_keeper_reads_page_by_page_and_ends_where_the_store_is() {
     assert!(Arc::ptr_eq(&roster, keeper.catch_up(&reader, NOW).unwrap()), "nothing has changed");
 
     let some: Vec<LaneId> = roster.lanes().take(3).collect();
-    let retire = WallTime(NOW.0 + Nanos::DAY.0);
+    let retire = StoreTime(NOW.0 + Nanos::DAY.0);
     let changes = [
         Command::Remove(some[0]),
         Command::Change(Change { patterns: Some(r#"["b"]"#.into()), ..Change::of(some[1]) }),

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use crate::boot_clock::Moment;
 use crate::boot_clock::{BootClock, BootTime};
 pub use crate::dispatch::{instant, wall_time};
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 
 /// The longest that a timer of tokio's runs. Its clock stands still while the machine is suspended, so that a longer one
 /// would fire late by as much.
@@ -24,33 +24,20 @@ const TIMER_MAX: Duration = Duration::from_secs(1);
 pub struct Clock {
     boot: BootClock,
     began: BootTime,
-    base: WallTime,
+    base: StoreTime,
 }
 
 impl Clock {
-    /// A clock that is nowhere behind `latest`, the latest time that the store has seen: a process that begins after
-    /// the wall clock was set back must not wait for what is due already.
-    #[must_use]
-    pub fn new(latest: WallTime) -> Self {
-        Self::by(BootClock::default(), latest)
-    }
-
-    /// The same by another clock than the machine's.
-    #[must_use]
-    pub fn by(boot: BootClock, latest: WallTime) -> Self {
-        Self { boot, began: boot.now(), base: wall().max(latest) }
-    }
-
     /// A clock that shows this time now, whatever the wall clock shows.
     #[must_use]
-    pub fn at(boot: BootClock, base: WallTime) -> Self {
+    pub fn at(boot: BootClock, base: StoreTime) -> Self {
         Self { boot, began: boot.now(), base }
     }
 
     /// The steady time, as the store counts it.
     #[must_use]
-    pub fn now(&self) -> WallTime {
-        WallTime(self.base.0.saturating_add(self.boot.now().since(self.began).0))
+    pub fn now(&self) -> StoreTime {
+        StoreTime(self.base.0.saturating_add(self.boot.now().since(self.began).0))
     }
 
     /// The machine's clock beneath it.
@@ -74,12 +61,12 @@ impl Clock {
 
     /// The machine's time at a moment of the steady one, which is not before this clock began.
     #[must_use]
-    pub fn boot_time(&self, at: WallTime) -> BootTime {
+    pub fn boot_time(&self, at: StoreTime) -> BootTime {
         self.began.after(at.since(self.base))
     }
 
     /// Waits until the steady time has come to `at`. Never returns sooner.
-    pub async fn reached(&self, at: WallTime) {
+    pub async fn reached(&self, at: StoreTime) {
         loop {
             let left = at.since(self.now());
             if left == Nanos::ZERO {
@@ -92,9 +79,9 @@ impl Clock {
 
 /// The real wall clock, for those who read it elsewhere.
 #[must_use]
-pub fn wall() -> WallTime {
+pub fn wall() -> StoreTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    StoreTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Bytes that nobody can guess. The one home of chance, as this is of time.
@@ -131,16 +118,4 @@ pub fn unique<const BYTES: usize>() -> [u8; BYTES] {
         bytes.iter_mut().zip(unused.drain(rest..)).for_each(|(to, from)| *to = from);
         bytes
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_is_never_behind_what_the_store_has_seen() {
-        let ahead = WallTime(wall().0 + Nanos::HOUR.0);
-        assert!(Clock::new(ahead).now() >= ahead);
-        assert!(Clock::new(WallTime(0)).now() >= WallTime(1_700_000_000 * Nanos::SECOND.0));
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dispatch::Event;
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::roster::{Roster, RosterKeeper};
 use crate::store::StoreError;
 use crate::store::lane::OwnerId;
@@ -50,7 +50,7 @@ impl Lookout {
     pub fn look(
         &mut self,
         reader: &dyn Reader,
-        now: WallTime,
+        now: StoreTime,
         recorded_here: impl FnOnce(DeliveryId, DeliveryId) -> bool,
         mut tell: impl FnMut(Event),
     ) -> Result<Glance, StoreError> {

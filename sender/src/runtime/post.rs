@@ -12,7 +12,7 @@ use tracing::warn;
 use super::clock::{Clock, wall};
 use crate::delivery_ids::DeliveryIds;
 use crate::dispatch::AttemptEnd;
-use crate::engine::{Nanos, Outcome, WallTime};
+use crate::engine::{Nanos, Outcome, StoreTime};
 use crate::fanout::sign_attempt;
 use crate::guard::Guard;
 use crate::roster::Subscriber;
@@ -35,7 +35,7 @@ pub(super) trait Post: Send + Sync + 'static {
 }
 
 /// What the engine and the record make of an attempt.
-fn result(made: AttemptResult, row: &ClaimedRow, began: WallTime, ended: WallTime) -> AttemptEnd {
+fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreTime) -> AttemptEnd {
     let error = made.failure().map(|failure| failure.to_string().into());
     let outcome = made.outcome(wall());
     let (kind, status) = match &outcome {
@@ -57,7 +57,7 @@ pub(super) struct HttpPost {
     transport: Transport,
     ids: DeliveryIds,
     /// Says that sockets are used up, now and then.
-    said: Mutex<Option<WallTime>>,
+    said: Mutex<Option<StoreTime>>,
 }
 
 /// How long an attempt waits that got no socket, where even asking for one fails at once.
@@ -74,7 +74,7 @@ impl HttpPost {
         Ok(Self { transport: Transport::new(settings, guard)?, ids, said: Mutex::default() })
     }
 
-    fn say(&self, failure: &Failure, now: WallTime) {
+    fn say(&self, failure: &Failure, now: StoreTime) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_none_or(|said| now.since(said) >= SAY_EVERY) {
             *said = Some(now);

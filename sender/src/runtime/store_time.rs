@@ -9,7 +9,7 @@ use super::owner;
 use crate::boot_clock::{BootClock, Moment};
 use crate::engine::Nanos;
 use crate::store::StoreError;
-use crate::store::clock::{BACK_MAX, Fault, MachineMoment, Start};
+use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;
 use crate::store::sqlite::{SqliteReader, SqliteStore};
 
@@ -52,13 +52,18 @@ pub(crate) fn begin_within(
     ourselves: Option<OwnerId>,
 ) -> Result<Start, StoreError> {
     let alone = !owner::others_are_alive(database, ourselves);
-    store.begin_clock(back_max, wall(), machine().as_ref(), alone)
+    store.begin_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max })
 }
 
 /// The time by which a process would count that begins now, and what is wrong with the database's. Writes nothing.
 pub(crate) fn look(database: &Path, reader: &SqliteReader) -> Result<Start, StoreError> {
     let alone = !owner::others_are_alive(database, None);
-    Ok(reader.clock()?.start(wall(), machine().as_ref(), alone))
+    Ok(reader.clock()?.start(Beginning {
+        wall: wall(),
+        machine: machine().as_ref(),
+        alone,
+        back_max: BACK_MAX,
+    }))
 }
 
 fn machine() -> Option<MachineMoment> {

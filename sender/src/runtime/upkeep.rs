@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::clock::Clock;
 use super::link::commit;
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::store::command::{Command, Purge, Sweep};
 use crate::store::reply::Reply;
 use crate::store::thread::Handle;
@@ -69,8 +69,8 @@ pub(super) async fn keep_up(
 
 /// What there may be to do at that time, so many rows in one step.
 #[must_use]
-pub fn upkeep_due(retention: &Retention, now: WallTime, rows: u32) -> [Command; 2] {
-    let before = |kept: Nanos| WallTime(now.0.saturating_sub(kept.0));
+pub fn upkeep_due(retention: &Retention, now: StoreTime, rows: u32) -> [Command; 2] {
+    let before = |kept: Nanos| StoreTime(now.0.saturating_sub(kept.0));
     let purge = Purge {
         settled_before: before(retention.settled),
         attempts_before: before(retention.attempts),
@@ -157,11 +157,11 @@ mod tests {
     use crate::store::lane::{Bounds, Secret, WhenFull};
     use crate::store::sqlite::{Options, SqliteStore};
 
-    const NOW: WallTime = WallTime::from_secs(1_700_000_000);
+    const NOW: StoreTime = StoreTime::from_secs(1_700_000_000);
     const LETTERS: u32 = 5_000;
 
-    fn after(length: Nanos) -> WallTime {
-        WallTime(NOW.0 + length.0)
+    fn after(length: Nanos) -> StoreTime {
+        StoreTime(NOW.0 + length.0)
     }
 
     /// A store that keeps so many dead letters, each of an event of its own.
@@ -206,7 +206,7 @@ mod tests {
     }
 
     /// The steps that one round takes, and the rows that it deletes.
-    fn round_at(store: &mut SqliteStore, now: WallTime) -> (u32, u64) {
+    fn round_at(store: &mut SqliteStore, now: StoreTime) -> (u32, u64) {
         let (mut steps, mut rows) = (0, 0);
         let (mut round, mut done) = (Round::new(upkeep_due(&Retention::default(), now, UPKEEP_ROWS)), None);
         while let Some(command) = round.next(done) {

@@ -1,7 +1,7 @@
 //! The keys of one subscriber: the current one, and those that retire.
 
 use super::secret::Secret;
-use crate::engine::time::WallTime;
+use crate::engine::time::StoreTime;
 
 /// A subscriber's keys. There are never many, since each signs.
 #[derive(Clone, Debug)]
@@ -15,13 +15,13 @@ pub struct Keys {
 #[derive(Clone, Debug)]
 pub struct Retiring {
     secret: Secret,
-    until: WallTime,
+    until: StoreTime,
 }
 
 impl Retiring {
     /// A key that signs until then, and no more from then on.
     #[must_use]
-    pub const fn new(secret: Secret, until: WallTime) -> Self {
+    pub const fn new(secret: Secret, until: StoreTime) -> Self {
         Self { secret, until }
     }
 
@@ -33,7 +33,7 @@ impl Retiring {
 
     /// From then on it signs no more.
     #[must_use]
-    pub const fn until(&self) -> WallTime {
+    pub const fn until(&self) -> StoreTime {
         self.until
     }
 }
@@ -58,7 +58,7 @@ impl Keys {
 
     /// Makes a new key the current one. The one before signs on beside it until then; keys that have retired by now
     /// are forgotten.
-    pub fn rotate(&mut self, now: WallTime, new: Secret, until: WallTime) -> Result<(), KeysError> {
+    pub fn rotate(&mut self, now: StoreTime, new: Secret, until: StoreTime) -> Result<(), KeysError> {
         let staying = self.retiring.iter().filter(|key| now < key.until).count();
         if staying + 2 > Self::COUNT_MAX && now < until {
             return Err(KeysError::TooMany { count: staying + 2 });

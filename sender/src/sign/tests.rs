@@ -26,8 +26,8 @@ const BARE_A: &str = "3c089c08c7d4b623dadab1c399a8fd960d1f5ebfd9e7e83239390524e4
 const BARE_B: &str = "5d7a33eb3c0758ae2a5eeaa3ca0f9c00cc3234f24375326e75fc4e9156776aab";
 const BARE_PLAIN: &str = "2f8828ef9de18072be3a6c74d4073e2250b6de39882b5dab4fb994d5ffbf63d1";
 
-const NOW: WallTime = WallTime(1_700_000_000_999_999_999);
-const LATER: WallTime = WallTime(1_700_000_060_000_000_000);
+const NOW: StoreTime = StoreTime(1_700_000_000_999_999_999);
+const LATER: StoreTime = StoreTime(1_700_000_060_000_000_000);
 
 fn secret(text: &str) -> Secret {
     Secret::parse(text).unwrap()
@@ -71,14 +71,14 @@ impl Words {
     }
 }
 
-fn signed(profile: Profile, keys: &Keys, at: WallTime) -> Vec<(&'static str, String)> {
+fn signed(profile: Profile, keys: &Keys, at: StoreTime) -> Vec<(&'static str, String)> {
     let mut headers = Headers::new();
     signer(profile, keys).sign(at, &Words::new().attempt(1, BODY), &mut headers);
     headers.iter().map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 #[track_caller]
-fn check(profile: Profile, keys: &Keys, at: WallTime, expected: &[(&str, &str)]) {
+fn check(profile: Profile, keys: &Keys, at: StoreTime, expected: &[(&str, &str)]) {
     let got = signed(profile, keys, at);
     let got: Vec<_> = got.iter().map(|(name, value)| (*name, value.as_str())).collect();
     assert_eq!(got, expected, "{profile}");
@@ -146,7 +146,11 @@ fn the_public_example_of_standard_webhooks_comes_out() {
     let words = Words { id: "msg_p5jXN8AQM9LWM0D4loKWxJek".parse().unwrap(), ..Words::new() };
     let mut headers = Headers::new();
     let attempt = words.attempt(1, r#"{"test": 2432232314}"#);
-    signer(Profile::StandardWebhooks, &keys).sign(WallTime::from_secs(1_614_265_330), &attempt, &mut headers);
+    signer(Profile::StandardWebhooks, &keys).sign(
+        StoreTime::from_secs(1_614_265_330),
+        &attempt,
+        &mut headers,
+    );
     assert_eq!(headers.get("webhook-signature"), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
 }
 
@@ -175,7 +179,7 @@ fn where_there_is_room_for_one_signature_the_old_key_makes_it_until_it_retires()
     assert_eq!(value(Profile::VvvTimestamped, NOW, 1), format!("sha256={STAMPED_A}"));
     assert_eq!(value(Profile::VvvFrozen, NOW, 0), BARE_A);
     assert_eq!(value(Profile::Github, NOW, 0), format!("sha256={BARE_A}"));
-    let last = WallTime(LATER.0 - 1);
+    let last = StoreTime(LATER.0 - 1);
     assert_eq!(value(Profile::Github, last, 0), format!("sha256={BARE_A}"));
     assert_eq!(value(Profile::Github, LATER, 0), format!("sha256={BARE_B}"));
     assert_eq!(value(Profile::StandardWebhooks, LATER, 2).matches("v1,").count(), 1);
@@ -185,11 +189,11 @@ fn where_there_is_room_for_one_signature_the_old_key_makes_it_until_it_retires()
 fn after_two_rotations_the_oldest_key_that_has_not_retired_signs_alone() {
     let mut keys = Keys::new(secret(PLAIN));
     keys.rotate(NOW, secret(SECRET_A), LATER).unwrap();
-    keys.rotate(NOW, secret(SECRET_B), WallTime(LATER.0 + 1)).unwrap();
+    keys.rotate(NOW, secret(SECRET_B), StoreTime(LATER.0 + 1)).unwrap();
     let value = |at| signed(Profile::Github, &keys, at)[0].1.clone();
     assert_eq!(value(NOW), format!("sha256={BARE_PLAIN}"));
     assert_eq!(value(LATER), format!("sha256={BARE_A}"));
-    assert_eq!(value(WallTime(LATER.0 + 1)), format!("sha256={BARE_B}"));
+    assert_eq!(value(StoreTime(LATER.0 + 1)), format!("sha256={BARE_B}"));
 }
 
 #[test]
@@ -276,7 +280,7 @@ fn as_many_signatures_as_declared_fit() {
         KeysError::TooMany { count: Keys::COUNT_MAX + 1 }
     );
     assert_eq!(keys.current().reveal(), SECRET_B, "a refused rotation changes nothing");
-    keys.rotate(LATER, secret(PLAIN), WallTime(u64::MAX)).unwrap();
+    keys.rotate(LATER, secret(PLAIN), StoreTime(u64::MAX)).unwrap();
     assert_eq!((keys.current().reveal(), keys.retiring().len()), (PLAIN, 1), "the retired are forgotten");
 }
 

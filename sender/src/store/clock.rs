@@ -8,7 +8,7 @@
 //!
 //! Nothing is read here: clocks and file are arguments.
 
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 
 /// A difference up to this is no fault of anybody's clock.
 pub const TOLERANCE: Nanos = Nanos::MINUTE;
@@ -30,7 +30,7 @@ pub struct MachineMoment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The store's time.
-    pub at: WallTime,
+    pub at: StoreTime,
     /// The machine's moment.
     pub moment: MachineMoment,
 }
@@ -39,7 +39,7 @@ pub struct Anchor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileClock {
     /// The latest time that any commit had.
-    pub latest: WallTime,
+    pub latest: StoreTime,
     /// What processes count from; nothing in a file that no process has begun to count on.
     pub anchor: Option<Anchor>,
     /// Rows may have times of a clock that was ahead, and are still to be looked at.
@@ -50,7 +50,7 @@ pub struct FileClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The store's time now.
-    pub now: WallTime,
+    pub now: StoreTime,
     /// What was, or is, wrong with the file's time.
     pub fault: Option<Fault>,
 }
@@ -64,22 +64,24 @@ pub enum Fault {
     Kept(Nanos),
 }
 
-impl FileClock {
-    /// From which time a process counts that begins now. `alone`: no other process counts on the file.
-    #[must_use]
-    pub fn start(&self, wall: WallTime, machine: Option<&MachineMoment>, alone: bool) -> Start {
-        self.start_within(BACK_MAX, wall, machine, alone)
-    }
+/// How a process begins to count on a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'m> {
+    /// The wall clock.
+    pub wall: StoreTime,
+    /// The machine's moment, where it tells one.
+    pub machine: Option<&'m MachineMoment>,
+    /// No other process counts on the file.
+    pub alone: bool,
+    /// The file's time is brought back by no more than this: [`BACK_MAX`], or what an operator says.
+    pub back_max: Nanos,
+}
 
-    /// The same, with another bound on how far the time is brought back.
+impl FileClock {
+    /// From which time a process counts that begins now.
     #[must_use]
-    pub fn start_within(
-        &self,
-        back_max: Nanos,
-        wall: WallTime,
-        machine: Option<&MachineMoment>,
-        alone: bool,
-    ) -> Start {
+    pub fn start(&self, beginning: Beginning<'_>) -> Start {
+        let Beginning { wall, machine, alone, back_max } = beginning;
         let counted = self.counted(machine);
         let expected = counted.unwrap_or(self.latest);
         let ahead = expected.since(wall);
@@ -103,10 +105,10 @@ impl FileClock {
     }
 
     /// The time by the anchor, in the same run of the machine.
-    fn counted(&self, machine: Option<&MachineMoment>) -> Option<WallTime> {
+    fn counted(&self, machine: Option<&MachineMoment>) -> Option<StoreTime> {
         let (anchor, machine) = (self.anchor.as_ref()?, machine?);
         let same = anchor.moment.boot == machine.boot && anchor.moment.uptime <= machine.uptime;
-        same.then(|| WallTime(anchor.at.0.saturating_add(machine.uptime.0 - anchor.moment.uptime.0)))
+        same.then(|| StoreTime(anchor.at.0.saturating_add(machine.uptime.0 - anchor.moment.uptime.0)))
     }
 }
 
@@ -114,17 +116,21 @@ impl FileClock {
 mod tests {
     use super::*;
 
-    const WALL: WallTime = WallTime::from_secs(1_800_000_000);
+    const WALL: StoreTime = StoreTime::from_secs(1_800_000_000);
 
     fn moment(boot: &str, secs: u64) -> MachineMoment {
         MachineMoment { boot: boot.into(), uptime: Nanos::from_secs(secs) }
     }
 
-    fn ahead(by: Nanos) -> WallTime {
-        WallTime(WALL.0 + by.0)
+    fn beginning(wall: StoreTime, machine: Option<&MachineMoment>, alone: bool) -> Beginning<'_> {
+        Beginning { wall, machine, alone, back_max: BACK_MAX }
     }
 
-    fn file(latest: WallTime, anchor: Option<(WallTime, MachineMoment)>) -> FileClock {
+    fn ahead(by: Nanos) -> StoreTime {
+        StoreTime(WALL.0 + by.0)
+    }
+
+    fn file(latest: StoreTime, anchor: Option<(StoreTime, MachineMoment)>) -> FileClock {
         let anchor = anchor.map(|(at, moment)| Anchor { at, moment });
         FileClock { latest, anchor, is_correcting: false }
     }
@@ -134,8 +140,8 @@ mod tests {
         let file = file(WALL, Some((WALL, moment("a", 100))));
         let expected = Start { now: ahead(Nanos::from_secs(5)), fault: None };
         for wall in [WALL, ahead(Nanos::HOUR), ahead(Nanos::HOUR.times(25))] {
-            assert_eq!(file.start(wall, Some(&moment("a", 105)), false), expected);
-            assert_eq!(file.start(wall, Some(&moment("a", 105)), true), expected);
+            assert_eq!(file.start(beginning(wall, Some(&moment("a", 105)), false)), expected);
+            assert_eq!(file.start(beginning(wall, Some(&moment("a", 105)), true)), expected);
         }
     }
 
@@ -143,7 +149,7 @@ mod tests {
     fn what_a_clock_left_ahead_is_brought_back_by_all_who_count_right() {
         let file = file(ahead(Nanos::HOUR), Some((WALL, moment("a", 100))));
         for alone in [true, false] {
-            let start = file.start(WALL, Some(&moment("a", 100)), alone);
+            let start = file.start(beginning(WALL, Some(&moment("a", 100)), alone));
             assert_eq!(start, Start { now: WALL, fault: Some(Fault::Corrected(Nanos::HOUR)) });
         }
     }
@@ -157,7 +163,7 @@ mod tests {
             file(ahead(hour), None),
             file(ahead(hour), Some((WALL, moment("b", 1)))),
         ] {
-            let start = |alone| file.start(WALL, Some(&machine), alone);
+            let start = |alone| file.start(beginning(WALL, Some(&machine), alone));
             assert_eq!(start(true), Start { now: WALL, fault: Some(Fault::Corrected(hour)) });
             assert_eq!(start(false), Start { now: ahead(hour), fault: Some(Fault::Kept(hour)) });
         }
@@ -168,8 +174,9 @@ mod tests {
         let by = BACK_MAX + Nanos::SECOND;
         let file = file(ahead(by), None);
         let kept = Start { now: ahead(by), fault: Some(Fault::Kept(by)) };
-        assert_eq!(file.start(WALL, Some(&moment("a", 1)), true), kept);
-        let told = file.start_within(Nanos(u64::MAX), WALL, Some(&moment("a", 1)), true);
+        assert_eq!(file.start(beginning(WALL, Some(&moment("a", 1)), true)), kept);
+        let told = file
+            .start(Beginning { back_max: Nanos(u64::MAX), ..beginning(WALL, Some(&moment("a", 1)), true) });
         assert_eq!(told, Start { now: WALL, fault: Some(Fault::Corrected(by)) });
     }
 
@@ -177,9 +184,12 @@ mod tests {
     fn the_first_of_a_run_counts_from_the_wall_clock_and_nobody_from_before_the_file() {
         let file = file(WALL, Some((WALL, moment("a", 100))));
         let later = ahead(Nanos::HOUR);
-        assert_eq!(file.start(later, Some(&moment("b", 1)), true), Start { now: later, fault: None });
-        assert_eq!(file.start(later, None, true), Start { now: later, fault: None });
-        let a_little_behind = WallTime(WALL.0 - Nanos::SECOND.0);
-        assert_eq!(file.start(a_little_behind, None, true), Start { now: WALL, fault: None });
+        assert_eq!(
+            file.start(beginning(later, Some(&moment("b", 1)), true)),
+            Start { now: later, fault: None }
+        );
+        assert_eq!(file.start(beginning(later, None, true)), Start { now: later, fault: None });
+        let a_little_behind = StoreTime(WALL.0 - Nanos::SECOND.0);
+        assert_eq!(file.start(beginning(a_little_behind, None, true)), Start { now: WALL, fault: None });
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::lane::OwnerId;
 pub use super::operate::{Change, Dead, Forget, Purge, Redrive, Rotate, Shed, Subscribe, Sweep};
-use crate::engine::{self, DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::engine::{self, DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 /// One thing to do. A refusal is a reply; see [`super::Reply`].
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub struct Emit {
     /// Its key.
     pub key: Option<Arc<str>>,
     /// When it was received.
-    pub received: WallTime,
+    pub received: StoreTime,
     /// The distinct bodies, once each.
     pub bodies: Vec<Body>,
     /// Who is owed the event: every lane once. Without targets nothing is recorded.
@@ -92,9 +92,9 @@ pub struct Target {
     /// Which of the event's bodies.
     pub body: usize,
     /// No attempt before.
-    pub due: WallTime,
+    pub due: StoreTime,
     /// No attempt from then on.
-    pub expires: WallTime,
+    pub expires: StoreTime,
     /// It is left out if the same event id was received for its lane less than this ago.
     pub dedupe: Nanos,
     /// Whether it may take the place of an older delivery, or be replaced by a newer one.
@@ -175,7 +175,7 @@ pub enum Fate {
     /// Try again, from then on.
     Retry {
         /// When it is due.
-        due: WallTime,
+        due: StoreTime,
     },
     /// Given up. With [`Reason::Gone`], the lane is disabled in the same breath.
     Dead(Reason),
@@ -188,7 +188,7 @@ impl From<engine::Fate> for Fate {
         match fate {
             engine::Fate::Delivered => Self::Delivered,
             // The engine's scale is the store's: nanoseconds since 1970 by the steady clock.
-            engine::Fate::Retry { due } => Self::Retry { due: WallTime(due.0) },
+            engine::Fate::Retry { due } => Self::Retry { due: StoreTime(due.0) },
             engine::Fate::Dead(engine::Reason::Exhausted) => Self::Dead(Reason::Exhausted),
             engine::Fate::Dead(engine::Reason::Expired) => Self::Dead(Reason::Expired),
             engine::Fate::Dead(engine::Reason::Gone) => Self::Dead(Reason::Gone),
@@ -216,7 +216,7 @@ pub enum Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// When it began.
-    pub at: WallTime,
+    pub at: StoreTime,
     /// How long it took.
     pub latency: Nanos,
     /// How it ended.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::command::Outcome;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 
 /// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
 const STEP_BITS: u32 = 5;
@@ -56,7 +56,7 @@ pub enum Over {
     /// 24 hours of the clock, the present one included.
     Day {
         /// Now.
-        until: WallTime,
+        until: StoreTime,
     },
     /// As long as the lane exists.
     Ever,

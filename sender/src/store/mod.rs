@@ -40,7 +40,7 @@ pub use error::StoreError;
 pub use read::Reader;
 pub use reply::{Refusal, Reply};
 
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use command::Claim;
 use reply::Claimed;
 
@@ -54,7 +54,7 @@ pub trait Store: Send {
     /// # Errors
     ///
     /// When the store cannot be read or written; see [`StoreError::may_pass`].
-    fn commit(&mut self, now: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError>;
+    fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError>;
 
     /// Writes down what commits have put off: figures, nothing that was acknowledged. For whoever ends in order.
     ///
@@ -94,7 +94,7 @@ pub trait Claimer: Send {
     /// # Errors
     ///
     /// When the store cannot be read; then nothing was handed out.
-    fn claim(&mut self, now: WallTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError>;
+    fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError>;
 }
 
 /// How much was written: the price of durability, for benches and metrics.

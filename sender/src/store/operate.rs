@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lane::{Bounds, LaneState, Secret};
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 
 /// A new subscriber.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ pub struct Rotate {
     pub secret: Secret,
     /// Until then the old ones sign too, unless they retire sooner. By the real clock, not by the store's: whoever verifies
     /// goes by the date that they were told.
-    pub retire: WallTime,
+    pub retire: StoreTime,
     /// Now, by the same clock. What retired before is forgotten.
-    pub now: WallTime,
+    pub now: StoreTime,
 }
 
 /// Which dead letters.
@@ -130,11 +130,11 @@ pub struct Sweep {
 pub struct Purge {
     /// Events all of whose deliveries were delivered or coalesced before. It must lie at least the dedupe window
     /// back: what is deleted is no longer known to have been there.
-    pub settled_before: WallTime,
+    pub settled_before: StoreTime,
     /// Attempts begun before.
-    pub attempts_before: WallTime,
+    pub attempts_before: StoreTime,
     /// Dead letters from before.
-    pub dead_before: WallTime,
+    pub dead_before: StoreTime,
     /// Look at so many rows at most.
     pub max: u32,
 }

@@ -7,7 +7,7 @@ use super::error::StoreError;
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
 pub use super::latency::{Histogram, LastHour, Over};
 use super::paging::{BadCursor, Cursor, Page};
-use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 /// A reading failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub trait Reader: Send {
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError>;
 
     /// When the first waiting delivery of each of these lanes is due, for those that have any.
-    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, WallTime)>, StoreError>;
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError>;
 
     /// Rows of the outbox, the oldest first, after the given one or from the first on.
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
@@ -51,10 +51,10 @@ pub trait Reader: Send {
     fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError>;
 
     /// The secrets of a lane that have not retired, the newest first. Nothing else reads secrets.
-    fn secrets(&self, lane: LaneId, now: WallTime) -> Result<Vec<LiveSecret>, StoreError>;
+    fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError>;
 
     /// The figures for the whole store.
-    fn status(&self, now: WallTime) -> Result<Status, StoreError>;
+    fn status(&self, now: StoreTime) -> Result<Status, StoreError>;
 
     /// The figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
@@ -64,7 +64,7 @@ pub trait Reader: Send {
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>, StoreError>;
 
     /// What became of the attempts of lanes in the last hour, in the order of the lanes: roughly, for it is cheap.
-    fn last_hour(&self, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>, StoreError>;
+    fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError>;
 
     /// Deliveries, the newest first; those that wait on one lane in the order in which they are due.
     fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError>;
@@ -90,15 +90,15 @@ pub trait Reader: Send {
     ) -> Result<Page<DeadLetter>, ReadError>;
 
     /// Dead letters since a moment, by lane, reason, status, error and hour; the largest groups first.
-    fn dead_groups(&self, since: WallTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
+    fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError>;
 
     /// How many attempts began in each second of `[from, until)`, by lane; seconds without any are left out. At most
     /// `max` rows, in the order of time.
     fn audit(
         &self,
         lane: Option<LaneId>,
-        from: WallTime,
-        until: WallTime,
+        from: StoreTime,
+        until: StoreTime,
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError>;
 
@@ -113,7 +113,7 @@ pub struct Glance {
     pub identity: u64,
     /// The latest time that any commit had. A process whose clock is behind it was started after the clock stepped
     /// back, and should count from here, or it will wait for what is due already.
-    pub clock: WallTime,
+    pub clock: StoreTime,
     /// Grows with every change of a subscriber.
     pub roster: u64,
     /// The latest delivery recorded.
@@ -128,7 +128,7 @@ pub struct Glance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The lanes, and when the first new delivery of each is due.
-    pub lanes: Vec<(LaneId, WallTime)>,
+    pub lanes: Vec<(LaneId, StoreTime)>,
     /// The last delivery looked at.
     pub last: DeliveryId,
     /// There may be more.
@@ -160,7 +160,7 @@ pub struct RejectedRow {
     /// What is wrong with it.
     pub why: String,
     /// When it was set aside.
-    pub at: WallTime,
+    pub at: StoreTime,
 }
 
 /// A way to name a subscriber.
@@ -196,7 +196,7 @@ pub struct Subscriber {
     /// The roster that its latest change made.
     pub version: u64,
     /// When it was added.
-    pub created: WallTime,
+    pub created: StoreTime,
 }
 
 /// A secret that signs.
@@ -205,9 +205,9 @@ pub struct LiveSecret {
     /// The secret.
     pub secret: Secret,
     /// Since when.
-    pub created: WallTime,
+    pub created: StoreTime,
     /// Until when; for good, if nothing.
-    pub retires: Option<WallTime>,
+    pub retires: Option<StoreTime>,
 }
 
 /// The figures for the whole store.
@@ -224,9 +224,9 @@ pub struct Status {
     /// The mean latency of what was delivered in the last hour.
     pub latency_last_hour: Option<Nanos>,
     /// When the longest due delivery was due.
-    pub oldest_due: Option<WallTime>,
+    pub oldest_due: Option<StoreTime>,
     /// When the delivery that expires first, of those waiting, was received.
-    pub next_to_expire: Option<WallTime>,
+    pub next_to_expire: Option<StoreTime>,
     /// Subscribers that are active, paused, disabled.
     pub subscribers: [u64; 3],
     /// Dead letters kept of which some part could not be read.
@@ -253,7 +253,7 @@ pub struct LaneStatus {
     /// All counts.
     pub counts: Counts,
     /// When its first waiting delivery is, or was, due.
-    pub next: Option<WallTime>,
+    pub next: Option<StoreTime>,
     /// Who owns it, by which ownership.
     pub owner: Option<(OwnerId, Term)>,
 }
@@ -294,7 +294,7 @@ pub struct Delivery {
     /// The event's key.
     pub key: Option<Arc<str>>,
     /// When the event was received.
-    pub received: WallTime,
+    pub received: StoreTime,
     /// Where it is.
     pub place: Place,
     /// Attempts made.
@@ -302,9 +302,9 @@ pub struct Delivery {
     /// The size of its body.
     pub bytes: u64,
     /// When it is due, while it waits; when it was settled, after.
-    pub at: WallTime,
+    pub at: StoreTime,
     /// No attempt from then on.
-    pub expires: WallTime,
+    pub expires: StoreTime,
 }
 
 /// An attempt made.
@@ -343,15 +343,15 @@ pub struct DeadGroup {
     /// The last attempt's error.
     pub error: Option<Box<str>>,
     /// The beginning of the hour in which they were given up.
-    pub hour: WallTime,
+    pub hour: StoreTime,
     /// How many.
     pub rows: u64,
     /// All attempts made for them.
     pub attempts: u64,
     /// The first of them.
-    pub first: WallTime,
+    pub first: StoreTime,
     /// The last of them.
-    pub last: WallTime,
+    pub last: StoreTime,
 }
 
 /// What began in one second.
@@ -375,5 +375,5 @@ pub struct Owner {
     /// How many lanes.
     pub lanes: u64,
     /// When its leases end, on the store's clock ([`Glance::clock`]).
-    pub until: WallTime,
+    pub until: StoreTime,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::command::OutboxId;
 use super::lane::{LaneState, OwnerId};
-use crate::engine::{DeliveryId, LaneId, Term, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
 /// The answer to one command, given once what it did is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +13,10 @@ pub enum Reply {
     Emitted(Emitted),
     /// To [`super::Command::Claim`].
     Claimed(Claimed),
-    /// To [`super::Command::Settle`]: one verdict for each settlement, in their order.
-    Settled(Vec<Verdict>),
+    /// To [`super::Command::Settle`]: one result for each settlement, in their order.
+    Settled(Vec<SettleResult>),
     /// To [`super::Command::Acquire`]: the lanes that are now the owner's.
-    Acquired(Vec<Taken>),
+    Acquired(Vec<TakenLane>),
     /// To [`super::Command::Renew`].
     Renewed(Renewed),
     /// To [`super::Command::Subscribe`].
@@ -166,7 +166,7 @@ pub struct Emitted {
 
 impl Emitted {
     /// Which of these lanes, those of the targets in their order, have something to do, and from when on.
-    pub fn work<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = (LaneId, WallTime)> + 'a {
+    pub fn work<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = (LaneId, StoreTime)> + 'a {
         lanes.iter().zip(&self.targets).filter_map(|(lane, placed)| match placed {
             Placed::Waiting { due, .. } => Some((*lane, *due)),
             Placed::Overflowed { .. } | Placed::Duplicate | Placed::Absent => None,
@@ -182,7 +182,7 @@ pub enum Placed {
         /// The delivery.
         delivery: DeliveryId,
         /// When it is due.
-        due: WallTime,
+        due: StoreTime,
         /// The delivery whose place it took.
         replaced: Option<DeliveryId>,
     },
@@ -207,7 +207,7 @@ pub struct Claimed {
     /// The deliveries, the longest due first. None of them is handed out again before it is settled.
     pub rows: Vec<ClaimedRow>,
     /// When the first is due that waits and is not handed out. May lie in the past.
-    pub next: Option<WallTime>,
+    pub next: Option<StoreTime>,
 }
 
 /// One delivery handed out, with all that an attempt needs of the store.
@@ -218,13 +218,13 @@ pub struct ClaimedRow {
     /// Attempts made so far.
     pub attempts: u32,
     /// No attempt from then on.
-    pub expires: WallTime,
+    pub expires: StoreTime,
     /// The event's public id.
     pub event: Arc<str>,
     /// The event's type.
     pub kind: Arc<str>,
     /// When the event was received.
-    pub received: WallTime,
+    pub received: StoreTime,
     /// What to send.
     pub body: super::command::Body,
     /// A signature made once and for all.
@@ -233,7 +233,7 @@ pub struct ClaimedRow {
 
 /// What came of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum SettleResult {
     /// It is so.
     Applied,
     /// The ownership had ended: it is not so, unless somebody else makes it so.
@@ -244,7 +244,7 @@ pub enum Verdict {
 
 /// A lane that changed hands, to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenLane {
     /// The lane.
     pub lane: LaneId,
     /// The ownership that began.
@@ -254,7 +254,7 @@ pub struct Taken {
     /// What the owner before left.
     pub handover: Handover,
     /// When its first waiting delivery is due.
-    pub next: Option<WallTime>,
+    pub next: Option<StoreTime>,
 }
 
 /// What the owner before left.
@@ -273,7 +273,7 @@ pub enum Handover {
         /// Somebody vouched that it is dead.
         process_is_dead: bool,
         /// When this was found out.
-        at: WallTime,
+        at: StoreTime,
         /// What ended since the record was persisted, and a while before, the oldest first: of a lane with window caps
         /// alone, and as far as the store was told.
         ended: Vec<Ended>,
@@ -284,7 +284,7 @@ pub enum Handover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// When the last of them did.
-    pub at: WallTime,
+    pub at: StoreTime,
     /// How many.
     pub count: u32,
 }
@@ -295,7 +295,7 @@ pub struct Record {
     /// The state.
     pub bytes: Box<[u8]>,
     /// When it was persisted.
-    pub at: WallTime,
+    pub at: StoreTime,
 }
 
 /// An owner lives on.

@@ -4,7 +4,7 @@ use http::header::{DATE, HeaderName, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
 use super::failure::Failure;
-use crate::engine::{Answer, Outcome, WallTime};
+use crate::engine::{Answer, Outcome, StoreTime};
 
 /// The longest answer's body that is read, in bytes. Of a longer one the status counts, and the rest is not wanted.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -27,7 +27,7 @@ pub enum AttemptResult {
 impl AttemptResult {
     /// The same as the engine wants to hear it. The time is that at which the attempt ended.
     #[must_use]
-    pub fn outcome(self, at: WallTime) -> Outcome {
+    pub fn outcome(self, at: StoreTime) -> Outcome {
         match self {
             Self::Answered(Answered { status, retry_after, date, .. }) => {
                 Outcome::Answered(Answer { status, retry_after, date, at })

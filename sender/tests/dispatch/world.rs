@@ -6,7 +6,7 @@ use hookproof_sender::dispatch::{
     Answered, AttemptEnd, Dispatcher, Effect, Event, Failure, LEASE_DEFAULT, Moment, NewAttempt, News,
     Settings, Stuck, handover, instant,
 };
-use hookproof_sender::engine::{Answer, Instant, LaneId, Limits, Nanos, Outcome, WallTime};
+use hookproof_sender::engine::{Answer, Instant, LaneId, Limits, Nanos, Outcome, StoreTime};
 use hookproof_sender::roster::RosterKeeper;
 use hookproof_sender::store::command::{Body, Command, Emit, Persist, Subscribe, Target};
 use hookproof_sender::store::lane::{Bounds, Counts, OwnerId, Secret, WhenFull};
@@ -15,7 +15,7 @@ use hookproof_sender::store::{Reader, Reply, Store};
 use hookproof_sender::subscriber::RegionSecrets;
 use tempfile::TempDir;
 
-const BEGIN: WallTime = WallTime::from_secs(1_700_000_000);
+const BEGIN: StoreTime = StoreTime::from_secs(1_700_000_000);
 
 /// Which commands the store cannot carry out.
 pub(crate) type Fault = fn(&Command) -> bool;
@@ -35,7 +35,7 @@ pub(crate) struct World {
     pub(crate) lease_until: Instant,
     reader: SqliteReader,
     keeper: RosterKeeper,
-    folder: TempDir,
+    folder: Arc<TempDir>,
     events: u64,
 }
 
@@ -48,14 +48,30 @@ impl World {
         for number in 1..=subscribers {
             store.commit(BEGIN, &[subscribe(number)]).unwrap();
         }
-        let reader = SqliteReader::open(&path).unwrap();
+        Self::on(Arc::new(folder), store, 1, BEGIN)
+    }
+
+    /// Another process on the same store.
+    pub(crate) fn another(&self, owner: u64) -> Self {
+        let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
+        Self { events: 1_000, ..Self::on(Arc::clone(&self.folder), store, owner, StoreTime(self.now.0)) }
+    }
+
+    fn on(folder: Arc<TempDir>, store: SqliteStore, owner: u64, now: StoreTime) -> Self {
+        let reader = SqliteReader::open(&folder.path().join("sender.db")).unwrap();
         let mut keeper = RosterKeeper::new(RegionSecrets::default());
-        keeper.catch_up(&reader, BEGIN).unwrap();
-        let dispatcher = dispatcher(1, &keeper, BEGIN);
+        keeper.catch_up(&reader, now).unwrap();
+        let settings = Settings {
+            owner: OwnerId(owner),
+            lease: LEASE_DEFAULT,
+            seed: 1,
+            limits: Limits::default(),
+            roster: Arc::clone(keeper.present()),
+        };
         Self {
-            dispatcher,
+            dispatcher: Dispatcher::new(settings, now),
             store,
-            now: instant(BEGIN),
+            now: instant(now),
             fault: None,
             asked: Vec::new(),
             sends: Vec::new(),
@@ -69,34 +85,10 @@ impl World {
         }
     }
 
-    /// Another process on the same store.
-    pub(crate) fn another(&self, owner: u64) -> Self {
-        let path = self.folder.path().join("sender.db");
-        let now = WallTime(self.now.0);
-        let mut keeper = RosterKeeper::new(RegionSecrets::default());
-        let reader = SqliteReader::open(&path).unwrap();
-        keeper.catch_up(&reader, now).unwrap();
-        Self {
-            dispatcher: dispatcher(owner, &keeper, now),
-            store: SqliteStore::open(&path, &Options::default()).unwrap(),
-            now: self.now,
-            fault: None,
-            asked: Vec::new(),
-            sends: Vec::new(),
-            withdrawn: Vec::new(),
-            news: Vec::new(),
-            lease_until: Instant::START,
-            reader,
-            keeper,
-            folder: tempfile::tempdir().unwrap(),
-            events: 1_000,
-        }
-    }
-
     /// Has an operator do something, and the dispatcher learn of it.
     pub(crate) fn operate(&mut self, command: Command) {
         self.commit(command);
-        let roster = self.keeper.catch_up(&self.reader, WallTime(self.now.0)).unwrap();
+        let roster = self.keeper.catch_up(&self.reader, StoreTime(self.now.0)).unwrap();
         let event = Event::Roster(Arc::clone(roster));
         self.hear(event);
     }
@@ -104,12 +96,12 @@ impl World {
     /// An event is recorded for these lanes, and the dispatcher hears of it.
     pub(crate) fn emit(&mut self, lanes: &[u64]) {
         self.events += 1;
-        let now = WallTime(self.now.0);
+        let now = StoreTime(self.now.0);
         let target = |lane: &u64| Target {
             lane: LaneId(*lane),
             body: 0,
             due: now,
-            expires: WallTime(now.0 + Nanos::DAY.0),
+            expires: StoreTime(now.0 + Nanos::DAY.0),
             dedupe: Nanos::ZERO,
             coalesce: None,
             signature: None,
@@ -129,7 +121,7 @@ impl World {
     }
 
     pub(crate) fn commit(&mut self, command: Command) {
-        let replies = self.store.commit(WallTime(self.now.0), &[command]).unwrap();
+        let replies = self.store.commit(StoreTime(self.now.0), &[command]).unwrap();
         assert!(!matches!(replies[0], Reply::Refused(_)), "{replies:?}");
     }
 
@@ -153,7 +145,7 @@ impl World {
     /// All attempts under way are answered with that status.
     pub(crate) fn answer(&mut self, status: u16) {
         for attempt in std::mem::take(&mut self.sends) {
-            let answer = Answer { status, retry_after: None, date: None, at: WallTime(self.now.0) };
+            let answer = Answer { status, retry_after: None, date: None, at: StoreTime(self.now.0) };
             let result = AttemptEnd { outcome: Outcome::Answered(answer), record: None };
             let delivery = attempt.row.delivery;
             self.dispatcher.handle(self.now, Event::Ended { attempt: attempt.attempt, delivery, result });
@@ -189,7 +181,7 @@ impl World {
         if self.fault.is_some_and(|fails| fails(&command)) {
             return Err(Failure::Lasting("damaged".into()));
         }
-        let mut replies = self.store.commit(WallTime(self.now.0), &[command]).unwrap();
+        let mut replies = self.store.commit(StoreTime(self.now.0), &[command]).unwrap();
         Ok(replies.remove(0))
     }
 
@@ -212,17 +204,6 @@ impl World {
     pub(crate) fn sent_to(&self) -> Vec<u64> {
         self.sends.iter().map(|attempt| attempt.lane.0).collect()
     }
-}
-
-fn dispatcher(owner: u64, keeper: &RosterKeeper, now: WallTime) -> Dispatcher {
-    let settings = Settings {
-        owner: OwnerId(owner),
-        lease: LEASE_DEFAULT,
-        seed: 1,
-        limits: Limits::default(),
-        roster: Arc::clone(keeper.present()),
-    };
-    Dispatcher::new(settings, now)
 }
 
 fn subscribe(number: u64) -> Command {

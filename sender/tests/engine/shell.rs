@@ -9,7 +9,7 @@ use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
     AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, Lateness, Nanos,
-    Origin, Output, Revision, Settings, Settlement, Taking, Term,
+    Origin, Output, Revision, Settings, Settlement, Takeover, Term,
 };
 
 /// A request that the engine wants made.
@@ -76,7 +76,7 @@ impl Shell {
         settings: &Arc<Settings>,
         origin: Origin,
     ) {
-        let taking = Taking {
+        let taking = Takeover {
             lane,
             term: Term(term),
             settings: Arc::clone(settings),

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use hookproof_sender::engine::{
-    Answer, AttemptId, Engine, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Settings, WallTime,
+    Answer, AttemptId, Engine, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Settings, StoreTime,
 };
 
 use crate::shell::{Sent, Shell};
@@ -30,7 +30,7 @@ pub(crate) fn silent(after: Nanos) -> Reply {
 
 pub(crate) fn answer(status: u16, retry_after: Option<&str>) -> Answer {
     let retry_after = retry_after.map(|value| value.as_bytes().into());
-    Answer { status, retry_after, date: None, at: WallTime::from_secs(1_800_000_000) }
+    Answer { status, retry_after, date: None, at: StoreTime::from_secs(1_800_000_000) }
 }
 
 /// An engine, its shell, and endpoints that a function plays.

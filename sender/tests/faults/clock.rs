@@ -7,7 +7,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hookproof_sender::engine::WallTime;
+use hookproof_sender::engine::StoreTime;
 use hookproof_sender::event::timestamp::Timestamp;
 
 use crate::WIDE;
@@ -72,7 +72,7 @@ fn bodies_tell_the_true_time_on_a_file_that_is_ahead_and_the_log_says_that_it_is
     serving.emit("while ahead");
     let arrival = sink.wait_for(1).remove(0);
     let body = arrival.json();
-    let text = |secs| Timestamp(WallTime::from_secs(secs)).to_string();
+    let text = |secs| Timestamp(StoreTime::from_secs(secs)).to_string();
     // It sorts as text.
     let told = body["timestamp"].as_str().unwrap().to_owned();
     assert!(

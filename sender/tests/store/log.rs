@@ -3,7 +3,7 @@
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command::Fate;
 use hookproof_sender::store::lane::{Bounds, WhenFull};
-use hookproof_sender::store::reply::Verdict;
+use hookproof_sender::store::reply::SettleResult;
 use hookproof_sender::store::sqlite::{Options, SqliteStore};
 use hookproof_sender::store::{Command, Refusal, Reply};
 use rusqlite::Connection;
@@ -43,7 +43,7 @@ fn at_the_bound_events_are_refused_until_the_reader_has_ended_and_what_is_owed_i
         "{refusal:?}"
     );
     let rows = world.claim(lane, term);
-    assert_eq!(world.settle(lane, term, rows[0], Fate::Delivered), Verdict::Applied);
+    assert_eq!(world.settle(lane, term, rows[0], Fate::Delivered), SettleResult::Applied);
     reader.execute_batch("COMMIT").unwrap();
     // The log is looked at each second, whether anything is written or not.
     while matches!(emit(&mut world), Reply::Refused(_)) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
     Acquire, Attempt, Body, Change, Claim, Emit, Fate, Outcome, Persist, Renew, Settlement, Subscribe,
     Target, Which,
@@ -10,7 +10,7 @@ use hookproof_sender::store::command::{
 use hookproof_sender::store::lane::{Bounds, Counts, Limits, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::paging::Page;
 use hookproof_sender::store::read::{Filter, LaneStatus, Place};
-use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, Taken, Verdict};
+use hookproof_sender::store::reply::{Claimed, ClaimedRow, Emitted, Placed, SettleResult, TakenLane};
 use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
 /// Something that stores are opened in. All stores and readers of one backend share what is stored.
@@ -46,7 +46,7 @@ pub(crate) struct World<B> {
     pub(crate) backend: B,
     pub(crate) store: Box<dyn Store>,
     pub(crate) reader: Box<dyn Reader>,
-    pub(crate) now: WallTime,
+    pub(crate) now: StoreTime,
     serial: u64,
 }
 
@@ -62,7 +62,7 @@ impl<B: Backend> World<B> {
     /// Over what is there already.
     pub(crate) fn over(backend: B) -> Self {
         let (store, reader) = (backend.store(), backend.reader());
-        Self { backend, store, reader, now: WallTime::from_secs(1_800_000_000), serial: 0 }
+        Self { backend, store, reader, now: StoreTime::from_secs(1_800_000_000), serial: 0 }
     }
 
     pub(crate) fn pass(&mut self, length: Nanos) {
@@ -148,7 +148,7 @@ impl<B: Backend> World<B> {
         self.one(Command::Change(change))
     }
 
-    pub(crate) fn acquire(&mut self, owner: OwnerId, which: Which) -> Vec<Taken> {
+    pub(crate) fn acquire(&mut self, owner: OwnerId, which: Which) -> Vec<TakenLane> {
         match self.one(acquire(owner, which)) {
             Reply::Acquired(taken) => taken,
             other => panic!("{other:?}"),
@@ -230,15 +230,21 @@ impl<B: Backend> World<B> {
         self.claim_rows(lane, term).iter().map(|row| row.delivery).collect()
     }
 
-    pub(crate) fn settle_all(&mut self, settlements: Vec<Settlement>) -> Vec<Verdict> {
+    pub(crate) fn settle_all(&mut self, settlements: Vec<Settlement>) -> Vec<SettleResult> {
         match self.one(Command::Settle(settlements)) {
-            Reply::Settled(verdicts) => verdicts,
+            Reply::Settled(results) => results,
             other => panic!("{other:?}"),
         }
     }
 
     /// The first attempt of a delivery ended now.
-    pub(crate) fn settle(&mut self, lane: LaneId, term: Term, delivery: DeliveryId, fate: Fate) -> Verdict {
+    pub(crate) fn settle(
+        &mut self,
+        lane: LaneId,
+        term: Term,
+        delivery: DeliveryId,
+        fate: Fate,
+    ) -> SettleResult {
         let settlement = self.settlement(lane, term, delivery, fate);
         self.settle_all(vec![settlement])[0]
     }
@@ -278,8 +284,8 @@ fn all_of<T>(page: Page<T>) -> u64 {
     page.items.len().try_into().unwrap()
 }
 
-pub(crate) fn later(moment: WallTime, by: Nanos) -> WallTime {
-    WallTime(moment.0 + by.0)
+pub(crate) fn later(moment: StoreTime, by: Nanos) -> StoreTime {
+    StoreTime(moment.0 + by.0)
 }
 
 pub(crate) fn body(bytes: &[u8]) -> Body {

@@ -1,6 +1,6 @@
 //! Answers as endpoints give them, good and odd.
 
-use hookproof_sender::engine::{Answer, Outcome, WallTime};
+use hookproof_sender::engine::{Answer, Outcome, StoreTime};
 use hookproof_sender::transport::{ANSWER_BYTES_MAX, AttemptResult};
 use tokio::sync::oneshot;
 use wiremock::matchers::{body_bytes, header, header_exists, method, path, query_param};
@@ -63,9 +63,9 @@ async fn what_an_endpoint_says_about_time_comes_back_as_it_was() {
         status: 429,
         retry_after: Some(b"120"[..].into()),
         date: Some(date.as_bytes().into()),
-        at: WallTime(7),
+        at: StoreTime(7),
     };
-    assert_eq!(made.outcome(WallTime(7)), Outcome::Answered(expected));
+    assert_eq!(made.outcome(StoreTime(7)), Outcome::Answered(expected));
 }
 
 #[tokio::test]

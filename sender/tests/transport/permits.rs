@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hookproof_sender::boot_clock::{BootClock, BootTime};
-use hookproof_sender::engine::{Nanos, Outcome, WallTime};
+use hookproof_sender::engine::{Nanos, Outcome, StoreTime};
 use hookproof_sender::transport::{AttemptResult, Lease, Roots, SendPermit, Settings, Transport};
-use tokio::io::AsyncReadExt;
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::endpoint::Endpoint;
@@ -47,7 +47,7 @@ fn leased() -> SendPermit {
 #[track_caller]
 fn withheld(result: AttemptResult) {
     check(&result, "unsent withdrawn");
-    assert!(matches!(result.outcome(WallTime(0)), Outcome::Withheld));
+    assert!(matches!(result.outcome(StoreTime(0)), Outcome::Withheld));
 }
 
 #[tokio::test]
@@ -74,19 +74,9 @@ async fn a_request_whose_lease_was_renewed_meanwhile_is_sent() {
 
 /// Over TLS that is not agreed upon before the test says so. What the endpoint read of the request comes out.
 async fn suspended_in_tls(speaks: &'static [&'static str]) -> (AttemptResult, Vec<u8>) {
-    let (tell, mut told) = mpsc::unbounded_channel();
     let (agree, agreed) = oneshot::channel();
     let (connected, mut connections) = mpsc::unbounded_channel();
-    let endpoint = Secure::held(speaks, connected, agreed, move |mut tls| {
-        let tell = tell.clone();
-        async move {
-            let mut read = Vec::new();
-            // The other end may reset the connection.
-            let _ = tls.read_to_end(&mut read).await;
-            tell.send(read).unwrap();
-        }
-    })
-    .await;
+    let (endpoint, mut told) = Secure::reading(speaks, connected, agreed).await;
     let transport = transport(Roots::default().with_pem(endpoint.pem.as_bytes()).unwrap());
     let post = post(endpoint.url());
     let attempt = post.with_permit(&transport, leased());

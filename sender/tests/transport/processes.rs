@@ -5,9 +5,8 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hookproof_sender::engine::{Nanos, WallTime};
+use hookproof_sender::engine::{Nanos, StoreTime};
 use hookproof_sender::event::timestamp::Timestamp;
-use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::binary::endpoint::Endpoint;
@@ -31,17 +30,7 @@ fn owners(database: &Database) -> BTreeSet<i64> {
 async fn a_process_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on() {
     let (connected, mut connections) = mpsc::unbounded_channel();
     let (agree, agreed) = oneshot::channel();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let endpoint = Secure::held(&["http/1.1"], connected, agreed, move |mut tls| {
-        let tell = tell.clone();
-        async move {
-            let mut read = Vec::new();
-            // Ends with the connection, by a reset or in order.
-            let _ = tls.read_to_end(&mut read).await;
-            tell.send(read).unwrap();
-        }
-    })
-    .await;
+    let (endpoint, mut told) = Secure::reading(&["http/1.1"], connected, agreed).await;
     let settings = ["timeout=60s", "connect_timeout=60s"];
     let database = Database::with_sink(&endpoint.url(), &settings);
     let roots = database.folder.path().join("roots.pem");
@@ -94,8 +83,8 @@ async fn hundreds_of_subscribers_whose_names_hang_hold_up_neither_a_healthy_one_
 #[expect(clippy::disallowed_methods, reason = "compared with what the sender says of the time")]
 fn in_a_day() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now = WallTime(u64::try_from(now.as_nanos()).unwrap());
-    Timestamp(WallTime(now.0 + Nanos::DAY.0)).to_string()
+    let now = StoreTime(u64::try_from(now.as_nanos()).unwrap());
+    Timestamp(StoreTime(now.0 + Nanos::DAY.0)).to_string()
 }
 
 #[test]

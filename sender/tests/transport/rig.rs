@@ -128,7 +128,7 @@ fn signed() -> Headers {
         frozen: None,
         body: b"",
     };
-    signer.sign(hookproof_sender::engine::WallTime(0), &attempt, &mut headers);
+    signer.sign(hookproof_sender::engine::StoreTime(0), &attempt, &mut headers);
     headers
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hookproof_sender::transport::{Roots, Settings, Transport};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -100,6 +101,26 @@ impl Secure {
             }
         });
         Self { address, pem: made.cert.pem(), connections, accepting }
+    }
+
+    /// As `held`; tells what was read over each connection, to its end.
+    pub(crate) async fn reading(
+        speaks: &[&str],
+        connected: mpsc::UnboundedSender<()>,
+        agreed: oneshot::Receiver<()>,
+    ) -> (Self, mpsc::UnboundedReceiver<Vec<u8>>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let endpoint = Self::held(speaks, connected, agreed, move |mut tls| {
+            let tell = tell.clone();
+            async move {
+                let mut read = Vec::new();
+                // Ends with the connection, by a reset or in order.
+                let _ = tls.read_to_end(&mut read).await;
+                tell.send(read).unwrap();
+            }
+        })
+        .await;
+        (endpoint, told)
     }
 
     pub(crate) fn url(&self) -> String {

@@ -19,8 +19,6 @@ use crate::scenario::{Backoff, SECOND};
 
 /// Fewer say too little: ε is 0.19 there.
 const SAMPLES_MIN: usize = 200;
-/// How near to its deadline an answer may have missed it.
-const NEAR: u64 = SECOND / 4;
 /// One, in the fixed-point numbers of this check.
 const ONE: u128 = 1 << 32;
 /// ln(2 ÷ 10⁻⁶) ÷ 2, times `ONE`².
@@ -76,8 +74,7 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
         for (number, n) in (1..retry.attempts).zip(attempts) {
             let failed = evidence.exchange(*n);
             // An answer so near to the deadline may have missed it, and the wait have begun before.
-            let late =
-                failed.begun.saturating_sub(failed.t).saturating_add(NEAR) >= lane.subscriber.timeout.0;
+            let late = !evidence.is_in_time(*n, failed.begun);
             let lost = evidence.was_killed(begun, failed.end.saturating_add(SECOND));
             if is_no_draw(evidence, delivery, *n) || late || lost {
                 continue;

@@ -11,9 +11,6 @@ use std::collections::BTreeMap;
 use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
 
-/// How near to its deadline an answer may have missed it.
-const NEAR: u64 = 250_000_000;
-
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     final_success(evidence, &mut tally);
@@ -35,8 +32,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
         if evidence.is_redriven(delivery, again.t) {
             continue;
         }
-        let took = done.end.saturating_sub(evidence.sent_from(attempts[at]));
-        let in_time = took.saturating_add(NEAR) < evidence.subscriber(delivery).timeout.0;
+        let in_time = evidence.is_in_time(attempts[at], done.end);
         // One that was open at the same time had left before the success was known.
         let later = again.t > done.end;
         if in_time && later && !evidence.was_killed(evidence.sent_from(attempts[at]), again.t) {

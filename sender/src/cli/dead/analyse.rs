@@ -8,7 +8,7 @@ use crate::cli::options::Common;
 use crate::cli::print::{Printer, Table};
 use crate::cli::session::Look;
 use crate::cli::words::{moment, reason};
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::operate::dead::{GROUPS_MAX, analyse};
 use crate::store::read::Reader;
 
@@ -26,7 +26,7 @@ pub(in crate::cli) struct Analyse {
 impl Analyse {
     pub(in crate::cli) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(common.existing_database()?)?;
-        let since = WallTime(look.now.0.saturating_sub(self.since.0));
+        let since = StoreTime(look.now.0.saturating_sub(self.since.0));
         let found = analyse(&look.reader.dead_groups(since, GROUPS_MAX)?);
         let names = names(&look)?;
         if printer.json {

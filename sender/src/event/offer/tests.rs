@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::time::WallTime;
+use crate::engine::time::StoreTime;
 use crate::event::{Body, Depth};
 
 const LIMITS: Limits =
@@ -148,7 +148,7 @@ proptest! {
         let event = format!("{{\"data\":{blanks}{data}{blanks},\"type\":\"a\"}}");
         let offer = Offer::parse(event.as_bytes(), &Limits::default()).unwrap();
         prop_assert_eq!(offer.data.text(), &data);
-        let body = Body::build(&"e".parse().unwrap(), &offer.event_type, WallTime(0), offer.data);
+        let body = Body::build(&"e".parse().unwrap(), &offer.event_type, StoreTime(0), offer.data);
         let expected =
             format!("{{\"id\":\"e\",\"type\":\"a\",\"timestamp\":\"1970-01-01T00:00:00.000Z\",\"data\":{data}}}");
         prop_assert_eq!(String::from_utf8(body.into_bytes()).unwrap(), expected);

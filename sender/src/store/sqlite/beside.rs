@@ -12,7 +12,7 @@ use super::claim::{Answer, Bodies, RowReader};
 use super::failure::Doing;
 use super::held::Held;
 use super::open::Watched;
-use crate::engine::{LaneId, Nanos, Term, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::command::Claim;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
@@ -30,7 +30,7 @@ pub(super) struct SqliteClaimer {
 }
 
 impl Claimer for SqliteClaimer {
-    fn claim(&mut self, now: WallTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
+    fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         self.watched.check(DOING)?;
         // Locked before anything is read: whatever is given back after this was still held when it was read.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +42,7 @@ impl SqliteClaimer {
     fn answer(
         &self,
         held: &mut Held,
-        now: WallTime,
+        now: StoreTime,
         claims: &[Claim],
     ) -> rusqlite::Result<Option<Vec<Claimed>>> {
         let moment = self.sql.unchecked_transaction()?;

@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OptionalExtension,
 
 use super::Work;
 use super::values::{Bits, int, size};
-use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Body, Claim, Reason};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
@@ -30,7 +30,7 @@ pub(super) type Bodies = BTreeMap<u64, Body>;
 /// Reads what a claim hands out, from wherever: inside a commit or beside one.
 pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
-    pub(super) now: WallTime,
+    pub(super) now: StoreTime,
     pub(super) bodies: &'a mut Bodies,
     /// How much later than it says each delivery expires.
     pub(super) expiry_grace: Nanos,
@@ -51,9 +51,9 @@ pub(super) struct Unreadable {
 /// The front of a lane's queue.
 struct Front {
     /// What is due and not handed out, and since when.
-    due: Vec<(DeliveryId, WallTime)>,
+    due: Vec<(DeliveryId, StoreTime)>,
     /// When the next one is due that is not handed out.
-    next: Option<WallTime>,
+    next: Option<StoreTime>,
 }
 
 impl RowReader<'_> {
@@ -91,7 +91,7 @@ impl RowReader<'_> {
             if !free(delivery) {
                 continue;
             }
-            let at: WallTime = row.get(1)?;
+            let at: StoreTime = row.get(1)?;
             if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
                 return Ok(Front { due, next: Some(at) });
             }
@@ -118,7 +118,7 @@ impl RowReader<'_> {
             };
             Ok((claimed, row.get(2)?))
         })?;
-        row.expires = WallTime(row.expires.0.saturating_add(self.expiry_grace.0));
+        row.expires = StoreTime(row.expires.0.saturating_add(self.expiry_grace.0));
         row.body = self.body(read_body, body)?;
         Ok(row)
     }
@@ -212,7 +212,7 @@ impl Work<'_> {
     }
 
     /// When a lane's first waiting delivery is due, handed out or not.
-    pub(super) fn head(&self, lane: LaneId) -> Result<Option<WallTime>> {
+    pub(super) fn head(&self, lane: LaneId) -> Result<Option<StoreTime>> {
         self.sql.prepare_cached(QUEUE)?.query_row([lane], |row| row.get(1)).optional()
     }
 }

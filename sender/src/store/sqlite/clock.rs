@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, Result, TransactionBehavior, param
 
 use super::failure::Doing;
 use super::{SqliteStore, Work};
-use crate::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::StoreError;
-use crate::store::clock::{Anchor, Fault, FileClock, MachineMoment, Start, TOLERANCE};
+use crate::store::clock::{Anchor, Beginning, Fault, FileClock, MachineMoment, Start, TOLERANCE};
 
 const DOING: &str = "read the time of the store";
 
@@ -28,25 +28,20 @@ pub(super) fn file_clock(sql: &Connection) -> Result<FileClock> {
 }
 
 impl SqliteStore {
-    /// Begins to count on the file: from which time, as [`FileClock::start_within`] tells. What is wrong with the file's
+    /// Begins to count on the file: from which time, as [`FileClock::start`] tells. What is wrong with the file's
     /// time is corrected, and the moment is kept for the processes that begin later. Whoever commits without having called
     /// this hands in times of its own, and corrects nothing.
     ///
     /// # Errors
     ///
     /// When the store cannot be read and written.
-    pub fn begin_clock(
-        &mut self,
-        back_max: Nanos,
-        wall: WallTime,
-        machine: Option<&MachineMoment>,
-        alone: bool,
-    ) -> std::result::Result<Start, StoreError> {
+    pub fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
+        let machine = beginning.machine;
         let file = file_clock(&self.sql).doing(DOING)?;
-        let mut start = file.start_within(back_max, wall, machine, alone);
+        let mut start = file.start(beginning);
         // In the ordinary case nothing is written: a database that is locked can be counted on all the same.
         if is_corrected(&start) || (machine.is_some() && !file.is_anchored(machine)) {
-            start = self.write_clock(back_max, wall, machine, alone)?;
+            start = self.write_clock(beginning)?;
         }
         self.follows_the_machine = machine.is_some();
         self.expiry_grace = match start.fault {
@@ -57,19 +52,13 @@ impl SqliteStore {
     }
 
     /// The same, written down, unless another process has done so since.
-    fn write_clock(
-        &mut self,
-        back_max: Nanos,
-        wall: WallTime,
-        machine: Option<&MachineMoment>,
-        alone: bool,
-    ) -> std::result::Result<Start, StoreError> {
+    fn write_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
         let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate).doing(DOING)?;
-        let start = file_clock(&tx).doing(DOING)?.start_within(back_max, wall, machine, alone);
+        let start = file_clock(&tx).doing(DOING)?.start(beginning);
         if is_corrected(&start) {
             set_back(&tx, start.now).doing("bring the time of the store back")?;
         }
-        if let Some(machine) = machine {
+        if let Some(machine) = beginning.machine {
             tx.prepare_cached("UPDATE clock SET at = ?1, boot = ?2, uptime = ?3")
                 .and_then(|mut update| update.execute(params![start.now, machine.boot, machine.uptime]))
                 .doing("keep the time of the store")?;
@@ -87,7 +76,7 @@ const fn is_corrected(start: &Start) -> bool {
 const LEASE_MAX: Nanos = Nanos::HOUR;
 
 /// Brings the file's time back to `now`.
-fn set_back(sql: &Connection, now: WallTime) -> Result<()> {
+fn set_back(sql: &Connection, now: StoreTime) -> Result<()> {
     let minute = i64::try_from(now.0 / Nanos::MINUTE.0).unwrap_or(i64::MAX);
     sql.prepare_cached("UPDATE totals SET clock = ?1, marked_minute = min(marked_minute, ?2)")?
         .execute(params![now, minute])?;
@@ -96,10 +85,10 @@ fn set_back(sql: &Connection, now: WallTime) -> Result<()> {
 
 /// Nobody knows by which time a lease was counted, and a living owner may not be robbed: a lease is cut to the longest that
 /// there may be. Whoever renews makes it right again, and whoever is dead is known by its lock.
-fn set_back_beside_totals(sql: &Connection, now: WallTime) -> Result<()> {
+fn set_back_beside_totals(sql: &Connection, now: StoreTime) -> Result<()> {
     let minute = i64::try_from(now.0 / Nanos::MINUTE.0).unwrap_or(i64::MAX);
     sql.prepare_cached("DELETE FROM marks WHERE minute > ?1")?.execute([minute])?;
-    let longest = WallTime(now.0.saturating_add(LEASE_MAX.0));
+    let longest = StoreTime(now.0.saturating_add(LEASE_MAX.0));
     sql.prepare_cached("UPDATE owners SET until = ?1 WHERE until > ?1")?.execute([longest])?;
     sql.prepare_cached("UPDATE clock SET correcting_lane = 0, correcting_at = 0, correcting_delivery = 0")?
         .execute([])?;
@@ -110,18 +99,18 @@ fn set_back_beside_totals(sql: &Connection, now: WallTime) -> Result<()> {
 #[derive(Clone, Copy)]
 struct Place {
     lane: LaneId,
-    at: WallTime,
+    at: StoreTime,
     delivery: DeliveryId,
 }
 
 /// A waiting delivery that is due later than now.
 struct Later {
     place: Place,
-    expires: WallTime,
+    expires: StoreTime,
     /// When it was recorded or redriven.
-    begun: WallTime,
+    begun: StoreTime,
     /// When it was tried last.
-    tried: WallTime,
+    tried: StoreTime,
 }
 
 impl Work<'_> {
@@ -148,7 +137,7 @@ impl Work<'_> {
             )?
             .execute(params![
                 next.map(|next| next.lane),
-                next.map_or(WallTime(0), |next| next.at),
+                next.map_or(StoreTime(0), |next| next.at),
                 next.map_or(DeliveryId(0), |next| next.delivery),
             ])?;
         if corrected > 0 {
@@ -184,7 +173,7 @@ impl Work<'_> {
             && let Some(row) = lanes.next()?
         {
             let lane: LaneId = row.get(0)?;
-            let begin = (WallTime(0), DeliveryId(0));
+            let begin = (StoreTime(0), DeliveryId(0));
             let after = if lane == from.lane { (from.at, from.delivery) } else { begin };
             let mut rows = query.query(params![lane, after.0.max(self.now)])?;
             while found.len() < max
@@ -207,7 +196,7 @@ impl Work<'_> {
         if begun.max(tried) == Nanos::ZERO {
             return Ok(false);
         }
-        let earlier = |at: WallTime, back: Nanos| WallTime(at.0.saturating_sub(back.0));
+        let earlier = |at: StoreTime, back: Nanos| StoreTime(at.0.saturating_sub(back.0));
         self.sql.prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?.execute(
             params![row.place.delivery, earlier(row.place.at, begun.max(tried)), earlier(row.expires, begun)],
         )?;

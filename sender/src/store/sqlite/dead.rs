@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
 use super::values::{int, size};
-use crate::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Dead, Forget, Reason, Redrive};
 use crate::store::read::Place;
 use crate::store::reply::{Redriven, Reply};
@@ -169,11 +169,11 @@ impl Work<'_> {
     /// returned.
     pub(super) fn forget_old(
         &mut self,
-        before: WallTime,
+        before: StoreTime,
         after: DeliveryId,
         max: u32,
     ) -> Result<(u64, Option<DeliveryId>)> {
-        let letters: Vec<(DeliveryId, WallTime)> = self
+        let letters: Vec<(DeliveryId, StoreTime)> = self
             .sql
             .prepare_cached(
                 "SELECT delivery, at FROM deliveries INDEXED BY deliveries_dead

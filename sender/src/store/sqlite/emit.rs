@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::values::{Bits, int, size};
 use super::{Work, at_hand};
-use crate::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 
@@ -34,7 +34,7 @@ pub(super) enum Route {
 pub(super) struct Replaced {
     delivery: DeliveryId,
     pub(super) bytes: u64,
-    due: WallTime,
+    due: StoreTime,
 }
 
 /// The numbers that an event and its parts get.
@@ -116,17 +116,17 @@ impl Work<'_> {
 
     /// The lanes for which the same event was received not long ago, and when that was last. Not long is the longest
     /// window of any of its targets.
-    fn received_before(&self, emit: &Emit) -> Result<BTreeMap<LaneId, WallTime>> {
+    fn received_before(&self, emit: &Emit) -> Result<BTreeMap<LaneId, StoreTime>> {
         let mut lanes = BTreeMap::new();
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
         if longest.0 == 0 {
             return Ok(lanes);
         }
-        let since = WallTime(emit.received.0.saturating_sub(longest.0));
+        let since = StoreTime(emit.received.0.saturating_sub(longest.0));
         let mut query = self.sql.prepare_cached(RECEIVED_BEFORE)?;
         let mut rows = query.query(params![emit.id, since])?;
         while let Some(row) = rows.next()? {
-            let received: WallTime = row.get(1)?;
+            let received: StoreTime = row.get(1)?;
             let last = lanes.entry(row.get(0)?).or_insert(received);
             *last = received.max(*last);
         }
@@ -201,7 +201,7 @@ impl Work<'_> {
         };
         let bytes = size(emit.bodies[target.body].bytes.len());
         let window = target.coalesce.as_ref().map_or(0, |coalesce| coalesce.window.0);
-        let mut due = WallTime(target.due.0.saturating_add(window));
+        let mut due = StoreTime(target.due.0.saturating_add(window));
         let mut replaced = None;
         if let Route::Replace(older) = route {
             due = older.due;

@@ -8,7 +8,7 @@ use rusqlite::{Result, params};
 
 use super::Work;
 use super::values::size;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::reply::Ended;
 
 /// How much older than its commit a record may be, and an attempt than its end: a store in trouble commits late.
@@ -38,9 +38,9 @@ impl Work<'_> {
 
     /// What ended on a lane since a moment, and up to [`MARGIN`] before, in runs that are told as if all of a run had ended
     /// with its last one.
-    pub(super) fn ended_since(&self, lane: LaneId, record_at: WallTime) -> Result<Vec<Ended>> {
-        let since = WallTime(record_at.0.saturating_sub(MARGIN.0));
-        let mut ends: Vec<WallTime> = self
+    pub(super) fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
+        let since = StoreTime(record_at.0.saturating_sub(MARGIN.0));
+        let mut ends: Vec<StoreTime> = self
             .sql
             .prepare_cached(
                 "SELECT at + latency FROM attempts INDEXED BY attempts_capped
@@ -50,7 +50,7 @@ impl Work<'_> {
             .collect::<Result<_>>()?;
         ends.sort_unstable();
         let runs = ends.chunks(ends.len().div_ceil(RUNS_MAX).max(1));
-        let run = |run: &[WallTime]| {
+        let run = |run: &[StoreTime]| {
             let at = run.last().copied().unwrap_or(self.now).min(self.now);
             Ended { at, count: u32::try_from(run.len()).unwrap_or(u32::MAX) }
         };
@@ -59,23 +59,23 @@ impl Work<'_> {
 
     /// Deletes attempts from before a moment, but those that a window cap still counts and no record tells of. Says how many
     /// were deleted, and whether there may be more to look at.
-    pub(super) fn delete_attempts(&mut self, before: WallTime, max: u32) -> Result<(u64, bool)> {
+    pub(super) fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
         let (at, delivery) = self.places.attempt.unwrap_or_default();
-        let longest = WallTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
+        let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
         let looked_at: Vec<(u64, u64, bool)> = self
             .sql
             .prepare_cached(&format!(
                 "SELECT a.at, a.delivery, {STILL_COUNTS} FROM attempts a
                  WHERE (a.at, a.delivery) > (?5, ?6) AND a.at < ?1 ORDER BY a.at, a.delivery LIMIT ?2"
             ))?
-            .query_map(params![before, max, longest, MARGIN, WallTime(at), WallTime(delivery)], |row| {
+            .query_map(params![before, max, longest, MARGIN, StoreTime(at), StoreTime(delivery)], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?
             .collect::<Result<_>>()?;
         let mut delete = self.sql.prepare_cached("DELETE FROM attempts WHERE at = ?1 AND delivery = ?2")?;
         let mut deleted = 0;
         for (at, delivery, _) in looked_at.iter().filter(|(.., counts)| !counts) {
-            deleted += size(delete.execute(params![WallTime(*at), WallTime(*delivery)])?);
+            deleted += size(delete.execute(params![StoreTime(*at), StoreTime(*delivery)])?);
         }
         let full = looked_at.len() >= usize::try_from(max).unwrap_or(usize::MAX);
         self.places.attempt = looked_at.last().filter(|_| full).map(|(at, delivery, _)| (*at, *delivery));

@@ -11,7 +11,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Attempt, Outcome};
 use crate::store::latency::Histogram;
 use crate::store::read::{LastHour, Over};
@@ -34,7 +34,7 @@ type Slice = (LaneId, u64);
 pub(super) struct Latencies {
     slices: BTreeMap<Slice, Histogram>,
     /// When the oldest of it was counted.
-    since: Option<WallTime>,
+    since: Option<StoreTime>,
     /// Counted by the commit under way.
     staged: Vec<(Slice, Outcome, Nanos)>,
     /// Written by the commit under way.
@@ -48,7 +48,7 @@ impl Latencies {
     }
 
     /// Writes what has waited long enough, as far as one commit may.
-    pub(super) fn flush(&mut self, sql: &Connection, now: WallTime) -> Result<()> {
+    pub(super) fn flush(&mut self, sql: &Connection, now: StoreTime) -> Result<()> {
         let is_due = self.since.is_some_and(|since| now.since(since) >= WAIT_MAX);
         if is_due || self.slices.len() > SLICES_MAX {
             self.write(sql, WRITTEN_MAX)?;
@@ -76,7 +76,7 @@ impl Latencies {
     }
 
     /// The commit succeeded.
-    pub(super) fn keep(&mut self, now: WallTime) {
+    pub(super) fn keep(&mut self, now: StoreTime) {
         for slice in self.written.drain(..) {
             self.slices.remove(&slice);
         }
@@ -98,7 +98,7 @@ impl Latencies {
     }
 }
 
-fn hour(at: WallTime) -> u64 {
+fn hour(at: StoreTime) -> u64 {
     at.0 / Nanos::HOUR.0
 }
 
@@ -143,7 +143,7 @@ pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec
 
 /// What became of each lane's attempts in the last sixty minutes: exact for the present hour of the clock; of the one
 /// before, the part that still counts, as if its attempts had come evenly.
-pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>> {
+pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>> {
     let left = Nanos::HOUR.0 - now.0 % Nanos::HOUR.0;
     let part = |count: u64| {
         let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
@@ -165,7 +165,7 @@ pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: WallTime) -> Re
 }
 
 /// Forgets hours that no figure is about any more.
-pub(super) fn forget_old(sql: &Connection, now: WallTime, max: u32) -> Result<()> {
+pub(super) fn forget_old(sql: &Connection, now: StoreTime, max: u32) -> Result<()> {
     let before = hour(now).saturating_sub(HOURS);
     sql.prepare_cached(
         "DELETE FROM latencies WHERE (lane, hour) IN

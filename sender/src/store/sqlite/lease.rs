@@ -8,10 +8,10 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::Work;
 use super::values::int;
-use crate::engine::{LaneId, Nanos, Term, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Acquire, Persist, Renew, Which};
 use crate::store::lane::OwnerId;
-use crate::store::reply::{Handover, Record, Refusal, Renewed, Reply, Taken};
+use crate::store::reply::{Handover, Record, Refusal, Renewed, Reply, TakenLane};
 
 /// Lanes without a living owner; the conditions on the lane follow. What one owns oneself is not to be had again.
 const FREE: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
@@ -63,7 +63,7 @@ impl Work<'_> {
         Ok(free)
     }
 
-    fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<Taken>> {
+    fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<TakenLane>> {
         let Some(lane) = self.ledger.lane(self.sql, id)? else { return Ok(None) };
         let (from, term, state, capped) = (lane.owner, Term(lane.term.0 + 1), lane.state, lane.capped);
         // Written by now, even if it was persisted in this commit: the lanes to be taken were looked up after that.
@@ -78,7 +78,7 @@ impl Work<'_> {
             lane.term = term;
         })?;
         self.held.begin(id, owner, term);
-        Ok(Some(Taken { lane: id, term, state, handover, next: self.head(id)? }))
+        Ok(Some(TakenLane { lane: id, term, state, handover, next: self.head(id)? }))
     }
 
     fn seizure(&self, from: OwnerId, lane: LaneId, record: Option<Record>, capped: bool) -> Result<Handover> {
@@ -106,7 +106,7 @@ impl Work<'_> {
     /// Extends the lease of an owner: the number of lanes taken from it, unless it was not known at all.
     fn extend(&mut self, owner: OwnerId, lease: Nanos) -> Result<Option<u64>> {
         let totals = self.ledger.change();
-        let until = WallTime(totals.clock.0.saturating_add(lease.0));
+        let until = StoreTime(totals.clock.0.saturating_add(lease.0));
         let known = self
             .sql
             .prepare_cached("UPDATE owners SET until = ?2, evicted = 0 WHERE owner = ?1 RETURNING taken")?

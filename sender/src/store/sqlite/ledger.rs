@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Bits, int};
-use crate::engine::{LaneId, Nanos, Term, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
 use crate::store::reply::Record;
 
@@ -33,7 +33,7 @@ pub(super) struct Lane {
 pub(super) struct Totals {
     pub(super) identity: u64,
     /// The latest time that any commit had: leases are reckoned by it.
-    pub(super) clock: WallTime,
+    pub(super) clock: StoreTime,
     pub(super) roster: u64,
     pub(super) stirred: u64,
     pub(super) next_lane: u64,
@@ -59,7 +59,7 @@ const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
 impl Ledger {
     /// Reads the totals.
-    pub(super) fn begin(sql: &Connection, now: WallTime) -> Result<Self> {
+    pub(super) fn begin(sql: &Connection, now: StoreTime) -> Result<Self> {
         let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
         totals.clock = totals.clock.max(now);
         let before = totals.counts;
@@ -141,7 +141,7 @@ impl Ledger {
     }
 
     /// The latest time was that of a clock that was ahead: it is `now`.
-    pub(super) fn set_back(&mut self, now: WallTime) {
+    pub(super) fn set_back(&mut self, now: StoreTime) {
         let totals = self.change();
         totals.clock = now;
         totals.marked_minute = totals.marked_minute.min(now.0 / Nanos::MINUTE.0);
@@ -156,7 +156,7 @@ impl Ledger {
 
     /// Writes what has changed since the last time, each row once: at the end of a commit, and before a query that
     /// must see what the commit has counted so far.
-    pub(super) fn flush(&mut self, sql: &Connection, now: WallTime) -> Result<()> {
+    pub(super) fn flush(&mut self, sql: &Connection, now: StoreTime) -> Result<()> {
         for (id, lane) in &mut self.lanes {
             if let Some(lane) = lane {
                 lane.flush(sql, *id)?;

@@ -17,7 +17,7 @@ use super::command::Command;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 
 mod beside;
 mod claim;
@@ -147,7 +147,11 @@ impl SqliteStore {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn transact(&mut self, now: WallTime, commands: &[Command]) -> Result<(Vec<Reply>, Written), StoreError> {
+    fn transact(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> Result<(Vec<Reply>, Written), StoreError> {
         let reads_only = commands.iter().all(Command::only_reads);
         let behavior =
             if reads_only { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
@@ -200,7 +204,7 @@ impl Drop for SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn commit(&mut self, now: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
+    fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
         self.watched.check("begin a commit")?;
         match self.transact(now, commands) {
             Ok((replies, written)) => {
@@ -258,7 +262,7 @@ impl Store for SqliteStore {
 /// One commit under way. The commands are carried out by its methods, in the files named after them.
 struct Work<'a> {
     sql: &'a Connection,
-    now: WallTime,
+    now: StoreTime,
     limits: &'a Limits,
     ledger: Ledger,
     held: &'a mut Held,
@@ -337,7 +341,7 @@ impl Work<'_> {
     }
 
     /// The moment so long from now.
-    fn after(&self, length: Nanos) -> WallTime {
-        WallTime(self.now.0.saturating_add(length.0))
+    fn after(&self, length: Nanos) -> StoreTime {
+        StoreTime(self.now.0.saturating_add(length.0))
     }
 }

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::values::{int, size};
 use super::{Work, latencies};
-use crate::engine::{DeliveryId, WallTime};
+use crate::engine::{DeliveryId, StoreTime};
 use crate::store::command::Purge;
 use crate::store::reply::{Purged, Reply};
 
@@ -23,7 +23,7 @@ pub(super) struct Places {
 /// An event and what belongs to it.
 struct Event {
     event: u64,
-    received: WallTime,
+    received: StoreTime,
     first_delivery: u64,
     deliveries: u64,
     first_body: u64,
@@ -48,7 +48,7 @@ impl Work<'_> {
     }
 
     /// Says whether there may be more to look at.
-    fn purge_events(&mut self, before: WallTime, max: u32, purged: &mut Purged) -> Result<bool> {
+    fn purge_events(&mut self, before: StoreTime, max: u32, purged: &mut Purged) -> Result<bool> {
         let mut left = u64::from(max);
         while left > 0 {
             let next = self.event_after(self.places.event.unwrap_or(0))?;
@@ -94,7 +94,7 @@ impl Work<'_> {
     }
 
     /// Whether some delivery of an event still waits, is a dead letter, or was settled too lately.
-    fn kept_by(&self, event: &Event, before: WallTime) -> Result<bool> {
+    fn kept_by(&self, event: &Event, before: StoreTime) -> Result<bool> {
         self.sql
             .prepare_cached(
                 "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2

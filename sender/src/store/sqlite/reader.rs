@@ -10,7 +10,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
 use super::{clock, latencies, open};
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::FileClock;
 use crate::store::command::{Body, OutboxId};
@@ -114,7 +114,7 @@ impl Reader for SqliteReader {
         self.moment("look for new work", |sql| outside::work_after(sql, after, max))
     }
 
-    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, WallTime)>, StoreError> {
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
         self.moment("look for due work", |sql| outside::heads(sql, lanes))
     }
 
@@ -138,11 +138,11 @@ impl Reader for SqliteReader {
         self.moment("read a subscriber", |sql| listing::subscriber(sql, which))
     }
 
-    fn secrets(&self, lane: LaneId, now: WallTime) -> Result<Vec<LiveSecret>, StoreError> {
+    fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
         self.moment("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
     }
 
-    fn status(&self, now: WallTime) -> Result<Status, StoreError> {
+    fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
         self.moment("read the status", |sql| figures::status(sql, now))
     }
 
@@ -154,7 +154,7 @@ impl Reader for SqliteReader {
         self.moment("read latencies", |sql| latencies::read(sql, lanes, over))
     }
 
-    fn last_hour(&self, lanes: &[LaneId], now: WallTime) -> Result<Vec<LastHour>, StoreError> {
+    fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError> {
         self.moment("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
     }
 
@@ -194,15 +194,15 @@ impl Reader for SqliteReader {
         self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
     }
 
-    fn dead_groups(&self, since: WallTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
+    fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
         self.moment("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
     }
 
     fn audit(
         &self,
         lane: Option<LaneId>,
-        from: WallTime,
-        until: WallTime,
+        from: StoreTime,
+        until: StoreTime,
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError> {
         self.moment("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))

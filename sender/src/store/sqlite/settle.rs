@@ -4,30 +4,30 @@ use rusqlite::{OptionalExtension, Result, params};
 
 use super::values::Bits;
 use super::{Work, at_hand};
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Attempt, Fate, Outcome, Reason, Settlement};
 use crate::store::read::Place;
-use crate::store::reply::{Reply, Verdict};
+use crate::store::reply::{Reply, SettleResult};
 
 /// A delivery as it stands before a settlement.
 struct Before {
     place: Place,
     attempts: u32,
     bytes: u64,
-    last_attempt: Option<WallTime>,
+    last_attempt: Option<StoreTime>,
 }
 
 impl Work<'_> {
     pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply> {
-        let mut verdicts = Vec::with_capacity(settlements.len());
+        let mut results = Vec::with_capacity(settlements.len());
         for settlement in settlements {
-            verdicts.push(self.settle_one(settlement)?);
+            results.push(self.settle_one(settlement)?);
             self.held.give_back(settlement.lane, settlement.term, settlement.delivery);
         }
-        Ok(Reply::Settled(verdicts))
+        Ok(Reply::Settled(results))
     }
 
-    fn settle_one(&mut self, settlement: &Settlement) -> Result<Verdict> {
+    fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult> {
         let current = self.ledger.lane(self.sql, settlement.lane)?.map(|lane| lane.term);
         if current != Some(settlement.term) {
             self.held.end(settlement.lane, settlement.term);
@@ -36,12 +36,12 @@ impl Work<'_> {
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref())?;
         }
-        let Some(before) = before else { return Ok(Verdict::Absent) };
+        let Some(before) = before else { return Ok(SettleResult::Absent) };
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
-            Fate::Released => Ok(Verdict::Applied),
-            Fate::Retry { .. } | Fate::Dead(_) if current != Some(settlement.term) => Ok(Verdict::Stale),
-            Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(Verdict::Absent),
+            Fate::Released => Ok(SettleResult::Applied),
+            Fate::Retry { .. } | Fate::Dead(_) if current != Some(settlement.term) => Ok(SettleResult::Stale),
+            Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(SettleResult::Absent),
             Fate::Retry { due } => self.retry(settlement, &before, due),
             Fate::Dead(reason) => self.die(settlement, &before, reason),
         }
@@ -111,9 +111,9 @@ impl Work<'_> {
     }
 
     /// A fact, whoever tells it and however late.
-    fn deliver(&mut self, settlement: &Settlement, before: &Before) -> Result<Verdict> {
+    fn deliver(&mut self, settlement: &Settlement, before: &Before) -> Result<SettleResult> {
         if before.place == Place::Delivered {
-            return Ok(Verdict::Absent);
+            return Ok(SettleResult::Absent);
         }
         let attempt = settlement.attempt.as_ref();
         let update = "UPDATE deliveries SET state = 1, at = ?2, attempts = max(attempts, ?3),
@@ -141,10 +141,10 @@ impl Work<'_> {
             counts.delivered += 1;
         })?;
         self.settled += 1;
-        Ok(Verdict::Applied)
+        Ok(SettleResult::Applied)
     }
 
-    fn retry(&mut self, settlement: &Settlement, before: &Before, due: WallTime) -> Result<Verdict> {
+    fn retry(&mut self, settlement: &Settlement, before: &Before, due: StoreTime) -> Result<SettleResult> {
         self.sql
             .prepare_cached("UPDATE deliveries SET at = ?2, attempts = ?3 WHERE delivery = ?1")?
             .execute(params![settlement.delivery, due, settlement.attempts])?;
@@ -155,10 +155,10 @@ impl Work<'_> {
                 counts.retrying = counts.retrying.saturating_sub(1);
             })?;
         }
-        Ok(Verdict::Applied)
+        Ok(SettleResult::Applied)
     }
 
-    fn die(&mut self, settlement: &Settlement, before: &Before, reason: Reason) -> Result<Verdict> {
+    fn die(&mut self, settlement: &Settlement, before: &Before, reason: Reason) -> Result<SettleResult> {
         if settlement.attempts != before.attempts {
             self.sql
                 .prepare_cached("UPDATE deliveries SET attempts = ?2 WHERE delivery = ?1")?
@@ -168,7 +168,7 @@ impl Work<'_> {
         if reason == Reason::Gone {
             self.disable(settlement.lane)?;
         }
-        Ok(Verdict::Applied)
+        Ok(SettleResult::Applied)
     }
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Result, params};
 
 use super::values::size;
 use super::{Work, latencies};
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
 
@@ -42,7 +42,7 @@ impl Work<'_> {
             "SELECT delivery, lane, bytes, attempts FROM deliveries INDEXED BY deliveries_expiring
              WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery",
         )?;
-        let mut rows = query.query([WallTime(self.now.0.saturating_sub(self.rules.expiry_grace.0))])?;
+        let mut rows = query.query([StoreTime(self.now.0.saturating_sub(self.rules.expiry_grace.0))])?;
         let mut expired = Vec::new();
         while expired.len() < usize::try_from(max).unwrap_or(usize::MAX)
             && let Some(row) = rows.next()?
@@ -83,7 +83,7 @@ impl Work<'_> {
     }
 
     /// Deletes removed subscribers of whom nothing is left.
-    pub(super) fn delete_removed(&mut self, removed_before: WallTime) -> Result<()> {
+    pub(super) fn delete_removed(&mut self, removed_before: StoreTime) -> Result<()> {
         self.ledger.flush(self.sql, self.now)?;
         let lanes: Vec<LaneId> = self
             .sql

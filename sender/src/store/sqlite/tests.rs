@@ -5,7 +5,7 @@ use crate::engine::{LaneId, Term};
 use crate::store::command::{Acquire, Body, Claim, Emit, Subscribe, Target, Which};
 use crate::store::lane::{Bounds, Secret, WhenFull};
 
-const NOW: WallTime = WallTime::from_secs(1_800_000_000);
+const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 
 fn open(options: Options) -> (tempfile::TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn statements_are_compiled_once() {
     for number in 0..20_u64 {
         let claim = Claim { lane: LaneId(1), term: Term(1), max: 1, bytes_max: 1 };
         let commands = [emit(number), Command::Claim(claim)];
-        let replies = store.commit(WallTime(NOW.0 + number), &commands).unwrap();
+        let replies = store.commit(StoreTime(NOW.0 + number), &commands).unwrap();
         assert!(matches!(&replies[1], Reply::Claimed(claimed) if claimed.rows.len() == 1), "{replies:?}");
     }
     for statement in [claim::QUEUE, claim::ROW, claim::BODY] {
@@ -102,7 +102,7 @@ fn emit(number: u64) -> Command {
         lane: LaneId(1),
         body: 0,
         due: NOW,
-        expires: WallTime(u64::MAX),
+        expires: StoreTime(u64::MAX),
         dedupe: Nanos::ZERO,
         coalesce: None,
         signature: None,

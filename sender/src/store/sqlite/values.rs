@@ -6,7 +6,7 @@
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
-use crate::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{OutboxId, Outcome, Reason};
 use crate::store::lane::{LaneState, OwnerId, WhenFull};
 use crate::store::read::Place;
@@ -35,7 +35,7 @@ macro_rules! numbers {
         }
     )* };
 }
-numbers!(LaneId, DeliveryId, Term, WallTime, Nanos);
+numbers!(LaneId, DeliveryId, Term, StoreTime, Nanos);
 
 impl ToSql for OutboxId {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

@@ -1,6 +1,6 @@
 //! Which failures have been said lately: a store that is broken for good must not fill the log. Nothing is touched.
 
-use crate::engine::{Nanos, WallTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::store::StoreError;
 
 /// What is said is not said again for so long.
@@ -17,14 +17,14 @@ pub(super) struct Complaints {
 #[derive(Debug)]
 struct Said {
     error: StoreError,
-    at: WallTime,
+    at: StoreTime,
     /// How often it came since.
     unsaid: u64,
 }
 
 impl Complaints {
     /// Whether to say that this went wrong: then how often it did so unsaid since it was said last.
-    pub(super) fn hear(&mut self, now: WallTime, error: &StoreError) -> Option<u64> {
+    pub(super) fn hear(&mut self, now: StoreTime, error: &StoreError) -> Option<u64> {
         if let Some(known) = self.said.iter_mut().find(|said| said.error == *error) {
             // A clock that was set back ends the silence rather than making it longer.
             if known.at <= now && now.0 - known.at.0 < SILENCE.0 {
@@ -54,7 +54,7 @@ mod tests {
 
     #[track_caller]
     fn check(complaints: &mut Complaints, second: u64, what: &str, expected: Option<u64>) {
-        let now = WallTime(second * Nanos::SECOND.0);
+        let now = StoreTime(second * Nanos::SECOND.0);
         assert_eq!(complaints.hear(now, &error(what)), expected, "{what} at {second} s");
     }
 
@@ -72,7 +72,7 @@ mod tests {
     fn failures_of_several_kinds_by_turns_are_said_once_each() {
         let mut complaints = Complaints::default();
         let said = (0..100).flat_map(|_| ["page 1", "page 2", "page 3"]).filter(|what| {
-            let now = WallTime(100 * Nanos::SECOND.0);
+            let now = StoreTime(100 * Nanos::SECOND.0);
             complaints.hear(now, &error(what)).is_some()
         });
         assert_eq!(said.count(), 3);

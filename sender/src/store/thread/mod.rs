@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::store::command::Claim;
 use crate::store::{Claimer, Command, Reply, Store, StoreError};
 use complaints::Complaints;
@@ -33,7 +33,7 @@ use queue::Queue;
 pub use queue::{Capacity, Health, TurnedAway, Why};
 
 /// Tells the time.
-pub type Clock = Arc<dyn Fn() -> WallTime + Send + Sync>;
+pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
 
 /// Told what came of a request. It is called on the store's thread: it must be quick, and must not panic. If the
 /// thread itself panics, the answers to what it was at are dropped uncalled.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Request;
 use super::order::PendingByLane;
-use crate::engine::WallTime;
+use crate::engine::StoreTime;
 use crate::store::command::Fate;
 use crate::store::sqlite::LogSize;
 use crate::store::{Command, StoreError, Written};
@@ -68,9 +68,9 @@ pub enum Why {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Since when the store has been failing, and how; nothing, if it works.
-    pub failing: Option<(WallTime, StoreError)>,
+    pub failing: Option<(StoreTime, StoreError)>,
     /// When a request failed for good the last time, and how.
-    pub given_up: Option<(WallTime, StoreError)>,
+    pub given_up: Option<(StoreTime, StoreError)>,
     /// How long the log of what was written is, in bytes.
     pub log_bytes: u64,
     /// Requests that wait.
@@ -107,8 +107,8 @@ struct Waiting {
     stopped: bool,
     /// The writer is gone.
     closed: bool,
-    failing: Option<(WallTime, StoreError)>,
-    given_up: Option<(WallTime, StoreError)>,
+    failing: Option<(StoreTime, StoreError)>,
+    given_up: Option<(StoreTime, StoreError)>,
     written: Written,
 }
 
@@ -282,14 +282,14 @@ impl Queue {
         waiting.written = written;
     }
 
-    pub(super) fn failed(&self, now: WallTime, error: StoreError) {
+    pub(super) fn failed(&self, now: StoreTime, error: StoreError) {
         let mut waiting = self.lock();
         let since = waiting.failing.as_ref().map_or(now, |(since, _)| *since);
         waiting.failing = Some((since, error));
     }
 
     /// A request failed for good.
-    pub(super) fn gave_up(&self, now: WallTime, error: StoreError) {
+    pub(super) fn gave_up(&self, now: StoreTime, error: StoreError) {
         self.lock().given_up = Some((now, error));
     }
 
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn only_what_nobody_waits_for_waits_for_company() {
         let urgent =
-            [settled(Fate::Retry { due: WallTime(1) }), settled(Fate::Released), Command::Evict(OwnerId(1))];
+            [settled(Fate::Retry { due: StoreTime(1) }), settled(Fate::Released), Command::Evict(OwnerId(1))];
         for urgent in urgent {
             let queue = Queue::new(Capacity::default(), LogSize::default());
             push(&queue, settled(Fate::Delivered));

@@ -24,7 +24,7 @@ struct Puppet {
 struct PuppetClaimer;
 
 impl Claimer for PuppetClaimer {
-    fn claim(&mut self, _: WallTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
+    fn claim(&mut self, _: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         if claims.iter().any(|claim| claim.lane.0 == 666) {
             panic!("told to");
         }
@@ -37,7 +37,7 @@ impl Claimer for PuppetClaimer {
 }
 
 impl Store for Puppet {
-    fn commit(&mut self, _: WallTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
+    fn commit(&mut self, _: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
         self.seen.send(commands.iter().map(label).collect()).unwrap();
         self.outcomes.recv().unwrap()?;
         self.written.commits += 1;
@@ -84,7 +84,7 @@ impl Stage {
         let (outcomes, told) = channel();
         let puppet = Puppet { seen: seen_by, outcomes: told, written: Written::default(), beside };
         let time = AtomicU64::new(0);
-        let clock: Clock = Arc::new(move || WallTime(time.fetch_add(1, SeqCst) + 1));
+        let clock: Clock = Arc::new(move || StoreTime(time.fetch_add(1, SeqCst) + 1));
         let thread = StoreThread::start(Box::new(puppet), clock, capacity).unwrap();
         let handle = thread.handle();
         Self { thread: Some(thread), handle, seen, outcomes, answers: Arc::default() }
@@ -158,7 +158,7 @@ fn emit() -> Command {
         id: "e".into(),
         kind: "k".into(),
         key: None,
-        received: WallTime(0),
+        received: StoreTime(0),
         bodies: Vec::new(),
         targets: Vec::new(),
         outbox: None,
@@ -220,7 +220,7 @@ fn a_failure_that_may_pass_is_tried_again_and_nobody_is_told_otherwise() {
     assert_eq!(stage.sees(), ["1"]);
     assert_eq!(stage.answers(), []);
     // Since the first failure; the clock ticks once a try.
-    assert_eq!(stage.handle.health().failing, Some((WallTime(1), full_disk())));
+    assert_eq!(stage.handle.health().failing, Some((StoreTime(1), full_disk())));
     stage.submit_one(2);
     stage.tells(Ok(()));
     assert_eq!(stage.sees(), ["2"], "the order stands");
@@ -289,7 +289,7 @@ fn claims_go_ahead_of_what_does_not_concern_them() {
     let mut stage = Stage::new(Capacity::default());
     stage.submit_one(1);
     stage.sees();
-    let due = WallTime(9);
+    let due = StoreTime(9);
     let requests = vec![
         vec![settle(1, Fate::Delivered)],
         vec![settle(2, Fate::Retry { due })],

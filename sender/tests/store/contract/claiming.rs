@@ -149,7 +149,7 @@ pub(super) fn one_lane_sees_nothing_of_another<B: Backend>() {
     assert_eq!(world.try_claim(one, one_term, 1).unwrap().next, None);
     assert_eq!(world.claim(other, other_term), [delivery]);
     let settlement = world.settlement(one, one_term, delivery, Fate::Delivered);
-    assert_eq!(world.settle_all(vec![settlement]), [hookproof_sender::store::reply::Verdict::Absent]);
+    assert_eq!(world.settle_all(vec![settlement]), [hookproof_sender::store::reply::SettleResult::Absent]);
     assert_eq!(world.counts(other).waiting, 1);
 }
 

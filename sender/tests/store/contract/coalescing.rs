@@ -1,6 +1,6 @@
 //! Of several alike inside a window, the newest goes out, when the window ends.
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Coalesce, Fate};
 use hookproof_sender::store::lane::Bounds;
 use hookproof_sender::store::read::Place;
@@ -14,7 +14,7 @@ fn emit_alike<B: Backend>(
     world: &mut World<B>,
     lane: LaneId,
     key: &str,
-) -> (DeliveryId, WallTime, Option<DeliveryId>) {
+) -> (DeliveryId, StoreTime, Option<DeliveryId>) {
     let mut event = world.event(&[lane]);
     event.targets[0].coalesce = Some(Coalesce { key: key.into(), window: WINDOW });
     match world.try_emit(event).unwrap().targets[0] {

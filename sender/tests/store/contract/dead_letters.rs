@@ -108,7 +108,7 @@ pub(super) fn a_redriven_letter_is_not_replaced_by_a_newer_event<B: Backend>() {
     world.one(Command::Shed(Shed { lane, max: 1 }));
     redrive(&mut world, Dead::All, None, 1);
     // Even with a clock that steps back, so that it seems not to be due yet.
-    world.now = hookproof_sender::engine::WallTime(world.now.0 - 1);
+    world.now = hookproof_sender::engine::StoreTime(world.now.0 - 1);
     let mut newer = world.event(&[lane]);
     newer.targets[0].coalesce = Some(coalesce);
     let placed = world.try_emit(newer).unwrap().targets[0];

@@ -1,6 +1,6 @@
 //! How long endpoints take, counted without a write for each attempt.
 
-use hookproof_sender::engine::{LaneId, Nanos, Term, WallTime};
+use hookproof_sender::engine::{LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{Fate, Outcome, Purge, Sweep};
 use hookproof_sender::store::latency::Histogram;
@@ -151,7 +151,7 @@ pub(super) fn nothing_is_left_of_a_removed_lane<B: Backend>() {
 }
 
 fn purge<B: Backend>(world: &mut World<B>) {
-    let (settled_before, never) = (world.now, WallTime(0));
+    let (settled_before, never) = (world.now, StoreTime(0));
     let purge = Purge { settled_before, attempts_before: never, dead_before: never, max: 300 };
     world.one(Command::Purge(purge));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use hookproof_sender::engine::{LaneId, Nanos, Term, WallTime};
+use hookproof_sender::engine::{LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{Acquire, Change, Fate, Persist, Purge, Renew, Which};
 use hookproof_sender::store::lane::{LaneState, OwnerId};
 use hookproof_sender::store::reply::{Ended, Handover, Record};
@@ -216,7 +216,7 @@ pub(super) fn what_a_cap_counts_outlives_the_record_of_attempts<B: Backend>() {
     attempts(&mut world, lane, 5, Nanos::SECOND);
     world.pass(Nanos::DAY.times(20));
     let purge = |world: &mut World<B>| {
-        let (never, now) = (WallTime(0), world.now);
+        let (never, now) = (StoreTime(0), world.now);
         let purge = Purge { settled_before: never, attempts_before: now, dead_before: never, max: 100 };
         match world.one(Command::Purge(purge)) {
             Reply::Purged(purged) => purged.attempts,
@@ -247,7 +247,7 @@ pub(super) fn lanes_with_work_are_active_and_have_some<B: Backend>() {
     world.emit(&lanes[1..]);
     world.change(Change { state: Some(LaneState::Paused), ..Change::of(lanes[2]) });
     world.one(Command::Remove(lanes[3]));
-    let names = |taken: Vec<hookproof_sender::store::reply::Taken>| -> Vec<LaneId> {
+    let names = |taken: Vec<hookproof_sender::store::reply::TakenLane>| -> Vec<LaneId> {
         taken.iter().map(|taken| taken.lane).collect()
     };
     let with_work = world.acquire(ME, Which::WithWork);
@@ -279,7 +279,7 @@ pub(super) fn a_clock_behind_robs_nobody<B: Backend>() {
     let ahead = world.now;
     world.emit_one(lane);
     // The clock was set back by an hour, and a process began after that.
-    world.now = hookproof_sender::engine::WallTime(ahead.0 - Nanos::HOUR.0);
+    world.now = hookproof_sender::engine::StoreTime(ahead.0 - Nanos::HOUR.0);
     world.own(ME, lane);
     world.renew(ME);
     world.now = later(ahead, ALMOST);
@@ -329,7 +329,7 @@ pub(super) fn many_at_once_never_own_a_lane_together<B: Backend>() {
 fn fight(
     mut store: Box<dyn Store>,
     me: OwnerId,
-    now: hookproof_sender::engine::WallTime,
+    now: hookproof_sender::engine::StoreTime,
     noted: &Mutex<BTreeMap<LaneId, OwnerId>>,
 ) -> u64 {
     let mut turns = 0;

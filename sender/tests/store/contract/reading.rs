@@ -1,6 +1,6 @@
 //! What operators and other processes read.
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
     Attempt, Dead, Fate, Outcome, Reason, Redrive, Settlement, Shed, Which,
@@ -100,10 +100,10 @@ pub(super) fn the_status_tells_the_last_hour<B: Backend>() {
     };
     // The last was 40 minutes ago, the one before 80.
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
-    world.now = WallTime(world.now.0 - Nanos::MINUTE.0 * 25);
+    world.now = StoreTime(world.now.0 - Nanos::MINUTE.0 * 25);
     assert_eq!(figures(&world), (4, 2, 2, Some("40ms".into())));
     // An hour, to the minute: that in which it began is in it.
-    world.now = WallTime(world.now.0 + Nanos::MINUTE.0 * 45);
+    world.now = StoreTime(world.now.0 + Nanos::MINUTE.0 * 45);
     assert_eq!(figures(&world), (2, 1, 1, Some("60ms".into())));
     world.pass(Nanos::MINUTE);
     assert_eq!(figures(&world), (0, 0, 0, None));

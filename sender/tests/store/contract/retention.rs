@@ -1,6 +1,6 @@
 //! What expires, and what is deleted when.
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use hookproof_sender::store::command::{Fate, Purge, Reason, Settlement, Shed, Sweep};
 use hookproof_sender::store::read::Place;
 use hookproof_sender::store::reply::{Purged, Swept};
@@ -8,7 +8,7 @@ use hookproof_sender::store::{Command, Reply};
 
 use crate::world::{Backend, TTL, WIDE, World, later};
 
-const NEVER: WallTime = WallTime(0);
+const NEVER: StoreTime = StoreTime(0);
 
 fn sweep<B: Backend>(world: &mut World<B>, max: u32) -> Swept {
     match world.one(Command::Sweep(Sweep { max })) {
@@ -19,9 +19,9 @@ fn sweep<B: Backend>(world: &mut World<B>, max: u32) -> Swept {
 
 fn purge<B: Backend>(
     world: &mut World<B>,
-    settled: WallTime,
-    attempts: WallTime,
-    dead: WallTime,
+    settled: StoreTime,
+    attempts: StoreTime,
+    dead: StoreTime,
     max: u32,
 ) -> Purged {
     let purge = Purge { settled_before: settled, attempts_before: attempts, dead_before: dead, max };

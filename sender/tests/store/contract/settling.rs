@@ -5,7 +5,7 @@ use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{Attempt, Fate, Outcome, Reason, Settlement, Shed, Which};
 use hookproof_sender::store::lane::LaneState;
 use hookproof_sender::store::read::Place;
-use hookproof_sender::store::reply::Verdict;
+use hookproof_sender::store::reply::SettleResult;
 
 use crate::world::{Backend, LEASE, WIDE, World, YOU, acquire, later};
 
@@ -17,13 +17,13 @@ pub(super) fn delivered_is_delivered<B: Backend>() {
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
     world.pass(Nanos::SECOND);
-    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), Verdict::Applied);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), SettleResult::Applied);
     let read = world.reader.delivery(delivery).unwrap().unwrap();
     assert_eq!((read.place, read.attempts, read.at), (Place::Delivered, 1, world.now));
     let counts = world.counts(lane);
     assert_eq!((counts.delivered, counts.waiting, counts.waiting_bytes), (1, 0, 0));
     assert_eq!((counts.latency_us, counts.failed_attempts), (20_000, 0));
-    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), Verdict::Absent);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), SettleResult::Absent);
 }
 
 pub(super) fn what_failed_waits_until_it_is_due_again<B: Backend>() {
@@ -32,7 +32,7 @@ pub(super) fn what_failed_waits_until_it_is_due_again<B: Backend>() {
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
     let due = later(world.now, Nanos::MINUTE);
-    assert_eq!(world.settle(lane, term, delivery, Fate::Retry { due }), Verdict::Applied);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Retry { due }), SettleResult::Applied);
     let read = world.reader.delivery(delivery).unwrap().unwrap();
     assert_eq!((read.place, read.attempts, read.at), (Place::Waiting, 1, due));
     let counts = world.counts(lane);
@@ -50,7 +50,7 @@ pub(super) fn what_was_given_up_is_a_dead_letter_with_its_last_error<B: Backend>
     for reason in reasons {
         let delivery = world.emit_one(lane);
         world.claim(lane, term);
-        assert_eq!(world.settle(lane, term, delivery, Fate::Dead(reason)), Verdict::Applied);
+        assert_eq!(world.settle(lane, term, delivery, Fate::Dead(reason)), SettleResult::Applied);
     }
     let letters = world.reader.dead(Some(lane), None, 10).unwrap().items;
     assert_eq!(letters.iter().map(|letter| letter.reason).collect::<Vec<_>>(), [reasons[1], reasons[0]]);
@@ -65,37 +65,37 @@ pub(super) fn a_verdict_comes_for_each_in_order<B: Backend>() {
     let (lane, term) = world.own_lane(WIDE);
     let deliveries: Vec<DeliveryId> = (0..3).map(|_| world.emit_one(lane)).collect();
     world.claim(lane, term);
-    let verdicts = world.settle_all(vec![
+    let results = world.settle_all(vec![
         world.settlement(lane, term, deliveries[2], Fate::Delivered),
         world.settlement(lane, term, DeliveryId(4_711), DEAD),
         world.settlement(lane, term, deliveries[0], DEAD),
         world.settlement(lane, term, deliveries[0], Fate::Retry { due: world.now }),
         world.settlement(LaneId(99), term, deliveries[1], Fate::Delivered),
     ]);
-    let (applied, absent) = (Verdict::Applied, Verdict::Absent);
-    assert_eq!(verdicts, [applied, absent, applied, absent, absent]);
+    let (applied, absent) = (SettleResult::Applied, SettleResult::Absent);
+    assert_eq!(results, [applied, absent, applied, absent, absent]);
     assert_eq!(world.place(deliveries[1]), Some(Place::Waiting));
 }
 
 /// Claims one delivery, loses the lane to another process, and tells it so.
-fn late<B: Backend>(fate: Fate) -> (Verdict, Option<Place>, u64) {
+fn late<B: Backend>(fate: Fate) -> (SettleResult, Option<Place>, u64) {
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let delivery = world.emit_one(lane);
     world.claim(lane, term);
     world.pass(LEASE);
     world.backend.store().commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
-    let verdict = world.settle(lane, term, delivery, fate);
+    let result = world.settle(lane, term, delivery, fate);
     let attempts = world.reader.attempts_of(delivery).unwrap().len();
-    (verdict, world.place(delivery), attempts.try_into().unwrap())
+    (result, world.place(delivery), attempts.try_into().unwrap())
 }
 
 pub(super) fn an_old_term_settles_nothing_but_a_delivery<B: Backend>() {
-    let due = hookproof_sender::engine::WallTime(u64::MAX);
-    assert_eq!(late::<B>(Fate::Delivered), (Verdict::Applied, Some(Place::Delivered), 1));
-    assert_eq!(late::<B>(Fate::Retry { due }), (Verdict::Stale, Some(Place::Waiting), 1));
-    assert_eq!(late::<B>(DEAD), (Verdict::Stale, Some(Place::Waiting), 1));
-    assert_eq!(late::<B>(Fate::Released), (Verdict::Applied, Some(Place::Waiting), 0));
+    let due = hookproof_sender::engine::StoreTime(u64::MAX);
+    assert_eq!(late::<B>(Fate::Delivered), (SettleResult::Applied, Some(Place::Delivered), 1));
+    assert_eq!(late::<B>(Fate::Retry { due }), (SettleResult::Stale, Some(Place::Waiting), 1));
+    assert_eq!(late::<B>(DEAD), (SettleResult::Stale, Some(Place::Waiting), 1));
+    assert_eq!(late::<B>(Fate::Released), (SettleResult::Applied, Some(Place::Waiting), 0));
 }
 
 pub(super) fn delivered_is_a_fact_even_after_it_was_given_up<B: Backend>() {
@@ -107,9 +107,9 @@ pub(super) fn delivered_is_a_fact_even_after_it_was_given_up<B: Backend>() {
     world.backend.store().commit(world.now, &[Command::Shed(Shed { lane, max: 1 })]).unwrap();
     assert_eq!(world.place(delivery), Some(Place::Dead));
     let due = world.now;
-    assert_eq!(world.settle(lane, term, delivery, Fate::Retry { due }), Verdict::Absent);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Retry { due }), SettleResult::Absent);
     world.pass(Nanos(1));
-    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), Verdict::Applied);
+    assert_eq!(world.settle(lane, term, delivery, Fate::Delivered), SettleResult::Applied);
     let counts = world.counts(lane);
     assert_eq!((counts.delivered, counts.dead, counts.dead_kept), (1, 0, 0));
     assert_eq!(world.reader.dead(None, None, 10).unwrap().items, []);
@@ -119,7 +119,7 @@ pub(super) fn an_attempt_is_recorded_whatever_became_of_the_delivery<B: Backend>
     let mut world = World::<B>::new();
     let (lane, term) = world.own_lane(WIDE);
     let nowhere = DeliveryId(4_711);
-    assert_eq!(world.settle(lane, term, nowhere, DEAD), Verdict::Absent);
+    assert_eq!(world.settle(lane, term, nowhere, DEAD), SettleResult::Absent);
     let second = world.now.0 / Nanos::SECOND.0;
     let audit = world.reader.audit(Some(lane), world.now, later(world.now, Nanos::SECOND), 10).unwrap();
     assert_eq!(audit.iter().map(|row| (row.second, row.attempts)).collect::<Vec<_>>(), [(second, 1)]);

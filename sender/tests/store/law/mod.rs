@@ -8,7 +8,7 @@ mod random;
 
 use std::fmt::Debug;
 
-use hookproof_sender::engine::{LaneId, WallTime};
+use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::command::Claim;
 use hookproof_sender::store::lane::{Counts, Limits, OwnerId};
 use hookproof_sender::store::read::{Filter, Place};
@@ -29,7 +29,7 @@ struct Process {
 
 impl Process {
     /// Claims go beside the commits, where the store has that.
-    fn carry_out(&mut self, now: WallTime, commands: &[Command]) -> Vec<Reply> {
+    fn carry_out(&mut self, now: StoreTime, commands: &[Command]) -> Vec<Reply> {
         let claims = commands.iter().map(|command| match command {
             Command::Claim(claim) => Some(claim.clone()),
             _ => None,
@@ -57,7 +57,7 @@ impl<B: Backend> Run<B> {
         let mut run = Self {
             processes: Vec::new(),
             // The first writer makes the store.
-            model: Model::new(limits, WallTime::from_secs(1_800_000_000)),
+            model: Model::new(limits, StoreTime::from_secs(1_800_000_000)),
             owners: 0,
             reader: {
                 drop(backend.store());
@@ -180,7 +180,7 @@ fn random_steps_reach_every_kind_of_reply() {
     let mut seen = std::collections::BTreeMap::new();
     for _ in 0..40 {
         let (limits, steps) = (random::limits(), steps()).new_tree(&mut runner).unwrap().current();
-        let mut model = Model::new(limits, WallTime::from_secs(1_800_000_000));
+        let mut model = Model::new(limits, StoreTime::from_secs(1_800_000_000));
         let mut hands = [Hands::default(), Hands::default()];
         for subscribe in random::subscribers() {
             model.carry_out(&mut hands[0], &subscribe);
@@ -236,7 +236,7 @@ fn random_steps_reach_every_kind_of_reply() {
 
 fn kinds(reply: &Reply) -> Vec<&'static str> {
     use hookproof_sender::store::Refusal;
-    use hookproof_sender::store::reply::{Bound, Handover, Placed, Verdict};
+    use hookproof_sender::store::reply::{Bound, Handover, Placed, SettleResult};
     match reply {
         Reply::Emitted(emitted) => {
             let mut kinds: Vec<_> = emitted
@@ -254,12 +254,12 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
             kinds
         }
         Reply::Claimed(claimed) => claimed.rows.iter().map(|_| "claimed").collect(),
-        Reply::Settled(verdicts) => verdicts
+        Reply::Settled(results) => results
             .iter()
-            .map(|verdict| match verdict {
-                Verdict::Applied => "applied",
-                Verdict::Stale => "stale",
-                Verdict::Absent => "not there",
+            .map(|result| match result {
+                SettleResult::Applied => "applied",
+                SettleResult::Stale => "stale",
+                SettleResult::Absent => "not there",
             })
             .collect(),
         Reply::Acquired(taken) => taken

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{
     Acquire, Change, Claim, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive, Renew, Settlement,
     Sweep, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
 use hookproof_sender::store::reply::{
-    Bound, Claimed, ClaimedRow, Emitted, FullLane, Handover, Placed, Record, Redriven, Renewed, Swept, Taken,
-    Verdict,
+    Bound, Claimed, ClaimedRow, Emitted, FullLane, Handover, Placed, Record, Redriven, Renewed, SettleResult,
+    Swept, TakenLane,
 };
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -30,12 +30,12 @@ enum Where {
 struct Delivery {
     lane: LaneId,
     event: std::sync::Arc<str>,
-    received: WallTime,
+    received: StoreTime,
     body: hookproof_sender::store::command::Body,
     place: Where,
     attempts: u32,
-    at: WallTime,
-    expires: WallTime,
+    at: StoreTime,
+    expires: StoreTime,
     ttl: Nanos,
     alike: Option<std::sync::Arc<str>>,
 }
@@ -85,17 +85,17 @@ impl Hands {
 
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(crate) now: WallTime,
+    pub(crate) now: StoreTime,
     limits: Limits,
     roster: u64,
     lanes: BTreeMap<LaneId, Lane>,
     deliveries: BTreeMap<DeliveryId, Delivery>,
-    owners: BTreeMap<OwnerId, WallTime>,
-    told: BTreeSet<(WallTime, DeliveryId)>,
+    owners: BTreeMap<OwnerId, StoreTime>,
+    told: BTreeSet<(StoreTime, DeliveryId)>,
 }
 
 impl Model {
-    pub(crate) fn new(limits: Limits, now: WallTime) -> Self {
+    pub(crate) fn new(limits: Limits, now: StoreTime) -> Self {
         Self {
             now,
             limits,
@@ -175,7 +175,7 @@ impl Model {
         queue.iter().map(|(_, id)| id.0).collect()
     }
 
-    pub(crate) fn head(&self, lane: LaneId) -> Option<WallTime> {
+    pub(crate) fn head(&self, lane: LaneId) -> Option<StoreTime> {
         self.queue(lane).first().map(|first| self.deliveries[&DeliveryId(*first)].at)
     }
 
@@ -339,7 +339,7 @@ impl Model {
         hands: &Hands,
         emit: &Emit,
         target: &Target,
-        older: Option<(DeliveryId, WallTime)>,
+        older: Option<(DeliveryId, StoreTime)>,
         shed: &mut u64,
     ) -> Placed {
         let window = target.coalesce.as_ref().map_or(Nanos::ZERO, |coalesce| coalesce.window);
@@ -455,7 +455,7 @@ impl Model {
         Ok(Claimed { lane: id, term, rows, next })
     }
 
-    fn settle(&mut self, hands: &mut Hands, told: &Settlement) -> Verdict {
+    fn settle(&mut self, hands: &mut Hands, told: &Settlement) -> SettleResult {
         let (id, term, delivery) = (told.lane, told.term, told.delivery);
         let current = self.lanes[&id].term == term;
         if !current {
@@ -475,33 +475,33 @@ impl Model {
             }
         }
         let found = self.deliveries.get_mut(&delivery).filter(|found| found.place != Where::Forgotten);
-        let Some(found) = found.filter(|found| found.lane == id) else { return Verdict::Absent };
+        let Some(found) = found.filter(|found| found.lane == id) else { return SettleResult::Absent };
         match told.fate {
-            Fate::Released => Verdict::Applied,
-            Fate::Delivered if found.place == Where::Delivered => Verdict::Absent,
+            Fate::Released => SettleResult::Applied,
+            Fate::Delivered if found.place == Where::Delivered => SettleResult::Absent,
             Fate::Delivered => {
                 found.attempts = found.attempts.max(told.attempts);
                 self.settle_as(delivery, Where::Delivered);
-                Verdict::Applied
+                SettleResult::Applied
             }
-            Fate::Retry { .. } | Fate::Dead(_) if !current => Verdict::Stale,
-            Fate::Retry { .. } | Fate::Dead(_) if found.place != Where::Waiting => Verdict::Absent,
+            Fate::Retry { .. } | Fate::Dead(_) if !current => SettleResult::Stale,
+            Fate::Retry { .. } | Fate::Dead(_) if found.place != Where::Waiting => SettleResult::Absent,
             Fate::Retry { due } => {
                 (found.attempts, found.at) = (told.attempts, due);
-                Verdict::Applied
+                SettleResult::Applied
             }
             Fate::Dead(reason) => {
                 assert_ne!(reason, Reason::Gone, "not among the wishes");
                 found.attempts = told.attempts;
                 self.bury(delivery);
-                Verdict::Applied
+                SettleResult::Applied
             }
         }
     }
 
     // Owning.
 
-    fn acquire(&mut self, hands: &mut Hands, acquire: &Acquire) -> Vec<Taken> {
+    fn acquire(&mut self, hands: &mut Hands, acquire: &Acquire) -> Vec<TakenLane> {
         let me = acquire.owner;
         let expired = |owner: &OwnerId| self.owners.get(owner).is_none_or(|until| *until <= self.now);
         let free = |lane: &Lane| {
@@ -518,14 +518,14 @@ impl Model {
         let mut seen = BTreeSet::new();
         wanted.retain(|id| seen.insert(*id) && self.lanes.get(id).is_some_and(free));
         wanted.truncate(usize::try_from(acquire.max).unwrap());
-        let taken: Vec<Taken> = wanted.iter().map(|id| self.take(hands, me, *id)).collect();
+        let taken: Vec<TakenLane> = wanted.iter().map(|id| self.take(hands, me, *id)).collect();
         if !taken.is_empty() {
             self.owners.insert(me, later(self.now, acquire.lease));
         }
         taken
     }
 
-    fn take(&mut self, hands: &mut Hands, owner: OwnerId, id: LaneId) -> Taken {
+    fn take(&mut self, hands: &mut Hands, owner: OwnerId, id: LaneId) -> TakenLane {
         let next = self.head(id);
         let lane = self.lanes.get_mut(&id).unwrap();
         let record = lane.record.clone();
@@ -540,7 +540,7 @@ impl Model {
         lane.term = Term(lane.term.0 + 1);
         lane.clean = false;
         hands.begin(id, owner, lane.term);
-        Taken { lane: id, term: lane.term, state: lane.state, handover, next }
+        TakenLane { lane: id, term: lane.term, state: lane.state, handover, next }
     }
 
     fn renew(&mut self, hands: &mut Hands, renew: &Renew) -> Renewed {

@@ -1,6 +1,6 @@
 //! Random commands: made from wishes, which the state of the model turns into commands that mean something.
 
-use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, Term, WallTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{
     Acquire, Attempt, Change, Claim, Coalesce, Dead, Emit, Fate, Forget, Outcome, Persist, Reason, Redrive,
@@ -93,7 +93,7 @@ fn lane() -> impl Strategy<Value = u64> {
 fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         3 => Just(Fate::Delivered),
-        3 => (0..15_u64).prop_map(|seconds| Fate::Retry { due: WallTime::from_secs(1_800_000_000 + seconds) }),
+        3 => (0..15_u64).prop_map(|seconds| Fate::Retry { due: StoreTime::from_secs(1_800_000_000 + seconds) }),
         1 => Just(Fate::Dead(Reason::Exhausted)),
         1 => Just(Fate::Released),
     ]
@@ -240,7 +240,7 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
             let outcome = if *fate == Fate::Delivered { Outcome::Delivered } else { Outcome::Silent };
             let attempt = (*fate != Fate::Released).then(|| Attempt {
                 // Told apart by its delivery, and by how many were told before.
-                at: WallTime(model.now.0 + model.told()),
+                at: StoreTime(model.now.0 + model.told()),
                 latency: Nanos::from_millis(3),
                 outcome,
                 status: None,

@@ -4,13 +4,13 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::super::ledger::{counts, totals};
 use super::super::values::int;
-use crate::engine::{LaneId, Nanos, WallTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::lane::{Bounds, LaneState};
 use crate::store::read::{AuditSecond, DeadGroup, LaneStatus, Status};
 
-pub(super) fn status(sql: &Connection, now: WallTime) -> Result<Status> {
+pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
     let counts = totals(sql)?.counts;
-    let hour_ago = WallTime(now.0.saturating_sub(Nanos::HOUR.0));
+    let hour_ago = StoreTime(now.0.saturating_sub(Nanos::HOUR.0));
     // The first mark of the last hour says how everything stood before it; if there is none, nothing happened since.
     let before: Option<[u64; 4]> = sql
         .prepare_cached(
@@ -48,7 +48,7 @@ fn count(sql: &Connection, query: &str) -> Result<u64> {
 }
 
 /// One look into the index for each lane that has something waiting.
-fn oldest_due(sql: &Connection) -> Result<Option<WallTime>> {
+fn oldest_due(sql: &Connection) -> Result<Option<StoreTime>> {
     sql.prepare_cached(
         "SELECT min((SELECT at FROM deliveries INDEXED BY deliveries_due
             WHERE lane = l.lane AND state = 0 ORDER BY at LIMIT 1))
@@ -57,7 +57,7 @@ fn oldest_due(sql: &Connection) -> Result<Option<WallTime>> {
     .query_row([], |row| row.get(0))
 }
 
-fn next_to_expire(sql: &Connection) -> Result<Option<WallTime>> {
+fn next_to_expire(sql: &Connection) -> Result<Option<StoreTime>> {
     sql.prepare_cached(
         "SELECT e.received FROM deliveries d INDEXED BY deliveries_expiring JOIN events e ON e.event = d.event
          WHERE d.state = 0 ORDER BY d.expires LIMIT 1",
@@ -115,7 +115,7 @@ pub(super) fn lanes(
     Ok((lanes, next))
 }
 
-pub(super) fn dead_groups(sql: &Connection, since: WallTime, max: u32) -> Result<Vec<DeadGroup>> {
+pub(super) fn dead_groups(sql: &Connection, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>> {
     sql.prepare_cached(
         "SELECT lane, reason, status, error, at / ?2 * ?2 AS hour, count(*) AS rows, sum(attempts), min(at), max(at)
          FROM deliveries INDEXED BY deliveries_dead WHERE state = 2 AND at >= ?1
@@ -140,7 +140,7 @@ pub(super) fn dead_groups(sql: &Connection, since: WallTime, max: u32) -> Result
 pub(super) fn audit(
     sql: &Connection,
     lane: Option<LaneId>,
-    (from, until): (WallTime, WallTime),
+    (from, until): (StoreTime, StoreTime),
     max: u32,
 ) -> Result<Vec<AuditSecond>> {
     let query = "SELECT lane, at / ?5 AS second, count(*), sum(status IS 429) FROM attempts

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::values::{Bits, int};
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Attempt, Body};
 use crate::store::lane::{Bounds, Secret};
 use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Place, Subscriber, Whom};
@@ -72,7 +72,7 @@ pub(super) fn subscriber(sql: &Connection, which: &Whom) -> Result<Option<Subscr
     }
 }
 
-pub(super) fn secrets(sql: &Connection, lane: LaneId, now: WallTime) -> Result<Vec<LiveSecret>> {
+pub(super) fn secrets(sql: &Connection, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>> {
     sql.prepare_cached(
         "SELECT secret, created, retires FROM secrets WHERE lane = ?1 AND (retires IS NULL OR retires > ?2)
          ORDER BY id DESC",
@@ -201,7 +201,7 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
 
 /// Along the chain: one look into the table for each attempt.
 pub(super) fn attempts_of(sql: &Connection, delivery: DeliveryId) -> Result<Vec<Attempted>> {
-    let mut at: Option<WallTime> = sql
+    let mut at: Option<StoreTime> = sql
         .prepare_cached("SELECT last_attempt FROM deliveries WHERE delivery = ?1")?
         .query_row([delivery], |row| row.get(0))
         .optional()?

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::super::claim::QUEUE;
 use super::super::ledger::totals;
-use crate::engine::{DeliveryId, LaneId, WallTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::OutboxId;
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
@@ -30,7 +30,7 @@ pub(super) fn work_after(sql: &Connection, after: DeliveryId, max: u32) -> Resul
         "SELECT delivery, lane, at, state FROM deliveries WHERE delivery > ?1 ORDER BY delivery LIMIT ?2",
     )?;
     let mut rows = query.query(params![after, max])?;
-    let mut lanes: BTreeMap<LaneId, WallTime> = BTreeMap::new();
+    let mut lanes: BTreeMap<LaneId, StoreTime> = BTreeMap::new();
     let (mut last, mut looked_at) = (after, 0);
     while let Some(row) = rows.next()? {
         last = row.get(0)?;
@@ -44,7 +44,7 @@ pub(super) fn work_after(sql: &Connection, after: DeliveryId, max: u32) -> Resul
     Ok(Work { lanes: lanes.into_iter().collect(), last, more: looked_at >= max })
 }
 
-pub(super) fn heads(sql: &Connection, lanes: &[LaneId]) -> Result<Vec<(LaneId, WallTime)>> {
+pub(super) fn heads(sql: &Connection, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>> {
     let mut query = sql.prepare_cached(QUEUE)?;
     let mut heads = Vec::new();
     for lane in lanes {

@@ -19,7 +19,7 @@ const READY_PAUSE_NS: u64 = 10_000_000;
 
 /// All processes of a sender. Dropped, they are killed.
 #[derive(Debug)]
-pub struct Crew {
+pub struct Processes {
     workers: Vec<Worker>,
     api: Api,
     clock: Clock,
@@ -38,9 +38,9 @@ struct Worker {
     again_at: Option<u64>,
 }
 
-/// Where the crew's processes live.
+/// Where the processes's processes live.
 #[derive(Clone, Debug)]
-pub struct Quarters {
+pub struct ProcessConfig {
     /// The `hookproof` program.
     pub program: PathBuf,
     /// Where their logs go.
@@ -49,7 +49,7 @@ pub struct Quarters {
     pub arguments: Vec<String>,
 }
 
-/// A crew that could not be started.
+/// A processes that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum CrewError {
     /// Its command has holes that cannot be filled.
@@ -89,12 +89,12 @@ pub enum CrewError {
     },
 }
 
-impl Crew {
-    /// A crew of so many, not started. A driver without `[start]` has none: its sender runs already.
+impl Processes {
+    /// A processes of so many, not started. A driver without `[start]` has none: its sender runs already.
     pub fn new(
         api: &Api,
         count: u32,
-        quarters: &Quarters,
+        config: &ProcessConfig,
         clock: &Clock,
         recorder: &Recorder,
     ) -> Result<Self, CrewError> {
@@ -108,10 +108,10 @@ impl Crew {
                 let command = start.command.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
                 let env = start.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
                 let launch = Launch {
-                    holder: Some(quarters.program.clone()),
-                    command: command.into_iter().chain(quarters.arguments.clone()).map(Into::into).collect(),
+                    holder: Some(config.program.clone()),
+                    command: command.into_iter().chain(config.arguments.clone()).map(Into::into).collect(),
                     env: env.collect::<Result<_, ApiError>>()?,
-                    log: log_path(&quarters.logs, number),
+                    log: log_path(&config.logs, number),
                 };
                 workers.push(Worker {
                     launch,
@@ -323,7 +323,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Processes {
     fn drop(&mut self) {
         self.workers.iter().filter_map(|worker| worker.waiting.as_ref()).for_each(JoinHandle::abort);
     }

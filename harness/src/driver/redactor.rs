@@ -10,9 +10,9 @@ const ELLIPSIS: &str = "…";
 
 /// Values that are left out of all that is said.
 #[derive(Debug, Default)]
-pub(super) struct Hidden(RwLock<Vec<String>>);
+pub(super) struct Redactor(RwLock<Vec<String>>);
 
-impl Hidden {
+impl Redactor {
     /// Hides these too.
     pub(super) fn learn(&self, values: impl IntoIterator<Item = String>) {
         let mut hidden = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn what_is_hidden_is_nowhere_in_what_is_said() {
-        let hidden = Hidden::default();
+        let hidden = Redactor::default();
         hidden.learn(["token".to_owned(), "token-and-more".to_owned(), "a".to_owned()]);
         assert_eq!(hidden.hide("a token, and token-and-more twice: token"), "a …, and … twice: …");
     }
