@@ -31,5 +31,5 @@ pub use error::ApiError;
 pub use event::Event;
 pub use file::{DriverFile, FileError, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
-pub use processes::{CrewError, ProcessConfig, Processes};
+pub use processes::{ProcessConfig, Processes, StartError};
 pub use template::{Template, TemplateError, Variables};

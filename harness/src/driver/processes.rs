@@ -38,7 +38,7 @@ struct Worker {
     again_at: Option<u64>,
 }
 
-/// Where the processes's processes live.
+/// What processes are started with.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
     /// The `hookproof` program.
@@ -49,9 +49,9 @@ pub struct ProcessConfig {
     pub arguments: Vec<String>,
 }
 
-/// A processes that could not be started.
+/// Processes that could not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum CrewError {
+pub enum StartError {
     /// Its command has holes that cannot be filled.
     #[error(transparent)]
     Command(#[from] ApiError),
@@ -90,14 +90,14 @@ pub enum CrewError {
 }
 
 impl Processes {
-    /// A processes of so many, not started. A driver without `[start]` has none: its sender runs already.
+    /// So many processes, not started. A driver without `[start]` has none: its sender runs already.
     pub fn new(
         api: &Api,
         count: u32,
         config: &ProcessConfig,
         clock: &Clock,
         recorder: &Recorder,
-    ) -> Result<Self, CrewError> {
+    ) -> Result<Self, StartError> {
         let mut workers = Vec::new();
         if let Some(start) = &api.file().start {
             for number in 0..count {
@@ -128,13 +128,13 @@ impl Processes {
     }
 
     /// Starts all, one after another, and waits until each is ready: the first one makes the database.
-    pub async fn start(&mut self) -> Result<(), CrewError> {
+    pub async fn start(&mut self) -> Result<(), StartError> {
         let within = self.api.file().start.as_ref().map_or(0, |start| start.within.0);
         for worker in 0..self.workers.len() {
             // What an earlier run's sender said last is not what this one died of.
             let begun =
                 std::fs::File::create(&self.workers[worker].launch.log).and_then(|_| self.begin(worker));
-            begun.map_err(|error| CrewError::Start {
+            begun.map_err(|error| StartError::Start {
                 worker,
                 command: self.workers[worker].launch.command.clone(),
                 error,
@@ -147,10 +147,10 @@ impl Processes {
                     // What it printed is copied by another task, which gets its turn here.
                     self.clock.pass(10 * READY_PAUSE_NS).await;
                     let (status, last) = (status_text(status), last_line(&log));
-                    return Err(CrewError::Ended { worker, status, last, log });
+                    return Err(StartError::Ended { worker, status, last, log });
                 }
                 if waited > within {
-                    return Err(CrewError::Late { worker, within: Duration::from_nanos(within), log });
+                    return Err(StartError::Late { worker, within: Duration::from_nanos(within), log });
                 }
                 self.clock.pass(READY_PAUSE_NS).await;
                 waited += READY_PAUSE_NS;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::driver::{ApiError, CrewError, FileError};
+use crate::driver::{ApiError, FileError, StartError};
 use crate::traffic::ScheduleError;
 
 /// A run that left no trace, or not a whole one.
@@ -16,7 +16,7 @@ pub enum RunError {
     Schedule(#[from] ScheduleError),
     /// The sender cannot be started.
     #[error(transparent)]
-    Start(#[from] CrewError),
+    Start(#[from] StartError),
     /// The sender did not do as the driver asked before the run began.
     #[error(transparent)]
     Api(#[from] ApiError),
