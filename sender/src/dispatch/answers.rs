@@ -8,8 +8,10 @@ use super::event::{Answered, Failure, Order};
 use super::instant;
 use super::lanes::Waiting;
 use super::obstacles::{Cause, PAUSE_FIRST};
+use super::unsettled::Done;
 use crate::engine::{Due, Input, LaneId, Revision, Term};
 use crate::store::Reply;
+use crate::store::command::{Fate, Settlement};
 use crate::store::reply::{Claimed, Refusal, SettleResult};
 
 impl Dispatcher {
@@ -25,7 +27,8 @@ impl Dispatcher {
             },
             Order::Acquire { asked } => {
                 let taken = if let Ok(Reply::Acquired(taken)) = reply { taken } else { Vec::new() };
-                self.tenure.acquired(taken.len());
+                let lanes: Vec<LaneId> = taken.iter().map(|taken| taken.lane).collect();
+                self.tenure.acquired(&lanes);
                 for taken in taken {
                     let since = super::wall_time(self.now);
                     self.take(Waiting { taken, asked, since, moment: moment.clone() });
@@ -77,7 +80,10 @@ impl Dispatcher {
             return;
         };
         match failure {
-            Failure::Full if !self.stopping => self.obstacles.put_off(self.now, lane, Cause::Settle(number)),
+            Failure::Full if !self.stopping => {
+                self.unsettled.delay(number);
+                self.obstacles.put_off(self.now, lane, Cause::Settle(number));
+            }
             Failure::Full => self.give_up_settling(number, "the store has no room for its settlements"),
             Failure::Stopped => self.give_up_settling(number, "the store has been stopped"),
             Failure::Lasting(why) => match self.unsettled.halve(number) {
@@ -85,6 +91,7 @@ impl Dispatcher {
                 Some(halves) => halves.into_iter().for_each(|half| self.submit(half)),
                 None if self.stopping => self.give_up_settling(number, &why),
                 None => {
+                    self.unsettled.delay(number);
                     let why = describe("what became of a delivery cannot be recorded", &why);
                     self.meet(lane, Cause::Settle(number), why);
                 }
@@ -93,23 +100,36 @@ impl Dispatcher {
     }
 
     fn settle_done(&mut self, number: u64, results: &[SettleResult]) {
-        let Some((rows, batch)) = self.unsettled.remove(number) else { return };
+        let Some(Done { rows, batch, is_late }) = self.unsettled.remove(number) else { return };
         if let Some(batch) = batch {
             self.tell(Input::Settled { batch });
         }
-        if let [row] = rows.as_slice() {
+        if let Some(row) = rows.first() {
             self.pass(row.lane, Cause::Settle(number));
         }
         for (row, result) in rows.into_iter().zip(results) {
             if *result == SettleResult::Stale {
                 self.lose(row.lane, row.term);
+            } else if is_late {
+                // A claim in between did not see it, and its lane no longer remembers.
+                self.remind(&row);
             }
         }
     }
 
+    /// A delivery waits in the store again.
+    fn remind(&mut self, row: &Settlement) {
+        let due = match row.fate {
+            Fate::Retry { due } => due,
+            Fate::Released => super::wall_time(self.now),
+            Fate::Delivered | Fate::Dead(_) => return,
+        };
+        self.tell(Input::Work { lane: row.lane, due: instant(due) });
+    }
+
     /// What follows is as after a crash: the deliveries are made again by the next owner.
     fn give_up_settling(&mut self, number: u64, why: &str) {
-        let Some((rows, batch)) = self.unsettled.remove(number) else { return };
+        let Some(Done { rows, batch, .. }) = self.unsettled.remove(number) else { return };
         if let Some(batch) = batch {
             self.tell(Input::Settled { batch });
         }

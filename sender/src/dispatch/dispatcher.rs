@@ -13,8 +13,8 @@ use super::tenure::{Step, Tenure};
 use super::unsettled::Unsettled;
 use super::{instant, wall_time};
 use crate::engine::{
-    AttemptId, BatchId, DeliveryId, Engine, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
-    Settlement, StoreTime, Term,
+    AttemptId, BatchId, DeliveryId, Engine, Fate, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
+    Reason, Settlement, StoreTime, Term,
 };
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command};
@@ -57,7 +57,7 @@ pub struct Dispatcher {
     pub(super) effects: VecDeque<Effect>,
     pub(super) stopping: bool,
     /// The records of attempts that ended in this round, until their settlements come out.
-    ended: HashMap<DeliveryId, command::Attempt, BuildHasherDefault<DefaultHasher>>,
+    ended: HashMap<AttemptId, command::Attempt, BuildHasherDefault<DefaultHasher>>,
     /// Something was handled since the last poll.
     fresh: bool,
 }
@@ -92,7 +92,7 @@ impl Dispatcher {
             Event::Tick => {}
             Event::Work(lanes) => lanes.into_iter().for_each(|(lane, due)| self.work(lane, due)),
             Event::Roster(roster) => self.change(roster),
-            Event::Ended { attempt, delivery, result } => self.end(attempt, delivery, result),
+            Event::Ended { attempt, result, .. } => self.end(attempt, result),
             Event::Answered(answered) => self.hear(answered),
             Event::Stop => self.stop(),
         }
@@ -124,7 +124,7 @@ impl Dispatcher {
     pub fn next_wake(&self) -> Instant {
         let wake = instant(self.tenure.next_step()).min(self.obstacles.next_due());
         let wake = self.engine.next_wake().map_or(wake, |engine| wake.min(engine));
-        if self.stopping && self.tenure.is_asking() { wake.min(self.now + STOP_LOOK) } else { wake }
+        if self.stopping && self.is_taking() { wake.min(self.now + STOP_LOOK) } else { wake }
     }
 
     /// Whether everything has come to an end after [`Event::Stop`]. Lanes that were asked for have to be given back,
@@ -134,7 +134,12 @@ impl Dispatcher {
         self.stopping
             && self.engine.is_at_rest()
             && self.records.all_handed_back()
-            && (!self.tenure.is_asking() || store_fails())
+            && (!self.is_taking() || store_fails())
+    }
+
+    /// Whether lanes are on their way to us, or wait for their subscribers.
+    fn is_taking(&self) -> bool {
+        self.tenure.is_asking() || self.lanes.waiting().next().is_some()
     }
 
     /// Whether it was told to stop.
@@ -172,9 +177,9 @@ impl Dispatcher {
         self.effects.push_back(Effect::Tell(news));
     }
 
-    fn end(&mut self, attempt: AttemptId, delivery: DeliveryId, result: AttemptEnd) {
+    fn end(&mut self, attempt: AttemptId, result: AttemptEnd) {
         if let Some(record) = result.record {
-            self.ended.insert(delivery, record);
+            self.ended.insert(attempt, record);
         }
         self.tell(Input::Ended { attempt, outcome: result.outcome });
     }
@@ -214,14 +219,14 @@ impl Dispatcher {
     fn translate(&mut self, output: Output) -> Option<Effect> {
         match output {
             Output::Claim { lane, term, max } => self.claim(lane, term, max),
-            Output::Send { attempt, lane, delivery, number } => self.send(attempt, lane, delivery, number),
+            Output::Send { attempt, lane, term, delivery, number } => {
+                self.send(attempt, (lane, term), delivery, number)
+            }
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
             Output::Persist { lane, term, revision, record } => {
                 self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
                 None
             }
-            // The shell asks for the next wake itself.
-            Output::Wake { .. } => None,
         }
     }
 
@@ -238,17 +243,17 @@ impl Dispatcher {
     fn send(
         &mut self,
         attempt: AttemptId,
-        lane: LaneId,
+        (lane, term): (LaneId, Term),
         delivery: DeliveryId,
         number: u32,
     ) -> Option<Effect> {
-        let row = self.lanes.release(lane, delivery);
+        let row = self.lanes.release(lane, term, delivery);
         let (Some(row), Some(subscriber), Some(lease_until)) =
             (row, self.roster.get(lane), self.lanes.lease_until(lane))
         else {
             // Removed in this very moment: as good as a connection that was refused.
             let result = AttemptEnd::impossible(wall_time(self.now), "the subscriber was removed");
-            self.end(attempt, delivery, result);
+            self.end(attempt, result);
             return None;
         };
         let subscriber = Arc::clone(subscriber);
@@ -263,9 +268,12 @@ impl Dispatcher {
     }
 
     fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
-        let Settlement { lane, term, delivery, attempts, fate } = *settled;
-        self.lanes.release(lane, delivery);
-        let attempt = self.ended.remove(&delivery);
+        let Settlement { lane, term, delivery, attempts, attempt, fate } = *settled;
+        self.lanes.release(lane, term, delivery);
+        if fate == Fate::Dead(Reason::Gone) {
+            self.lanes.set_sendable(lane, term, false);
+        }
+        let attempt = attempt.and_then(|attempt| self.ended.remove(&attempt));
         command::Settlement { lane, term, delivery, attempts, fate: fate.into(), attempt }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Lanes {
 struct Held {
     term: Term,
     lease_until: Instant,
+    /// What the engine was last told, or said itself: whether anything may be sent.
+    sendable: bool,
     rows: BTreeMap<DeliveryId, ClaimedRow>,
 }
 
@@ -50,8 +52,20 @@ impl Lanes {
         ours
     }
 
-    pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: Instant) {
-        self.ours.insert(lane, Held { term, lease_until, rows: BTreeMap::new() });
+    pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: Instant, sendable: bool) {
+        self.ours.insert(lane, Held { term, lease_until, sendable, rows: BTreeMap::new() });
+    }
+
+    /// Notes whether anything may be sent for a lane of ours.
+    pub(super) fn set_sendable(&mut self, lane: LaneId, term: Term, sendable: bool) {
+        if let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) {
+            held.sendable = sendable;
+        }
+    }
+
+    /// Whether anything may be sent for a lane, as the engine last knew.
+    pub(super) fn is_sendable(&self, lane: LaneId) -> bool {
+        self.ours.get(&lane).is_some_and(|held| held.sendable)
     }
 
     pub(super) fn renew(&mut self, asked: StoreTime, until: Instant) {
@@ -84,8 +98,8 @@ impl Lanes {
     }
 
     /// The row of a delivery, which is not kept any longer.
-    pub(super) fn release(&mut self, lane: LaneId, delivery: DeliveryId) -> Option<ClaimedRow> {
-        self.ours.get_mut(&lane)?.rows.remove(&delivery)
+    pub(super) fn release(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<ClaimedRow> {
+        self.ours.get_mut(&lane).filter(|held| held.term == term)?.rows.remove(&delivery)
     }
 
     /// A lane has to wait until its subscriber is known. No more do than the store has lanes.

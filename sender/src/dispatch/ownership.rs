@@ -33,9 +33,17 @@ impl Dispatcher {
         let lease_until = instant(self.tenure.until(asked));
         let paused = state != LaneState::Active || !subscriber.is_sendable();
         let next = next.map(instant);
-        self.lanes.take(lane, term, lease_until);
+        if self.lanes.is_ours(lane) {
+            // Under an older term: what its attempts may do ends with that.
+            self.effects.push_back(Effect::Forget { lane });
+        }
+        self.lanes.take(lane, term, lease_until, !paused);
         let taking = Takeover { lane, term, settings, origin, lease_until, next, paused };
         self.tell(Input::Take(Box::new(taking)));
+        if self.tenure.is_wanted_no_more(lane) {
+            // Something came between the answer and now, which the answer does not tell of.
+            self.tell(Input::Work { lane, due: self.now });
+        }
         self.say(News::Took { lane, term });
         // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
         if subscriber.ready().is_err() {
@@ -69,9 +77,9 @@ impl Dispatcher {
     /// Tells the engine of every owned lane whose subscriber has changed.
     pub(super) fn change(&mut self, roster: Arc<Roster>) {
         let before = std::mem::replace(&mut self.roster, roster);
-        for (lane, _) in self.lanes.ours() {
+        for (lane, term) in self.lanes.ours() {
             let new = self.roster.get(lane).cloned();
-            self.change_lane(lane, before.get(lane), new.as_ref());
+            self.change_lane(lane, term, before.get(lane), new.as_ref());
         }
         for subscriber in self.roster.subscribers() {
             let was_broken = before.get(subscriber.lane()).is_some_and(|old| old.ready().is_err());
@@ -84,11 +92,17 @@ impl Dispatcher {
         }
     }
 
-    fn change_lane(&mut self, lane: LaneId, old: Option<&Arc<Subscriber>>, new: Option<&Arc<Subscriber>>) {
-        let is_same = old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new));
-        if !is_same {
-            self.effects.push_back(Effect::Withdraw { lane });
+    fn change_lane(
+        &mut self,
+        lane: LaneId,
+        term: Term,
+        old: Option<&Arc<Subscriber>>,
+        new: Option<&Arc<Subscriber>>,
+    ) {
+        if old.zip(new).is_some_and(|(old, new)| Arc::ptr_eq(old, new)) {
+            return;
         }
+        self.effects.push_back(Effect::Withdraw { lane });
         let Some(new) = new.filter(|new| new.ready().is_ok()) else {
             self.tell(Input::Leave { lane });
             return;
@@ -97,7 +111,8 @@ impl Dispatcher {
             self.tell(Input::Change { lane, settings: Arc::clone(new.settings()) });
         }
         let sendable = new.is_sendable();
-        if old.is_none_or(|old| old.is_sendable() != sendable) {
+        if self.lanes.is_sendable(lane) != sendable {
+            self.lanes.set_sendable(lane, term, sendable);
             self.tell(if sendable { Input::Resume { lane } } else { Input::Pause { lane } });
         }
     }

@@ -23,6 +23,15 @@ pub(super) enum Step {
     Acquire(Acquire),
 }
 
+/// Which lanes are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asking {
+    /// Those that are wanted.
+    Wanted,
+    /// All that have something to do, from one lane on.
+    Search,
+}
+
 /// One process's hold on its lanes.
 #[derive(Debug)]
 pub(super) struct Tenure {
@@ -30,10 +39,12 @@ pub(super) struct Tenure {
     lease: Nanos,
     /// Lanes that have something to do and belong to nobody that we know of.
     wanted: BTreeSet<LaneId>,
-    /// A request for lanes is on its way.
-    asking: bool,
-    /// There may be more lanes than one request could bring.
-    more: bool,
+    /// The request for lanes that is on its way.
+    asking: Option<Asking>,
+    /// What was asked for last: searches and what is wanted take turns.
+    last: Asking,
+    /// A search is under way, and goes on behind this lane.
+    searched_to: Option<LaneId>,
     renewing: bool,
     /// What is owned is kept until it is given back; nothing more is asked for.
     stopping: bool,
@@ -48,8 +59,9 @@ impl Tenure {
             owner,
             lease,
             wanted: BTreeSet::new(),
-            asking: false,
-            more: false,
+            asking: None,
+            last: Asking::Wanted,
+            searched_to: None,
             renewing: false,
             stopping: false,
             next_renewal: StoreTime(now.0 + lease.0 / 3),
@@ -69,13 +81,21 @@ impl Tenure {
 
     /// Whether a request for lanes is on its way: what it brings has to be given back.
     pub(super) fn is_asking(&self) -> bool {
-        self.asking
+        self.asking.is_some()
     }
 
     /// The answer to a request for lanes.
-    pub(super) fn acquired(&mut self, count: usize) {
-        self.asking = false;
-        self.more = count >= ACQUIRE_MAX as usize;
+    pub(super) fn acquired(&mut self, lanes: &[LaneId]) {
+        if self.asking.take() == Some(Asking::Search) {
+            // Lanes that are handed back at once are free again: a search must not come back to them.
+            let is_full = lanes.len() >= ACQUIRE_MAX as usize;
+            self.searched_to = lanes.iter().max().copied().filter(|_| is_full);
+        }
+    }
+
+    /// Whether the lane was still to be asked for. It no longer is.
+    pub(super) fn is_wanted_no_more(&mut self, lane: LaneId) -> bool {
+        self.wanted.remove(&lane)
     }
 
     /// The leases were renewed, as asked for at that moment.
@@ -98,7 +118,8 @@ impl Tenure {
     /// When there is a next step, if nothing happens before.
     pub(super) fn next_step(&self) -> StoreTime {
         let renewal = if self.renewing { StoreTime(u64::MAX) } else { self.next_renewal };
-        let search = match (self.asking || self.stopping, self.more || !self.wanted.is_empty()) {
+        let more = self.searched_to.is_some() || !self.wanted.is_empty();
+        let search = match (self.is_asking() || self.stopping, more) {
             (true, _) => StoreTime(u64::MAX),
             (false, true) => StoreTime(0),
             (false, false) => self.next_search,
@@ -113,25 +134,41 @@ impl Tenure {
             self.renewing = true;
             steps.push(Step::Renew(Renew { owner: self.owner, lease: self.lease }));
         }
-        if self.asking || self.stopping {
-            return steps;
+        if !self.is_asking()
+            && !self.stopping
+            && let Some(which) = self.which(now)
+        {
+            let (owner, lease) = (self.owner, self.lease);
+            steps.push(Step::Acquire(Acquire { owner, lease, which, max: ACQUIRE_MAX }));
         }
-        let which = if self.more || self.next_search <= now {
-            // Once in a while for those whose owner has died without a word.
-            self.next_search = StoreTime(now.0 + self.lease.0 / 3);
-            self.more = false;
-            Which::WithWork
-        } else if self.wanted.is_empty() {
-            return steps;
-        } else {
-            let rest = self.wanted.iter().nth(ACQUIRE_MAX as usize).copied();
-            let rest = rest.map(|first| self.wanted.split_off(&first)).unwrap_or_default();
-            Which::These(std::mem::replace(&mut self.wanted, rest).into_iter().collect())
-        };
-        self.asking = true;
-        let (owner, lease) = (self.owner, self.lease);
-        steps.push(Step::Acquire(Acquire { owner, lease, which, max: ACQUIRE_MAX }));
         steps
+    }
+
+    /// Which lanes to ask for, if any.
+    fn which(&mut self, now: StoreTime) -> Option<Which> {
+        let searches = self.searched_to.is_some() || self.next_search <= now;
+        let asking = match (searches, self.wanted.is_empty()) {
+            (false, true) => return None,
+            (true, true) => Asking::Search,
+            (false, false) => Asking::Wanted,
+            (true, false) if self.last == Asking::Wanted => Asking::Search,
+            (true, false) => Asking::Wanted,
+        };
+        (self.asking, self.last) = (Some(asking), asking);
+        Some(match asking {
+            Asking::Search => {
+                if self.searched_to.is_none() {
+                    // Once in a while for those whose owner has died without a word.
+                    self.next_search = StoreTime(now.0 + self.lease.0 / 3);
+                }
+                Which::WithWork { after: self.searched_to.take().unwrap_or(LaneId(0)) }
+            }
+            Asking::Wanted => {
+                let rest = self.wanted.iter().nth(ACQUIRE_MAX as usize).copied();
+                let rest = rest.map(|first| self.wanted.split_off(&first)).unwrap_or_default();
+                Which::These(std::mem::replace(&mut self.wanted, rest).into_iter().collect())
+            }
+        })
     }
 }
 
@@ -145,9 +182,13 @@ mod tests {
         let mut tenure = Tenure::new(OwnerId(1), LEASE, StoreTime(0));
         assert!(matches!(
             tenure.steps(StoreTime(0))[..],
-            [Step::Acquire(Acquire { which: Which::WithWork, .. })]
+            [Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(0) }, .. })]
         ));
         tenure
+    }
+
+    fn lanes(lanes: std::ops::RangeInclusive<u64>) -> Vec<LaneId> {
+        lanes.map(LaneId).collect()
     }
 
     #[test]
@@ -166,15 +207,15 @@ mod tests {
         let mut tenure = tenure();
         (0..1_500).for_each(|lane| tenure.want(LaneId(lane)));
         assert!(tenure.steps(StoreTime(1)).is_empty(), "one request at a time");
-        tenure.acquired(0);
+        tenure.acquired(&[]);
         for expected in [1_000, 500] {
             assert_eq!(tenure.next_step(), StoreTime(0));
             let steps = tenure.steps(StoreTime(1));
-            let [Step::Acquire(Acquire { which: Which::These(lanes), .. })] = &steps[..] else {
+            let [Step::Acquire(Acquire { which: Which::These(asked), .. })] = &steps[..] else {
                 panic!("{steps:?}")
             };
-            assert_eq!(lanes.len(), expected);
-            tenure.acquired(expected.min(999));
+            assert_eq!(asked.len(), expected);
+            tenure.acquired(asked);
         }
         assert!(tenure.steps(StoreTime(1)).is_empty());
     }
@@ -182,7 +223,7 @@ mod tests {
     #[test]
     fn on_its_way_out_it_keeps_what_it_owns_asks_for_no_more_and_sleeps_in_between() {
         let mut tenure = tenure();
-        tenure.acquired(1_000);
+        tenure.acquired(&lanes(1..=1_000));
         tenure.want(LaneId(1));
         tenure.stop();
         let third = StoreTime::from_secs(10);
@@ -195,14 +236,39 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_asking_while_requests_come_back_full() {
+    fn a_search_goes_on_behind_what_it_found_and_ends_with_a_page_that_is_not_full() {
         let mut tenure = tenure();
-        tenure.acquired(1_000);
+        tenure.acquired(&lanes(1..=1_000));
+        assert_eq!(tenure.next_step(), StoreTime(0));
         assert!(matches!(
             tenure.steps(StoreTime(1))[..],
-            [Step::Acquire(Acquire { which: Which::WithWork, .. })]
+            [Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(1_000) }, .. })]
         ));
-        tenure.acquired(7);
+        tenure.acquired(&lanes(1_001..=1_007));
         assert!(tenure.steps(StoreTime(1)).is_empty());
+        assert!(matches!(
+            tenure.steps(StoreTime::from_secs(10))[..],
+            [Step::Renew(_), Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(0) }, .. })]
+        ));
+    }
+
+    #[test]
+    fn neither_a_long_search_nor_what_is_wanted_again_and_again_keeps_the_other_waiting() {
+        let mut tenure = tenure();
+        let mut asked = Vec::new();
+        for page in 0..3 {
+            tenure.acquired(&lanes(page * 1_000 + 1..=page * 1_000 + 1_000));
+            tenure.want(LaneId(9_999));
+            for _ in 0..2 {
+                let [Step::Acquire(Acquire { which, .. })] = &tenure.steps(StoreTime(1))[..] else {
+                    panic!("nothing is asked for")
+                };
+                asked.push(matches!(which, Which::These(_)));
+                if asked.last() == Some(&true) {
+                    tenure.acquired(&[]);
+                }
+            }
+        }
+        assert_eq!(asked, [true, false, true, false, true, false]);
     }
 }

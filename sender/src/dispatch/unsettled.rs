@@ -19,23 +19,46 @@ pub(super) struct Unsettled {
 struct Part {
     batch: BatchId,
     rows: Vec<Settlement>,
+    /// The store could not write it down at once.
+    is_late: bool,
+}
+
+/// What the store has answered.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) rows: Vec<Settlement>,
+    /// Their batch, if nothing is left of it.
+    pub(super) batch: Option<BatchId>,
+    /// The store could not write them down at once.
+    pub(super) is_late: bool,
 }
 
 impl Unsettled {
     /// A batch goes to the store: under which number.
     pub(super) fn add(&mut self, batch: BatchId, rows: Vec<Settlement>) -> u64 {
+        self.put(Part { batch, rows, is_late: false })
+    }
+
+    fn put(&mut self, part: Part) -> u64 {
         self.count += 1;
-        self.parts.insert(self.count, Part { batch, rows });
+        self.parts.insert(self.count, part);
         self.count
+    }
+
+    /// They are written down later than they were handed over.
+    pub(super) fn delay(&mut self, number: u64) {
+        if let Some(part) = self.parts.get_mut(&number) {
+            part.is_late = true;
+        }
     }
 
     pub(super) fn rows(&self, number: u64) -> Option<&[Settlement]> {
         self.parts.get(&number).map(|part| part.rows.as_slice())
     }
 
-    /// Settlements are done with: which they were, and their batch, if nothing is left of it.
-    pub(super) fn remove(&mut self, number: u64) -> Option<(Vec<Settlement>, Option<BatchId>)> {
-        let Part { batch, rows } = self.parts.remove(&number)?;
+    /// Settlements are done with.
+    pub(super) fn remove(&mut self, number: u64) -> Option<Done> {
+        let Part { batch, rows, is_late } = self.parts.remove(&number)?;
         let left = match self.halved.get_mut(&batch) {
             Some(left) => {
                 *left -= 1;
@@ -46,15 +69,15 @@ impl Unsettled {
         if left == 0 {
             self.halved.remove(&batch);
         }
-        Some((rows, (left == 0).then_some(batch)))
+        Some(Done { rows, batch: (left == 0).then_some(batch), is_late })
     }
 
     /// Two numbers in the place of one, each with half of its settlements. Nothing if there are not two.
     pub(super) fn halve(&mut self, number: u64) -> Option<[u64; 2]> {
         let part = self.parts.get_mut(&number).filter(|part| part.rows.len() > 1)?;
         let second = part.rows.split_off(part.rows.len() / 2);
-        let Part { batch, rows: first } = self.parts.remove(&number)?;
+        let Part { batch, rows: first, .. } = self.parts.remove(&number)?;
         *self.halved.entry(batch).or_insert(1) += 1;
-        Some([self.add(batch, first), self.add(batch, second)])
+        Some([first, second].map(|rows| self.put(Part { batch, rows, is_late: true })))
     }
 }

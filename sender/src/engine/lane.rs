@@ -82,6 +82,7 @@ struct Work {
 #[derive(Debug)]
 struct State {
     paused: bool,
+    /// The endpoint answered 410. The store pauses the lane with the same settlement: the next owner learns of it there.
     gone: bool,
     leaving: bool,
 }
@@ -118,7 +119,7 @@ impl Lane {
                 claiming: false,
                 empty: 0,
             },
-            state: State { paused, gone: record.is_some_and(|record| record.gone), leaving: false },
+            state: State { paused, gone: false, leaving: false },
             marks: Marks::default(),
             settings,
         }
@@ -212,7 +213,6 @@ impl Lane {
             (Meaning::Success, _) => Fate::Delivered,
             (Meaning::Gone, _) => {
                 self.state.gone = true;
-                self.marks.unsaved = true;
                 Fate::Dead(Reason::Gone)
             }
             (Meaning::Failure, pause) => {
@@ -259,7 +259,6 @@ impl Lane {
     }
 
     pub(super) fn resume(&mut self) {
-        self.marks.unsaved |= self.state.gone;
         self.state.paused = false;
         self.state.gone = false;
     }
@@ -292,7 +291,6 @@ impl Lane {
             clean,
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
-            gone: self.state.gone,
             at: now.0,
             term: self.term.0,
         };

@@ -67,8 +67,6 @@ pub struct Engine {
     unsaved: Vec<u32>,
     /// Decided, and not polled yet.
     outputs: VecDeque<Output>,
-    /// The last [`Output::Wake`].
-    told: Instant,
     stopping: bool,
 }
 
@@ -88,7 +86,6 @@ impl Engine {
             crowded: VecDeque::new(),
             unsaved: Vec::new(),
             outputs: VecDeque::new(),
-            told: Instant::NEVER,
             stopping: false,
         }
     }
@@ -139,7 +136,7 @@ impl Engine {
                 return Some(output);
             }
             if self.outputs.is_empty() && !self.flush() {
-                return self.wake();
+                return None;
             }
         }
     }
@@ -233,12 +230,12 @@ impl Engine {
         let number = attempts.saturating_add(1);
         let ending = Ending { attempts: number, expires, started: self.now, probe };
         let attempt = self.attempts.insert(Attempt { slot, lane, term, delivery, ending });
-        Output::Send { attempt, lane, delivery, number }
+        Output::Send { attempt, lane, term, delivery, number }
     }
 
     fn settle(&mut self, lane: LaneId, term: Term, due: Due, fate: Fate) {
         let Due { delivery, attempts, .. } = due;
-        self.settling.push(Settlement { lane, term, delivery, attempts, fate }, false);
+        self.settling.push(Settlement { lane, term, delivery, attempts, attempt: None, fate }, false);
     }
 
     /// Moves settlements and records that wait to the outputs. False if there was nothing.
@@ -256,13 +253,6 @@ impl Engine {
             }
         }
         !self.outputs.is_empty()
-    }
-
-    fn wake(&mut self) -> Option<Output> {
-        let at = self.timers.next().unwrap_or(Instant::NEVER);
-        let changed = at != self.told;
-        self.told = at;
-        changed.then_some(Output::Wake { at })
     }
 
     /// Does something to a lane, which may then be able to act. Words about a lane that is not ours any more, or not
@@ -362,8 +352,8 @@ impl Engine {
         self.lanes.remove(slot);
     }
 
-    fn end(&mut self, id: AttemptId, outcome: &Outcome) {
-        let Some(attempt) = self.attempts.remove(id) else { return };
+    fn end(&mut self, ended: AttemptId, outcome: &Outcome) {
+        let Some(attempt) = self.attempts.remove(ended) else { return };
         self.make_room();
         let Attempt { slot, lane: id, term, delivery, ending } = attempt;
         let owner = self.lanes.get_mut(slot).filter(|lane| lane.id == id && lane.term == term);
@@ -379,7 +369,8 @@ impl Engine {
         };
         let made = u32::from(*outcome != Outcome::Withheld);
         let attempts = ending.attempts.saturating_sub(1) + made;
-        self.settling.push(Settlement { lane: id, term, delivery, attempts, fate }, awaited);
+        self.settling
+            .push(Settlement { lane: id, term, delivery, attempts, attempt: Some(ended), fate }, awaited);
         self.with(id, Some(term), |_, _| {});
         self.finish_leaving(slot);
     }

@@ -203,6 +203,8 @@ pub enum Output {
         attempt: AttemptId,
         /// The lane.
         lane: LaneId,
+        /// Our ownership of it.
+        term: Term,
         /// The delivery.
         delivery: DeliveryId,
         /// Which attempt of the delivery this is, from 1.
@@ -227,11 +229,6 @@ pub enum Output {
         /// The state. A record that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
     },
-    /// The time at which the engine next has something to do has changed.
-    Wake {
-        /// The new time; [`Instant::NEVER`] if there is none.
-        at: Instant,
-    },
 }
 
 /// What became of one delivery.
@@ -245,6 +242,8 @@ pub struct Settlement {
     pub delivery: DeliveryId,
     /// Attempts made so far, this one included.
     pub attempts: u32,
+    /// The attempt that ended, if one did.
+    pub attempt: Option<AttemptId>,
     /// What follows.
     pub fate: Fate,
 }

@@ -15,7 +15,6 @@ pub struct LaneRecord {
     /// How much longer the endpoint wants to be left alone.
     pub(super) pause: u64,
     pub(super) breaker: Option<BreakerRecord>,
-    pub(super) gone: bool,
     /// When it was taken, and under which ownership.
     pub(super) at: u64,
     pub(super) term: u64,
@@ -33,11 +32,5 @@ impl LaneRecord {
     #[must_use]
     pub fn taken_at(&self) -> Instant {
         Instant(self.at)
-    }
-
-    /// Whether the endpoint answered 410, so that nothing is sent until an operator resumes the lane.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.gone
     }
 }

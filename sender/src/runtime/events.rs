@@ -1,8 +1,9 @@
 //! How events reach the shell's task, which hands them to the dispatcher; and questions to it.
 //!
-//! The channel has no bound of its own; what can be in it has: answers to commands (one a lane, and batches up to the
-//! engine's bound on unanswered settlements), ends of attempts (the engine's bound on attempts), news from one watcher
-//! (one event a round), and what operators ask.
+//! The channel has no bound of its own. What can be in it has one, as long as the shell's task is not stuck: answers to
+//! commands (one a lane, and batches up to the engine's bound on unanswered settlements), ends of attempts (the engine's
+//! bound on attempts), one event of new work for each chunk of events that the store commits, what the watcher saw in one
+//! look (an event for each thousand rows), and what operators ask.
 
 use tokio::sync::{mpsc, oneshot};
 

@@ -55,10 +55,7 @@ impl Lookout {
         mut tell: impl FnMut(Event),
     ) -> Result<Glance, StoreError> {
         let glance = reader.glance()?;
-        if glance.roster != self.seen.roster {
-            tell(Event::Roster(Arc::clone(self.keeper.catch_up(reader, now)?)));
-            self.seen.roster = glance.roster;
-        }
+        let caught_up = self.catch_up(reader, now, &glance, &mut tell);
         if glance.last != self.seen.last {
             if !recorded_here(self.seen.last, glance.last) {
                 self.find_new_work(reader, &mut tell)?;
@@ -69,7 +66,22 @@ impl Lookout {
             self.find_stirred_work(reader, &mut tell)?;
             self.seen.stirred = glance.stirred;
         }
-        Ok(glance)
+        caught_up.map(|()| glance)
+    }
+
+    /// Changed subscribers. Deliveries go on where they can't be read.
+    fn catch_up(
+        &mut self,
+        reader: &dyn Reader,
+        now: StoreTime,
+        glance: &Glance,
+        tell: &mut impl FnMut(Event),
+    ) -> Result<(), StoreError> {
+        if glance.roster != self.seen.roster {
+            tell(Event::Roster(Arc::clone(self.keeper.catch_up(reader, now)?)));
+            self.seen.roster = glance.roster;
+        }
+        Ok(())
     }
 
     /// Deliveries recorded since the last look.

@@ -38,7 +38,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::boot_clock::BootClock;
 use crate::delivery_ids::DeliveryIds;
@@ -57,14 +57,15 @@ use crate::transport;
 use clock::{Clock, random, wall};
 use emitter::Emitter;
 use events::{EventSender, Message};
-use owner::Owner;
+use owner::{Owner, Registration};
 use post::HttpPost;
 use readers::Readers;
 use shell::Shell;
 use upkeep::keep_up;
 use watcher::Watcher;
 
-/// The store's queue. Settlements have a quarter to themselves, more than the engine ever leaves unanswered.
+/// The store's queue. What adds no work (settlements, claims, records, renewals) has a quarter of it to itself. Where even
+/// that is full, with tens of thousands of lanes, it is put off and tried again.
 const CAPACITY: Capacity = Capacity {
     requests_max: 200_000,
     bytes_max: 256 << 20,
@@ -176,11 +177,11 @@ impl Sender {
         let mut writer = SqliteStore::open(&path, &file).map_err(store)?;
         let reader = SqliteReader::open(&path).map_err(store)?;
         let glance = reader.glance().map_err(store)?;
-        let (owner, clock) = join(&mut writer, &path, requests.clock)?;
+        let (registration, clock) = join(&mut writer, &path, requests.clock)?;
         let thread = StoreThread::start(Box::new(writer), Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
-        owner::evict_the_dead(&path, &reader, &handle, owner.id()).map_err(store)?;
+        owner::evict_the_dead(&path, &reader, &handle, registration.id()).map_err(store)?;
         owner::bury_the_dead(&path, &reader).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
         let roster = Arc::clone(keeper.catch_up(&reader, wall()).map_err(store)?);
@@ -192,7 +193,7 @@ impl Sender {
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         watcher::tell_of_broken(&Roster::default(), &roster);
-        let dispatcher = dispatcher(owner.id(), options.lease, roster, clock);
+        let dispatcher = dispatcher(registration.id(), options.lease, roster, clock);
         let shell = Shell {
             dispatcher,
             clock,
@@ -202,11 +203,10 @@ impl Sender {
             events: events.clone(),
             rights: HashMap::new(),
         };
-        let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let watcher = Watcher {
             reader: Box::new(reader),
             database: path.clone(),
-            owner: owner.id(),
+            owner: registration.id(),
             store: handle.clone(),
             lookout: Lookout::new(glance, keeper),
             emitter: Arc::clone(&emitter),
@@ -214,12 +214,15 @@ impl Sender {
             outbox: watcher::Outbox::default(),
             looks: 0,
         };
+        let readers = Readers::start(&path).map_err(beside("start the threads that read"))?;
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
+        // From here on nothing fails, and something may be sent.
+        let owner = registration.hold();
+        let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
         info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
-        let readers = Readers::start(&path).map_err(beside("start the threads that read"))?;
         let running = Mutex::new(Some(running));
         Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, running })))
     }
@@ -301,11 +304,18 @@ impl Sender {
         self.0.events.send(Event::Stop);
         let mut in_order = true;
         if let Some(mut shell) = running.shell {
-            in_order = timeout(within, &mut shell).await.is_ok();
-            if !in_order {
-                warn!("not everything ended in time: what is under way is cut off");
-                shell.abort();
-            }
+            in_order = match timeout(within, &mut shell).await {
+                Ok(Ok(())) => true,
+                Ok(Err(error)) => {
+                    error!(%error, "the task that sends has died: its lanes are left to their leases");
+                    false
+                }
+                Err(_) => {
+                    warn!("not everything ended in time: what is under way is cut off");
+                    shell.abort();
+                    false
+                }
+            };
         }
         running.stop_upkeep.send_replace(true);
         drop(running.stop_watcher);
@@ -332,18 +342,14 @@ fn dispatcher(owner: OwnerId, lease: Nanos, roster: Arc<Roster>, clock: Clock) -
 }
 
 /// Becomes one of the database's processes, and begins to count as they do.
-fn join(store: &mut SqliteStore, path: &Path, boot: BootClock) -> Result<(Owner, Clock), OpenError> {
+fn join(store: &mut SqliteStore, path: &Path, boot: BootClock) -> Result<(Registration, Clock), OpenError> {
     let id = OwnerId(u64::from_le_bytes(random()) >> 1);
-    let owner = Owner::register(path, id).map_err(|error| OpenError::Beside {
+    let registration = Registration::new(path, id).map_err(|error| OpenError::Beside {
         doing: "lock a file",
         path: path.to_owned(),
         error,
     })?;
-    match store_time::begin(store, path, owner.id(), boot) {
-        Ok(clock) => Ok((owner, clock)),
-        Err(error) => {
-            owner.retire();
-            Err(OpenError::Store { path: path.to_owned(), error })
-        }
-    }
+    let clock = store_time::begin(store, path, id, boot);
+    let clock = clock.map_err(|error| OpenError::Store { path: path.to_owned(), error })?;
+    Ok((registration, clock))
 }

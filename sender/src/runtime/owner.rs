@@ -23,6 +23,38 @@ use crate::store::{Reader, StoreError};
 /// Files of owners that are looked at, at once.
 const FILES_MAX: usize = 10_000;
 
+/// This process as an owner that has no lanes yet. Dropped, it leaves nothing behind.
+#[derive(Debug)]
+pub(super) struct Registration(Option<Owner>);
+
+impl Registration {
+    /// A new owner of lanes in this database.
+    ///
+    /// # Errors
+    /// When the lock file can't be made beside the database.
+    pub(super) fn new(database: &Path, id: OwnerId) -> io::Result<Self> {
+        Owner::register(database, id).map(|owner| Self(Some(owner)))
+    }
+
+    /// Who this is.
+    pub(super) fn id(&self) -> OwnerId {
+        self.0.as_ref().expect("only `hold` takes it").id()
+    }
+
+    /// From here on the lock is held until the process ends.
+    pub(super) fn hold(mut self) -> Owner {
+        self.0.take().expect("only `hold` takes it")
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Some(owner) = self.0.take() {
+            owner.retire();
+        }
+    }
+}
+
 /// This process as an owner of lanes. Its lock is held until the process ends, unless it is [`Self::retire`]d: whatever
 /// else it drops, requests of it may be under way.
 #[derive(Debug)]
@@ -33,11 +65,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// A new owner of lanes in this database.
-    ///
-    /// # Errors
-    /// When the lock file can't be made beside the database.
-    pub(super) fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
+    fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
         let path = lock_path(database, id);
         loop {
             let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
@@ -167,10 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn who_retires_leaves_nothing_behind() {
+    fn who_retires_leaves_nothing_behind_and_neither_does_who_never_began() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("sender.db");
-        Owner::register(&database, OwnerId(7)).unwrap().retire();
+        Registration::new(&database, OwnerId(7)).unwrap().hold().retire();
+        drop(Registration::new(&database, OwnerId(8)).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(!others_are_alive(&database, None));
     }
 }

@@ -277,8 +277,11 @@ pub struct Acquire {
 /// Which lanes to acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The active ones with something waiting.
-    WithWork,
+    /// The active ones with something waiting, in the order of their numbers.
+    WithWork {
+        /// Those after this one.
+        after: LaneId,
+    },
     /// All that are not removed.
     All,
     /// These.

@@ -40,6 +40,20 @@ fn settlements_that_fail_for_good_hold_up_no_others_and_are_tried_again() {
 }
 
 #[test]
+fn a_retry_that_is_written_down_late_is_made_though_a_claim_in_between_did_not_see_it() {
+    let mut world = World::with(2);
+    world.emit(&[1, 2]);
+    world.fault = Some(settles_the_first);
+    // Both end in one batch, and the second lane asks for its next delivery before that is written.
+    world.end(500);
+    world.emit(&[2]);
+    world.answer(204);
+    assert_eq!((world.counts(2).delivered, world.counts(2).waiting), (1, 1));
+    world.pass(Nanos::HOUR);
+    assert_eq!(world.sent_to(), [2], "its first delivery is tried again");
+}
+
+#[test]
 fn a_lane_whose_settlements_are_not_written_sends_nothing_more() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);

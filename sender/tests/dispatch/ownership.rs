@@ -1,7 +1,7 @@
 //! Lanes are taken, kept, changed, lost and given back.
 
 use hookproof_sender::dispatch::{Event, LEASE_DEFAULT, News};
-use hookproof_sender::engine::{LaneId, Nanos};
+use hookproof_sender::engine::{LaneId, Nanos, StoreTime};
 use hookproof_sender::store::Command;
 use hookproof_sender::store::command::Change;
 use hookproof_sender::store::lane::{LaneState, OwnerId};
@@ -45,11 +45,50 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
     assert!(other.news.iter().any(|news| matches!(news, News::Took { .. })), "{:?}", other.news);
     // It finds out with its next renewal.
     world.pass(Nanos::from_secs(11));
-    assert_eq!(world.withdrawn, [LaneId(1)]);
+    assert_eq!((&world.withdrawn[..], &world.forgotten[..]), (&[][..], &[LaneId(1)][..]));
     assert!(world.news.iter().any(|news| matches!(news, News::Lost { .. })));
     world.answer(204);
     assert_eq!(world.counts(1).delivered, 1, "what was delivered is a fact");
     assert_eq!(world.dispatcher.views().len(), 0);
+    world.emit(&[1]);
+    world.pass(Nanos::from_secs(11));
+    assert!(world.sent_to().is_empty(), "it is the other one's");
+}
+
+#[test]
+fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
+    let mut world = World::with(1);
+    world.answers_late = true;
+    let later = StoreTime(world.now.0 + Nanos::HOUR.0);
+    world.record(&[1], later);
+    world.hear(Event::Work(vec![(LaneId(1), later)]));
+    // The lane is taken, and the answer says that nothing is due before an hour has passed.
+    world.emit(&[1]);
+    world.hear_answers();
+    assert_eq!(world.sent_to(), [1]);
+}
+
+#[test]
+fn an_endpoint_that_was_gone_and_is_resumed_while_nobody_runs_gets_what_is_due() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.answer(410);
+    world.hear(Event::Stop);
+    assert!(world.dispatcher.is_over(|| false));
+    world.commit(Command::Change(Change { state: Some(LaneState::Active), ..Change::of(LaneId(1)) }));
+    let mut other = world.another(2);
+    other.emit(&[1]);
+    assert_eq!(other.sent_to(), [1]);
+}
+
+#[test]
+fn an_endpoint_that_is_resumed_before_anybody_saw_that_it_was_gone_gets_what_is_due() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.answer(410);
+    world.operate(Command::Change(Change { state: Some(LaneState::Active), ..Change::of(LaneId(1)) }));
+    world.emit(&[1]);
+    assert_eq!(world.sent_to(), [1]);
 }
 
 #[test]

@@ -29,7 +29,12 @@ pub(crate) struct World {
     pub(crate) asked: Vec<&'static str>,
     /// Attempts that are under way.
     pub(crate) sends: Vec<NewAttempt>,
+    /// Lanes whose attempts were withdrawn, and lanes whose lease was let end.
     pub(crate) withdrawn: Vec<LaneId>,
+    pub(crate) forgotten: Vec<LaneId>,
+    /// The store carries out what it is asked, and answers later.
+    pub(crate) answers_late: bool,
+    answers: Vec<Answered>,
     pub(crate) news: Vec<News>,
     /// Until when attempts under way may go on, as last told.
     pub(crate) lease_until: Instant,
@@ -76,6 +81,9 @@ impl World {
             asked: Vec::new(),
             sends: Vec::new(),
             withdrawn: Vec::new(),
+            forgotten: Vec::new(),
+            answers_late: false,
+            answers: Vec::new(),
             news: Vec::new(),
             lease_until: Instant::START,
             reader,
@@ -95,12 +103,20 @@ impl World {
 
     /// An event is recorded for these lanes, and the dispatcher hears of it.
     pub(crate) fn emit(&mut self, lanes: &[u64]) {
+        let now = StoreTime(self.now.0);
+        self.record(lanes, now);
+        let work = lanes.iter().map(|lane| (LaneId(*lane), now)).collect();
+        self.hear(Event::Work(work));
+    }
+
+    /// An event is recorded for these lanes, due at some time.
+    pub(crate) fn record(&mut self, lanes: &[u64], due: StoreTime) {
         self.events += 1;
         let now = StoreTime(self.now.0);
         let target = |lane: &u64| Target {
             lane: LaneId(*lane),
             body: 0,
-            due: now,
+            due,
             expires: StoreTime(now.0 + Nanos::DAY.0),
             dedupe: Nanos::ZERO,
             coalesce: None,
@@ -116,8 +132,6 @@ impl World {
             targets: lanes.iter().map(target).collect(),
             outbox: None,
         }));
-        let work = lanes.iter().map(|lane| (LaneId(*lane), now)).collect();
-        self.hear(Event::Work(work));
     }
 
     pub(crate) fn commit(&mut self, command: Command) {
@@ -144,34 +158,57 @@ impl World {
 
     /// All attempts under way are answered with that status.
     pub(crate) fn answer(&mut self, status: u16) {
+        self.end(status);
+        self.settle_down();
+    }
+
+    /// The same, without what follows from it.
+    pub(crate) fn end(&mut self, status: u16) {
         for attempt in std::mem::take(&mut self.sends) {
             let answer = Answer { status, retry_after: None, date: None, at: StoreTime(self.now.0) };
             let result = AttemptEnd { outcome: Outcome::Answered(answer), record: None };
             let delivery = attempt.row.delivery;
             self.dispatcher.handle(self.now, Event::Ended { attempt: attempt.attempt, delivery, result });
         }
+    }
+
+    /// The store answers all that it was asked.
+    pub(crate) fn hear_answers(&mut self) {
+        self.answers_late = false;
         self.settle_down();
     }
 
+    /// In rounds, as the store commits: all that is wanted is carried out, and then all of it is answered.
     fn settle_down(&mut self) {
-        while let Some(effect) = self.dispatcher.poll() {
-            match effect {
-                Effect::Send(attempt) => self.sends.push(attempt),
-                Effect::Withdraw { lane } | Effect::Forget { lane } => self.withdrawn.push(lane),
-                Effect::Extend { until } => self.lease_until = until,
-                Effect::Tell(news) => self.news.push(news),
-                Effect::Ask { order, command } => {
-                    let reply = self.carry_out(command);
-                    let moment = Some(self.moment());
-                    self.dispatcher.handle(self.now, Event::Answered(Answered { order, reply, moment }));
-                }
-                Effect::Persist { order, lane, term, record } => {
-                    let hand_back = record.is_final();
-                    let record = handover::seal(&record, Some(self.moment())).unwrap();
-                    let reply = self.carry_out(Command::Persist(Persist { lane, term, record, hand_back }));
-                    self.dispatcher
-                        .handle(self.now, Event::Answered(Answered { order, reply, moment: None }));
-                }
+        loop {
+            while let Some(effect) = self.dispatcher.poll() {
+                self.do_effect(effect);
+            }
+            if self.answers_late || self.answers.is_empty() {
+                return;
+            }
+            for answered in std::mem::take(&mut self.answers) {
+                self.dispatcher.handle(self.now, Event::Answered(answered));
+            }
+        }
+    }
+
+    fn do_effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(attempt) => self.sends.push(attempt),
+            Effect::Withdraw { lane } => self.withdrawn.push(lane),
+            Effect::Forget { lane } => self.forgotten.push(lane),
+            Effect::Extend { until } => self.lease_until = until,
+            Effect::Tell(news) => self.news.push(news),
+            Effect::Ask { order, command } => {
+                let reply = self.carry_out(command);
+                self.answers.push(Answered { order, reply, moment: Some(self.moment()) });
+            }
+            Effect::Persist { order, lane, term, record } => {
+                let hand_back = record.is_final();
+                let record = handover::seal(&record, Some(self.moment())).unwrap();
+                let reply = self.carry_out(Command::Persist(Persist { lane, term, record, hand_back }));
+                self.answers.push(Answered { order, reply, moment: None });
             }
         }
     }

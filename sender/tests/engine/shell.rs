@@ -103,7 +103,7 @@ impl Shell {
                 outputs.push(output.clone());
             }
             match output {
-                Output::Send { attempt, lane, delivery, number } => {
+                Output::Send { attempt, lane, delivery, number, .. } => {
                     self.under_way.insert((lane, delivery));
                     return Some(Sent { attempt, lane, delivery, number, at: now });
                 }
@@ -124,7 +124,6 @@ impl Shell {
                     }
                     self.write(now, Write::Persist(lane, term, revision, record));
                 }
-                Output::Wake { at } => assert_eq!(self.engine.next_wake().unwrap_or(Instant::NEVER), at),
             }
         }
         None

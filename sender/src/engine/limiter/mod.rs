@@ -188,9 +188,9 @@ impl Limiter {
         if let Some(ends) = &self.ends {
             over_time = over_time.and(ends.ready(next));
         }
-        // What is in doubt leaves by time alone. While something is under way, its end comes first.
+        // What is in doubt leaves by time alone.
         let release = self.doubts.next_release();
-        if over_time == Ready::OnEvent && self.open == 0 && release < Instant::NEVER {
+        if over_time == Ready::OnEvent && release < Instant::NEVER {
             over_time = Ready::At(release);
         }
         over_time.and(cap)

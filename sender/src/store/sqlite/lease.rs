@@ -37,14 +37,14 @@ impl Work<'_> {
         // What this commit has counted and changed so far must be seen.
         self.ledger.flush(self.sql, self.now)?;
         let clock = self.ledger.totals.clock;
-        let condition = match &acquire.which {
-            Which::WithWork => "l.state = 0 AND l.waiting > 0",
-            Which::All => "l.state <> 3",
+        let (condition, after) = match &acquire.which {
+            Which::WithWork { after } => ("l.state = 0 AND l.waiting > 0", *after),
+            Which::All => ("l.state <> 3", LaneId(0)),
             Which::These(lanes) => return self.free_of(acquire, lanes),
         };
-        let query = format!("{FREE} AND {condition} ORDER BY l.lane LIMIT ?3");
+        let query = format!("{FREE} AND {condition} AND l.lane > ?4 ORDER BY l.lane LIMIT ?3");
         let mut query = self.sql.prepare_cached(&query)?;
-        query.query_map(params![acquire.owner, clock, acquire.max], |row| row.get(0))?.collect()
+        query.query_map(params![acquire.owner, clock, acquire.max, after], |row| row.get(0))?.collect()
     }
 
     fn free_of(&self, acquire: &Acquire, lanes: &[LaneId]) -> Result<Vec<LaneId>> {

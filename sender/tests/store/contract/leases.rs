@@ -11,6 +11,8 @@ use hookproof_sender::store::{Command, Refusal, Reply, Store};
 
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
+const WITH_WORK: Which = Which::WithWork { after: LaneId(0) };
+
 /// The moment before a lease runs out.
 const ALMOST: Nanos = Nanos(LEASE.0 - 1);
 
@@ -250,15 +252,17 @@ pub(super) fn lanes_with_work_are_active_and_have_some<B: Backend>() {
     let names = |taken: Vec<hookproof_sender::store::reply::TakenLane>| -> Vec<LaneId> {
         taken.iter().map(|taken| taken.lane).collect()
     };
-    let with_work = world.acquire(ME, Which::WithWork);
-    assert_eq!(names(with_work), [lanes[1], lanes[4]]);
-    let rest = world.acquire(YOU, Which::All);
+    let behind = world.acquire(YOU, Which::WithWork { after: lanes[1] });
+    assert_eq!(names(behind), [lanes[4]]);
+    let with_work = world.acquire(ME, WITH_WORK);
+    assert_eq!(names(with_work), [lanes[1]]);
+    let rest = world.acquire(YOU, Which::These(lanes.clone()));
     assert_eq!(rest[1].state, LaneState::Paused);
     assert_eq!(names(rest), [lanes[0], lanes[2]]);
     // What was recorded in the same commit counts.
     let lane = world.new_lane(WIDE);
     let emit = Command::Emit(world.event(&[lane]));
-    let replies = world.all(&[emit, acquire(ME, Which::WithWork)]);
+    let replies = world.all(&[emit, acquire(ME, WITH_WORK)]);
     assert!(matches!(&replies[1], Reply::Acquired(taken) if taken.len() == 1), "{replies:?}");
 }
 
@@ -334,7 +338,7 @@ fn fight(
 ) -> u64 {
     let mut turns = 0;
     for _ in 0..30 {
-        let replies = store.commit(now, &[acquire(me, Which::WithWork)]).unwrap();
+        let replies = store.commit(now, &[acquire(me, WITH_WORK)]).unwrap();
         let Reply::Acquired(taken) = &replies[0] else { panic!("{replies:?}") };
         for lane in taken {
             let before = noted.lock().unwrap().insert(lane.lane, me);

@@ -510,9 +510,10 @@ impl Model {
         let mut wanted: Vec<LaneId> = match &acquire.which {
             Which::These(lanes) => lanes.clone(),
             Which::All => self.lanes.keys().copied().collect(),
-            Which::WithWork => {
+            Which::WithWork { after } => {
                 let active = self.lanes.iter().filter(|(_, lane)| lane.state == LaneState::Active);
-                active.map(|(id, _)| *id).filter(|id| self.number(Some(*id), Where::Waiting) > 0).collect()
+                let behind = active.map(|(id, _)| *id).filter(|id| id > after);
+                behind.filter(|id| self.number(Some(*id), Where::Waiting) > 0).collect()
             }
         };
         let mut seen = BTreeSet::new();

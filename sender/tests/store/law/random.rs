@@ -153,7 +153,7 @@ impl Wish {
             Self::Settle { picks } => Command::Settle(settlements(model, hands, picks)),
             Self::Acquire { which, max } => {
                 let which = match which {
-                    0 => Which::WithWork,
+                    0 => Which::WithWork { after: LaneId(*max as u64 % 3) },
                     1 => Which::All,
                     _ => Which::These(vec![LaneId(2), LaneId(1), LaneId(2), LaneId(77)]),
                 };
