@@ -112,6 +112,7 @@ fn settled(lane: LaneId, term: Term, delivery: DeliveryId) -> Settlement {
             status: Some(204),
             error: None,
             body_hash: delivery.0,
+            received: Some(NOW),
         }),
     }
 }

@@ -221,7 +221,8 @@ impl World<'_> {
             return Ok(());
         }
         let (attempt, delivery) = (exchange.attempt, exchange.delivery);
-        let (began, hash, n, closed) = (exchange.began, exchange.row.body.hash, exchange.n, exchange.closed);
+        let (began, n, closed) = (exchange.began, exchange.n, exchange.closed);
+        let (hash, received) = (exchange.row.body.hash, exchange.row.received);
         let wall = self.wall();
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
@@ -233,6 +234,7 @@ impl World<'_> {
             status,
             error: error.map(Into::into),
             body_hash: hash,
+            received: Some(received),
         };
         let result = AttemptEnd { outcome, record: Some(record) };
         process.hear(now, Event::Ended { attempt, delivery, result });

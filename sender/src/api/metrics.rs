@@ -14,7 +14,7 @@ use super::problem::Problem;
 use crate::engine::{LaneId, LaneView, Nanos, StoreTime};
 use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
-use crate::store::latency::Histogram;
+use crate::store::latency::{Histogram, Measured};
 use crate::store::read::{AuditSecond, LaneStatus, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
@@ -64,7 +64,7 @@ struct Figures {
     status: Status,
     lanes: Vec<LaneStatus>,
     seconds: Vec<AuditSecond>,
-    latencies: BTreeMap<LaneId, Histogram>,
+    latencies: BTreeMap<LaneId, Measured>,
 }
 
 impl Figures {
@@ -167,14 +167,23 @@ fn lanes(text: &mut Exposition, figures: &Figures, now: StoreTime) {
         let due = lane.next.filter(|_| lane.state == LaneState::Active);
         Value::millionths(due.map_or(0, |due| now.since(due).0 / 1_000))
     });
-    latencies(text, figures);
+    let help = "How long attempts took of which something was sent.";
+    lengths(text, figures, ("hookproof_latency_seconds", help), |measured| &measured.answer);
+    let help = "From when an event was received to the first attempt of its delivery.";
+    lengths(text, figures, ("hookproof_first_attempt_seconds", help), |measured| &measured.first_attempt);
+    let help = "From when an event was received to the end of the attempt that delivered it.";
+    lengths(text, figures, ("hookproof_delivery_seconds", help), |measured| &measured.delivery);
 }
 
-fn latencies(text: &mut Exposition, figures: &Figures) {
-    let help = "How long attempts took of which something was sent.";
-    let mut family = text.family("hookproof_latency_seconds", Type::Histogram, help);
+fn lengths(
+    text: &mut Exposition,
+    figures: &Figures,
+    (name, help): (&'static str, &'static str),
+    measure: fn(&Measured) -> &Histogram,
+) {
+    let mut family = text.family(name, Type::Histogram, help);
     for lane in &figures.lanes {
-        let Some(counted) = figures.latencies.get(&lane.lane) else { continue };
+        let Some(counted) = figures.latencies.get(&lane.lane).map(measure) else { continue };
         let labels = |le| [("subscriber", &*lane.id), ("name", &*lane.name), ("le", le)];
         for (le, millis) in LATENCY_BOUNDS {
             family.with_suffix("_bucket", &labels(le), counted.at_most(Nanos::from_millis(millis)));

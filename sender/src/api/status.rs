@@ -16,7 +16,7 @@ use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
 use crate::store::lane::LaneState;
-use crate::store::latency::Histogram;
+use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{LaneStatus, LastHour, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
@@ -49,7 +49,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
 struct Figures {
     status: Status,
     page: Page<LaneStatus>,
-    latencies: BTreeMap<LaneId, Histogram>,
+    latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
 }
 
@@ -86,10 +86,10 @@ fn store(health: &Health) -> Value {
 fn lane_shown(
     lane: &LaneStatus,
     view: Option<&LaneView>,
-    latency: Option<&Histogram>,
+    measured: Option<&Measured>,
     hour: Option<&LastHour>,
 ) -> Value {
-    json!({
+    let mut shown = json!({
         "subscriber": &*lane.id,
         "name": &*lane.name,
         "state": shown::state(lane.state),
@@ -98,7 +98,6 @@ fn lane_shown(
         "bytes_max": lane.bounds.bytes_max,
         "next_due": lane.next.map(moment::shown),
         "last_hour": hour.map(|hour| json!({ "delivered": hour.delivered, "failed_attempts": hour.failed })),
-        "latency_last_day": shown::latency(latency),
         "owned": lane.owner.is_some(),
         "here": view.map(|view| json!({
             "in_flight": view.in_flight,
@@ -110,5 +109,7 @@ fn lane_shown(
             "endpoint_pauses_ms": view.paused_for.0 / 1_000_000,
             "held": view.held,
         })),
-    })
+    });
+    shown::measured(&mut shown, measured);
+    shown
 }

@@ -86,7 +86,7 @@ pub(super) async fn show(
     let (lanes, over) = ([subscriber.lane], Over::Day { until: app.sender().clock().now() });
     let latencies = app.sender().read(move |reader| reader.latencies(&lanes, over)).await??;
     let mut value = form::subscriber(&subscriber, &app.sender().roster());
-    value["latency_last_day"] = shown::latency(latencies.first().map(|(_, counted)| counted));
+    shown::measured(&mut value, latencies.first().map(|(_, measured)| measured));
     Ok(ok(&value))
 }
 

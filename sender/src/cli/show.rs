@@ -11,7 +11,7 @@ use super::settings::read_id;
 use super::words::{self, moment, state, when};
 use crate::operate::shown as form;
 use crate::runtime::clock::wall;
-use crate::store::latency::Histogram;
+use crate::store::latency::Measured;
 use crate::store::read::{LaneStatus, Over, Reader};
 use crate::subscriber::SettingsText;
 
@@ -35,7 +35,7 @@ impl Show {
         let subscriber = look.subscriber(&self.name)?;
         let lane = look.lane(subscriber.lane)?;
         let latencies = look.reader.latencies(&[subscriber.lane], Over::Day { until: look.now })?;
-        let latency = latencies.first().map(|(_, counted)| counted);
+        let measured = latencies.first().map(|(_, measured)| measured);
         let secrets = look.reader.secrets(subscriber.lane, wall())?;
         let settings = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let fault = settings.validate(&read_id(&subscriber)?, &self.reach.regions()?).err();
@@ -46,7 +46,7 @@ impl Show {
                 .map(|live| json!({ "created": moment(live.created), "retires": live.retires.map(moment) }))
                 .collect();
             whole["deliveries"] = lane.as_ref().map_or(Value::Null, |lane| form::counts(&lane.counts));
-            whole["latency_last_day"] = form::latency(latency);
+            form::measured(&mut whole, measured);
             return printer.object(&whole);
         }
         let mut pairs = vec![
@@ -66,7 +66,7 @@ impl Show {
             pairs.push(("secret".to_owned(), format!("{until}, since {}", moment(live.created))));
         }
         if let Some(lane) = lane {
-            pairs.extend(figures(&lane, latency, &look));
+            pairs.extend(figures(&lane, measured, &look));
         }
         printer.pairs(&pairs)?;
         printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
@@ -80,7 +80,7 @@ fn value(json: &str) -> Result<Value, Failure> {
         .map_err(|error| Failure::ours(format_args!("the store holds no JSON here: {error}")))
 }
 
-fn figures(lane: &LaneStatus, latency: Option<&Histogram>, look: &Look) -> Vec<(String, String)> {
+fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(String, String)> {
     let counts = &lane.counts;
     let owner =
         lane.owner.map_or_else(|| "no process".to_owned(), |(owner, _)| format!("process {:x}", owner.0));
@@ -94,7 +94,9 @@ fn figures(lane: &LaneStatus, latency: Option<&Histogram>, look: &Look) -> Vec<(
         ("coalesced", counts.coalesced.to_string()),
         ("dead letters", counts.dead_kept.to_string()),
         ("failed attempts", counts.failed_attempts.to_string()),
-        ("latency", words::latency(latency)),
+        ("latency", words::latency(measured.map(|it| &it.answer))),
+        ("emit to first attempt", words::lengths(measured.map(|it| &it.first_attempt), "first attempts")),
+        ("emit to delivered", words::lengths(measured.map(|it| &it.delivery), "deliveries")),
         ("delivered by", owner),
     ];
     rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()

@@ -17,7 +17,7 @@ use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
 use crate::store::clock::{Fault, TOLERANCE};
-use crate::store::latency::Histogram;
+use crate::store::latency::Measured;
 use crate::store::read::{Over, Reader, Status as Figures};
 use crate::store::sqlite::LogSize;
 use crate::subscriber::RegionSecrets;
@@ -58,7 +58,7 @@ struct Found {
     senders: usize,
     overdue: Nanos,
     /// All subscribers together.
-    latency: Histogram,
+    measured: Measured,
     slow: Vec<String>,
     /// As this process understands it, with the regions that it knows.
     roster: Arc<Roster>,
@@ -76,29 +76,29 @@ impl Found {
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&look.reader, wall())?);
-        let (mut latency, mut slow) = (Histogram::default(), Vec::new());
+        let (mut measured, mut slow) = (Measured::default(), Vec::new());
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),
             |subscriber| {
                 let over = Over::Day { until: look.now };
-                for (_, counted) in look.reader.latencies(&[subscriber.lane], over)? {
-                    if counted.percentiles().is_some_and(|found| found.is_slow()) {
+                for (_, found) in look.reader.latencies(&[subscriber.lane], over)? {
+                    if found.answer.percentiles().is_some_and(|found| found.is_slow()) {
                         slow.push(subscriber.name.to_string());
                     }
-                    latency.add(&counted);
+                    measured.add(&found);
                 }
                 Ok(true)
             },
         )?;
         let (now, fault) = (look.now, look.fault);
-        Ok(Self { figures, senders, overdue, latency, slow, roster, now, log_bytes: 0, fault })
+        Ok(Self { figures, senders, overdue, measured, slow, roster, now, log_bytes: 0, fault })
     }
 
     fn shown(&self) -> Value {
         let mut value = shown::totals(&self.figures);
         value["overdue_ms"] = json!(self.overdue.0 / 1_000_000);
         value["behind"] = json!(self.overdue > BEHIND_AFTER);
-        value["latency_last_day"] = shown::latency(Some(&self.latency));
+        shown::measured(&mut value, Some(&self.measured));
         value["slow_subscribers"] = json!(self.slow);
         value["broken"] = shown::broken(&self.roster);
         value["delivering_processes"] = json!(self.senders);
@@ -132,7 +132,9 @@ impl Found {
             ("failed attempts", failed),
             ("dead letters", format!("{}, {} in the last hour", counts.dead_kept, figures.dead_last_hour)),
             ("coalesced", counts.coalesced.to_string()),
-            ("latency", words::latency(Some(&self.latency))),
+            ("latency", words::latency(Some(&self.measured.answer))),
+            ("emit to first attempt", words::lengths(Some(&self.measured.first_attempt), "first attempts")),
+            ("emit to delivered", words::lengths(Some(&self.measured.delivery), "deliveries")),
             ("slow endpoints", first_of(&self.slow)),
             ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),

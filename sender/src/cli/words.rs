@@ -29,13 +29,17 @@ pub(super) fn when(at: StoreTime, now: StoreTime) -> String {
 
 /// How long the attempts of a day took.
 pub(super) fn latency(counted: Option<&Histogram>) -> String {
+    let is_slow = counted.and_then(Histogram::percentiles).is_some_and(|found| found.is_slow());
+    format!("{}{}", lengths(counted, "attempts"), if is_slow { "; SLOW" } else { "" })
+}
+
+/// What was measured of some things in a day.
+pub(super) fn lengths(counted: Option<&Histogram>, what: &str) -> String {
     counted.and_then(Histogram::percentiles).map_or_else(
-        || "no attempts in the last 24 h".to_owned(),
-        |found| {
-            let Percentiles { samples, p50, p95, p99 } = found;
-            let slow = if found.is_slow() { "; SLOW" } else { "" };
+        || format!("no {what} in the last 24 h"),
+        |Percentiles { samples, p50, p95, p99 }| {
             let [p50, p95, p99] = [p50, p95, p99].map(rough);
-            format!("p50 {p50}, p95 {p95}, p99 {p99} over {samples} attempts in the last 24 h{slow}")
+            format!("p50 {p50}, p95 {p95}, p99 {p99} over {samples} {what} in the last 24 h")
         },
     )
 }

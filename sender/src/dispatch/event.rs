@@ -52,6 +52,7 @@ impl AttemptEnd {
             status: None,
             error: Some(why.into()),
             body_hash: 0,
+            received: None,
         };
         Self { outcome: Outcome::Unsent, record: Some(record) }
     }

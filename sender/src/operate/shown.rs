@@ -8,7 +8,7 @@ use crate::roster::Roster;
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
-use crate::store::latency::Histogram;
+use crate::store::latency::{Histogram, Measured};
 use crate::store::read::{self, Place, Status};
 use crate::subscriber::SettingsText;
 
@@ -98,16 +98,25 @@ pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Va
     })
 }
 
-/// How long the attempts of a day took; null without any.
-pub(crate) fn latency(counted: Option<&Histogram>) -> Value {
-    let found = counted.and_then(Histogram::percentiles);
-    found.map_or(Value::Null, |found| {
+/// What was measured in a day, as fields of `value`; null without any.
+pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
+    let shown =
+        |histogram: fn(&Measured) -> &Histogram| measured.map(histogram).map_or(Value::Null, percentiles);
+    value["latency_last_day"] = shown(|it| &it.answer);
+    if let Some(found) = measured.and_then(|it| it.answer.percentiles()) {
+        value["latency_last_day"]["slow"] = json!(found.is_slow());
+    }
+    value["first_attempt_last_day"] = shown(|it| &it.first_attempt);
+    value["delivery_last_day"] = shown(|it| &it.delivery);
+}
+
+fn percentiles(counted: &Histogram) -> Value {
+    counted.percentiles().map_or(Value::Null, |found| {
         json!({
             "samples": found.samples,
             "p50_us": found.p50.0 / 1_000,
             "p95_us": found.p95.0 / 1_000,
             "p99_us": found.p99.0 / 1_000,
-            "slow": found.is_slow(),
         })
     })
 }

@@ -48,7 +48,8 @@ fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreT
         Outcome::Withheld => return AttemptEnd::withheld(),
     };
     let latency = ended.since(began);
-    let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash: row.body.hash };
+    let (body_hash, received) = (row.body.hash, Some(row.received));
+    let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash, received };
     AttemptEnd { outcome, record: Some(record) }
 }
 

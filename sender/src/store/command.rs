@@ -227,6 +227,8 @@ pub struct Attempt {
     pub error: Option<Box<str>>,
     /// The [`Body::hash`] of what was sent.
     pub body_hash: u64,
+    /// When its event was received, for the figures; nothing in an attempt that was read back.
+    pub received: Option<StoreTime>,
 }
 
 impl Attempt {

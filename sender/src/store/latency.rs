@@ -1,4 +1,4 @@
-//! How long an endpoint takes, and how often it fails: a histogram whose counts are exact, whose values are at most a thirty-second too high,
+//! How long endpoints and deliveries take, and how often attempts fail: a histogram whose counts are exact, whose values are at most a thirty-second too high,
 //! and which takes a few bytes for each length of time that occurred at all. Pure.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 /// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
 const STEP_BITS: u32 = 5;
 const STEPS: u64 = 1 << STEP_BITS;
-/// More than an hour. No attempt may take longer; one that claims to have counts as this.
-const LONGEST_US: u64 = (1 << 32) - 1;
+/// Nearly 13 days. What takes longer counts as this.
+const LONGEST_US: u64 = (1 << 40) - 1;
 
 /// Over 2 s in the 95th percentile, an endpoint is called slow.
 pub const SLOW: Nanos = Nanos::from_secs(2);
@@ -50,6 +50,46 @@ pub struct LastHour {
     pub failed: u64,
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Measure {
+    /// How long attempts took of which something was sent.
+    Answer,
+    /// From when an event was received to the first attempt of its delivery.
+    FirstAttempt,
+    /// From when an event was received to the end of the attempt that succeeded.
+    Delivery,
+}
+
+/// All that was measured of a lane, or of several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// [`Measure::Answer`].
+    pub answer: Histogram,
+    /// [`Measure::FirstAttempt`].
+    pub first_attempt: Histogram,
+    /// [`Measure::Delivery`].
+    pub delivery: Histogram,
+}
+
+impl Measured {
+    /// The figures of one measure.
+    pub fn of(&mut self, measure: Measure) -> &mut Histogram {
+        match measure {
+            Measure::Answer => &mut self.answer,
+            Measure::FirstAttempt => &mut self.first_attempt,
+            Measure::Delivery => &mut self.delivery,
+        }
+    }
+
+    /// Counts all that another has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.answer.add(&other.answer);
+        self.first_attempt.add(&other.first_attempt);
+        self.delivery.add(&other.delivery);
+    }
+}
+
 /// Over which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
@@ -72,7 +112,7 @@ impl Percentiles {
 
 impl Histogram {
     /// Counts one length.
-    fn count(&mut self, length: Nanos) {
+    pub fn count(&mut self, length: Nanos) {
         let us = length.0 / 1_000;
         let count = self.counts.entry(step(us)).or_default();
         *count = count.saturating_add(1);

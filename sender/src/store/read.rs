@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
-pub use super::latency::{Histogram, LastHour, Over};
+pub use super::latency::{Histogram, LastHour, Measured, Over};
 use super::paging::{BadCursor, Cursor, Page};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
@@ -59,9 +59,9 @@ pub trait Reader: Send {
     /// The figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
 
-    /// How long the attempts of lanes took of which something was sent; lanes without any are left out. The last
-    /// second or so may be missing, of each process that delivers.
-    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>, StoreError>;
+    /// What was measured of lanes; those without any are left out. The last second or so may be missing, of each process
+    /// that delivers.
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError>;
 
     /// What became of the attempts of lanes in the last hour, in the order of the lanes: roughly, for it is cheap.
     fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError>;

@@ -267,7 +267,15 @@ impl<B: Backend> World<B> {
             Fate::Retry { .. } | Fate::Dead(_) => (Outcome::Rejected, 503, Some("unavailable".into())),
         };
         let latency = Nanos::from_millis(20);
-        Some(Attempt { at: self.now, latency, outcome, status: Some(status), error, body_hash: 7 })
+        Some(Attempt {
+            at: self.now,
+            latency,
+            outcome,
+            status: Some(status),
+            error,
+            body_hash: 7,
+            received: None,
+        })
     }
 
     pub(crate) fn persist(&mut self, lane: LaneId, term: Term, record: &[u8], hand_back: bool) -> Reply {

@@ -1,5 +1,5 @@
-//! Latencies on their way to the file: a row for each lane and hour, and one for ever, in place of a write for each
-//! attempt.
+//! Latencies on their way to the file: a row for each lane, measure and hour, and one for ever, in place of a write for
+//! each attempt.
 //!
 //! What a commit settles is counted in memory and written with a later commit, about once a second for each lane that
 //! is busy. A process that is killed takes its last second of figures with it, and nothing else. Several processes
@@ -7,27 +7,34 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Attempt, Outcome};
-use crate::store::latency::Histogram;
+use crate::store::latency::{Histogram, Measure, Measured};
 use crate::store::read::{LastHour, Over};
 
 /// How long figures may wait in memory.
 const WAIT_MAX: Nanos = Nanos::SECOND;
-/// Lanes and hours that wait in memory; beyond that they are written sooner.
-const SLICES_MAX: usize = 10_000;
-/// Lanes and hours written with one commit.
-const WRITTEN_MAX: usize = 500;
+/// Lanes, measures and hours that wait in memory; beyond that they are written sooner.
+const SLICES_MAX: usize = 30_000;
+/// As many are written with one commit.
+const WRITTEN_MAX: usize = 1_000;
 /// The row that holds all hours.
 const EVER: u64 = 0;
 /// The present hour and those before it that make a day.
 const HOURS: u64 = 24;
 
-type Slice = (LaneId, u64);
+type Slice = (LaneId, Measure, u64);
+
+/// One thing that is counted.
+#[derive(Clone, Copy, Debug)]
+enum Counted {
+    Attempt(Outcome, Nanos),
+    Length(Nanos),
+}
 
 /// What was counted and is not written.
 #[derive(Debug, Default)]
@@ -36,15 +43,27 @@ pub(super) struct Latencies {
     /// When the oldest of it was counted.
     since: Option<StoreTime>,
     /// Counted by the commit under way.
-    staged: Vec<(Slice, Outcome, Nanos)>,
+    staged: Vec<(Slice, Counted)>,
     /// Written by the commit under way.
     written: Vec<Slice>,
 }
 
 impl Latencies {
-    /// Counts one attempt, if the present commit succeeds.
-    pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt) {
-        self.staged.push(((lane, hour(attempt.at)), attempt.outcome, attempt.latency));
+    /// Counts one attempt, if the present commit succeeds. `is_first`: of its delivery.
+    pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt, is_first: bool) {
+        let hour = hour(attempt.at);
+        let answer = Counted::Attempt(attempt.outcome, attempt.latency);
+        self.staged.push(((lane, Measure::Answer, hour), answer));
+        let Some(received) = attempt.received else { return };
+        if is_first {
+            let waited = Counted::Length(attempt.at.since(received));
+            self.staged.push(((lane, Measure::FirstAttempt, hour), waited));
+        }
+        if attempt.outcome == Outcome::Delivered {
+            let ended = StoreTime(attempt.at.0.saturating_add(attempt.latency.0));
+            let took = Counted::Length(ended.since(received));
+            self.staged.push(((lane, Measure::Delivery, hour), took));
+        }
     }
 
     /// Writes what has waited long enough, as far as one commit may.
@@ -67,9 +86,9 @@ impl Latencies {
 
     fn write(&mut self, sql: &Connection, max: usize) -> Result<()> {
         for (slice, histogram) in self.slices.iter().take(max) {
-            let (lane, hour) = *slice;
-            add(sql, lane, hour, histogram)?;
-            add(sql, lane, EVER, histogram)?;
+            let (lane, measure, hour) = *slice;
+            add(sql, (lane, measure, hour), histogram)?;
+            add(sql, (lane, measure, EVER), histogram)?;
             self.written.push(*slice);
         }
         Ok(())
@@ -86,8 +105,12 @@ impl Latencies {
         if !self.staged.is_empty() {
             self.since.get_or_insert(now);
         }
-        for (slice, outcome, latency) in self.staged.drain(..) {
-            self.slices.entry(slice).or_default().attempt(outcome, latency);
+        for (slice, counted) in self.staged.drain(..) {
+            let histogram = self.slices.entry(slice).or_default();
+            match counted {
+                Counted::Attempt(outcome, latency) => histogram.attempt(outcome, latency),
+                Counted::Length(length) => histogram.count(length),
+            }
         }
     }
 
@@ -102,10 +125,10 @@ fn hour(at: StoreTime) -> u64 {
     at.0 / Nanos::HOUR.0
 }
 
-fn add(sql: &Connection, lane: LaneId, hour: u64, more: &Histogram) -> Result<()> {
+fn add(sql: &Connection, (lane, measure, hour): Slice, more: &Histogram) -> Result<()> {
     let mut sum = sql
-        .prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour = ?2")?
-        .query_row(params![lane, int(hour)], |row| row.get::<_, Vec<u8>>(0))
+        .prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND measure = ?2 AND hour = ?3")?
+        .query_row(params![lane, measure, int(hour)], |row| row.get::<_, Vec<u8>>(0))
         .optional()?
         .map_or_else(Histogram::default, |bytes| {
             // Figures that are damaged must not keep deliveries from being settled: they begin anew.
@@ -114,27 +137,29 @@ fn add(sql: &Connection, lane: LaneId, hour: u64, more: &Histogram) -> Result<()
     sum.add(more);
     // Of a lane that was deleted meanwhile nothing may stay behind.
     sql.prepare_cached(
-        "INSERT INTO latencies SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM lanes WHERE lane = ?1)
+        "INSERT INTO latencies SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM lanes WHERE lane = ?1)
          ON CONFLICT DO UPDATE SET counted = excluded.counted",
     )?
-    .execute(params![lane, int(hour), sum.to_bytes()])?;
+    .execute(params![lane, measure, int(hour), sum.to_bytes()])?;
     Ok(())
 }
 
 /// What was counted of each of these lanes; the ones without any are left out.
-pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>> {
+pub(super) fn read(sql: &Connection, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>> {
     let (first, last) = match over {
         Over::Day { until } => ((hour(until) + 1).saturating_sub(HOURS).max(EVER + 1), u64::MAX),
         Over::Ever => (EVER, EVER),
     };
-    let mut query =
-        sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour BETWEEN ?2 AND ?3")?;
+    let mut query = sql.prepare_cached(
+        "SELECT measure, counted FROM latencies
+         WHERE lane = ?1 AND measure IN (0, 1, 2) AND hour BETWEEN ?2 AND ?3",
+    )?;
     let mut found = Vec::new();
     for lane in lanes {
-        let mut sum: Option<Histogram> = None;
+        let mut sum: Option<Measured> = None;
         let mut rows = query.query(params![lane, int(first), int(last)])?;
         while let Some(row) = rows.next()? {
-            sum.get_or_insert_default().add(&row.get(0)?);
+            sum.get_or_insert_default().of(row.get(0)?).add(&row.get(1)?);
         }
         found.extend(sum.map(|sum| (*lane, sum)));
     }
@@ -149,7 +174,8 @@ pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> R
         let exact = u128::from(count) * u128::from(left) / u128::from(Nanos::HOUR.0);
         u64::try_from(exact).unwrap_or(u64::MAX)
     };
-    let mut query = sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND hour = ?2")?;
+    let mut query =
+        sql.prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND measure = 0 AND hour = ?2")?;
     let mut of = |lane: LaneId, hour: u64| {
         let found = query.query_row(params![lane, int(hour)], |row| row.get::<_, Histogram>(0)).optional()?;
         Ok::<_, rusqlite::Error>(found.map_or((0, 0), |found| (found.delivered(), found.failed())))
@@ -168,8 +194,8 @@ pub(super) fn last_hour(sql: &Connection, lanes: &[LaneId], now: StoreTime) -> R
 pub(super) fn forget_old(sql: &Connection, now: StoreTime, max: u32) -> Result<()> {
     let before = hour(now).saturating_sub(HOURS);
     sql.prepare_cached(
-        "DELETE FROM latencies WHERE (lane, hour) IN
-         (SELECT lane, hour FROM latencies INDEXED BY latencies_hour WHERE hour > ?1 AND hour < ?2 LIMIT ?3)",
+        "DELETE FROM latencies WHERE (lane, measure, hour) IN
+         (SELECT lane, measure, hour FROM latencies INDEXED BY latencies_hour WHERE hour > ?1 AND hour < ?2 LIMIT ?3)",
     )?
     .execute(params![int(EVER), int(before), max])?;
     Ok(())
@@ -184,5 +210,27 @@ pub(super) fn forget_lane(sql: &Connection, lane: LaneId) -> Result<()> {
 impl FromSql for Histogram {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Self::from_bytes(value.as_blob()?).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+/// As in the schema.
+impl ToSql for Measure {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(match self {
+            Self::Answer => 0,
+            Self::FirstAttempt => 1,
+            Self::Delivery => 2,
+        }))
+    }
+}
+
+impl FromSql for Measure {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            0 => Ok(Self::Answer),
+            1 => Ok(Self::FirstAttempt),
+            2 => Ok(Self::Delivery),
+            other => Err(FromSqlError::OutOfRange(other)),
+        }
     }
 }

@@ -231,4 +231,18 @@ mod tests {
         let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert_eq!(tables, 0);
     }
+
+    #[test]
+    fn what_an_older_file_has_measured_is_kept() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        migrate(&mut sql, &MIGRATIONS[..2], 7).unwrap();
+        sql.execute_batch("INSERT INTO latencies VALUES (1, 0, x'010203'), (1, 5, x'04')").unwrap();
+        migrate(&mut sql, &MIGRATIONS, 7).unwrap();
+        let mut rows =
+            sql.prepare("SELECT lane, measure, hour, counted FROM latencies ORDER BY hour").unwrap();
+        let rows =
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
+        let rows: Vec<(i64, i64, i64, Vec<u8>)> = rows.map(Result::unwrap).collect();
+        assert_eq!(rows, [(1, 0, 0, vec![1, 2, 3]), (1, 0, 5, vec![4])]);
+    }
 }

@@ -14,11 +14,11 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::FileClock;
 use crate::store::command::{Body, OutboxId};
-use crate::store::latency::Histogram;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
+    LiveSecret, Measured, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom,
+    Work,
 };
 
 mod figures;
@@ -150,7 +150,7 @@ impl Reader for SqliteReader {
         self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
     }
 
-    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Histogram)>, StoreError> {
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {
         self.moment("read latencies", |sql| latencies::read(sql, lanes, over))
     }
 

@@ -21,3 +21,16 @@ INSERT INTO capped SELECT lane FROM subscribers
 ALTER TABLE attempts ADD COLUMN capped INTEGER;
 UPDATE attempts SET capped = 1 WHERE lane IN (SELECT lane FROM capped);
 CREATE INDEX attempts_capped ON attempts (lane, at, latency, outcome) WHERE capped = 1;
+
+-- One row for each of three measures (store/latency.rs): how long attempts took, emit to first attempt, emit to delivered.
+CREATE TABLE measured (
+    lane INTEGER NOT NULL,
+    measure INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    counted BLOB NOT NULL,
+    PRIMARY KEY (lane, measure, hour)
+) STRICT, WITHOUT ROWID;
+INSERT INTO measured SELECT lane, 0, hour, counted FROM latencies;
+DROP TABLE latencies;
+ALTER TABLE measured RENAME TO latencies;
+CREATE INDEX latencies_hour ON latencies (hour);

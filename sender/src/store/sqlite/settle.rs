@@ -89,7 +89,8 @@ impl Work<'_> {
         if inserted == 0 {
             return Ok(());
         }
-        self.latencies.stage(settlement.lane, attempt);
+        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
+        self.latencies.stage(settlement.lane, attempt, is_first);
         let delivered = attempt.outcome == Outcome::Delivered;
         let latency_us = attempt.latency.0 / 1_000;
         self.ledger.count(self.sql, settlement.lane, |counts| {

@@ -149,6 +149,7 @@ pub(super) fn letters_are_grouped_by_what_they_have_in_common<B: Backend>() {
             status,
             error: error.map(Into::into),
             body_hash: 7,
+            received: None,
         };
         let fate = Fate::Dead(Reason::Exhausted);
         world.settle_all(vec![Settlement { lane, term, delivery, attempts, fate, attempt: Some(attempt) }]);

@@ -29,11 +29,16 @@ fn a_second_passes<B: Backend>(world: &mut World<B>) {
 
 fn of_day<B: Backend>(world: &World<B>, lane: LaneId) -> Option<Histogram> {
     let over = Over::Day { until: world.now };
-    world.reader.latencies(&[lane], over).unwrap().pop().map(|(_, counted)| counted)
+    world.reader.latencies(&[lane], over).unwrap().pop().map(|(_, measured)| measured.answer)
 }
 
 fn ever<B: Backend>(world: &World<B>, lane: LaneId) -> u64 {
-    world.reader.latencies(&[lane], Over::Ever).unwrap().pop().map_or(0, |(_, counted)| counted.samples())
+    world
+        .reader
+        .latencies(&[lane], Over::Ever)
+        .unwrap()
+        .pop()
+        .map_or(0, |(_, measured)| measured.answer.samples())
 }
 
 pub(super) fn percentiles_are_told_a_second_later<B: Backend>() {
@@ -49,6 +54,30 @@ pub(super) fn percentiles_are_told_a_second_later<B: Backend>() {
     assert!((Nanos::from_secs(3)..Nanos::from_millis(3_100)).contains(&found.p95), "{found:?}");
     assert!(found.is_slow());
     assert_eq!(of_day(&world, idle), None);
+}
+
+pub(super) fn from_emit_to_the_first_attempt_and_to_success_each_delivery_counts_once<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let received = world.now;
+    let delivery = world.emit_one(lane);
+    for (number, fate) in [(1, Fate::Retry { due: world.now }), (2, Fate::Delivered)] {
+        world.pass(Nanos::from_secs(5));
+        world.claim(lane, term);
+        let mut settlement = world.settlement(lane, term, delivery, fate);
+        settlement.attempts = number;
+        let attempt = settlement.attempt.as_mut().unwrap();
+        (attempt.received, attempt.latency) = (Some(received), Nanos::SECOND);
+        world.settle_all(vec![settlement]);
+    }
+    a_second_passes(&mut world);
+    let (_, measured) = world.reader.latencies(&[lane], Over::Ever).unwrap().pop().unwrap();
+    let seconds = |histogram: &Histogram| {
+        histogram.percentiles().map(|found| (found.samples, found.p99.0 / Nanos::SECOND.0))
+    };
+    assert_eq!(measured.answer.samples(), 2);
+    assert_eq!(seconds(&measured.first_attempt), Some((1, 5)));
+    assert_eq!(seconds(&measured.delivery), Some((1, 11)));
 }
 
 pub(super) fn what_was_never_sent_took_nobody_any_time<B: Backend>() {

@@ -102,6 +102,7 @@ mod sqlite {
             an_orderly_end_loses_no_figure
             a_day_goes_by_and_the_rest_stays
             nothing_is_left_of_a_removed_lane
+            from_emit_to_the_first_attempt_and_to_success_each_delivery_counts_once
         }
         leases {
             a_lane_has_one_owner

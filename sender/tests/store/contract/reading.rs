@@ -153,6 +153,7 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
             status: Some(status),
             error: None,
             body_hash: 1,
+            received: None,
         };
         let delivery = world.emit_one(lane);
         let fate = Fate::Dead(Reason::Exhausted);

@@ -246,6 +246,7 @@ fn settlements(model: &Model, hands: &Hands, picks: &[(prop::sample::Index, Fate
                 status: None,
                 error: None,
                 body_hash: 0,
+                received: None,
             });
             Settlement { lane, term, delivery, attempts, fate: *fate, attempt }
         })

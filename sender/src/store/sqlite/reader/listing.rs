@@ -195,6 +195,7 @@ fn read_attempt(row: &Row<'_>) -> Result<Attempted> {
             status: row.get(5)?,
             error: row.get(6)?,
             body_hash: row.get::<_, Bits>(7)?.0,
+            received: None,
         },
     })
 }
