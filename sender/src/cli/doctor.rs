@@ -232,8 +232,7 @@ impl Patient<'_> {
             missing += found.rows;
             after = found.next;
         }
-        let what =
-            "deliveries wait whose body or event is missing; they become dead letters when they are due";
+        let what = "deliveries wait of which a part is missing or makes no sense; they become dead letters when they are due";
         Ok(if missing == 0 {
             Finding::well("deliveries")
         } else {
