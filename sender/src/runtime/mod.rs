@@ -27,6 +27,7 @@ pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 pub(crate) use owner::process_is_dead;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
+pub use watcher::LastLook;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -136,6 +137,7 @@ struct Inner {
     clock: Clock,
     events: EventSender,
     readers: Readers,
+    looked: watcher::Looked,
     running: Mutex<Option<Running>>,
 }
 
@@ -203,6 +205,7 @@ impl Sender {
             rights: HashMap::new(),
         };
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
+        let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
             reader: Box::new(reader),
             database: path.clone(),
@@ -213,6 +216,8 @@ impl Sender {
             events: events.clone(),
             outbox: watcher::Outbox::default(),
             looks: 0,
+            clock,
+            looked: Arc::clone(&looked),
         };
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         let (stop_upkeep, stop) = watch::channel(false);
@@ -221,7 +226,7 @@ impl Sender {
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let readers = Readers::start(&path).map_err(beside("start the threads that read"))?;
         let running = Mutex::new(Some(running));
-        Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, running })))
+        Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, looked, running })))
     }
 
     /// Records events, and answers for each in order once it is durable.
@@ -285,6 +290,12 @@ impl Sender {
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.store.health()
+    }
+
+    /// When the database could be read the last time, which it is every few milliseconds, and why not since.
+    #[must_use]
+    pub fn last_look(&self) -> LastLook {
+        self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The steady time.
