@@ -36,7 +36,7 @@ pub(super) struct ListenArgs {
     /// How long a head, or a body, may take to arrive, and an answer to be read
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     read_within: Duration,
-    /// The most connections at a time; the next ones wait
+    /// The most connections at a time; for the next one, the oldest without a request is closed
     #[arg(long, value_name = "COUNT", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections_max: u32,
     /// How long to wait at the start for a receiver before this one that is just about to end

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tracing::warn;
 
 use super::file::{Watched, write_nothing_new};
+use super::reader::Unreadable;
 use super::work::{Delivery, Failure, RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
@@ -20,6 +22,26 @@ const SWEEP_ROWS_MAX: u32 = 2_000;
 pub(super) struct Settlement {
     pub(super) delivery: Delivery,
     pub(super) outcome: Result<(), Failure>,
+    /// What its body takes.
+    pub(super) body_bytes: u64,
+    /// If it failed, it is given up, however few attempts there were.
+    pub(super) is_final: bool,
+}
+
+impl Settlement {
+    pub(super) fn new(delivery: Delivery, outcome: Result<(), Failure>) -> Self {
+        let body_bytes = u64::try_from(delivery.body.len()).unwrap_or(u64::MAX);
+        Self { delivery, outcome, body_bytes, is_final: false }
+    }
+
+    /// One that could not be read, and so was not worked on.
+    pub(super) fn unread(unread: Unreadable) -> Self {
+        let Unreadable { seq, id, attempts, body_bytes, why, for_good } = unread;
+        let (body, received) = (Bytes::new(), Millis(0));
+        let delivery = Delivery { seq, id, event: None, content_type: None, body, received, attempts };
+        let outcome = Err(Failure(format!("it can't be read: {why}")));
+        Self { delivery, outcome, body_bytes, is_final: for_good }
+    }
 }
 
 /// The writing side of an inbox.
@@ -98,7 +120,7 @@ impl Ledger {
         }
         for settlement in settlements {
             if settle(&transaction, now, settlement, &*self.work, self.retry)? {
-                waiting = waiting.take(Amount::of(&settlement.delivery.body));
+                waiting = waiting.take(Amount { rows: 1, bytes: settlement.body_bytes });
             }
         }
         if arrivals.is_empty() && settlements.is_empty() {
@@ -143,7 +165,7 @@ fn accept(
 fn settle(
     transaction: &Transaction<'_>,
     now: Millis,
-    Settlement { delivery, outcome }: &Settlement,
+    Settlement { delivery, outcome, is_final, .. }: &Settlement,
     work: &dyn Work,
     retry: RetryPolicy,
 ) -> rusqlite::Result<bool> {
@@ -153,7 +175,7 @@ fn settle(
     };
     let Err(Failure(error)) = outcome else { return Ok(true) };
     let attempts = delivery.attempts.saturating_add(1);
-    let delay = retry.delay(attempts);
+    let delay = retry.delay(attempts).filter(|_| !is_final);
     warn!(id = delivery.id, attempts, given_up = delay.is_none(), error, "the work on a delivery failed");
     let due = delay.map(|delay| now.after(delay).0);
     let finished = due.is_none().then_some(now.0);

@@ -208,6 +208,13 @@ impl Inbox {
         !self.orders.is_closed()
     }
 
+    /// Whether it works on what it took: the latest look into the file found out what is due.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.as_ref().is_some_and(|threads| threads.worker.works())
+    }
+
     /// Finishes what is under way, commits, and closes the file. Blocks until then.
     pub fn close(&self) {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 
 use super::file::{self, OpenError};
 use super::work::Delivery;
@@ -58,11 +59,57 @@ impl Effects {
     }
 }
 
-/// Deliveries that are due, those first that have been for longest.
-pub(super) fn due(sql: &Connection, now: Millis, max: u32) -> rusqlite::Result<Vec<Delivery>> {
-    let due = "SELECT seq, id, event, content_type, body, received_ms, attempts FROM received
-         WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2";
-    sql.prepare_cached(due)?.query_map(params![now.0, max], delivery)?.collect()
+/// A delivery that is due.
+pub(super) enum Due {
+    Readable(Delivery),
+    Unreadable(Unreadable),
+}
+
+/// A delivery whose row makes no sense, or that the disk does not give. What can't be read of it has the least value.
+pub(super) struct Unreadable {
+    pub(super) seq: u64,
+    pub(super) id: String,
+    pub(super) attempts: u32,
+    pub(super) body_bytes: u64,
+    pub(super) why: String,
+    /// Another try would find the same.
+    pub(super) for_good: bool,
+}
+
+/// Deliveries that are due, those first that have been for longest. Each is read by itself, so that one that can't be read
+/// keeps nobody from the others.
+pub(super) fn due(sql: &Connection, now: Millis, max: u32) -> rusqlite::Result<Vec<Due>> {
+    let due = "SELECT seq FROM received WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2";
+    let rows: Vec<u64> = sql
+        .prepare_cached(due)?
+        .query_map(params![now.0, max], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let one = "SELECT seq, id, event, content_type, body, received_ms, attempts FROM received WHERE seq = ?1";
+    let mut one = sql.prepare_cached(one)?;
+    let read = |seq| match one.query_row([seq], delivery) {
+        Ok(delivery) => Due::Readable(delivery),
+        Err(error) => Due::Unreadable(unreadable(sql, seq, &error)),
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+fn unreadable(sql: &Connection, seq: u64, error: &rusqlite::Error) -> Unreadable {
+    let code = error.sqlite_error_code();
+    Unreadable {
+        seq,
+        id: part(sql, seq, "id").unwrap_or_default(),
+        attempts: part(sql, seq, "attempts").unwrap_or_default(),
+        body_bytes: part(sql, seq, "ifnull(length(body), 0)").unwrap_or_default(),
+        why: error.to_string(),
+        // What SQLite does not complain of is a value that makes no sense.
+        for_good: code.is_none_or(|code| code == ErrorCode::DatabaseCorrupt),
+    }
+}
+
+/// A part of a row, if at least that can be read.
+fn part<T: FromSql>(sql: &Connection, seq: u64, part: &str) -> Option<T> {
+    let query = format!("SELECT {part} FROM received WHERE seq = ?1");
+    sql.query_row(&query, [seq], |row| row.get(0)).ok()
 }
 
 /// When the next one is due.

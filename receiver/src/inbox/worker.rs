@@ -1,5 +1,6 @@
 //! The thread that works: takes what is due, runs the work, and has the writer note how it went.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +15,18 @@ use tracing::error;
 use super::bell::Bell;
 use super::file::OpenError;
 use super::ledger::Settlement;
-use super::reader;
+use super::reader::{self, Due, Unreadable};
 use super::work::{Delivery, Failure, Work};
 use super::writer::Order;
-use crate::clock::Clock;
+use crate::clock::{Clock, Millis};
 
 /// How many deliveries are taken at a time, and noted in one commit.
 const TAKEN_MAX: u32 = 64;
 /// The longest to wait without a look: clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// For how long a delivery is left alone that can neither be read nor given up, and how many there may be.
+const LEFT_ALONE_FOR: Duration = Duration::from_secs(60);
+const LEFT_ALONE_MAX: usize = 1_024;
 /// How long to wait after the file could not be read or written.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -32,9 +36,16 @@ pub(super) struct Handle {
     stop: Arc<AtomicBool>,
     bell: Bell,
     thread: JoinHandle<()>,
+    /// Whether the latest look into the file succeeded.
+    works: Arc<AtomicBool>,
 }
 
 impl Handle {
+    /// Whether it can read what is due.
+    pub(super) fn works(&self) -> bool {
+        self.works.load(Ordering::Relaxed) && !self.thread.is_finished()
+    }
+
     /// Lets it finish the delivery that it works on, and waits for that.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
@@ -53,12 +64,22 @@ pub(super) fn start(
     (bell, woken): (Bell, Receiver<()>),
 ) -> Result<Handle, OpenError> {
     let stop = Arc::new(AtomicBool::new(false));
-    let worker = Worker { sql, orders, clock, work, put_off_max, stop: Arc::clone(&stop) };
+    let works = Arc::new(AtomicBool::new(true));
+    let worker = Worker {
+        sql,
+        orders,
+        clock,
+        work,
+        put_off_max,
+        stop: Arc::clone(&stop),
+        works: Arc::clone(&works),
+        left_alone: BTreeMap::new(),
+    };
     let thread = std::thread::Builder::new().name("inbox-worker".to_owned());
     let started = thread.spawn(move || worker.run(&woken));
     let failed =
         |error: std::io::Error| OpenError::Failed { path: "thread".into(), detail: error.to_string() };
-    Ok(Handle { stop, bell, thread: started.map_err(failed)? })
+    Ok(Handle { stop, bell, thread: started.map_err(failed)?, works })
 }
 
 struct Worker {
@@ -69,18 +90,19 @@ struct Worker {
     /// The longest that work which failed is put off.
     put_off_max: Duration,
     stop: Arc<AtomicBool>,
+    works: Arc<AtomicBool>,
+    /// Deliveries that can neither be read nor given up, and until when each is left alone.
+    left_alone: BTreeMap<u64, Millis>,
 }
 
 impl Worker {
-    fn run(self, woken: &Receiver<()>) {
+    fn run(mut self, woken: &Receiver<()>) {
         while !self.stopping() {
-            let wait = match self.turn() {
-                Ok(wait) => wait,
-                Err(error) => {
-                    error!(%error, "can't work on the inbox");
-                    AGAIN_AFTER
-                }
-            };
+            let wait = self.turn().unwrap_or_else(|error| {
+                self.works.store(false, Ordering::Relaxed);
+                error!(%error, "can't work on the inbox");
+                AGAIN_AFTER
+            });
             if !wait.is_zero() && woken.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
@@ -92,23 +114,64 @@ impl Worker {
     }
 
     /// Works on what is due; answers how long there is nothing more to do.
-    fn turn(&self) -> rusqlite::Result<Duration> {
+    fn turn(&mut self) -> rusqlite::Result<Duration> {
         let now = self.clock.now();
-        let mut due = reader::due(&self.sql, now, TAKEN_MAX)?;
+        self.left_alone.retain(|_, until| now < *until);
+        let mut due = self.due(now)?;
+        // Whatever the work itself may take.
+        self.works.store(true, Ordering::Relaxed);
         if due.is_empty() {
             let Some(next) = reader::next_due(&self.sql)? else { return Ok(LOOK_EVERY) };
+            if next <= now {
+                // All that is due is left alone.
+                return Ok(AGAIN_AFTER);
+            }
             let wait = next.since(now);
             if wait <= self.put_off_max {
                 return Ok(wait.clamp(Duration::from_millis(1), LOOK_EVERY));
             }
             // Nothing is put off for that long: the clock was far ahead when it came, and has been set back.
-            due = reader::due(&self.sql, next, TAKEN_MAX)?;
+            due = self.due(next)?;
         }
-        let undisturbed = due.into_iter().take_while(|_| !self.stopping());
-        let settlements: Vec<_> = undisturbed
-            .map(|delivery| Settlement { outcome: attempt(&*self.work, &delivery), delivery })
-            .collect();
-        Ok(if self.note(settlements) { Duration::ZERO } else { AGAIN_AFTER })
+        let mut settlements = Vec::new();
+        let mut unreadable = Vec::new();
+        for due in due {
+            match due {
+                _ if self.stopping() => break,
+                Due::Unreadable(row) => unreadable.push(row),
+                Due::Readable(delivery) => {
+                    let outcome = attempt(&*self.work, &delivery);
+                    settlements.push(Settlement::new(delivery, outcome));
+                }
+            }
+        }
+        let noted = self.note(settlements);
+        unreadable.into_iter().for_each(|row| self.set_aside(row, now));
+        Ok(if noted { Duration::ZERO } else { AGAIN_AFTER })
+    }
+
+    /// What is due, but for what is left alone.
+    fn due(&self, now: Millis) -> rusqlite::Result<Vec<Due>> {
+        let left_alone = u32::try_from(self.left_alone.len()).unwrap_or(u32::MAX);
+        let mut due = reader::due(&self.sql, now, TAKEN_MAX.saturating_add(left_alone))?;
+        due.retain(|due| match due {
+            Due::Readable(_) => true,
+            Due::Unreadable(row) => !self.left_alone.contains_key(&row.seq),
+        });
+        Ok(due)
+    }
+
+    /// Gives up what can't be read, or puts it off. By itself: where its row can't be written either, nothing else fails with
+    /// it but what comes at that moment.
+    fn set_aside(&mut self, row: Unreadable, now: Millis) {
+        let seq = row.seq;
+        error!(seq, id = row.id, why = row.why, "a delivery can't be read");
+        if !self.note(vec![Settlement::unread(row)]) {
+            if self.left_alone.len() >= LEFT_ALONE_MAX {
+                self.left_alone.pop_first();
+            }
+            self.left_alone.insert(seq, now.after(LEFT_ALONE_FOR));
+        }
     }
 
     /// Has it noted how the work went. If that fails, the same deliveries are still due.

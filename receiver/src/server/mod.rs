@@ -1,6 +1,7 @@
 //! A server for services like the inbox and the relay: how many connections there are, how long a head may be and take,
 //! and an orderly end.
 
+mod open;
 mod receive;
 mod stall;
 
@@ -8,7 +9,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +20,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{interval, timeout};
 use tower::{Service, ServiceExt as _};
 use tracing::{debug, warn};
@@ -28,6 +27,7 @@ use tracing::{debug, warn};
 pub use receive::{EffectsService, Receive};
 
 use crate::answer::{closing, method_not_allowed, text};
+use open::{Answer, Open};
 use stall::Stall;
 
 /// How long to wait after a failure to accept: out of file handles, most likely, and trying at once does not help.
@@ -40,7 +40,7 @@ const HEADERS_MAX: usize = 100;
 /// What connections may do.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time; the next ones wait to be accepted.
+    /// Connections at a time. For the next one, the oldest without a request under way is closed; if all have one, it waits.
     pub connections: usize,
     /// The longest head of a request, in bytes; at least 8,192. Beyond it the answer is 431.
     pub head_bytes: usize,
@@ -97,46 +97,52 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let open = Open::new(limits.connections);
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
     server.max_buf_size(limits.head_bytes).max_headers(HEADERS_MAX).half_close(true);
     loop {
-        let (permit, stream) = tokio::select! {
-            accepted = accept(&listener, &connections) => accepted,
+        let next = async {
+            let stream = accept(&listener).await;
+            (stream, open.enter().await)
+        };
+        let (stream, entry) = tokio::select! {
+            next = next => next,
             () = &mut stop => break,
         };
-        let service = service.clone();
-        let bounded = service_fn(move |request| answer(service.clone(), request, limits.head_bytes));
+        let (service, requests) = (service.clone(), entry.requests());
+        let bounded = service_fn(move |request| {
+            let under_way = requests.begin();
+            let answer = answer(service.clone(), request, limits.head_bytes);
+            async move { answer.await.map(|answer| answer.map(|body| Answer { body, _under_way: under_way })) }
+        });
         let connection = server.serve_connection(TokioIo::new(Stall::new(stream, limits.head_time)), bounded);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "a connection ended early");
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    debug!(%error, "a connection ended early");
+                },
+                () = entry.is_told_to_close() => debug!("a connection at rest made room for another"),
             }
-            drop(permit);
+            drop(entry);
         });
     }
     drop(listener);
     timeout(within, graceful.shutdown()).await.is_ok()
 }
 
-/// The next connection, once there may be another one.
-async fn accept(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> (Option<tokio::sync::OwnedSemaphorePermit>, TcpStream) {
-    // Never closed, so there is always a permit in the end.
-    let permit = Arc::clone(connections).acquire_owned().await.ok();
+/// The next connection.
+async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if let Err(error) = stream.set_nodelay(true) {
                     debug!(%error, "can't send small answers at once");
                 }
-                return (permit, stream);
+                return stream;
             }
             Err(error) => {
                 warn!(%error, "can't accept a connection");

@@ -63,9 +63,17 @@ where
         if *request.method() == Method::POST {
             return self.deliveries.call(request);
         }
-        let answer = if asks_for_health(&request) { health(self.inbox.is_open()) } else { only_post() };
+        let answer = if asks_for_health(&request) { how(&self.inbox) } else { only_post() };
         Box::pin(ready(Ok(answer)))
     }
+}
+
+/// How an inbox is. What it takes is safe also where it can't work on it, but somebody has to know.
+fn how(inbox: &Inbox) -> Answer {
+    if inbox.is_open() && !inbox.works() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "can't work on the inbox");
+    }
+    health(inbox.is_open())
 }
 
 /// Puts a verified delivery into the inbox.

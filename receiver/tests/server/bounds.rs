@@ -112,6 +112,25 @@ fn a_client_that_never_reads_its_answers_is_cut_off() {
 }
 
 #[test]
+fn heads_that_never_end_keep_nobody_out_and_those_that_came_last_stay() {
+    let receiver = World::new().serve(&["--read-within", "10m", "--connections-max", "3"]);
+    let mut signed = head("POST", "/", &signed("late", b"{}"));
+    signed.extend(b"content-length: 2\r\n");
+    let mut halves: Vec<_> = (0..3)
+        .map(|_| {
+            let mut stream = connect(receiver.address);
+            stream.write_all(&signed).unwrap();
+            stream
+        })
+        .collect();
+    check_serving(receiver.address);
+    // One was closed for that, and there is room again: the youngest is let finish.
+    let mut youngest = halves.pop().unwrap();
+    youngest.write_all(b"\r\n{}").unwrap();
+    assert_eq!(answer(youngest).unwrap().status, 204);
+}
+
+#[test]
 fn a_full_inbox_says_when_to_come_back() {
     let receiver = World::new().serve(&["--waiting-max", "0"]);
     let answer = receiver.post("a", b"{}");

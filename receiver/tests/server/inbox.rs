@@ -188,6 +188,56 @@ fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
     inbox.close();
 }
 
+/// Changes the rows that wait, while nobody works on them.
+fn change(shelf: &Shelf, sql: &str) {
+    rusqlite::Connection::open(shelf.options().path).unwrap().execute_batch(sql).unwrap();
+}
+
+#[test]
+fn a_delivery_that_cannot_be_read_is_given_up_and_holds_nobody_up() {
+    for damage in
+        ["id = CAST(x'ff' AS TEXT)", "attempts = -1", "received_ms = -1", "event = CAST(x'ff' AS TEXT)"]
+    {
+        let shelf = Shelf::new();
+        let (go_on, held) = channel::<()>();
+        let inbox = shelf.open(HeldUp(Mutex::new(held)));
+        accept(&inbox, "bad").unwrap();
+        accept(&inbox, "good").unwrap();
+        drop(go_on);
+        inbox.close();
+        change(&shelf, &format!("UPDATE received SET {damage} WHERE id = 'bad'"));
+        let inbox = shelf.open(Counting);
+        while shelf.effects().standing().unwrap().waiting > 0 {
+            std::thread::yield_now();
+        }
+        assert!(inbox.works(), "{damage}");
+        inbox.close();
+        assert_eq!(shelf.effects().processed(10).unwrap(), ["good"], "{damage}");
+        assert_eq!(shelf.effects().standing().unwrap().given_up, 1, "{damage}");
+    }
+}
+
+#[test]
+fn an_inbox_whose_worker_cannot_read_says_so_until_it_can() {
+    let shelf = Shelf::new();
+    let (go_on, held) = channel();
+    let inbox = shelf.open(HeldUp(Mutex::new(held)));
+    accept(&inbox, "a").unwrap();
+    assert!(inbox.works());
+    change(&shelf, "ALTER TABLE received RENAME TO elsewhere");
+    go_on.send(()).unwrap();
+    while inbox.works() {
+        std::thread::yield_now();
+    }
+    change(&shelf, "ALTER TABLE elsewhere RENAME TO received");
+    while !inbox.works() {
+        std::thread::yield_now();
+    }
+    drop(go_on);
+    inbox.close();
+    assert!(!inbox.works());
+}
+
 #[test]
 fn bytes_are_bounded_too() {
     let shelf = Shelf::new();

@@ -31,9 +31,15 @@ pub(super) async fn works(State(app): State<App>) -> Result<Response, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
     use axum::body::Body;
     use axum::http::{Request, StatusCode};
     use http_body_util::BodyExt as _;
+    use tokio::task::JoinSet;
     use tower::ServiceExt as _;
 
     use crate::api::{Config, router};
@@ -44,11 +50,9 @@ mod tests {
     use crate::store::sqlite::Durability;
     use crate::subscriber::RegionSecrets;
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_process_whose_dispatcher_has_ended_is_not_ready_and_says_so_to_whoever_runs_it() {
-        let folder = tempfile::tempdir().unwrap();
+    async fn open(folder: &Path) -> (Sender, Router) {
         let options = Options {
-            database: folder.path().join("hookproof.db"),
+            database: folder.join("hookproof.db"),
             durability: Durability::Process,
             guard: Guard::strict(),
             limits: event::Limits::default(),
@@ -64,19 +68,49 @@ mod tests {
             token: None,
             request_time_max: Config::REQUEST_TIME_MAX,
         };
-        let router = router(sender.clone(), config);
-        let ask = async || {
-            let request = Request::get("/readyz").body(Body::empty()).unwrap();
-            let response = router.clone().oneshot(request).await.unwrap();
-            let status = response.status();
-            let bytes = response.into_body().collect().await.unwrap().to_bytes();
-            (status, String::from_utf8(bytes.to_vec()).unwrap())
-        };
-        assert_eq!(ask().await.0, StatusCode::OK);
+        (sender.clone(), router(sender, config))
+    }
+
+    /// The status and the text of an answer to whether the process is ready.
+    async fn ask(router: &Router) -> (StatusCode, String) {
+        let request = Request::get("/readyz").body(Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_process_whose_dispatcher_has_ended_is_not_ready_and_says_so_to_whoever_runs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, router) = open(folder.path()).await;
+        assert_eq!(ask(&router).await.0, StatusCode::OK);
         sender.break_shell();
         assert!(sender.breakdown().await.contains("the dispatcher has ended"));
-        let (status, text) = ask().await;
+        let (status, text) = ask(&router).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text.contains("the dispatcher has ended"), "{text}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_process_that_is_asked_more_than_it_can_answer_is_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, router) = open(folder.path()).await;
+        let (go_on, goes_on) = channel::<()>();
+        let goes_on = Arc::new(Mutex::new(goes_on));
+        let mut asked = JoinSet::new();
+        // Until one is turned away: those before it keep all threads busy, and the queue full.
+        loop {
+            let (sender, goes_on) = (sender.clone(), Arc::clone(&goes_on));
+            asked.spawn(async move { sender.read(move |_| goes_on.lock().unwrap().recv().is_ok()).await });
+            tokio::task::yield_now().await;
+            if asked.try_join_next().is_some() {
+                break;
+            }
+        }
+        let (status, text) = ask(&router).await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        drop(go_on);
+        asked.join_all().await;
     }
 }

@@ -8,13 +8,15 @@ use tokio::time::timeout;
 
 use crate::dispatch::Stuck;
 use crate::engine::{Nanos, StoreTime};
-use crate::runtime::Sender;
 use crate::runtime::store_time::FAR_OFF;
+use crate::runtime::{LastLook, Sender};
 use crate::store::sqlite::LogSize;
 use crate::store::thread::Health;
 
 /// How long a part may take to show that it lives. It takes microseconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
+/// How long ago the database may have been read the last time. It is read every few milliseconds.
+const READ_WITHIN: Nanos = Nanos::from_secs(5);
 /// For how long a request that failed for good counts. What still fails does so again within this.
 const GIVEN_UP_FOR: Nanos = Nanos::MINUTE;
 
@@ -45,14 +47,13 @@ pub(crate) async fn unready(sender: &Sender) -> Vec<Unready> {
     let clock = sender.clock();
     let mut reasons = of_the_store(&sender.health(), clock.now());
     if reasons.iter().all(|reason| reason.code != "store") {
-        reasons.extend(of_the_reader(sender).await);
+        reasons.extend(of_the_reader(&sender.last_look(), clock.now()));
     }
     match timeout(ALIVE_WITHIN, sender.lanes_that_cannot_move()).await {
         Ok(stuck) => reasons.extend(of_the_lanes(&stuck)),
         Err(_) => reasons.push(Unready::new("dispatcher", "the dispatcher does not answer")),
     }
-    reasons.extend(of_the_clock(clock.ahead(), "ahead of"));
-    reasons.extend(of_the_clock(clock.behind(), "behind"));
+    reasons.extend(of_the_clock(clock.ahead()));
     reasons
 }
 
@@ -77,15 +78,16 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     reasons
 }
 
-async fn of_the_reader(sender: &Sender) -> Option<Unready> {
-    let glance = timeout(ALIVE_WITHIN, sender.read(|reader| reader.glance()));
-    match glance.await {
-        Err(_) => Some(Unready::new("store", "the store does not answer")),
-        Ok(Err(error) | Ok(Err(error))) => {
-            Some(Unready::new("store", format!("the store does not read: {error}")))
-        }
-        Ok(Ok(Ok(_))) => None,
+/// The watcher reads all the time, on a connection of its own: whatever else is asked of the database says nothing of it.
+fn of_the_reader(last: &LastLook, now: StoreTime) -> Option<Unready> {
+    if now.since(last.at) <= READ_WITHIN {
+        return None;
     }
+    let detail = match &last.error {
+        Some(error) => format!("the store does not read: {error}"),
+        None => "the store does not answer".to_owned(),
+    };
+    Some(Unready::new("store", detail))
 }
 
 /// The first of the lanes that cannot move stands for all: they mostly share a cause.
@@ -95,11 +97,12 @@ fn of_the_lanes(stuck: &[Stuck]) -> Option<Unready> {
     Some(Unready::new("lanes", format!("{count} lanes can't move, lane {lane} because {why}")))
 }
 
-fn of_the_clock(off: Option<Nanos>, which: &str) -> Option<Unready> {
-    let off = off.filter(|off| *off > FAR_OFF)?;
-    let minutes = off.0 / Nanos::MINUTE.0;
+/// A clock that is behind is none: every length of time is right by it.
+fn of_the_clock(ahead: Option<Nanos>) -> Option<Unready> {
+    let ahead = ahead.filter(|ahead| *ahead > FAR_OFF)?;
+    let minutes = ahead.0 / Nanos::MINUTE.0;
     let remedy = "see `hookproof sender doctor`";
-    let detail = format!("the database's time is {minutes} minutes {which} the wall clock: {remedy}");
+    let detail = format!("the database's time is {minutes} minutes ahead of the wall clock: {remedy}");
     Some(Unready::new("clock", detail))
 }
 
@@ -137,8 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_counts_once_it_is_far_off() {
-        assert_eq!(of_the_clock(Some(FAR_OFF), "behind"), None);
-        assert_eq!(of_the_clock(Some(Nanos::DAY), "behind").map(|reason| reason.code), Some("clock"));
+    fn a_clock_counts_once_it_is_far_ahead() {
+        assert_eq!(of_the_clock(Some(FAR_OFF)), None);
+        assert_eq!(of_the_clock(Some(Nanos::DAY)).map(|reason| reason.code), Some("clock"));
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_read_for_a_while_is_a_reason() {
+        let error = StoreError::Io { doing: "glance", detail: "a page".into() };
+        let last = |error| LastLook { at: NOW, error };
+        let later = StoreTime(NOW.0 + READ_WITHIN.0 + 1);
+        let told = |last: LastLook, now| of_the_reader(&last, now).map(|reason| reason.detail);
+        assert_eq!(told(last(Some(error.clone())), StoreTime(NOW.0 + READ_WITHIN.0)), None);
+        assert!(told(last(Some(error)), later).unwrap().contains("does not read: could not glance"));
+        assert_eq!(told(last(None), later).unwrap(), "the store does not answer");
     }
 }

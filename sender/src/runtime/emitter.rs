@@ -1,8 +1,9 @@
 //! From an offer to an acknowledgement: match, shape, record. No HTTP, and no word before it is durable.
 
+mod chunk;
 mod outbox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{oneshot, watch};
@@ -15,13 +16,12 @@ use crate::engine::{DeliveryId, LaneId};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
 use crate::fanout::fan_out;
 use crate::roster::Roster;
-use crate::store::command::{Command, Emit, OutboxId};
+use crate::store::command::{Emit, OutboxId};
 use crate::store::reply::{Bound, Emitted, FullLane, Placed, Refusal, Reply};
 use crate::store::thread::{Handle, Why};
+use chunk::{CHUNKS_MAX, Chunk, Told, Unrecorded};
 pub(super) use outbox::Outboxed;
 
-/// Events in one request to the store.
-pub(super) const CHUNK_EVENTS: usize = 256;
 /// Deliveries of this process that the watcher has not looked at, at most.
 const RECORDED_MAX: usize = 100_000;
 /// How often an event is matched anew because subscribers changed in between.
@@ -136,38 +136,65 @@ impl Emitter {
         let mut results = vec![Err(EmitError::Busy); offers.len()];
         let mut open: Vec<usize> = (0..offers.len()).collect();
         for _ in 0..MATCHES_MAX {
-            let roster = self.roster();
-            let mut prepared = Vec::with_capacity(open.len());
-            open.retain(|&index| match self.prepare(&roster, &offers[index], None) {
-                Ok(emit) => {
-                    prepared.push(emit);
-                    true
-                }
-                Err(error) => {
-                    results[index] = Err(error);
-                    false
-                }
-            });
-            let mut answers = Vec::with_capacity(open.len());
-            for told in self.submit(prepared) {
-                // Dropped unanswered only if the store's thread is gone.
-                answers.extend(told.answers.await.unwrap_or(told.unanswered));
-            }
-            let mut stale = Vec::new();
-            for (index, answer) in open.into_iter().zip(answers) {
-                match answer {
-                    Err(Unrecorded::StaleRoster) => stale.push(index),
-                    Err(Unrecorded::For(error)) => results[index] = Err(error),
-                    Ok(accepted) => results[index] = Ok(accepted),
-                }
-            }
-            if stale.is_empty() {
-                break;
-            }
-            open = stale;
-            self.wait_for_roster_after(roster.version()).await;
+            let stale = self.emit_chunks(offers, open, &mut results).await;
+            let Some(version) = stale.roster else { break };
+            open = stale.places;
+            self.wait_for_roster_after(version).await;
         }
         results
+    }
+
+    /// Records events chunk by chunk, so that no more of them is in memory than a few commits take.
+    async fn emit_chunks(
+        self: &Arc<Self>,
+        offers: &[Offer<'_>],
+        open: Vec<usize>,
+        results: &mut [Result<Accepted, EmitError>],
+    ) -> Stale {
+        let mut left = open.into_iter();
+        let mut under_way = VecDeque::with_capacity(CHUNKS_MAX);
+        let mut stale = Stale::default();
+        loop {
+            while under_way.len() < CHUNKS_MAX {
+                let roster = self.roster();
+                let mut chunk = self.prepare_chunk(&roster, offers, &mut left, results);
+                if chunk.is_empty() {
+                    break;
+                }
+                let places = std::mem::take(&mut chunk.places);
+                under_way.push_back((places, roster.version(), self.submit(chunk)));
+            }
+            let Some((places, version, told)) = under_way.pop_front() else { return stale };
+            // Dropped unanswered only if the store's thread is gone.
+            let answers = told.answers.await.unwrap_or(told.unanswered);
+            for (place, answer) in places.into_iter().zip(answers) {
+                match answer {
+                    Err(Unrecorded::StaleRoster) => stale.add(place, version),
+                    Err(Unrecorded::For(error)) => results[place] = Err(error),
+                    Ok(accepted) => results[place] = Ok(accepted),
+                }
+            }
+        }
+    }
+
+    /// The next events, about as many as one commit takes; none, if none are left. What can't be recorded has its answer.
+    fn prepare_chunk(
+        &self,
+        roster: &Roster,
+        offers: &[Offer<'_>],
+        left: &mut impl Iterator<Item = usize>,
+        results: &mut [Result<Accepted, EmitError>],
+    ) -> Chunk {
+        let mut chunk = Chunk::default();
+        while !chunk.is_full()
+            && let Some(place) = left.next()
+        {
+            match self.prepare(roster, &offers[place], None) {
+                Ok(emit) => chunk.add(place, emit),
+                Err(error) => results[place] = Err(error),
+            }
+        }
+        chunk
     }
 
     fn prepare(
@@ -186,23 +213,14 @@ impl Emitter {
         Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now(), wall()) })
     }
 
-    /// Hands events to the store, some at a time.
-    fn submit(self: &Arc<Self>, mut emits: Vec<Emit>) -> Vec<Told> {
-        let mut all = Vec::new();
-        while !emits.is_empty() {
-            let rest = emits.split_off(emits.len().min(CHUNK_EVENTS));
-            all.push(self.submit_chunk(std::mem::replace(&mut emits, rest)));
-        }
-        all
-    }
-
-    fn submit_chunk(self: &Arc<Self>, emits: Vec<Emit>) -> Told {
-        let known: Vec<_> = emits.iter().map(Known::of).collect();
+    /// Hands events to the store, which records them in one commit.
+    fn submit(self: &Arc<Self>, chunk: Chunk) -> Told {
+        let known: Vec<_> = chunk.emits().map(Known::of).collect();
         let stopped = EmitError::Store("the sender is stopping".to_owned());
-        let unanswered = vec![Err(Unrecorded::For(stopped)); emits.len()];
+        let unanswered = vec![Err(Unrecorded::For(stopped)); known.len()];
         let (tell, answers) = oneshot::channel();
         let emitter = Arc::clone(self);
-        submit(&self.store, emits.into_iter().map(Command::Emit).collect(), move |result| {
+        submit(&self.store, chunk.into_commands(), move |result| {
             // Whoever emitted may have gone meanwhile; the events are recorded all the same.
             let _ = tell.send(emitter.understand(known, result));
         });
@@ -274,18 +292,19 @@ impl Known {
     }
 }
 
-/// Events that the store has.
-struct Told {
-    answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
-    /// The answers, if none come.
-    unanswered: Vec<Result<Accepted, Unrecorded>>,
+/// Events whose subscribers have changed since they were matched.
+#[derive(Default)]
+struct Stale {
+    places: Vec<usize>,
+    /// The newest roster that was too old.
+    roster: Option<u64>,
 }
 
-#[derive(Clone)]
-enum Unrecorded {
-    /// Match it again.
-    StaleRoster,
-    For(EmitError),
+impl Stale {
+    fn add(&mut self, place: usize, roster: u64) {
+        self.places.push(place);
+        self.roster = self.roster.max(Some(roster));
+    }
 }
 
 impl Accepted {

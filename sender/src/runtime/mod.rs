@@ -27,6 +27,7 @@ pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 pub(crate) use owner::process_is_dead;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
+pub use watcher::LastLook;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -137,6 +138,7 @@ struct Inner {
     clock: Clock,
     events: EventSender,
     readers: Readers,
+    looked: watcher::Looked,
     running: Mutex<Option<Running>>,
 }
 
@@ -203,6 +205,7 @@ impl Sender {
             events: events.clone(),
             rights: HashMap::new(),
         };
+        let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
             reader: Box::new(reader),
             database: path.clone(),
@@ -213,18 +216,20 @@ impl Sender {
             events: events.clone(),
             outbox: watcher::Outbox::default(),
             looks: 0,
+            clock,
+            looked: Arc::clone(&looked),
         };
         let readers = Readers::start(&path).map_err(beside("start the threads that read"))?;
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         // From here on nothing fails, and something may be sent.
         let owner = registration.hold();
+        info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
-        info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let running = Mutex::new(Some(running));
-        Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, running })))
+        Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, looked, running })))
     }
 
     /// Records events, and answers for each in order once it is durable.
@@ -288,6 +293,12 @@ impl Sender {
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.store.health()
+    }
+
+    /// When the database could be read the last time, which it is every few milliseconds, and why not since.
+    #[must_use]
+    pub fn last_look(&self) -> LastLook {
+        self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The steady time.

@@ -2,9 +2,9 @@
 //!
 //! Each process holds a lock on a file of its own beside the database, for as long as it lives: the operating system
 //! lets go of it however the process ends. Whoever can take the lock of another owner therefore knows that it is dead,
-//! and need not wait for its leases to run out.
+//! and need not wait for its leases to run out. The files are beside the database itself, by whichever links it was found.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -66,7 +66,7 @@ pub(super) struct Owner {
 
 impl Owner {
     fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
-        let path = lock_path(database, id);
+        let path = lock_path(database, id)?;
         loop {
             let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
             lock.lock()?;
@@ -97,7 +97,7 @@ impl Owner {
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
 pub(crate) fn process_is_dead(database: &Path, id: OwnerId) -> bool {
-    let path = lock_path(database, id);
+    let Ok(path) = lock_path(database, id) else { return false };
     let Ok(file) = OpenOptions::new().write(true).open(&path) else { return false };
     match file.try_lock() {
         Ok(()) => true,
@@ -105,37 +105,59 @@ pub(crate) fn process_is_dead(database: &Path, id: OwnerId) -> bool {
     }
 }
 
-/// Whether some other process may be alive on this database, as far as the files beside it tell.
+/// Whether some other process may be alive on this database, as far as the files beside it tell. Where they can't be
+/// listed, or one of them can't be told, some process may be.
 #[must_use]
 pub(super) fn others_are_alive(database: &Path, ourselves: Option<OwnerId>) -> bool {
-    let others = owners(database);
-    others.into_iter().any(|id| Some(id) != ourselves && !process_is_dead(database, id))
+    let may_be_alive = |id| Some(id) != ourselves && !process_is_dead(database, id);
+    match owners(database) {
+        Ok(owners) => !owners.are_all || owners.ids.into_iter().any(may_be_alive),
+        Err(_) => true,
+    }
 }
 
 /// Nobody asks about a dead owner any more.
 pub(super) fn bury(database: &Path, id: OwnerId) {
     // If its file can't be removed, the next one to look tries again.
-    let _ = fs::remove_file(lock_path(database, id));
+    let _ = lock_path(database, id).and_then(fs::remove_file);
 }
 
 /// Owners that are surely dead, by the files that they left beside the database.
 pub(super) fn the_dead(database: &Path) -> Vec<OwnerId> {
-    owners(database).into_iter().filter(|id| process_is_dead(database, *id)).collect()
+    let known = owners(database).map(|owners| owners.ids).unwrap_or_default();
+    known.into_iter().filter(|id| process_is_dead(database, *id)).collect()
 }
 
 /// Owners by their files.
-fn owners(database: &Path) -> Vec<OwnerId> {
-    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let Ok(files) = fs::read_dir(folder.unwrap_or(Path::new("."))) else { return Vec::new() };
-    let Some(mut prefix) = database.file_name().and_then(OsStr::to_str).map(str::to_owned) else {
-        return Vec::new();
-    };
-    prefix.push_str("-owner-");
-    let ids = files.filter_map(|file| {
-        let name = file.ok()?.file_name();
-        u64::from_str_radix(name.to_str()?.strip_prefix(&prefix)?, 16).ok().map(OwnerId)
-    });
-    ids.take(FILES_MAX).collect()
+#[derive(Default)]
+struct Owners {
+    ids: Vec<OwnerId>,
+    /// There is no other file that an owner may have a lock on.
+    are_all: bool,
+}
+
+fn owners(database: &Path) -> io::Result<Owners> {
+    let (folder, prefix) = beside(database)?;
+    let mut owners = Owners { ids: Vec::new(), are_all: true };
+    for file in fs::read_dir(folder)? {
+        let name = file?.file_name();
+        let Some(id) = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes()) else { continue };
+        let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
+        match id.filter(|_| owners.ids.len() < FILES_MAX) {
+            Some(id) => owners.ids.push(OwnerId(id)),
+            None => owners.are_all = false,
+        }
+    }
+    Ok(owners)
+}
+
+/// The folder that the database is in, and how the names of its owners' files begin.
+fn beside(database: &Path) -> io::Result<(PathBuf, OsString)> {
+    let mut folder = fs::canonicalize(database)?;
+    let mut prefix = folder.file_name().unwrap_or_default().to_owned();
+    prefix.push("-owner-");
+    folder.pop();
+    Ok((folder, prefix))
 }
 
 /// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
@@ -168,24 +190,34 @@ pub(super) fn evict_the_dead(
     Ok(())
 }
 
-fn lock_path(database: &Path, id: OwnerId) -> PathBuf {
-    let mut name = database.file_name().unwrap_or_default().to_owned();
-    name.push(format!("-owner-{:016x}", id.0));
-    database.with_file_name(name)
+fn lock_path(database: &Path, id: OwnerId) -> io::Result<PathBuf> {
+    let (folder, mut name) = beside(database)?;
+    name.push(format!("{:016x}", id.0));
+    Ok(folder.join(name))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
+
+    /// A database in a folder of its own.
+    fn database(name: impl AsRef<Path>) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join(name);
+        fs::write(&database, "").unwrap();
+        (folder, database)
+    }
 
     #[test]
     fn an_owner_is_dead_when_its_lock_is_free_and_never_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("sender.db");
+        let (_folder, database) = database("sender.db");
         let owner = Owner::register(&database, OwnerId(7)).unwrap();
         assert!(!process_is_dead(&database, owner.id()));
         assert!(!process_is_dead(&database, OwnerId(8)), "nothing is known of an owner without a file");
-        fs::copy(lock_path(&database, OwnerId(7)), lock_path(&database, OwnerId(9))).unwrap();
+        let path = |id| lock_path(&database, OwnerId(id)).unwrap();
+        fs::copy(path(7), path(9)).unwrap();
         assert!(process_is_dead(&database, OwnerId(9)));
         assert_eq!(the_dead(&database), [OwnerId(9)]);
         bury(&database, OwnerId(9));
@@ -196,11 +228,36 @@ mod tests {
 
     #[test]
     fn who_retires_leaves_nothing_behind_and_neither_does_who_never_began() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("sender.db");
+        let (folder, database) = database("sender.db");
         Registration::new(&database, OwnerId(7)).unwrap().hold().retire();
         drop(Registration::new(&database, OwnerId(8)).unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(!others_are_alive(&database, None));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the database");
+    }
+
+    #[test]
+    fn another_that_is_alive_is_seen_whatever_the_database_is_called_and_by_whichever_link() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for name in [OsStr::new("sender.db"), OsStr::from_bytes(b"sender-\xff.db")] {
+            let (folder, database) = database(name);
+            let links = tempfile::tempdir().unwrap();
+            let link = links.path().join("link.db");
+            std::os::unix::fs::symlink(&database, &link).unwrap();
+            assert!(!others_are_alive(&database, None) && !others_are_alive(&link, None), "{name:?}");
+            let owner = Owner::register(&link, OwnerId(7)).unwrap();
+            assert!(others_are_alive(&database, None) && others_are_alive(&link, None), "{name:?}");
+            assert!(!others_are_alive(&database, Some(OwnerId(7))), "{name:?}");
+            owner.retire();
+            assert!(!others_are_alive(&link, None), "{name:?}");
+            drop(folder);
+            assert!(others_are_alive(&database, None), "nobody knows");
+        }
+    }
+
+    #[test]
+    fn a_file_that_names_no_owner_may_be_anybodys() {
+        let (folder, database) = database("sender.db");
+        fs::write(folder.path().join("sender.db-owner-somebody"), "").unwrap();
+        assert!(others_are_alive(&database, None));
+        assert!(the_dead(&database).is_empty());
     }
 }

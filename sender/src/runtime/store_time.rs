@@ -13,7 +13,7 @@ use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;
 use crate::store::sqlite::{SqliteReader, SqliteStore};
 
-/// A clock that is further off the wall clock than this needs an operator.
+/// A clock that is further ahead of the wall clock than this needs an operator.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
 /// Begins to count on a database as one of its processes.

@@ -6,18 +6,19 @@ mod outbox;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use tracing::{error, info};
 
-use super::clock::wall;
+use super::clock::{Clock, wall};
 use super::emitter::Emitter;
 use super::events::EventSender;
 use super::lookout::{LOOK_EVERY, LOOKS_BETWEEN_OWNERS, Lookout};
 use super::owner::evict_the_dead;
 use crate::dispatch::Event;
+use crate::engine::StoreTime;
 use crate::roster::{Roster, Subscriber};
 use crate::store::StoreError;
 use crate::store::lane::OwnerId;
@@ -45,6 +46,18 @@ pub(super) fn tell_of_broken(before: &Roster, now: &Roster) {
     }
 }
 
+/// What came of the latest attempts to read the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastLook {
+    /// When it could be read the last time.
+    pub at: StoreTime,
+    /// Why it could not be since.
+    pub error: Option<StoreError>,
+}
+
+/// The same, as it is now.
+pub(super) type Looked = Arc<Mutex<LastLook>>;
+
 /// The watcher's state between two glances.
 pub(super) struct Watcher {
     pub(super) reader: Box<dyn Reader>,
@@ -56,6 +69,8 @@ pub(super) struct Watcher {
     pub(super) events: EventSender,
     pub(super) outbox: Outbox,
     pub(super) looks: u64,
+    pub(super) clock: Clock,
+    pub(super) looked: Looked,
 }
 
 impl Watcher {
@@ -78,6 +93,7 @@ impl Watcher {
                     (failed, said) = (0, false);
                 }
                 Err(error) => {
+                    self.note(Some(error.clone()));
                     failed += 1;
                     // Once, not every few milliseconds, for as long as it lasts; and one line for one fault.
                     if !said && failed > LOOKS_IN_SILENCE && self.store.health().failing.is_none() {
@@ -87,6 +103,12 @@ impl Watcher {
                 }
             }
         }
+    }
+
+    fn note(&self, error: Option<StoreError>) {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = if error.is_some() { looked.at } else { self.clock.now() };
+        *looked = LastLook { at, error };
     }
 
     fn look(&mut self) -> Result<(), StoreError> {
@@ -101,6 +123,7 @@ impl Watcher {
             }
             events.send(event);
         })?;
+        self.note(None);
         self.looks += 1;
         match glance.outbox {
             Some(_) => self.outbox.look(&*self.reader, &self.emitter, self.looks)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::{EmitError, Emitter, Failed, Unrecorded, submit};
+use super::{Accepted, Chunk, EmitError, Emitter, Failed, Unrecorded, submit};
 use crate::engine::LaneId;
 use crate::event::Offer;
 use crate::roster::Roster;
@@ -35,9 +35,24 @@ enum Plan {
     Leave(Outboxed),
 }
 
+/// What becomes of a row by the answer to its event; why to set it aside, if it would wait for ever, and all that come
+/// after it.
+fn fate(answer: Result<Accepted, Unrecorded>) -> Result<Outboxed, String> {
+    match answer {
+        Ok(_) => Ok(Outboxed::Gone),
+        Err(Unrecorded::StaleRoster) => Ok(Outboxed::Stale),
+        Err(Unrecorded::For(error)) if !error.may_pass() => Err(error.to_string()),
+        Err(Unrecorded::For(EmitError::Full(full))) => {
+            let lanes = full.iter().map(|full| full.lane).collect();
+            Ok(Outboxed::Waits { lanes, error: EmitError::Full(full) })
+        }
+        Err(Unrecorded::For(error)) => Ok(Outboxed::Failed(error)),
+    }
+}
+
 impl Emitter {
-    /// Makes events of those outbox rows whose lanes are wanted, in one commit and in their order, and waits until that
-    /// is durable. What became of each. For a thread of its own.
+    /// Makes events of those outbox rows whose lanes are wanted, in their order, about one commit's worth at a time,
+    /// and waits until that is durable. What became of each. For a thread of its own.
     pub(in crate::runtime) fn emit_outbox(
         self: &Arc<Self>,
         rows: &[OutboxRow],
@@ -45,36 +60,36 @@ impl Emitter {
     ) -> Vec<Outboxed> {
         let roster = self.roster();
         let mut fates = vec![Outboxed::Gone; rows.len()];
-        let (mut prepared, mut places, mut rejects) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, row) in rows.iter().enumerate() {
-            match self.plan(&roster, row, &wanted) {
-                Plan::Emit(emit) => {
-                    prepared.push(emit);
-                    places.push(place);
+        let mut rejects = Vec::new();
+        let mut left = rows.iter().enumerate();
+        let mut over = None;
+        while over.is_none() {
+            let mut chunk = Chunk::default();
+            while !chunk.is_full()
+                && let Some((place, row)) = left.next()
+            {
+                match self.plan(&roster, row, &wanted) {
+                    Plan::Emit(emit) => chunk.add(place, emit),
+                    Plan::Reject(why) => rejects.push((place, RejectOutbox { id: row.id, why })),
+                    Plan::Leave(fate) => fates[place] = fate,
                 }
-                Plan::Reject(why) => rejects.push((place, RejectOutbox { id: row.id, why })),
-                Plan::Leave(fate) => fates[place] = fate,
+            }
+            if chunk.is_empty() {
+                break;
+            }
+            for (place, answer) in self.record(chunk) {
+                match fate(answer) {
+                    Ok(fate) => fates[place] = fate,
+                    Err(why) => rejects.push((place, RejectOutbox { id: rows[place].id, why })),
+                }
+                if matches!(fates[place], Outboxed::Stale | Outboxed::Failed(_)) {
+                    over = Some(fates[place].clone());
+                }
             }
         }
-        if !prepared.is_empty() {
-            let told = self.submit_chunk(prepared);
-            let answers = told.answers.blocking_recv().unwrap_or(told.unanswered);
-            for (place, answer) in places.into_iter().zip(answers) {
-                fates[place] = match answer {
-                    Ok(_) => continue,
-                    Err(Unrecorded::StaleRoster) => Outboxed::Stale,
-                    // It would wait for ever, and all that come after it.
-                    Err(Unrecorded::For(error)) if !error.may_pass() => {
-                        rejects.push((place, RejectOutbox { id: rows[place].id, why: error.to_string() }));
-                        continue;
-                    }
-                    Err(Unrecorded::For(EmitError::Full(full))) => {
-                        let lanes = full.iter().map(|full| full.lane).collect();
-                        Outboxed::Waits { lanes, error: EmitError::Full(full) }
-                    }
-                    Err(Unrecorded::For(error)) => Outboxed::Failed(error),
-                };
-            }
+        // None overtakes those that the store did not take.
+        if let Some(over) = over {
+            left.for_each(|(place, _)| fates[place] = over.clone());
         }
         let (places, rejects): (Vec<usize>, Vec<RejectOutbox>) = rejects.into_iter().unzip();
         if let Err(error) = self.reject(rejects) {
@@ -83,6 +98,17 @@ impl Emitter {
             }
         }
         fates
+    }
+
+    /// Records events, and waits until that is durable.
+    fn record(
+        self: &Arc<Self>,
+        mut chunk: Chunk,
+    ) -> impl Iterator<Item = (usize, Result<Accepted, Unrecorded>)> + use<> {
+        let places = std::mem::take(&mut chunk.places);
+        let told = self.submit(chunk);
+        let answers = told.answers.blocking_recv().unwrap_or(told.unanswered);
+        places.into_iter().zip(answers)
     }
 
     fn plan(&self, roster: &Roster, row: &OutboxRow, wanted: impl Fn(&[LaneId]) -> bool) -> Plan {

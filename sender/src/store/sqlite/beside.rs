@@ -12,13 +12,15 @@ use super::claim::{Answer, Bodies, RowReader};
 use super::failure::Doing;
 use super::held::Held;
 use super::open::Watched;
-use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::Claim;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
 
 const DOING: &str = "claim deliveries";
+/// Deliveries that the disk does not give, of which one claim finds out: the disk takes its time for each.
+const PASSED_OVER_MAX: u32 = 8;
 
 /// Claims for a [`super::SqliteStore`], beside it.
 #[derive(Debug)]
@@ -34,7 +36,30 @@ impl Claimer for SqliteClaimer {
         self.watched.check(DOING)?;
         // Locked before anything is read: whatever is given back after this was still held when it was read.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        self.answer(&mut held, now, claims).doing(DOING)
+        let mut passed_over = 0;
+        loop {
+            match self.answer(&mut held, now, claims) {
+                // The transaction went with the failure: the others are read in a new one.
+                Err(Failed { not_given: Some(delivery), .. }) if passed_over < PASSED_OVER_MAX => {
+                    held.unread.note(delivery, now);
+                    passed_over += 1;
+                }
+                answer => return answer.map_err(|failed| failed.error).doing(DOING),
+            }
+        }
+    }
+}
+
+/// Why claims were not answered.
+struct Failed {
+    error: rusqlite::Error,
+    /// The delivery that the disk did not give, if it is that.
+    not_given: Option<DeliveryId>,
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self { error, not_given: None }
     }
 }
 
@@ -44,7 +69,7 @@ impl SqliteClaimer {
         held: &mut Held,
         now: StoreTime,
         claims: &[Claim],
-    ) -> rusqlite::Result<Option<Vec<Claimed>>> {
+    ) -> Result<Option<Vec<Claimed>>, Failed> {
         let moment = self.sql.unchecked_transaction()?;
         for (place, claim) in claims.iter().enumerate() {
             let twice = claims[..place].iter().any(|other| other.lane == claim.lane);
@@ -55,10 +80,17 @@ impl SqliteClaimer {
         let mut bodies: Bodies = BTreeMap::new();
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
-            let mut reader =
-                RowReader { sql: &moment, now, bodies: &mut bodies, expiry_grace: self.expiry_grace };
-            let Answer { claimed, unreadable } =
-                reader.answer(claim, |delivery| held.may_hand_out(claim.lane, delivery))?;
+            let mut reader = RowReader {
+                sql: &moment,
+                now,
+                bodies: &mut bodies,
+                expiry_grace: self.expiry_grace,
+                not_given: None,
+            };
+            let standing = |delivery| held.standing_beside(claim.lane, delivery, now);
+            let answer = reader.answer(claim, standing);
+            let not_given = reader.not_given;
+            let Answer { claimed, unreadable } = answer.map_err(|error| Failed { error, not_given })?;
             if !unreadable.is_empty() {
                 // What cannot be read has to be set aside, which writes.
                 return Ok(None);

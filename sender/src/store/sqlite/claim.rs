@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OptionalExtension, Result, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
 
 use super::Work;
+use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
 use super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Body, Claim, Reason};
@@ -34,6 +35,18 @@ pub(super) struct RowReader<'a> {
     pub(super) bodies: &'a mut Bodies,
     /// How much later than it says each delivery expires.
     pub(super) expiry_grace: Nanos,
+    /// The delivery that the disk did not give, when an answer fails for that.
+    pub(super) not_given: Option<DeliveryId>,
+}
+
+/// Whether a claim may hand a delivery out.
+pub(super) enum Standing {
+    /// It may.
+    Free,
+    /// It is handed out, or about to change.
+    Held,
+    /// It could not be read, and is tried again at that time.
+    Unread(StoreTime),
 }
 
 /// What a claim is answered, and the deliveries that are due and cannot be handed out.
@@ -58,8 +71,12 @@ struct Front {
 
 impl RowReader<'_> {
     /// What a claim is answered, given what may be handed out. Nothing is handed out by that alone.
-    pub(super) fn answer(&mut self, claim: &Claim, free: impl Fn(DeliveryId) -> bool) -> Result<Answer> {
-        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), free)?;
+    pub(super) fn answer(
+        &mut self,
+        claim: &Claim,
+        standing: impl Fn(DeliveryId) -> Standing,
+    ) -> Result<Answer> {
+        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), standing)?;
         let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
         let mut bytes = 0_u64;
         let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(BODY)?);
@@ -69,7 +86,11 @@ impl RowReader<'_> {
                     unreadable.push(Unreadable { delivery, why: error.to_string() });
                     continue;
                 }
-                row => row?,
+                Err(error) => {
+                    self.not_given = Some(delivery).filter(|_| is_about_the_disk(&error));
+                    return Err(error);
+                }
+                Ok(row) => row,
             };
             bytes = bytes.saturating_add(size(row.body.bytes.len()));
             if bytes > claim.bytes_max && !rows.is_empty() {
@@ -82,22 +103,28 @@ impl RowReader<'_> {
     }
 
     /// The first deliveries that are due and free, and when the next free one after them is due.
-    fn front(&self, lane: LaneId, max: u32, free: impl Fn(DeliveryId) -> bool) -> Result<Front> {
+    fn front(&self, lane: LaneId, max: u32, standing: impl Fn(DeliveryId) -> Standing) -> Result<Front> {
         let mut queue = self.sql.prepare_cached(QUEUE)?;
         let mut found = queue.query([lane])?;
-        let mut due = Vec::new();
+        let (mut due, mut again) = (Vec::new(), None);
         while let Some(row) = found.next()? {
             let delivery: DeliveryId = row.get(0)?;
-            if !free(delivery) {
-                continue;
+            match standing(delivery) {
+                Standing::Free => {}
+                Standing::Held => continue,
+                Standing::Unread(until) => {
+                    again = Some(again.map_or(until, |again: StoreTime| again.min(until)));
+                    continue;
+                }
             }
-            let at: StoreTime = row.get(1)?;
+            // A time that makes no sense is past.
+            let at: StoreTime = or_least(row.get(1))?;
             if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
-                return Ok(Front { due, next: Some(at) });
+                return Ok(Front { due, next: Some(again.map_or(at, |again| again.min(at))) });
             }
             due.push((delivery, at));
         }
-        Ok(Front { due, next: None })
+        Ok(Front { due, next: again })
     }
 
     fn row(
@@ -134,18 +161,6 @@ impl RowReader<'_> {
     }
 }
 
-/// Whether this one row is to blame, not the store: the others can be read.
-fn is_about_the_row(error: &Error) -> bool {
-    match error {
-        Error::QueryReturnedNoRows
-        | Error::FromSqlConversionFailure(..)
-        | Error::IntegralValueOutOfRange(..)
-        | Error::InvalidColumnType(..)
-        | Error::Utf8Error(..) => true,
-        other => other.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt),
-    }
-}
-
 impl Work<'_> {
     pub(super) fn claim(&mut self, claim: &Claim) -> Result<Reply> {
         let owner = match self.fence(claim.lane, claim.term)? {
@@ -158,9 +173,14 @@ impl Work<'_> {
             now: self.now,
             bodies: &mut self.bodies,
             expiry_grace: self.rules.expiry_grace,
+            not_given: None,
         };
-        let Answer { claimed, unreadable } =
-            reader.answer(claim, |delivery| !self.held.has(claim.lane, delivery))?;
+        let answer = reader.answer(claim, |delivery| self.held.standing(claim.lane, delivery, self.now));
+        if let Some(delivery) = reader.not_given {
+            // The next claim gets past it.
+            self.held.unread.note(delivery, self.now);
+        }
+        let Answer { claimed, unreadable } = answer?;
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {
             self.held.take(claim.lane, row.delivery);
@@ -176,18 +196,23 @@ impl Work<'_> {
             "deliveries cannot be read, and are set aside as dead letters (unreadable)"
         );
         for row in unreadable {
-            let read = "SELECT bytes, attempts FROM deliveries WHERE delivery = ?1";
-            let (bytes, attempts) = self
-                .sql
-                .prepare_cached(read)?
-                .query_row([row.delivery], |found| Ok((found.get(0)?, found.get(1)?)))?;
-            let why = &row.why[..row.why.floor_char_boundary(Attempt::ERROR_BYTES_MAX)];
-            self.sql
-                .prepare_cached("UPDATE deliveries SET status = NULL, error = ?2 WHERE delivery = ?1")?
-                .execute(params![row.delivery, why])?;
-            self.bury(lane, row.delivery, bytes, attempts, Reason::Unreadable)?;
+            let buried = self.bury_unreadable(lane, row);
+            if buried.is_err() {
+                // Its own row can't be written either: the next claim gets past it.
+                self.held.unread.note(row.delivery, self.now);
+            }
+            buried?;
         }
         Ok(())
+    }
+
+    fn bury_unreadable(&mut self, lane: LaneId, row: &Unreadable) -> Result<()> {
+        let (bytes, attempts) = self.weight(row.delivery)?;
+        let why = &row.why[..row.why.floor_char_boundary(Attempt::ERROR_BYTES_MAX)];
+        self.sql
+            .prepare_cached("UPDATE deliveries SET status = NULL, error = ?2 WHERE delivery = ?1")?
+            .execute(params![row.delivery, why])?;
+        self.bury(lane, row.delivery, bytes, attempts, Reason::Unreadable)
     }
 
     /// Whose lane it is, if this ownership is the present one.

@@ -6,6 +6,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, TransactionBehavior, params};
 
+use super::damaged::or_least;
 use super::failure::Doing;
 use super::{SqliteStore, Work};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
@@ -182,7 +183,10 @@ impl Work<'_> {
                 let (at, delivery) = (row.get(0)?, row.get(1)?);
                 if (at, delivery) > after {
                     let place = Place { lane, at, delivery };
-                    found.push(Later { place, expires: row.get(2)?, begun: row.get(3)?, tried: row.get(4)? });
+                    // What makes no sense is in no future.
+                    let (expires, begun, tried) = (row.get(2), row.get(3), row.get(4));
+                    let (expires, begun) = (or_least(expires)?, or_least(begun)?);
+                    found.push(Later { place, expires, begun, tried: or_least(tried)? });
                 }
             }
         }

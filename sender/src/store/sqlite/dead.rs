@@ -34,8 +34,13 @@ impl Work<'_> {
         attempts_before: u32,
         reason: Reason,
     ) -> Result<()> {
+        // Figures that make no sense would keep whoever lists dead letters from reading any.
         self.sql
-            .prepare_cached("UPDATE deliveries SET state = 2, at = ?2, reason = ?3 WHERE delivery = ?1")?
+            .prepare_cached(
+                "UPDATE deliveries SET state = 2, at = ?2, reason = ?3, bytes = max(bytes, 0), ttl = max(ttl, 0),
+                 attempts = min(max(attempts, 0), 4294967295), expires = max(expires, 0),
+                 last_attempt = max(last_attempt, 0) WHERE delivery = ?1",
+            )?
             .execute(params![delivery, self.now, reason])?;
         self.held.bury(lane, delivery);
         self.ledger.count(self.sql, lane, |counts| {

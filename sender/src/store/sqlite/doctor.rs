@@ -13,7 +13,7 @@ const ROWS_MAX: u32 = 20_000;
 /// No more faults of a table are listed.
 const FAULTS_MAX: u32 = 10;
 
-/// Waiting deliveries of which a part is missing, as far as one look goes.
+/// Waiting deliveries of which a part is missing or makes no sense, as far as one look goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// How many.
@@ -48,7 +48,7 @@ impl SqliteReader {
         Ok(faults)
     }
 
-    /// Waiting deliveries without a body or an event, after a place; looks at a bounded number of deliveries.
+    /// Waiting deliveries without a body or an event, or whose figures make no sense, after a place; looks at a bounded number of deliveries.
     ///
     /// # Errors
     ///
@@ -58,7 +58,9 @@ impl SqliteReader {
             let (rows, seen, last): (u64, u32, Option<DeliveryId>) = sql
                 .prepare_cached(
                     "SELECT coalesce(sum(state = 0 AND (
-                         NOT EXISTS (SELECT 1 FROM bodies b WHERE b.body = d.body)
+                         d.attempts NOT BETWEEN 0 AND 4294967295
+                         OR min(d.lane, d.bytes, d.at, d.expires, d.ttl, coalesce(d.last_attempt, 0)) < 0
+                         OR NOT EXISTS (SELECT 1 FROM bodies b WHERE b.body = d.body)
                          OR NOT EXISTS (SELECT 1 FROM events e WHERE e.event = d.event))), 0), count(*), max(delivery)
                      FROM (SELECT * FROM deliveries WHERE delivery > ?1 ORDER BY delivery LIMIT ?2) d",
                 )?

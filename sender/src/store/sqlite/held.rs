@@ -3,12 +3,14 @@
 //! It lives in memory only: that is why a claim writes nothing, and why a successor finds everything waiting. It is
 //! as large as what the engine holds. Like the file, it changes with a commit or not at all.
 //!
-//! While a commit is on its way to the disk, somebody else may claim beside it ([`Held::may_hand_out`]). What that
+//! While a commit is on its way to the disk, somebody else may claim beside it ([`Held::standing_beside`]). What that
 //! commit gives back or buries is still as it was on disk, so it counts as held until the commit is through.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::engine::{DeliveryId, LaneId, Term};
+use super::claim::Standing;
+use super::damaged::Unread;
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::lane::OwnerId;
 
 /// All that is handed out, by lane.
@@ -19,6 +21,8 @@ pub(super) struct Held {
     journal: Vec<Undo>,
     /// What this commit changes without holding it any more: not to be handed out beside it.
     moving: BTreeSet<DeliveryId>,
+    /// What claims pass over. No commit that fails makes it readable.
+    pub(super) unread: Unread,
 }
 
 /// What is handed out of one lane, under one ownership.
@@ -82,9 +86,18 @@ impl Held {
         self.lanes.get(&lane).is_some_and(|hand| hand.term == term)
     }
 
-    /// Whether a delivery may be handed out beside a commit that is under way.
-    pub(super) fn may_hand_out(&self, lane: LaneId, delivery: DeliveryId) -> bool {
-        !self.has(lane, delivery) && !self.moving.contains(&delivery)
+    /// Whether a commit may hand a delivery out.
+    pub(super) fn standing(&self, lane: LaneId, delivery: DeliveryId, now: StoreTime) -> Standing {
+        match self.unread.until(delivery, now) {
+            _ if self.has(lane, delivery) => Standing::Held,
+            Some(until) => Standing::Unread(until),
+            None => Standing::Free,
+        }
+    }
+
+    /// The same beside a commit that is under way.
+    pub(super) fn standing_beside(&self, lane: LaneId, delivery: DeliveryId, now: StoreTime) -> Standing {
+        if self.moving.contains(&delivery) { Standing::Held } else { self.standing(lane, delivery, now) }
     }
 
     /// Hands out a delivery beside the commits: no failed commit takes it back.
@@ -170,8 +183,10 @@ mod tests {
 
     #[test]
     fn what_a_commit_moves_is_not_handed_out_beside_it() {
-        let beside =
-            |held: &Held| (0..6).filter(|id| held.may_hand_out(LANE, DeliveryId(*id))).collect::<Vec<_>>();
+        let is_free = |held: &Held, id| {
+            matches!(held.standing_beside(LANE, DeliveryId(id), StoreTime(0)), Standing::Free)
+        };
+        let beside = |held: &Held| (0..6).filter(|id| is_free(held, *id)).collect::<Vec<_>>();
         let mut held = holding(&[1, 2]);
         held.give_back(LANE, Term(1), DeliveryId(1));
         held.bury(LANE, DeliveryId(3));

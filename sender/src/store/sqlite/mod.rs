@@ -3,7 +3,7 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `held` (what is handed out), `log` (kept short beside the commits), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `beside`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use crate::engine::{Nanos, StoreTime};
 mod beside;
 mod claim;
 mod clock;
+mod damaged;
 mod dead;
 mod doctor;
 mod emit;
@@ -112,7 +113,8 @@ pub struct SqliteStore {
     written: Written,
     /// Times handed in are those of the machine, and what is later than them was written by a clock that was ahead.
     follows_the_machine: bool,
-    /// How far times handed in may be ahead of the truth: nothing expires before that much later.
+    /// How far times handed in may be ahead of the truth: nothing expires, and nothing is deleted for its age, before that
+    /// much later.
     expiry_grace: Nanos,
 }
 

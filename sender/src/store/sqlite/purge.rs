@@ -34,17 +34,28 @@ impl Work<'_> {
     pub(super) fn purge(&mut self, purge: Purge) -> Result<Reply> {
         let share = (purge.max / 3).max(1);
         let mut purged = Purged::default();
-        let (dead, letter) =
-            self.forget_old(purge.dead_before, self.places.letter.unwrap_or(DeliveryId(0)), share)?;
+        let settled_before = self.surely_before(purge.settled_before);
+        let (dead, letter) = self.forget_old(
+            self.surely_before(purge.dead_before),
+            self.places.letter.unwrap_or(DeliveryId(0)),
+            share,
+        )?;
         purged.dead = dead;
         self.places.letter = letter;
-        let more_events = self.purge_events(purge.settled_before, share, &mut purged)?;
-        let (attempts, more_attempts) = self.delete_attempts(purge.attempts_before, share)?;
+        let more_events = self.purge_events(settled_before, share, &mut purged)?;
+        let (attempts, more_attempts) =
+            self.delete_attempts(self.surely_before(purge.attempts_before), share)?;
         purged.attempts = attempts;
-        self.delete_removed(purge.settled_before)?;
+        self.delete_removed(settled_before)?;
         latencies::forget_old(self.sql, self.now, share)?;
         purged.more = self.places.letter.is_some() || more_events || more_attempts;
         Ok(Reply::Purged(purged))
+    }
+
+    /// The same moment by the wall clock, where the time that commands go by is kept ahead of it: what was recorded by the
+    /// right time is neither expired nor old before that clock says so too.
+    pub(super) fn surely_before(&self, moment: StoreTime) -> StoreTime {
+        StoreTime(moment.0.saturating_sub(self.rules.expiry_grace.0))
     }
 
     /// Says whether there may be more to look at.

@@ -215,10 +215,7 @@ impl Work<'_> {
             }
         }
         for delivery in &victims {
-            let (bytes, attempts) = self
-                .sql
-                .prepare_cached("SELECT bytes, attempts FROM deliveries WHERE delivery = ?1")?
-                .query_row([delivery], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let (bytes, attempts) = self.weight(*delivery)?;
             self.bury(lane, *delivery, bytes, attempts, reason)?;
         }
         Ok(size(victims.len()))

@@ -2,11 +2,16 @@
 
 use rusqlite::{Result, params};
 
+use super::damaged::{is_about_the_row, or_least};
 use super::values::size;
 use super::{Work, latencies};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
+
+/// What has expired, the longest first. Its rows are read one by one, so that one that can't be read stops no other.
+pub(super) const EXPIRED: &str = "SELECT delivery FROM deliveries INDEXED BY deliveries_expiring
+    WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery";
 
 /// One expired delivery.
 struct Expired {
@@ -14,6 +19,8 @@ struct Expired {
     lane: LaneId,
     bytes: u64,
     attempts: u32,
+    /// Its figures make no sense.
+    is_damaged: bool,
 }
 
 impl Work<'_> {
@@ -21,7 +28,8 @@ impl Work<'_> {
         let (corrected, correcting) = self.correct_times(sweep.max)?;
         let expired = self.expired(sweep.max)?;
         for row in &expired {
-            self.bury(row.lane, row.delivery, row.bytes, row.attempts, Reason::Expired)?;
+            let reason = if row.is_damaged { Reason::Unreadable } else { Reason::Expired };
+            self.bury(row.lane, row.delivery, row.bytes, row.attempts, reason)?;
         }
         let expired = size(expired.len());
         let left = sweep.max.saturating_sub(u32::try_from(expired).unwrap_or(u32::MAX));
@@ -37,28 +45,38 @@ impl Work<'_> {
         }))
     }
 
+    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other.
     fn expired(&self, max: u32) -> Result<Vec<Expired>> {
-        let mut query = self.sql.prepare_cached(
-            "SELECT delivery, lane, bytes, attempts FROM deliveries INDEXED BY deliveries_expiring
-             WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery",
-        )?;
-        let mut rows = query.query([StoreTime(self.now.0.saturating_sub(self.rules.expiry_grace.0))])?;
+        let mut query = self.sql.prepare_cached(EXPIRED)?;
+        let mut rows = query.query([self.surely_before(self.now)])?;
         let mut expired = Vec::new();
         while expired.len() < usize::try_from(max).unwrap_or(usize::MAX)
             && let Some(row) = rows.next()?
         {
-            let row = Expired {
-                delivery: row.get(0)?,
-                lane: row.get(1)?,
-                bytes: row.get(2)?,
-                attempts: row.get(3)?,
-            };
-            // What is handed out is its holder's to give up.
-            if !self.held.has(row.lane, row.delivery) {
-                expired.push(row);
+            match row.get(0).and_then(|delivery| self.expired_row(delivery)) {
+                Err(error) if is_about_the_row(&error) => {}
+                // What is handed out is its holder's to give up.
+                Ok(row) if self.held.has(row.lane, row.delivery) => {}
+                row => expired.push(row?),
             }
         }
         Ok(expired)
+    }
+
+    fn expired_row(&self, delivery: DeliveryId) -> Result<Expired> {
+        self.sql
+            .prepare_cached("SELECT lane, bytes, attempts FROM deliveries WHERE delivery = ?1")?
+            .query_row([delivery], |row| {
+                let (lane, bytes, attempts) = (row.get(0)?, row.get(1), row.get(2));
+                let is_damaged = bytes.is_err() || attempts.is_err();
+                Ok(Expired {
+                    delivery,
+                    lane,
+                    bytes: or_least(bytes)?,
+                    attempts: or_least(attempts)?,
+                    is_damaged,
+                })
+            })
     }
 
     fn sweep_removed(&mut self, max: u32) -> Result<u64> {

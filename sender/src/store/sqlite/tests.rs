@@ -1,9 +1,15 @@
 //! What can only be seen from the inside.
 
+use super::damaged::Unread;
 use super::*;
-use crate::engine::{LaneId, Term};
-use crate::store::command::{Acquire, Body, Claim, Emit, Subscribe, Target, Which};
+use crate::engine::{DeliveryId, LaneId, Term};
+use crate::store::clock::{Beginning, Fault};
+use crate::store::command::{
+    Acquire, Body, Claim, Emit, Purge, Reason, Shed, Subscribe, Sweep, Target, Which,
+};
 use crate::store::lane::{Bounds, Secret, WhenFull};
+use crate::store::read::Reader;
+use crate::store::reply::{Claimed, Purged};
 
 const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 
@@ -21,7 +27,7 @@ fn subscribe() -> Command {
         url: "http://localhost/".into(),
         patterns: "[]".into(),
         settings: "{}".into(),
-        bounds: Bounds { rows_max: 100, bytes_max: 1_000, when_full: WhenFull::Refuse },
+        bounds: Bounds { rows_max: 100, bytes_max: 1 << 20, when_full: WhenFull::Refuse },
         secret: Secret::new("x"),
     })
 }
@@ -65,12 +71,7 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
         assert_eq!(steps.join("; "), expected);
     };
     check(claim::QUEUE, &[&1], "SEARCH deliveries USING COVERING INDEX deliveries_due (lane=?)");
-    check(
-        "SELECT delivery, lane, bytes, attempts FROM deliveries INDEXED BY deliveries_expiring
-         WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery",
-        &[&1],
-        "SEARCH deliveries USING INDEX deliveries_expiring (expires<?)",
-    );
+    check(sweep::EXPIRED, &[&1], "SEARCH deliveries USING COVERING INDEX deliveries_expiring (expires<?)");
     check(
         emit::RECEIVED_BEFORE,
         &[&1, &2],
@@ -83,10 +84,9 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
 fn statements_are_compiled_once() {
     use rusqlite::StatementStatus::RePrepare;
     let (_folder, mut store) = open(Options::default());
-    let acquire = Acquire { owner: OwnerId(1), lease: Nanos::HOUR, which: Which::All, max: 1 };
-    store.commit(NOW, &[subscribe(), Command::Acquire(acquire)]).unwrap();
+    store.commit(NOW, &[subscribe(), acquire()]).unwrap();
     for number in 0..20_u64 {
-        let claim = Claim { lane: LaneId(1), term: Term(1), max: 1, bytes_max: 1 };
+        let claim = Claim { max: 1, bytes_max: 1, ..claim() };
         let commands = [emit(number), Command::Claim(claim)];
         let replies = store.commit(StoreTime(NOW.0 + number), &commands).unwrap();
         assert!(matches!(&replies[1], Reply::Claimed(claimed) if claimed.rows.len() == 1), "{replies:?}");
@@ -97,7 +97,100 @@ fn statements_are_compiled_once() {
     }
 }
 
+#[test]
+fn nothing_is_deleted_for_its_age_before_the_wall_clock_says_so_where_the_time_is_kept_ahead() {
+    let (_folder, mut store) = open(Options::default());
+    let shed = Command::Shed(Shed { lane: LaneId(1), max: 1 });
+    store.commit(NOW, &[subscribe(), emit(1), shed]).unwrap();
+    let ahead = after(Nanos::DAY);
+    store.commit(ahead, &[emit(2)]).unwrap();
+    let beginning = Beginning { wall: NOW, machine: None, alone: false, back_max: Nanos::DAY };
+    assert_eq!(store.begin_clock(beginning).unwrap().fault, Some(Fault::Kept(Nanos::DAY)));
+    let mut purge = |now: StoreTime| {
+        let hour_ago = StoreTime(now.0 - Nanos::HOUR.0);
+        let all =
+            Purge { settled_before: hour_ago, attempts_before: hour_ago, dead_before: hour_ago, max: 99 };
+        store.commit(now, &[Command::Purge(all)]).unwrap()
+    };
+    assert_eq!(purge(ahead), [Reply::Purged(Purged::default())], "the letter is a moment old");
+    let later = StoreTime(ahead.0 + Nanos::HOUR.times(2).0);
+    assert!(matches!(purge(later)[..], [Reply::Purged(Purged { dead: 1, events: 1, .. })]));
+}
+
+#[test]
+fn a_delivery_that_the_disk_does_not_give_is_passed_over_for_a_while() {
+    let (folder, mut store) = open(Options::default());
+    store.commit(NOW, &[subscribe(), acquire(), emit(1)]).unwrap();
+    let large = Body { bytes: vec![b'x'; 20_000].into(), hash: 2 };
+    store.commit(NOW, &[emit_body(2, large)]).unwrap();
+    let mut claimer = store.claimer().unwrap().unwrap();
+    store.commit(NOW, &[Command::Claim(Claim { max: 0, ..claim() })]).unwrap();
+    // The last page in the log is one of the large body's, and the claimer has not read it yet.
+    let log = std::fs::OpenOptions::new().write(true).open(folder.path().join("store.db-wal")).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 4_096).unwrap();
+    let mut ask = |now: StoreTime| {
+        let claimed = claimer.claim(now, &[claim()]).unwrap().unwrap().remove(0);
+        (numbers(&claimed), claimed.next)
+    };
+    assert_eq!(ask(NOW), (vec![1], Some(after(Unread::PAUSE))));
+    assert_eq!(ask(after(Nanos(1))), (vec![], Some(after(Unread::PAUSE))), "it is not asked for meanwhile");
+    let again = after(Unread::PAUSE);
+    assert_eq!(ask(again), (vec![], Some(StoreTime(again.0 + Unread::PAUSE.0))));
+    // Beside the other commands, it stops them once.
+    store.sql.execute_batch("PRAGMA shrink_memory").unwrap();
+    let later = after(Nanos::HOUR);
+    let commands = [Command::Claim(claim())];
+    let error = store.commit(later, &commands).unwrap_err();
+    assert!(matches!(error, StoreError::Io { doing: "claim deliveries", .. }), "{error}");
+    assert!(store.commit(later, &commands).is_ok());
+}
+
+#[test]
+fn a_delivery_whose_own_row_makes_no_sense_stops_neither_its_lane_nor_any_sweep() {
+    for damage in
+        ["attempts = -1", "bytes = -5", "expires = -7, attempts = -1", "at = -1, attempts = 1 << 40"]
+    {
+        let (folder, mut store) = open(Options::default());
+        store.commit(NOW, &[subscribe(), acquire(), emit(1), emit(2), emit(3)]).unwrap();
+        let reader = SqliteReader::open(&folder.path().join("store.db")).unwrap();
+        store.sql.execute_batch(&format!("UPDATE deliveries SET {damage} WHERE delivery < 3")).unwrap();
+        assert_eq!(reader.missing_parts(DeliveryId(0)).unwrap().rows, 2, "{damage}");
+        store.sql.execute_batch("UPDATE deliveries SET expires = 1 WHERE delivery = 1").unwrap();
+        let swept = store.commit(NOW, &[Command::Sweep(Sweep { max: 10 })]).unwrap();
+        assert!(matches!(&swept[..], [Reply::Swept(swept)] if swept.expired > 0), "{damage}: {swept:?}");
+        let replies = store.commit(NOW, &[Command::Claim(claim())]).unwrap();
+        let [Reply::Claimed(claimed)] = &replies[..] else { panic!("{damage}: {replies:?}") };
+        let handed_out = numbers(claimed);
+        let dead = reader.dead(None, None, 10).unwrap().items;
+        assert_eq!(handed_out.len() + dead.len(), 3, "{damage}: {handed_out:?} {dead:?}");
+        assert!(handed_out.contains(&3), "{damage}: {handed_out:?}");
+        assert!(dead.iter().all(|letter| letter.reason == Reason::Unreadable), "{damage}: {dead:?}");
+        let shed = Command::Shed(Shed { lane: LaneId(1), max: 10 });
+        assert!(store.commit(NOW, &[shed]).is_ok(), "{damage}");
+    }
+}
+
+fn after(length: Nanos) -> StoreTime {
+    StoreTime(NOW.0 + length.0)
+}
+
+fn acquire() -> Command {
+    Command::Acquire(Acquire { owner: OwnerId(1), lease: Nanos::HOUR, which: Which::All, max: 1 })
+}
+
+fn claim() -> Claim {
+    Claim { lane: LaneId(1), term: Term(1), max: 100, bytes_max: 1 << 20 }
+}
+
+fn numbers(claimed: &Claimed) -> Vec<u64> {
+    claimed.rows.iter().map(|row| row.delivery.0).collect()
+}
+
 fn emit(number: u64) -> Command {
+    emit_body(number, Body { bytes: number.to_string().into_bytes().into(), hash: number })
+}
+
+fn emit_body(number: u64, body: Body) -> Command {
     let target = Target {
         lane: LaneId(1),
         body: 0,
@@ -113,7 +206,7 @@ fn emit(number: u64) -> Command {
         kind: "k".into(),
         key: None,
         received: NOW,
-        bodies: vec![Body { bytes: number.to_string().into_bytes().into(), hash: number }],
+        bodies: vec![body],
         targets: vec![target],
         outbox: None,
     })

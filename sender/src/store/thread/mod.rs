@@ -10,6 +10,8 @@
 //! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
 //!   away. When a request fails for good, it alone is answered with the error.
+//! - Claims that the disk fails are answered so at once, since a single page may be at fault that nobody else needs.
+//!   Whoever claims tries again.
 //! - Who asks for more work is turned away before who settles it: emitters may use but a part of the queue.
 //!
 //! No clock is read here: time comes from the [`Clock`] that the thread is given.
@@ -165,9 +167,10 @@ impl Writer {
         let counts: Vec<usize> = requests.iter().map(|request| request.commands.len()).collect();
         let (commands, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.commands, request.answer)).unzip();
+        let claims = commands.iter().any(|commands| only_claims(commands));
         let commands: Vec<Command> = commands.into_iter().flatten().collect();
-        let result = self.commit(&commands);
-        let spoiled = result.as_ref().is_err_and(|error| !error.may_pass()) && answers.len() > 1;
+        let result = self.commit(&commands, claims);
+        let spoiled = result.as_ref().is_err_and(|error| is_final(error, claims)) && answers.len() > 1;
         if !spoiled {
             // Before they are answered: what they ask for next may already depend on it.
             self.queue.answered(&commands);
@@ -181,14 +184,15 @@ impl Writer {
         let mut commands = commands.into_iter();
         for (answer, count) in answers.into_iter().zip(counts) {
             let commands: Vec<Command> = commands.by_ref().take(count).collect();
-            let result = self.commit(&commands);
+            let result = self.commit(&commands, only_claims(&commands));
             self.queue.answered(&commands);
             answer(result);
         }
     }
 
-    /// Commits, however often it takes; gives up only when the failure cannot pass, or the thread is to stop.
-    fn commit(&mut self, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
+    /// Commits, however often it takes; gives up only when the failure cannot pass, or the thread is to stop, or the disk
+    /// fails and there are claims among it.
+    fn commit(&mut self, commands: &[Command], claims: bool) -> Result<Vec<Reply>, StoreError> {
         let mut pause = PAUSE_FIRST;
         let mut tries = 0_u32;
         loop {
@@ -203,7 +207,7 @@ impl Writer {
                     self.queue.worked(self.store.written());
                     return Ok(replies);
                 }
-                Err(error) if !error.may_pass() => {
+                Err(error) if is_final(&error, claims) => {
                     if let Some(unsaid) = self.given_up.hear(now, &error) {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
@@ -226,6 +230,16 @@ impl Writer {
             }
         }
     }
+}
+
+/// Whether commands claim, and do nothing else.
+fn only_claims(commands: &[Command]) -> bool {
+    commands.iter().all(|command| matches!(command, Command::Claim(_)))
+}
+
+/// Whether commands are not tried again, given that there are claims among them.
+const fn is_final(error: &StoreError, claims: bool) -> bool {
+    !error.may_pass() || (claims && matches!(error, StoreError::Io { .. }))
 }
 
 /// Whoever claims beside the writer.

@@ -249,6 +249,27 @@ fn a_request_that_fails_for_good_fails_alone() {
 }
 
 #[test]
+fn claims_that_the_disk_fails_hold_up_nobody() {
+    let failing = || StoreError::Io { doing: "claim deliveries", detail: "a page".to_owned() };
+    let mut stage = Stage::new(Capacity::default());
+    stage.submit_one(1);
+    stage.sees();
+    stage.submit(2, vec![settle(2, Fate::Released)]).unwrap();
+    stage.submit(3, vec![claim(2)]).unwrap();
+    stage.submit_one(4);
+    stage.tells(Ok(()));
+    assert_eq!(stage.sees(), ["settle 2", "claim 2", "4"]);
+    stage.tells(Err(failing()));
+    for (request, outcome) in [("settle 2", Ok(())), ("claim 2", Err(failing())), ("4", Ok(()))] {
+        assert_eq!(stage.sees(), [request]);
+        stage.tells(outcome);
+    }
+    stage.stop();
+    assert_eq!(stage.answers()[1..], [(2, Ok(1)), (3, Err(failing())), (4, Ok(1))]);
+    assert_eq!(stage.handle.health().failing, None);
+}
+
+#[test]
 fn a_full_queue_turns_emitters_away_first() {
     let mut stage = Stage::new(Capacity { requests_max: 4, ..Capacity::default() });
     stage.submit_one(1);

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use super::super::damaged::or_least;
 use super::super::values::{Bits, int};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Attempt, Body};
@@ -101,12 +102,13 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
         event: row.get::<_, Option<_>>(2)?.unwrap_or_default(),
         kind: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
         key: row.get(4)?,
-        received: row.get::<_, Option<_>>(5)?.unwrap_or_default(),
+        received: or_least(row.get::<_, Option<_>>(5))?.unwrap_or_default(),
         place: row.get(6)?,
-        attempts: row.get(7)?,
-        bytes: row.get(8)?,
-        at: row.get(9)?,
-        expires: row.get(10)?,
+        // A figure that makes no sense keeps nobody from seeing the others.
+        attempts: or_least(row.get(7))?,
+        bytes: or_least(row.get(8))?,
+        at: or_least(row.get(9))?,
+        expires: or_least(row.get(10))?,
     })
 }
 

@@ -1,0 +1,111 @@
+//! Events on their way to the store, about one commit's worth at a time: what one request matches has no bound but that of
+//! its events and that of the subscribers, each of ten thousand.
+
+use tokio::sync::oneshot;
+
+use super::super::CAPACITY;
+use super::{Accepted, EmitError};
+use crate::store::command::{Command, Emit};
+
+/// Chunks of one request that the store has at a time: one that it commits, and one that is ready by then.
+pub(super) const CHUNKS_MAX: usize = 2;
+
+/// Events that are recorded in one commit, and their places in the request.
+#[derive(Default)]
+pub(super) struct Chunk {
+    commands: Vec<Command>,
+    pub(super) places: Vec<usize>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Chunk {
+    pub(super) fn add(&mut self, place: usize, emit: Emit) {
+        let command = Command::Emit(emit);
+        self.rows = self.rows.saturating_add(command.rows());
+        self.bytes = self.bytes.saturating_add(command.bytes());
+        self.commands.push(command);
+        self.places.push(place);
+    }
+
+    /// Whether the next event belongs in the next chunk. One is as large as one commit, and one event more at most.
+    pub(super) fn is_full(&self) -> bool {
+        self.rows >= CAPACITY.commit_rows_max || self.bytes >= CAPACITY.commit_bytes_max
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub(super) fn into_commands(self) -> Vec<Command> {
+        self.commands
+    }
+
+    /// The events, as they were added.
+    pub(super) fn emits(&self) -> impl Iterator<Item = &Emit> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Emit(emit) => Some(emit),
+            _ => None,
+        })
+    }
+}
+
+/// Events that the store has.
+pub(super) struct Told {
+    pub(super) answers: oneshot::Receiver<Vec<Result<Accepted, Unrecorded>>>,
+    /// The answers, if none come.
+    pub(super) unanswered: Vec<Result<Accepted, Unrecorded>>,
+}
+
+#[derive(Clone)]
+pub(super) enum Unrecorded {
+    /// Match it again.
+    StaleRoster,
+    For(EmitError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{LaneId, Nanos, StoreTime};
+    use crate::store::command::{Body, Target};
+
+    fn emit(targets: usize, bytes: usize) -> Emit {
+        let target = Target {
+            lane: LaneId(1),
+            body: 0,
+            due: StoreTime(1),
+            expires: StoreTime(2),
+            dedupe: Nanos::ZERO,
+            coalesce: None,
+            signature: None,
+        };
+        Emit {
+            roster: 1,
+            id: "e".into(),
+            kind: "k".into(),
+            key: None,
+            received: StoreTime(1),
+            bodies: vec![Body { bytes: vec![b'1'; bytes].into(), hash: 1 }],
+            targets: vec![target; targets],
+            outbox: None,
+        }
+    }
+
+    /// How many such events make a chunk.
+    fn events(targets: usize, bytes: usize) -> usize {
+        let mut chunk = Chunk::default();
+        while !chunk.is_full() {
+            chunk.add(chunk.places.len(), emit(targets, bytes));
+        }
+        chunk.emits().count()
+    }
+
+    #[test]
+    fn a_chunk_ends_with_what_one_commit_takes() {
+        assert_eq!(events(1, 1), 1_667);
+        assert_eq!(events(98, 1), 50);
+        assert_eq!(events(10_000, 1), 1);
+        assert_eq!(events(1, 1 << 20), 16);
+    }
+}
