@@ -67,12 +67,12 @@ pub fn with_live(scenario: &Scenario, path: &Path) -> Result<Live, LiveError> {
     let measured = reader.latencies(&lanes, Over::Ever).map_err(failed)?;
     let (mut names, mut tables) = (BTreeSet::new(), Vec::new());
     for one in &active {
-        let histogram = measured.iter().find(|(lane, _)| *lane == one.lane).map(|(_, histogram)| histogram);
+        let measured = measured.iter().find(|(lane, _)| *lane == one.lane).map(|(_, histogram)| histogram);
         let name = free_name(&one.name, &mut names);
         if name != *one.name {
             notes.push(format!("{:?} is called {name} here", one.name));
         }
-        tables.push(toml::Value::Table(table(one, name, histogram, &mut notes)));
+        tables.push(toml::Value::Table(table(one, name, measured.map(|it| &it.answer), &mut notes)));
     }
     let sections = [("subscriber", Some(tables.into())), ("fault", None), ("expect", None)];
     Ok(Live { scenario: replaced(scenario, &sections)?, notes })

@@ -12,6 +12,7 @@ mod faults;
 mod given_up;
 mod golden;
 mod in_flight;
+mod mutator;
 mod owed;
 mod processes;
 mod queue;
