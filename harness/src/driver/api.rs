@@ -9,20 +9,19 @@ use serde_json::Value;
 
 use super::address::WorkerAddress;
 use super::answers::{self, EmitResult, Listed, Sample};
+use super::call::{assemble, check};
 use super::client::{Call, CallError, Client, Reply};
 use super::error::ApiError;
 use super::event::Event;
 use super::file::{DriverFile, Request};
 use super::offset::Offsets;
 use super::redactor::Redactor;
-use super::template::{Template, Variables};
+use super::template::Variables;
 use super::words::{of_limit, of_subscriber, of_timeout};
 use crate::clock::Clock;
 use crate::scenario::{Limit, Subscriber};
 use crate::trace::Offset;
 
-/// How long any call may take but an emission: as long as a patient operator waits.
-const CALL_WITHIN: Duration = Duration::from_secs(30);
 /// Pages of dead letters that are read at most.
 const PAGES_MAX: usize = 100_000;
 
@@ -294,10 +293,10 @@ impl Api {
             let call = assemble("dead", request, &dead.headers, None, &variables)?;
             let reply = self.call(call).await?;
             check("dead", &reply, &[])?;
-            let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
             let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-            all.extend(answers::listed(dead, &answer, &subscribers));
+            let (answer, letters) = answers::listed(dead, &reply.body, &subscribers)?;
             drop(subscribers);
+            all.extend(letters);
             let next = dead.next.as_ref().and_then(|next| answers::text(&answer, next));
             let (Some(next), Some(page)) = (next, &dead.page) else { return Ok(all) };
             if all.len() > most || !seen.insert(next.clone()) {
@@ -308,38 +307,6 @@ impl Api {
         }
         Err(ApiError::Endless { listed: all.len(), most })
     }
-}
-
-fn assemble(
-    what: &'static str,
-    request: &Template,
-    headers: &BTreeMap<String, Template>,
-    body: Option<String>,
-    variables: &Variables,
-) -> Result<Call, ApiError> {
-    let unmade = |error| ApiError::Template { what, error };
-    let text = request.fill(variables).map_err(unmade)?;
-    let unclear = || ApiError::Request { what, request: text.clone() };
-    let (method, url) = text.split_once(' ').ok_or_else(unclear)?;
-    let method = method.parse().map_err(|_| unclear())?;
-    let fill =
-        |(name, value): (&String, &Template)| Ok((name.clone(), value.fill(variables).map_err(unmade)?));
-    let mut headers: Vec<(String, String)> = headers.iter().map(fill).collect::<Result<_, ApiError>>()?;
-    if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
-        headers.push(("content-type".to_owned(), "application/json".to_owned()));
-    }
-    let body = body.map_or_else(Bytes::new, Bytes::from);
-    Ok(Call { method, url: url.trim().to_owned(), headers, body, within: CALL_WITHIN })
-}
-
-fn check(what: &'static str, reply: &Reply, accept: &[u16]) -> Result<(), ApiError> {
-    if answers::is_right(reply.status, accept) {
-        return Ok(());
-    }
-    let expected = if accept.is_empty() { "2xx".to_owned() } else { format!("{accept:?}") };
-    let shown = &reply.body[..reply.body.len().min(300)];
-    let body = String::from_utf8_lossy(shown).into_owned();
-    Err(ApiError::Status { what, status: reply.status, expected, body })
 }
 
 #[cfg(test)]
@@ -383,6 +350,20 @@ mod tests {
         let short =
             |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { r#"{"dead": [{}]}"# });
         assert_eq!(speaking_to(short).await.dead(10).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_list_of_dead_letters_that_cannot_be_read_is_no_empty_list() {
+        let answers: [fn(usize) -> String; 3] =
+            [|_| ok("<html>"), |_| ok(r#"{"items": []}"#), |_| ok(r#"{"dead": {"a": 1}}"#)];
+        for answer in answers {
+            let listed = speaking_to(answer).await.dead(10).await;
+            assert!(listed.is_err(), "{listed:?}");
+        }
+        // What follows the first page is read no less closely.
+        let second = |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { "{}" });
+        let listed = speaking_to(second).await.dead(10).await;
+        assert!(listed.is_err(), "{listed:?}");
     }
 
     #[tokio::test]

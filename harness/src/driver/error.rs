@@ -50,6 +50,14 @@ pub enum ApiError {
         /// What it should have been.
         variable: String,
     },
+    /// The answer can't be read.
+    #[error("{what}'s answer can't be read: {why}")]
+    Unreadable {
+        /// Which call.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// The list of dead letters goes in circles, or on and on.
     #[error("the list of dead letters comes to no end: {listed} were listed, where there can be {most}")]
     Endless {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::declares::{DeadLetters, Declares};
 use super::template::Template;
-use crate::scenario::Duration;
+use crate::scenario::{Duration, Size};
 use crate::trace::{Declared, Lack};
 use crate::wire::Profile;
 
@@ -108,11 +108,14 @@ pub struct Emit {
     /// Whether one call takes many events, one on each line.
     #[serde(default)]
     pub batch: bool,
-    /// The most events of a batch.
-    #[serde(default = "five_hundred")]
+    /// The most events of a batch: 1 to 10,000.
+    #[serde(default = "five_hundred", deserialize_with = "up_to::<_, 10_000>")]
     pub batch_max: usize,
-    /// Calls that may be under way at once.
-    #[serde(default = "four")]
+    /// The most bytes of event data in a batch; a single event may have more. 8 MiB without it.
+    #[serde(default = "eight_mib", deserialize_with = "size")]
+    pub batch_bytes_max: Size,
+    /// Calls that may be under way at once: 1 to 1,000.
+    #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
     pub calls: usize,
     /// Where the answer, or each of its lines, says how many subscribers an event matched.
     pub matched: Option<String>,
@@ -169,7 +172,7 @@ pub struct Each {
 pub struct Dead {
     /// Method and URL of the first page.
     pub request: Template,
-    /// Method and URL of a further page, which may name `{{ next }}`.
+    /// Method and URL of a further page, which may name `{{ next }}`. Needed beside `next`.
     pub page: Option<Template>,
     /// Header fields.
     #[serde(default)]
@@ -246,6 +249,14 @@ pub enum FileError {
         /// What is wrong, and where.
         error: Box<toml::de::Error>,
     },
+    /// Its dead letters come in pages of which only the first is asked for.
+    #[error(
+        "the driver file {name} has dead.next; expected dead.page beside it, which asks for the next page"
+    )]
+    Page {
+        /// Which file.
+        name: String,
+    },
     /// It renames the headers of a profile whose headers have no common beginning.
     #[error(
         "the driver file {name} has sign.header_prefix; expected it with profile = \"standard-webhooks\" alone"
@@ -301,6 +312,9 @@ impl DriverFile {
         if prefixed.is_some_and(|sign| sign.profile != Profile::StandardWebhooks) {
             return Err(FileError::Prefix { name: name.to_owned() });
         }
+        if file.dead.as_ref().is_some_and(|dead| dead.next.is_some() && dead.page.is_none()) {
+            return Err(FileError::Page { name: name.to_owned() });
+        }
         Ok(Self { environment: environment(text), ..file })
     }
 }
@@ -315,6 +329,20 @@ fn environment(text: &str) -> Vec<String> {
 fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(source)?;
     text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}
+
+fn size<'de, D: Deserializer<'de>>(source: D) -> Result<Size, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}
+
+/// A number from 1 to `MOST`.
+fn up_to<'de, D: Deserializer<'de>, const MOST: usize>(source: D) -> Result<usize, D::Error> {
+    let number = usize::deserialize(source)?;
+    if (1..=MOST).contains(&number) {
+        return Ok(number);
+    }
+    Err(serde::de::Error::custom(format_args!("{number}: expected 1 to {MOST}")))
 }
 
 fn profile<'de, D: Deserializer<'de>>(source: D) -> Result<Profile, D::Error> {
@@ -339,6 +367,10 @@ const fn five_hundred() -> usize {
     500
 }
 
+const fn eight_mib() -> Size {
+    Size(8 << 20)
+}
+
 const fn four() -> usize {
     4
 }
@@ -354,6 +386,27 @@ mod tests {
         let names: Vec<_> = files.map(|path| DriverFile::open(&path).unwrap().name).collect();
         assert!(names.len() >= 5, "{names:?}");
         assert_eq!(DriverFile::hookproof().unwrap().name, "hookproof");
+    }
+
+    #[test]
+    fn what_would_be_read_in_part_or_has_no_bound_is_refused() {
+        let calls = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n";
+        let emit =
+            |more: &str| format!("emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\"{more} }}\n");
+        let dead =
+            "dead = { request = \"GET {{ base }}/\", list = \"\", subscriber = \"/s\", next = \"/next\" }\n";
+        let rows = [
+            (format!("{}{dead}", emit("")), "page"),
+            (emit(", batch_max = 0"), "batch_max"),
+            (emit(", batch_max = 1000001"), "batch_max"),
+            (emit(", calls = 0"), "calls"),
+            (emit(", calls = 1001"), "calls"),
+        ];
+        for (more, named) in rows {
+            let read = DriverFile::parse(&format!("{calls}{more}"), "x.toml");
+            let error = read.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(named), "{more}: {error:?}");
+        }
     }
 
     #[test]
