@@ -58,6 +58,7 @@ mod word;
 
 pub use evidence::Evidence;
 pub(crate) use judge::conclude;
+pub(crate) use judge::decides;
 pub use judge::{Judgement, Strictness, Verdict, judge};
 pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
 

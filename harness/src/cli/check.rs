@@ -11,7 +11,7 @@ use super::forms::Forms;
 use super::gate::Gate;
 use super::out::say;
 use crate::catalogue::Selection;
-use crate::report::{Report, Unjudged};
+use crate::report::{Regressions, Report, Unjudged};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 
@@ -54,7 +54,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
             }
         }
     }
-    match arguments.forms.write(&reports, &unjudged) {
+    match arguments.forms.write(&reports, &unjudged, &Regressions::new()) {
         Ok(()) => ExitCode::from(worst),
         Err(error) => exit::refuse("check", error, exit::HARNESS),
     }

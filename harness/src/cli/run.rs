@@ -13,8 +13,8 @@ use super::interrupt::{Interrupts, interrupts};
 use super::length;
 use super::out::say;
 use crate::catalogue::Selection;
-use crate::report::compare::{compare, scenarios};
-use crate::report::{self, Report, Unjudged};
+use crate::report::compare::compare_all;
+use crate::report::{self, Regressions, Report, Unjudged};
 use crate::run::{Clock, Interrupt, Options, Played, RunError, play};
 use crate::scenario::{Duration, Scenario};
 use crate::trace::{Ended, Trace};
@@ -71,6 +71,7 @@ pub(super) struct Run {
 struct Found {
     reports: Vec<Report>,
     unjudged: Vec<Unjudged>,
+    regressions: Regressions,
 }
 
 /// A run without a verdict: why, and the exit code that says so.
@@ -150,6 +151,8 @@ impl Run {
             let code = self.one(path, &selection, interrupt.clone(), &mut found).await;
             worst = exit::worse(worst, code);
             if *interrupt.borrow() {
+                let (subject, why) = ("hookproof run".to_owned(), "interrupted".to_owned());
+                found.unjudged.push(Unjudged { subject, why });
                 worst = INTERRUPTED;
                 break;
             }
@@ -160,11 +163,10 @@ impl Run {
         }
         if let Some(baseline) = baseline
             && worst != INTERRUPTED
-            && self.regressed(&baseline, &found.reports)
         {
-            worst = exit::worse(worst, exit::REGRESSION);
+            worst = exit::worse(worst, self.against(&baseline, &mut found));
         }
-        if let Err(error) = self.forms.write(&found.reports, &found.unjudged) {
+        if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions) {
             say(format_args!("hookproof run: the reports could not be written: {error}"));
             return HARNESS;
         }
@@ -255,20 +257,24 @@ impl Run {
         Ok(())
     }
 
-    /// Says what got worse since the baseline; whether anything did.
-    fn regressed(&self, baseline: &[Report], reports: &[Report]) -> bool {
-        let mut worse = false;
-        for scenario in scenarios(reports) {
-            if !baseline.iter().any(|before| before.scenario == scenario) {
-                say(format_args!("the baseline has no run of {scenario}: nothing is compared"));
-                continue;
-            }
-            let difference = compare(scenario, baseline, reports, &self.allowances.allow);
+    /// Says what got worse since the baseline, and keeps it for the reports; answers the exit code that says so.
+    fn against(&self, baseline: &[Report], found: &mut Found) -> u8 {
+        let comparison = compare_all(baseline, &found.reports, &self.allowances.allow);
+        let code = comparison.code();
+        for scenario in &comparison.unknown {
+            say(format_args!("the baseline has no run of {scenario}: not compared"));
+        }
+        for (scenario, difference) in comparison.compared {
             let lines = difference.regressions.iter();
             lines.for_each(|line| say(format_args!("{scenario}: worse than before: {line}")));
-            worse |= !difference.regressions.is_empty();
+            found.regressions.insert(scenario, difference.regressions);
         }
-        worse
+        if code == exit::INCONCLUSIVE {
+            let why = "nothing was compared with the baseline: it has no run of what was run".to_owned();
+            say(format_args!("hookproof run: {why}"));
+            found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
+        }
+        code
     }
 
     /// The command that repeats a run.
