@@ -236,6 +236,14 @@ impl FaultAction {
     }
 }
 
+impl FaultAction {
+    /// Whether what an operator does concerns this subscriber: named itself, or by its group, or all are meant.
+    #[must_use]
+    pub fn concerns(&self, group: &str, name: &str) -> bool {
+        self.is_operation() && self.subscriber().is_none_or(|whom| whom == group || whom == name)
+    }
+}
+
 const WORDS: [(&str, ()); 9] = [
     ("kill", ()),
     ("stop", ()),

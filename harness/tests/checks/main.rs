@@ -16,6 +16,7 @@ mod owed;
 mod processes;
 mod queue;
 mod recovery;
+mod rotations;
 mod strangers;
 mod traces;
 mod truth;
