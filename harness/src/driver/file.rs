@@ -1,11 +1,12 @@
 //! The driver file: how any sender is started, spoken to and stopped.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
 
 use super::declares::{DeadLetters, Declares};
+use super::error::FileError;
 use super::template::Template;
 use crate::scenario::{Duration, Size};
 use crate::trace::{Declared, Lack};
@@ -228,43 +229,6 @@ impl Default for Stop {
     fn default() -> Self {
         Self { signal: StopSignal::Term }
     }
-}
-
-/// A driver file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It cannot be read.
-    #[error("the driver file {path} cannot be read: {error}", path = path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        error: std::io::Error,
-    },
-    /// It says something that isn't understood.
-    #[error("the driver file {name} is not understood: {error}")]
-    Parse {
-        /// Which file.
-        name: String,
-        /// What is wrong, and where.
-        error: Box<toml::de::Error>,
-    },
-    /// Its dead letters come in pages of which only the first is asked for.
-    #[error(
-        "the driver file {name} has dead.next; expected dead.page beside it, which asks for the next page"
-    )]
-    Page {
-        /// Which file.
-        name: String,
-    },
-    /// It renames the headers of a profile whose headers have no common beginning.
-    #[error(
-        "the driver file {name} has sign.header_prefix; expected it with profile = \"standard-webhooks\" alone"
-    )]
-    Prefix {
-        /// Which file.
-        name: String,
-    },
 }
 
 impl DriverFile {

@@ -10,9 +10,9 @@ mod emitter;
 mod error;
 mod folder;
 mod heartbeat;
+mod operator;
 mod view;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,6 +23,7 @@ pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
@@ -145,7 +146,7 @@ impl Staged<'_> {
             api.set_up().await?;
             self.subscribe(&api, &endpoints).await
         };
-        let secrets = unless(&interrupt, ready).await.ok_or(RunError::Interrupted)??;
+        unless(&interrupt, ready).await.ok_or(RunError::Interrupted)??;
         let tokens = self.stage.tokens;
         let schedule = Arc::clone(&self.schedule);
         let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
@@ -159,12 +160,13 @@ impl Staged<'_> {
             scenario: self.scenario,
             api: &api,
             processes: &mut processes,
-            endpoints: &endpoints,
-            secrets,
+            keys: endpoints.keys(),
+            profiles: self.profiles()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
             view: View::new(&self.scenario.name, lasts, self.options.show),
+            errands: JoinSet::new(),
         };
         let (ended, lag) = conductor.conduct(emitting, &stop, interrupt.clone()).await?;
         drop(conductor);
@@ -238,27 +240,25 @@ impl Staged<'_> {
         Ok(Api::new(self.file.clone(), &ports, variables)?)
     }
 
-    /// Subscribes every endpoint; answers the secrets by the subscribers' names.
-    async fn subscribe(
-        &self,
-        api: &Api,
-        endpoints: &Endpoints,
-    ) -> Result<BTreeMap<String, (Profile, Vec<Secret>)>, RunError> {
+    /// By which profile each subscriber's requests are verified.
+    fn profiles(&self) -> Result<Vec<Profile>, RunError> {
+        self.scenario.subscribers.iter().map(|subscriber| profile(&self.file, subscriber.sign)).collect()
+    }
+
+    /// Subscribes every endpoint, and tells it its secret.
+    async fn subscribe(&self, api: &Api, endpoints: &Endpoints) -> Result<(), RunError> {
         /// What the seed's stream of secrets is for.
         const SECRETS: u64 = 3;
         let mut chance = Chance::new(self.stage.seed, SECRETS);
-        let mut all = BTreeMap::new();
         for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
             let url = endpoints.url(at).unwrap_or_default();
             let bytes: Vec<u8> = (0..4).flat_map(|_| chance.bits().to_le_bytes()).collect();
             let secret = api.subscribe(subscriber, &url, &format!("whsec_{}", base64(&bytes))).await?;
-            let profile = profile(&self.file, subscriber.sign)?;
-            let secret = Secret::parse(profile, &secret)
+            let secret = Secret::parse(profile(&self.file, subscriber.sign)?, &secret)
                 .map_err(|error| RunError::Secret { name: subscriber.name.clone(), error })?;
-            endpoints.learn(at, vec![secret.clone()]);
-            all.insert(subscriber.name.clone(), (profile, vec![secret]));
+            endpoints.learn(at, vec![secret]);
         }
-        Ok(all)
+        Ok(())
     }
 }
 
