@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::client::Reply;
 use super::error::ApiError;
-use super::file::{Dead, Depth, Each, Emit};
+use super::file::{Dead, Depth, Each, Emit, Owner};
 use super::template::Variables;
 
 /// What became of an emitted event.
@@ -26,6 +26,11 @@ pub enum EmitResult {
         /// `Retry-After`, word for word.
         retry_after: Option<String>,
         /// The answer's beginning.
+        why: String,
+    },
+    /// The harness could not offer it: its template can't be filled, or no connection can be made for want of its own files.
+    Unoffered {
+        /// Why not.
         why: String,
     },
     /// There was no answer.
@@ -71,7 +76,7 @@ pub struct Listed {
 
 impl EmitResult {
     pub(super) const fn failed(why: String) -> Self {
-        Self::Silent { unknown: false, why }
+        Self::Unoffered { why }
     }
 }
 
@@ -204,6 +209,14 @@ pub(super) fn listed(
     Ok((answer, letters))
 }
 
+/// Whether the process that answered serves that subscriber.
+pub(super) fn owns(owner: &Owner, answer: &Value, name: &str) -> bool {
+    let items = answer.pointer(&owner.list).and_then(Value::as_array);
+    let own = items.into_iter().flatten().find(|item| text(item, &owner.name).as_deref() == Some(name));
+    let here = own.and_then(|item| item.pointer(&owner.here));
+    here.is_some_and(|here| !matches!(here, Value::Null | Value::Bool(false)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +260,17 @@ mod tests {
             assert!(matches!(&taken[0], EmitResult::Silent { unknown: true, .. }), "{line}: {taken:?}");
             assert_eq!(taken[1], EmitResult::Accepted { status: 207, matched: Some(1) }, "{line}");
         }
+    }
+
+    #[test]
+    fn the_owner_of_a_subscriber_is_the_process_that_says_so() {
+        let file = DriverFile::hookproof().unwrap();
+        let owner = file.owner().unwrap();
+        let answer = serde_json::json!({ "lanes": { "items": [
+            { "name": "a", "owned": true, "here": null },
+            { "name": "b", "owned": true, "here": { "in_flight": 0 } },
+        ] } });
+        assert!(!owns(owner, &answer, "a") && owns(owner, &answer, "b") && !owns(owner, &answer, "c"));
     }
 
     #[test]

@@ -241,7 +241,10 @@ impl Api {
     pub async fn emit(&self, events: &[Event]) -> Vec<EmitResult> {
         let mut taken = self.emit_openly(events).await;
         for one in &mut taken {
-            if let EmitResult::Refused { why, .. } | EmitResult::Silent { why, .. } = one {
+            if let EmitResult::Refused { why, .. }
+            | EmitResult::Silent { why, .. }
+            | EmitResult::Unoffered { why } = one
+            {
                 *why = self.0.redactor.hide(why);
             }
         }
@@ -269,6 +272,7 @@ impl Api {
         };
         match reply {
             Ok(reply) => answers::taken(emit, &reply, events.len()),
+            Err(error) if error.ours => vec![EmitResult::failed(error.to_string()); events.len()],
             Err(error) => {
                 vec![EmitResult::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
             }
@@ -282,6 +286,21 @@ impl Api {
         let reply = self.call(call).await?;
         check("depth", &reply, &[])?;
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
+    }
+
+    /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
+    pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
+        let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;
+        for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
+            let call = assemble("owner", &owner.request, &owner.headers, None, &self.variables(worker))?;
+            // One that doesn't answer now may be gone; the others may serve it already.
+            let Ok(reply) = self.call(call).await else { continue };
+            check("owner", &reply, &[])?;
+            if answers::owns(owner, &serde_json::from_slice(&reply.body).unwrap_or_default(), name) {
+                return Ok(Some(worker));
+            }
+        }
+        Ok(None)
     }
 
     /// Lists all dead letters, of which there may be so many.
@@ -310,79 +329,4 @@ impl Api {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    /// A sender that answers every call with what `answer` makes of the call's number, and an `Api` that speaks to it.
-    async fn speaking_to(answer: fn(usize) -> String) -> Api {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move {
-            for number in 0.. {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    head.push(stream.read_u8().await.unwrap());
-                }
-                stream.write_all(answer(number).as_bytes()).await.unwrap();
-            }
-        });
-        let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
-                    emit = { request = \"GET {{ base }}/?key={{ env.CARGO_PKG_NAME }}\", body = \"\" }\n\
-                    dead = { request = \"GET {{ base }}/\", list = \"/dead\", subscriber = \"/whose\", \
-                    next = \"/next\", page = \"GET {{ base }}/{{ next }}\" }\n";
-        let file = DriverFile::parse(file, "x.toml").unwrap();
-        Api::new(file, &[port], Variables::new()).unwrap()
-    }
-
-    fn ok(body: &str) -> String {
-        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
-    }
-
-    #[tokio::test]
-    async fn a_list_of_dead_letters_that_comes_to_no_end_is_given_up() {
-        let circle = speaking_to(|_| ok(r#"{"dead": [], "next": "same"}"#)).await;
-        assert!(matches!(circle.dead(10).await, Err(ApiError::Endless { .. })));
-        let onward = |n: usize| ok(&format!(r#"{{"dead": [{{"whose": "a"}}], "next": "{n}"}}"#));
-        let listed = speaking_to(onward).await.dead(10).await;
-        assert!(matches!(listed, Err(ApiError::Endless { listed: 11, .. })), "{listed:?}");
-        let short =
-            |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { r#"{"dead": [{}]}"# });
-        assert_eq!(speaking_to(short).await.dead(10).await.unwrap().len(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_list_of_dead_letters_that_cannot_be_read_is_no_empty_list() {
-        let answers: [fn(usize) -> String; 3] =
-            [|_| ok("<html>"), |_| ok(r#"{"items": []}"#), |_| ok(r#"{"dead": {"a": 1}}"#)];
-        for answer in answers {
-            let listed = speaking_to(answer).await.dead(10).await;
-            assert!(listed.is_err(), "{listed:?}");
-        }
-        // What follows the first page is read no less closely.
-        let second = |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { "{}" });
-        let listed = speaking_to(second).await.dead(10).await;
-        assert!(listed.is_err(), "{listed:?}");
-    }
-
-    #[tokio::test]
-    async fn a_value_of_the_environment_is_in_no_word_about_a_failure() {
-        let key = env!("CARGO_PKG_NAME");
-        let silent = |_: usize| String::new();
-        let refusing = |_: usize| ok(env!("CARGO_PKG_NAME")).replace("200 OK", "500 No");
-        let answers: [fn(usize) -> String; 2] = [silent, refusing];
-        for answer in answers {
-            let event = Event {
-                token: 1,
-                text: String::new(),
-                kind: String::new(),
-                key: String::new(),
-                data: String::new(),
-                unix_ns: 0,
-            };
-            let told = format!("{:?}", speaking_to(answer).await.emit(&[event]).await);
-            assert!(told.contains("why") && !told.contains(key), "{told}");
-        }
-    }
-}
+mod tests;

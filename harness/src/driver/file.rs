@@ -71,6 +71,8 @@ pub struct Start {
     pub within: Duration,
     /// Its SQLite file, for `lock-database`.
     pub database: Option<Template>,
+    /// How each of its processes says which subscribers it serves, for `owner of NAME`.
+    pub owner: Option<Owner>,
 }
 
 /// A call.
@@ -192,6 +194,23 @@ pub struct Dead {
     pub attempts: Option<String>,
 }
 
+/// How a process says which subscribers it serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// Method and URL; asked of each process.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list of subscribers.
+    pub list: String,
+    /// The subscriber's name in each of its items.
+    pub name: String,
+    /// What is there, neither null nor false, where the process that is asked serves it.
+    pub here: String,
+}
+
 /// How a sender signs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,6 +251,12 @@ impl Default for Stop {
 }
 
 impl DriverFile {
+    /// How each of its processes says which subscribers it serves.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Owner> {
+        self.start.as_ref()?.owner.as_ref()
+    }
+
     /// What the trace says of the sender: what the file declares, and for what it has no call.
     #[must_use]
     pub fn declared(&self) -> Declared {
@@ -340,46 +365,4 @@ const fn four() -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_shipped_driver_file_is_understood() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let names: Vec<_> = files.map(|path| DriverFile::open(&path).unwrap().name).collect();
-        assert!(names.len() >= 5, "{names:?}");
-        assert_eq!(DriverFile::hookproof().unwrap().name, "hookproof");
-    }
-
-    #[test]
-    fn what_would_be_read_in_part_or_has_no_bound_is_refused() {
-        let calls = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n";
-        let emit =
-            |more: &str| format!("emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\"{more} }}\n");
-        let dead =
-            "dead = { request = \"GET {{ base }}/\", list = \"\", subscriber = \"/s\", next = \"/next\" }\n";
-        let rows = [
-            (format!("{}{dead}", emit("")), "page"),
-            (emit(", batch_max = 0"), "batch_max"),
-            (emit(", batch_max = 1000001"), "batch_max"),
-            (emit(", calls = 0"), "calls"),
-            (emit(", calls = 1001"), "calls"),
-        ];
-        for (more, named) in rows {
-            let read = DriverFile::parse(&format!("{calls}{more}"), "x.toml");
-            let error = read.err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(error.contains(named), "{more}: {error:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_understood_is_named_with_its_place() {
-        let error = DriverFile::parse("name = \"x\"\nstrat = 1\n", "x.toml").unwrap_err().to_string();
-        assert!(error.contains("strat") && error.contains("line 2"), "{error}");
-        let text =
-            "name = \"x\"\nsubscribe = { request = \"POST {{ a\" }\nemit = { request = \"\", body = \"\" }\n";
-        let error = DriverFile::parse(text, "x.toml").unwrap_err().to_string();
-        assert!(error.contains("without"), "{error}");
-    }
-}
+mod tests;

@@ -354,5 +354,6 @@ fn note(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status:
     recorder.keep(Record::Process(Line { t, worker, event, status }));
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests;

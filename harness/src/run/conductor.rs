@@ -1,19 +1,20 @@
 //! The run while it goes on: faults at their moments, samples of the queue, and the question whether it is over. Nothing here
 //! waits for the sender: what an operator asks of it, and whoever holds its database, are tasks (`operator`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::emitter::Emitting;
-use super::operator::{Errand, Operator};
+use super::operator::{Done, Errand, Operator};
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
 use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
 use crate::fault::{Room, Step};
-use crate::scenario::{FaultAction, FaultPlan, Scenario};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing};
 use crate::trace::{Depth, Ended, Fault, Record};
 use crate::traffic::Lag;
 use crate::wire::Profile;
@@ -39,7 +40,9 @@ pub(super) struct Conductor<'a> {
     pub(super) traffic_end: u64,
     pub(super) view: View,
     /// What operators are about, and whoever holds the database: as many as the scenario has such faults.
-    pub(super) errands: JoinSet<Result<(), String>>,
+    pub(super) errands: JoinSet<Result<Done, String>>,
+    /// Whom a fault that goes by an owner was done to, by its place.
+    pub(super) struck: BTreeMap<u32, usize>,
 }
 
 /// What is known of the queue, shared with whoever asks the sender.
@@ -129,18 +132,15 @@ impl Conductor<'_> {
         }
     }
 
-    /// Whether the run is over: once nothing is owed, and for `linger` nothing came and no exchange is open; when `drain` is
-    /// over and something is still owed; and when both are over, whatever comes.
     fn is_over(&self, queue: &Queue, since: u64, now: u64) -> bool {
-        let drained = since.saturating_add(self.scenario.drain.0);
-        if !self.is_settled(queue, since) {
-            return now >= drained;
-        }
         let tally = self.recorder.tally();
-        let open = self.recorder.arrivals() > tally.ended.load(Ordering::Relaxed);
-        let came = tally.came.load(Ordering::Relaxed).max(since);
-        let quiet = !open && now >= came.saturating_add(self.scenario.linger.0);
-        quiet || now >= drained.saturating_add(self.scenario.linger.0)
+        let standing = Standing {
+            since,
+            settled: self.is_settled(queue, since),
+            open: self.recorder.arrivals() > tally.ended.load(Ordering::Relaxed),
+            came: tally.came.load(Ordering::Relaxed),
+        };
+        self.scenario.is_over(&standing, now)
     }
 
     /// Whether nothing is owed any more: by the sender's word, asked after everything was emitted; or, of one that can't be
@@ -193,22 +193,40 @@ impl Conductor<'_> {
         }
     }
 
-    /// Says what was not done.
-    fn hear(&mut self, done: Result<Result<(), String>, JoinError>) {
-        if let Err(why) = done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
+    /// Says what was not done, and goes on with what was prepared.
+    fn hear(&mut self, done: Result<Result<Done, String>, JoinError>) {
+        match done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
+            Ok(Done::All) => {}
+            Ok(Done::Found(place, worker)) => self.strike_owner(place, worker),
             // What was not done is no fault in the trace: its check then saw nothing, and says so.
-            self.view.say(&why);
+            Err(why) => self.view.say(&why),
         }
+    }
+
+    fn strike_owner(&mut self, place: usize, worker: usize) {
+        let scenario = self.scenario;
+        let Some(fault) = scenario.faults.get(place) else { return };
+        let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
+        if over && fault.action == FaultAction::Stop {
+            return self.view.say("stop was not applied: its time was over before its owner was known");
+        }
+        self.struck.extend(Fault::place(&scenario.faults, fault).map(|place| (place, worker)));
+        self.strike(fault, Some(worker));
     }
 
     fn step(&mut self, step: Step<'_>) {
         match step {
             Step::Begin(fault) => self.begin(fault),
             Step::End(fault) => {
+                let known =
+                    Fault::place(&self.scenario.faults, fault).and_then(|place| self.struck.remove(&place));
+                let worker = known.or_else(|| fault.worker.as_ref().and_then(FaultTarget::worker));
                 let result = match fault.action {
-                    FaultAction::Stop => self.each(fault, Processes::thaw),
+                    // Of an owner that was not found, nothing was stopped.
+                    _ if worker.is_none() && fault.worker.is_some() => Ok(()),
+                    FaultAction::Stop => self.each(worker, Processes::thaw),
                     FaultAction::DiskFull => {
-                        self.each(fault, |processes, worker| processes.limit_files(worker, Room::Free))
+                        self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
                     }
                     _ => Ok(()),
                 };
@@ -220,14 +238,24 @@ impl Conductor<'_> {
     }
 
     fn begin(&mut self, fault: &FaultPlan) {
+        let Some(name) = fault.worker.as_ref().and_then(FaultTarget::owner_of) else {
+            return self.strike(fault, fault.worker.as_ref().and_then(FaultTarget::worker));
+        };
+        let place = Fault::place(&self.scenario.faults, fault).and_then(|place| usize::try_from(place).ok());
+        let found = self.operator().find_owner(place.unwrap_or(usize::MAX), name.to_owned());
+        self.errands.spawn(found);
+    }
+
+    /// Does what a fault is; `worker` is the process that it concerns, if it concerns one.
+    fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
         // Before it is done: what follows may have it as its cause.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
         let done = match &fault.action {
-            FaultAction::Kill => self.each(fault, |processes, worker| processes.kill(worker, lasts)),
-            FaultAction::Restart => self.each(fault, |processes, worker| processes.restart(worker, lasts)),
-            FaultAction::Stop => self.each(fault, Processes::freeze),
+            FaultAction::Kill => self.each(worker, |processes, worker| processes.kill(worker, lasts)),
+            FaultAction::Restart => self.each(worker, |processes, worker| processes.restart(worker, lasts)),
+            FaultAction::Stop => self.each(worker, Processes::freeze),
             FaultAction::DiskFull => {
-                self.each(fault, |processes, worker| processes.limit_files(worker, Room::Full))
+                self.each(worker, |processes, worker| processes.limit_files(worker, Room::Full))
             }
             FaultAction::ClockStep { .. } => {
                 Err(std::io::Error::other("the clock of one process can't be set without privilege"))
@@ -240,7 +268,7 @@ impl Conductor<'_> {
         if let Err(why) = done {
             return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
         }
-        let detail = fault.worker.map(|worker| format!("worker {worker}"));
+        let detail = fault.worker.as_ref().map(|target| target.told(worker));
         let until = (lasts > 0).then(|| t.saturating_add(lasts));
         let action = fault.action.name().to_owned();
         let plan = Fault::place(&self.scenario.faults, fault);
@@ -251,7 +279,7 @@ impl Conductor<'_> {
     /// nothing can be done.
     fn each(
         &mut self,
-        fault: &FaultPlan,
+        worker: Option<usize>,
         mut strike: impl FnMut(&mut Processes, usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         if self.processes.is_empty() {
@@ -259,8 +287,7 @@ impl Conductor<'_> {
                 "the driver doesn't start the sender, so it has no process of ours",
             ));
         }
-        let concerned = fault.worker.and_then(|worker| usize::try_from(worker).ok());
-        let concerned = concerned.map_or(0..self.processes.len(), |worker| worker..worker + 1);
+        let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
         let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
     }

@@ -206,7 +206,7 @@ impl Emission {
             let taken = self.emit(&batch, free, &waiting.owed, &mut given_up).await;
             let t = self.clock.now();
             for (released, taken) in batch.iter().zip(taken) {
-                self.recorder.keep(record(t, released.due.token, taken));
+                self.recorder.keep(record(t, released, taken));
             }
         }
     }
@@ -252,8 +252,10 @@ impl Emission {
     }
 }
 
-fn record(t: u64, token: u64, taken: EmitResult) -> Record {
+fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
+    let (token, intended) = (released.due.token, released.intended);
     match taken {
+        EmitResult::Unoffered { why } => Record::Unoffered(Unoffered { t, intended, token, why }),
         EmitResult::Accepted { status, matched } => Record::Accepted(Accepted { t, token, status, matched }),
         EmitResult::Refused { status, retry_after, why } => {
             Record::Refused(Refused { t, token, status: Some(status), retry_after, unknown: false, why })

@@ -17,6 +17,8 @@ use crate::wire::{Profile, Secret};
 
 /// From one question that nobody answered to the next.
 const AGAIN_NS: u64 = 250_000_000;
+/// How often the owner of a subscriber is asked for, while nobody owns it.
+const OWNER_QUESTIONS: u32 = 20;
 
 /// Whoever does it.
 #[derive(Clone, Debug)]
@@ -25,6 +27,15 @@ pub(super) struct Operator {
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     pub(super) keys: Keys,
+}
+
+/// What came of an errand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// It is done, and written down.
+    All,
+    /// The process is known that a fault is to be done to: the fault's place in the scenario, and the process.
+    Found(usize, usize),
 }
 
 /// What is to be done.
@@ -86,7 +97,7 @@ impl Operator {
     ///
     /// # Errors
     /// Which errand was not done, and why.
-    pub(super) async fn carry_out(self, errand: Errand) -> Result<(), String> {
+    pub(super) async fn carry_out(self, errand: Errand) -> Result<Done, String> {
         let asked = self.clock.now();
         for whom in &errand.whom {
             let done = self.persist(whom, &errand.plan).await;
@@ -94,14 +105,14 @@ impl Operator {
         }
         // What has an end has it so long after the sender did it, which was not before it was asked.
         self.note(&errand, asked);
-        Ok(())
+        Ok(Done::All)
     }
 
     /// Holds the database for as long as the errand says, or until this is dropped.
     ///
     /// # Errors
     /// When the lock can't be had.
-    pub(super) async fn lock(self, path: PathBuf, errand: Errand) -> Result<(), String> {
+    pub(super) async fn lock(self, path: PathBuf, errand: Errand) -> Result<Done, String> {
         let text =
             |why: &dyn std::fmt::Display| format!("{} was not applied: {why}", errand.plan.action.name());
         let (held, let_go): (oneshot::Receiver<_>, oneshot::Sender<()>) = hold_database(path);
@@ -109,7 +120,22 @@ impl Operator {
         self.note(&errand, self.clock.now());
         self.clock.pass(errand.plan.lasts.0).await;
         drop(let_go);
-        Ok(())
+        Ok(Done::All)
+    }
+
+    /// Finds the process that serves a subscriber, for the fault in that place.
+    ///
+    /// # Errors
+    /// When none says that it does, or the question is refused.
+    pub(super) async fn find_owner(self, place: usize, name: String) -> Result<Done, String> {
+        for _ in 0..OWNER_QUESTIONS {
+            let found = self.api.owner(&name).await;
+            if let Some(worker) = found.map_err(|error| format!("a fault was not applied: {error}"))? {
+                return Ok(Done::Found(place, worker));
+            }
+            self.clock.pass(AGAIN_NS).await;
+        }
+        Err(format!("a fault was not applied: no process says that it serves {name}"))
     }
 
     fn note(&self, errand: &Errand, from: u64) {
@@ -171,7 +197,7 @@ mod tests {
         [[fault]]\nat = \"0s\"\ndo = \"redrive\"\n[[fault]]\nat = \"0s\"\ndo = \"rotate\"\n";
 
     /// What came of one fault of the scenario at a sender on this port, and how many faults were recorded.
-    async fn carry_out(place: usize, port: u16) -> (Result<(), String>, usize) {
+    async fn carry_out(place: usize, port: u16) -> (Result<Done, String>, usize) {
         let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
         let file =
             format!("name = \"x\"\nsubscribe = {call}\nemit = {call}\nredrive = {call}\nrotate = {call}\n");
@@ -201,7 +227,7 @@ mod tests {
             assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
         });
-        assert_eq!(carry_out(0, port).await, (Ok(()), 1));
+        assert_eq!(carry_out(0, port).await, (Ok(Done::All), 1));
         sender.await.unwrap();
     }
 

@@ -203,3 +203,47 @@ fn reports_are_compared_by_what_they_are_of_and_by_their_figures() {
         );
     }
 }
+
+#[test]
+fn a_fault_that_the_driver_cannot_aim_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("x.toml");
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n\
+                [[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = \"owner of one\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers/svix.toml");
+    let (scenario, driver, out) =
+        (scenario.display().to_string(), driver.display().to_string(), folder.path().join("out"));
+    let arguments = ["run", &scenario, "--driver", &driver, "--out", &out.display().to_string()];
+    let (code, said) = hookproof(&arguments);
+    assert!(code == Some(64) && said.contains("owner of one, which the driver"), "{code:?}: {said}");
+}
+
+/// A sender that takes its log away as it is asked to stop, so that it can't be started again.
+#[test]
+fn a_run_that_breaks_off_has_its_trace_and_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (scenario, driver, out, junit) =
+        (file("x.toml"), file("driver.toml"), file("out"), file("junit.xml"));
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n\
+                [[fault]]\nat = \"100ms\"\ndo = \"restart\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let ours = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers/hookproof.toml"),
+    );
+    let log = folder.path().join("out/x/sender-0.log");
+    let script =
+        format!("trap 'rm {0}; mkdir {0}; exit 0' TERM; \\\"$0\\\" \\\"$@\\\" & wait", log.display());
+    let command = format!("command = [\n\"/bin/sh\", \"-c\", \"{script}\",");
+    let text = ours.unwrap().replace("command = [", &command);
+    std::fs::write(&driver, text).unwrap();
+    let arguments = ["run", &scenario, "--driver", &driver, "--out", &out, "--junit", &junit];
+    let (code, said) = hookproof(&arguments);
+    assert!(code == Some(70) && said.contains("the run broke off"), "{code:?}: {said}");
+    let trace = Trace::open(&folder.path().join("out/x/trace.jsonl")).unwrap();
+    assert!(trace.trailer.is_some(), "the trace has its end");
+    assert!(folder.path().join("out/x/report.json").exists());
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    assert!(counted(&xml, "errors") > 0, "{xml}");
+}

@@ -85,6 +85,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         traffic_end: 0,
         view: View::new("x", 0, false),
         errands: JoinSet::new(),
+        struck: std::collections::BTreeMap::new(),
     };
     let (_tell, interrupt) = watch::channel(false);
     let ended = conductor.conduct(emitting, &AtomicBool::new(false), interrupt).await;
