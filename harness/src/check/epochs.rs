@@ -17,8 +17,8 @@ pub(crate) struct Epoch {
 pub(super) fn epochs(scenario: &Scenario, trace: &Trace, subscriber: &Subscriber, end: u64) -> Vec<Epoch> {
     let mut epochs = vec![Epoch { from: 0, until: end, limit: forgiving(&subscriber.limit, trace) }];
     for (plan, done) in changes(scenario, trace, "limit") {
-        let FaultAction::Limit { subscriber: whose, limit, within, .. } = &plan.action else { continue };
-        if whose.as_ref().is_some_and(|name| *name != subscriber.group && *name != subscriber.name) {
+        let FaultAction::Limit { limit, within, .. } = &plan.action else { continue };
+        if !plan.action.concerns(&subscriber.group, &subscriber.name) {
             continue;
         }
         if let Some(last) = epochs.last_mut() {

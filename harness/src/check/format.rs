@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use super::evidence::Evidence;
 use super::offset::timestamp;
+use super::rotation::{Rotations, rotations};
 use super::verdict::{Finding, Tally, show};
-use crate::scenario::{Answer, Profile, SECOND};
+use crate::scenario::{Answer, Profile, SECOND, Subscriber};
 use crate::trace::{Arrival, Verified};
 
 /// How far a timestamp may be from its arrival, in seconds.
@@ -56,8 +57,11 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut unchecked = None;
+    let rotations: Vec<Rotations> =
+        evidence.lanes.iter().map(|lane| rotations(evidence, lane.subscriber)).collect();
     for (n, lane, arrival) in arrivals(evidence) {
         match &arrival.signed.verified {
+            Verified::No(_) if rotations[lane as usize].is_changing(arrival.t) => {}
             Verified::Keys(keys) if !keys.is_empty() => tally.see(),
             Verified::Keys(_) => {
                 tally.see();
@@ -89,12 +93,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let ahead = evidence.ahead;
     for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| profile(evidence, *lane).is_fresh()) {
-        let behaviours = &lanes[lane as usize].subscriber.behaviours;
-        let stalled = behaviours.iter().any(|one| {
-            let until = one.until().unwrap_or(u64::MAX).saturating_add(2 * SECOND);
-            one.answer == Answer::Stall && one.at.0 <= arrival.t && arrival.t <= until
-        });
-        if stalled || arrival.t >= step {
+        if is_stalled(lanes[lane as usize].subscriber, arrival.t) || arrival.t >= step {
             continue;
         }
         tally.see();
@@ -113,6 +112,14 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
         0 => finding,
         _ => finding.with("the sender's clock is ahead by", format!("{sign}{}", show(ahead.unsigned_abs()))),
     }
+}
+
+/// Whether an arrival of that moment may have been left unread for some time.
+pub(super) fn is_stalled(subscriber: &Subscriber, t: u64) -> bool {
+    subscriber.behaviours.iter().any(|one| {
+        let until = one.until().unwrap_or(u64::MAX).saturating_add(2 * SECOND);
+        one.answer == Answer::Stall && one.at.0 <= t && t <= until
+    })
 }
 
 /// Whether one of these arrivals carries that event too: an id may stand for several events that come in one body.

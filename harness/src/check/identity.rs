@@ -2,12 +2,13 @@
 //! `identity.headers`: so do the headers that its profile keeps: id and content type always, the signature where it is made
 //! once (`vvv-frozen`), or over the body alone (`github`, unless keys rotate).
 //! `identity.secret`: each subscriber's signatures are made with its own secret, which no other one has; while two are valid, both sign where the
-//! profile has room for both.
+//! profile has room for both; a second after the older one retired, the newer one must sign.
 
-use super::epochs::changes;
 use super::evidence::Evidence;
+use super::format::is_stalled;
+use super::rotation::rotations;
 use super::verdict::{Finding, Tally, Witness};
-use crate::scenario::{Profile, SECOND};
+use crate::scenario::Profile;
 use crate::trace::{Arrival, Verified};
 
 /// Judges every delivery with more than one attempt by what must be the same on all of them.
@@ -79,27 +80,34 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     }
     let mut unchecked = 0_u64;
     for (at, lane) in (0..).zip(&evidence.lanes) {
-        let rotations = rotations(evidence, &lane.subscriber.group);
+        let (rotations, profile) = (rotations(evidence, lane.subscriber), lane.subscriber.sign);
         for n in &lane.arrivals {
             let arrival = &evidence.trace.arrivals[*n as usize];
             let keys = match &arrival.signed.verified {
-                Verified::Keys(keys) => keys.as_slice(),
-                Verified::No(_) => &[],
                 Verified::Unchecked(_) => {
                     unchecked += 1;
                     continue;
                 }
+                _ if rotations.is_changing(arrival.t) => continue,
+                Verified::Keys(keys) => keys.as_slice(),
+                Verified::No(_) => &[],
             };
             tally.see();
-            let rotating = rotations.iter().any(|(from, until)| *from <= arrival.t && arrival.t <= *until);
-            if keys.is_empty() {
-                tally.broke(|| {
-                    evidence.witness(at, &[*n], "not made with a secret of this subscriber".to_owned())
-                });
-            } else if rotating && lane.subscriber.sign.signs_with_every_key() && keys.len() < 2 {
-                let what = "two secrets are valid, and one of them signed".to_owned();
-                tally.broke(|| evidence.witness(at, &[*n], what));
-            }
+            // What an endpoint left unread was signed some time before.
+            let fresh = !is_stalled(lane.subscriber, arrival.t);
+            let what = if keys.is_empty() {
+                "not made with a secret of this subscriber"
+            } else if fresh && rotations.both(arrival.t) && profile.signs_with_every_key() && keys.len() < 2 {
+                "two secrets are valid, and one of them signed"
+            } else if fresh
+                && profile != Profile::VvvFrozen
+                && keys.iter().all(|key| *key < rotations.oldest(arrival.t))
+            {
+                "made with a secret that was retired, and with no newer one"
+            } else {
+                continue;
+            };
+            tally.broke(|| evidence.witness(at, &[*n], what.to_owned()));
         }
     }
     if unchecked > 0 && tally.broken == 0 {
@@ -110,16 +118,4 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
         "made with the subscriber's own secrets",
         "made with other secrets, or too few",
     )
-}
-
-/// While two secrets of a subscriber are valid: a second after a rotation, as requests may be under way, to its end.
-fn rotations(evidence: &Evidence<'_>, group: &str) -> Vec<(u64, u64)> {
-    let both = changes(evidence.scenario, evidence.trace, "rotate").into_iter();
-    let both = both.filter_map(|(plan, done)| Some((plan, done?)));
-    let both = both.filter(|(plan, _)| plan.action.subscriber().is_none_or(|name| name == group));
-    both.map(|(plan, done)| {
-        let until = done.until.unwrap_or_else(|| done.t.saturating_add(plan.lasts.0));
-        (done.t.saturating_add(SECOND), until.saturating_sub(SECOND))
-    })
-    .collect()
 }

@@ -208,7 +208,7 @@ pub(crate) fn conclude(verdicts: &[Verdict], trace: &Trace) -> (Status, String) 
 }
 
 /// Whether a run says nothing where this check saw too little.
-fn decides(one: &Verdict) -> bool {
+pub(crate) fn decides(one: &Verdict) -> bool {
     one.severity == Severity::Must || one.id == SCHEDULE
 }
 

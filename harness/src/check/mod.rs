@@ -9,7 +9,8 @@
 //! scenario doesn't arrange is `not applicable`.
 //!
 //! - `evidence`, `exchange`: the trace, laid out for judging. - `settled`, `unsettled`, `given_up`, `redriven`, `word`: what
-//!   became of what is owed. - `offset`: the sender's clock.
+//!   became of what is owed. - `offset`: the sender's clock. - `rotation`: which
+//!   secrets sign when.
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
 //!   catalogue's sections; `deadline` is of `network`, `truth` of `queue`.
@@ -49,6 +50,7 @@ mod recovery;
 mod recovery_gap;
 mod redriven;
 mod retry;
+mod rotation;
 mod settled;
 mod stall;
 mod truth;
@@ -58,6 +60,7 @@ mod word;
 
 pub use evidence::Evidence;
 pub(crate) use judge::conclude;
+pub(crate) use judge::decides;
 pub use judge::{Judgement, Strictness, Verdict, judge};
 pub use verdict::{Figure, Finding, Found, Severity, Status, Witness};
 

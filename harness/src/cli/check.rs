@@ -9,9 +9,9 @@ use clap::Args;
 use super::exit::{self, USAGE};
 use super::forms::Forms;
 use super::gate::Gate;
-use super::out::say;
+use super::out::{quoted, say};
 use crate::catalogue::Selection;
-use crate::report::{Report, Unjudged};
+use crate::report::{Regressions, Report, Unjudged};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 
@@ -46,21 +46,36 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
                 worst = exit::worse(worst, code);
                 reports.push(report);
             }
-            Err(what) => {
+            Err(Failure { what, code, report }) => {
+                reports.extend(report.map(|report| *report));
                 let subject = path.display().to_string();
                 say(format_args!("hookproof check: {subject}: {what}"));
                 unjudged.push(Unjudged { subject, why: what });
-                worst = exit::worse(worst, USAGE);
+                worst = exit::worse(worst, code);
             }
         }
     }
-    match arguments.forms.write(&reports, &unjudged) {
+    match arguments.forms.write(&reports, &unjudged, &Regressions::new()) {
         Ok(()) => ExitCode::from(worst),
         Err(error) => exit::refuse("check", error, exit::HARNESS),
     }
 }
 
-fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8, Report), String> {
+/// A trace whose verdict could not be told.
+struct Failure {
+    what: String,
+    code: u8,
+    /// The report, where there is one.
+    report: Option<Box<Report>>,
+}
+
+impl From<String> for Failure {
+    fn from(what: String) -> Self {
+        Self { what, code: USAGE, report: None }
+    }
+}
+
+fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8, Report), Failure> {
     let trace = Trace::open(path).map_err(|error| error.to_string())?;
     let (text, name) = match &arguments.scenario {
         Some(file) => {
@@ -74,8 +89,20 @@ fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8,
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let judgement = arguments.gate.judge(selection, &scenario, &trace);
     let code = exit::code(judgement.status);
-    let repeat = format!("hookproof check {}{}", path.display(), arguments.gate.written());
-    let report = Report::new(&scenario, &trace, judgement, repeat);
-    arguments.forms.show(&report).map_err(|error| error.to_string())?;
-    Ok((code, report))
+    let report = Report::new(&scenario, &trace, judgement, repeat(path, arguments));
+    match arguments.forms.show(&report) {
+        Ok(()) => Ok((code, report)),
+        Err(error) => {
+            let what = format!("writing to stdout: {error}");
+            Err(Failure { what, code: exit::HARNESS, report: Some(Box::new(report)) })
+        }
+    }
+}
+
+/// The command that judges a trace again.
+fn repeat(path: &Path, arguments: &Arguments) -> String {
+    let shown = |path: &Path| quoted(&path.display().to_string());
+    let scenario =
+        arguments.scenario.as_deref().map_or_else(String::new, |file| format!(" --scenario {}", shown(file)));
+    format!("hookproof check {}{scenario}{}", shown(path), arguments.gate.written())
 }

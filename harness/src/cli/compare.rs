@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{INCONCLUSIVE, REGRESSION, USAGE, refuse};
+use super::exit::{REGRESSION, USAGE, refuse, worse};
 use super::forms;
 use super::out::{line, say};
-use crate::report::compare::{Allowed, Difference, compare, missing, scenarios};
+use crate::report::compare::{Allowed, Difference, compare_all, missing};
 
 /// What to compare.
 #[derive(Args, Clone, Debug)]
@@ -45,24 +45,17 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let allowed = &arguments.allowances.allow;
     let gone = missing(&base, &new, allowed);
     tell(&gone);
-    let (mut worse, mut compared) = (gone.regressions.len(), 0);
-    for scenario in scenarios(&new) {
-        if !base.iter().any(|report| report.scenario == scenario) {
-            say(format_args!("{} has no run of {scenario}: not compared", arguments.base.display()));
-            continue;
-        }
-        let difference = compare(scenario, &base, &new, allowed);
-        tell(&difference);
+    let comparison = compare_all(&base, &new, allowed);
+    for scenario in &comparison.unknown {
+        say(format_args!("{} has no run of {scenario}: not compared", arguments.base.display()));
+    }
+    for (scenario, difference) in &comparison.compared {
+        tell(difference);
         let (bad, good) = (difference.regressions.len(), difference.improvements.len());
         line(format_args!("{scenario}: {bad} worse, {good} better"));
-        worse += bad;
-        compared += 1;
     }
-    ExitCode::from(match (worse, compared) {
-        (0, 0) => INCONCLUSIVE,
-        (0, _) => 0,
-        _ => REGRESSION,
-    })
+    let gone = if gone.regressions.is_empty() { 0 } else { REGRESSION };
+    ExitCode::from(worse(comparison.code(), gone))
 }
 
 fn tell(difference: &Difference) {

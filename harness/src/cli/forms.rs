@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::out::written;
-use crate::report::{self, Colours, Report, Unjudged};
+use crate::report::{self, Colours, Regressions, Report, Unjudged};
 
 /// The forms that a report is asked for in.
 #[derive(Args, Clone, Debug, Default)]
@@ -48,8 +48,13 @@ impl Forms {
     }
 
     /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each. What left
-    /// no report is an error in the JUnit file, where an empty suite would pass.
-    pub(crate) fn write(&self, reports: &[Report], unjudged: &[Unjudged]) -> io::Result<()> {
+    /// no report is an error in the JUnit file, where an empty suite would pass; what got worse is a failure there.
+    pub(crate) fn write(
+        &self,
+        reports: &[Report],
+        unjudged: &[Unjudged],
+        regressions: &Regressions,
+    ) -> io::Result<()> {
         if let Some(path) = self.json.as_ref().filter(|_| !self.is_printed()) {
             let text = match reports {
                 [one] => serde_json::to_string_pretty(one)?,
@@ -58,7 +63,8 @@ impl Forms {
             write(path, &text)?;
         }
         if let Some(path) = &self.junit {
-            write(path, &report::junit_with(reports, unjudged).map_err(io::Error::other)?)?;
+            let junit = report::junit_with(reports, unjudged, regressions);
+            write(path, &junit.map_err(io::Error::other)?)?;
         }
         if let Some(path) = &self.markdown {
             let sections: Vec<String> = reports.iter().map(report::markdown).collect();

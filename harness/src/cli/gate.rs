@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::out::quoted;
 use crate::catalogue::{self, SelectError, Selection};
 use crate::check::{self, Judgement, Strictness};
 use crate::scenario::Scenario;
@@ -39,7 +40,7 @@ impl Gate {
     /// The options as a command line has them, each after a blank.
     pub(super) fn written(&self) -> String {
         let list = |name: &str, ids: &[String]| {
-            if ids.is_empty() { String::new() } else { format!(" --{name} '{}'", ids.join(",")) }
+            if ids.is_empty() { String::new() } else { format!(" --{name} {}", quoted(&ids.join(","))) }
         };
         let strict = if self.strict { " --strict" } else { "" };
         format!("{}{}{strict}", list("only", &self.only), list("skip", &self.skip))

@@ -1,6 +1,8 @@
 //! What is heard of signals while a command plays: the wish to end, the wish to end at once, and what must not end it.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -64,4 +66,34 @@ pub(super) fn interrupts() -> io::Result<Interrupts> {
         drop(tell);
     });
     Ok(Interrupts { first, second })
+}
+
+/// Turns true at the first Ctrl-C or SIGTERM, so that what is being simulated cleans up after itself. The second one ends
+/// the program as ever.
+pub(super) fn interrupt_flag() -> Arc<AtomicBool> {
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&interrupt);
+    let (ready, listens) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async move {
+            let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+            let [Ok(mut interrupted), Ok(mut terminated)] = kinds.map(signal) else { return };
+            // Whoever waits for it may have gone; that it listens is what counts.
+            let _ = ready.send(());
+            loop {
+                tokio::select! {
+                    _ = interrupted.recv() => {}
+                    _ = terminated.recv() => {}
+                }
+                if told.swap(true, Ordering::Relaxed) {
+                    std::process::abort();
+                }
+                say(format_args!("ending the simulation; once more to end it at once"));
+            }
+        });
+    });
+    // Nothing begins that could not be interrupted. Where nobody can listen, a signal ends the program as ever.
+    let _ = listens.recv();
+    interrupt
 }

@@ -24,6 +24,16 @@ pub(super) fn line(text: impl Display) {
     }
 }
 
+/// A word as a shell reads it back.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +43,22 @@ mod tests {
         assert!(written(Err(ErrorKind::BrokenPipe.into())).is_ok());
         assert!(written(Err(ErrorKind::StorageFull.into())).is_err());
         assert!(written(Ok(())).is_ok());
+    }
+
+    #[test]
+    fn the_command_that_repeats_a_run_is_read_back_by_a_shell_as_it_was_meant() {
+        for word in ["scenarios/viral-spike.toml", "sp ace/it's.toml", "a=\"b $(c)\"", "", "*"] {
+            let echo = std::process::Command::new("/bin/sh")
+                .arg("-c")
+                .arg(format!("printf %s {}", quoted(word)))
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(echo.stdout).unwrap(), word);
+        }
+        assert_eq!(
+            quoted("scenarios/viral-spike.toml"),
+            "scenarios/viral-spike.toml",
+            "no quotes without need"
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::{FAILED, HARNESS, USAGE};
+use super::interrupt::interrupt_flag;
 use super::out::{line, say};
 use crate::endpoint::Spec;
 use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
@@ -13,7 +14,7 @@ use crate::plan::slo::Slo;
 use crate::plan::{Asked, Plan, answer, page, plan, table, with_live, with_recorded};
 use crate::run::ceiling;
 use crate::scenario::{Duration, Millionths, Range, Scenario};
-use crate::sim::{EPOCH, Options, SimError};
+use crate::sim::{EPOCH, Options};
 use crate::trace::{ClockKind, FORMAT, Header};
 
 #[derive(Args, Debug)]
@@ -79,6 +80,7 @@ impl Asks {
     fn plan(self) -> Result<u8, (u8, String)> {
         let usage = |why: String| (USAGE, why);
         let scenario = self.scenario().map_err(usage)?;
+        let interrupt = interrupt_flag();
         let ceiling_per_second = if self.no_measure { None } else { Some(measure(&scenario)?) };
         let folder = self.scenario.parent().map(Path::to_owned).unwrap_or_default();
         let asked = Asked {
@@ -86,12 +88,10 @@ impl Asks {
             carry: self.carry.map(|carry| carry.0 / AS_IT_STANDS),
             headroom: !self.no_headroom,
             ceiling_per_second,
-            options: Options { seed: self.seed, folder, ..Options::default() },
+            options: Options { seed: self.seed, folder, interrupt, ..Options::default() },
         };
-        let plan = plan(&scenario, &asked).map_err(|error| match error {
-            SimError::Schedule(_) | SimError::Subscriber { .. } => (USAGE, error.to_string()),
-            _ => (HARNESS, error.to_string()),
-        })?;
+        let plan =
+            plan(&scenario, &asked).map_err(|error| (super::sim::exit_code(&error), error.to_string()))?;
         let page = self.write(&plan).map_err(|error| (HARNESS, error.to_string()))?;
         if self.json {
             line(json(&plan));

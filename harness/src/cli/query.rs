@@ -19,22 +19,33 @@ use crate::report::visible;
 use crate::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
-const TABLES: [(&str, &str); 12] = [
-    ("header", "format, version, scenario, seed, driver, clock, began_unix_ns, scenario_toml"),
-    ("offer", "t, intended, token, type, key, owed"),
+const TABLES: [(&str, &str); 19] = [
+    (
+        "header",
+        "format, version, scenario, scenario_sha256, schedule_sha256, seed, driver, clock, clock_resolution_ns, \
+         began_unix_ns, scenario_toml",
+    ),
+    ("offer", "t, intended, held, token, type, key, owed"),
     ("accepted", "t, token, status, matched"),
     ("refused", "t, token, status, retry_after, unknown, why"),
     (
         "arrival",
-        "t, read, n, endpoint, connection, token, id, attempt, method, path, content_type, bytes, sha256, signature, \
-         verified, timestamp",
+        "t, read, n, endpoint, connection, token, more, id, attempt, method, path, content_type, bytes, sha256, \
+         signature, verified, timestamp",
     ),
     ("answer", "t, end, n, status, retry_after, whole"),
-    ("cut", "t, endpoint, n, how"),
-    ("fault", "t, do, until, detail"),
+    ("cut", "t, endpoint, n, how, began, token"),
+    ("fault", "t, do, until, detail, plan"),
     ("process", "t, worker, event, status"),
     ("depth", "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes"),
     ("dead", "t, subscriber, token, id, reason, attempts"),
+    ("shared-secret", "t, endpoint, with"),
+    ("ceiling", "t, per_second"),
+    ("machine", "processor, cores, memory_bytes, system"),
+    ("declared", "lacks, schedule, jitter, confirmed_within"),
+    ("stall", "thread, from, until"),
+    ("unoffered", "t, intended, token, why"),
+    ("offset", "t, ns, error"),
     ("trailer", "t, ended, lines, offers, arrivals, dead_listed, late, dropped"),
 ];
 
@@ -43,7 +54,8 @@ const TABLES: [(&str, &str); 12] = [
 pub(crate) struct Arguments {
     /// The trace (.jsonl, .jsonl.zst)
     trace: PathBuf,
-    /// A SELECT over the tables header, offer, accepted, refused, arrival, answer, cut, fault, process, depth, dead, trailer
+    /// A SELECT over the tables header, offer, accepted, refused, arrival, answer, cut, fault, process, depth, dead,
+    /// "shared-secret", ceiling, machine, declared, stall, unoffered, "offset", trailer
     sql: String,
     /// Print rows as JSON, one object a line
     #[arg(long)]
@@ -95,9 +107,9 @@ fn load(path: &Path) -> Result<Connection, String> {
     for (table, columns) in TABLES {
         let columns: Vec<&str> = columns.split(", ").map(str::trim).collect();
         let named: Vec<String> = columns.iter().map(|column| format!("\"{column}\"")).collect();
-        filled.execute_batch(&format!("CREATE TABLE {table} ({})", named.join(", "))).map_err(told)?;
+        filled.execute_batch(&format!("CREATE TABLE \"{table}\" ({})", named.join(", "))).map_err(told)?;
         let places = vec!["?"; columns.len()].join(", ");
-        inserts.insert(table, (columns, format!("INSERT INTO {table} VALUES ({places})")));
+        inserts.insert(table, (columns, format!("INSERT INTO \"{table}\" VALUES ({places})")));
     }
     for line in lines(path).map_err(|error| error.to_string())? {
         let Ok(line) = line else { break };
@@ -184,6 +196,148 @@ fn json(value: ValueRef<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{
+        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Machine,
+        Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Stall, Trailer,
+        Unoffered, Verified,
+    };
+
+    /// One record of each kind that tells of events and requests, with everything that it can have.
+    fn of_exchanges() -> Vec<Record> {
+        let text = || Some("x".to_owned());
+        let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
+            "driver":"x","clock":"real","clock_resolution_ns":1,"began_unix_ns":1,"scenario_toml":""}"#;
+        let signed = Signed { signature: text(), verified: Verified::Keys(vec![0]), timestamp: text() };
+        let (t, n, token, endpoint) = (1, 1, 1, "x".to_owned());
+        vec![
+            serde_json::from_str(header).unwrap(),
+            Record::Offer(Offer {
+                t,
+                intended: 1,
+                held: 1,
+                token,
+                kind: endpoint.clone(),
+                key: endpoint.clone(),
+                owed: vec![endpoint.clone()],
+            }),
+            Record::Accepted(Accepted { t, token, status: 202, matched: Some(1) }),
+            Record::Refused(Refused {
+                t,
+                token,
+                status: Some(503),
+                retry_after: text(),
+                unknown: true,
+                why: endpoint.clone(),
+            }),
+            Record::Arrival(Arrival {
+                t,
+                read: 1,
+                n,
+                endpoint: endpoint.clone(),
+                connection: 1,
+                token: Some(1),
+                more: vec![1],
+                id: text(),
+                attempt: text(),
+                method: endpoint.clone(),
+                path: endpoint.clone(),
+                content_type: text(),
+                bytes: 1,
+                sha256: endpoint.clone(),
+                signed,
+            }),
+            Record::Answer(Answer { t, end: 1, n, status: 200, retry_after: text(), whole: false }),
+            Record::Cut(Cut {
+                t,
+                endpoint: endpoint.clone(),
+                n: Some(n),
+                how: CutKind::Close,
+                began: Some(1),
+                token: Some(1),
+            }),
+        ]
+    }
+
+    /// And of each that tells of the sender and of the run.
+    fn of_the_run() -> Vec<Record> {
+        let text = || Some("x".to_owned());
+        let (t, token, endpoint) = (1, 1, "x".to_owned());
+        vec![
+            Record::Fault(Fault {
+                t,
+                action: endpoint.clone(),
+                until: Some(1),
+                detail: text(),
+                plan: Some(0),
+            }),
+            Record::Process(Process { t, worker: 0, event: ProcessEvent::Exited, status: text() }),
+            Record::Depth(Depth {
+                t,
+                subscriber: text(),
+                waiting: Some(1),
+                bytes: Some(1),
+                dead: Some(1),
+                delivered: Some(1),
+                coalesced: Some(1),
+                resident_bytes: Some(1),
+            }),
+            Record::Dead(Dead {
+                t,
+                subscriber: endpoint.clone(),
+                token: Some(1),
+                id: text(),
+                reason: endpoint.clone(),
+                attempts: Some(1),
+            }),
+            Record::SharedSecret(SharedSecret { t, endpoint: endpoint.clone(), with: endpoint.clone() }),
+            Record::Ceiling(Ceiling { t, per_second: 1 }),
+            Record::Machine(Machine::here()),
+            Record::Declared(Declared {
+                lacks: Vec::new(),
+                schedule: Some(vec![1]),
+                jitter: 1,
+                confirmed_within: Some(1),
+            }),
+            Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
+            Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint }),
+            Record::Offset(Offset { t, ns: 1, error: 1 }),
+            Record::Trailer(Trailer {
+                t,
+                ended: Ended::Done,
+                lines: 1,
+                offers: 1,
+                arrivals: 1,
+                dead_listed: true,
+                late: 1,
+                dropped: 1,
+            }),
+        ]
+    }
+
+    #[test]
+    fn each_kind_of_record_is_a_table_with_all_of_its_fields() {
+        let records = [of_exchanges(), of_the_run()].concat();
+        for record in &records {
+            // A kind that is new needs a record above, and a table.
+            match record {
+                Record::Header(_) | Record::Offer(_) | Record::Accepted(_) | Record::Refused(_) => {}
+                Record::Arrival(_) | Record::Answer(_) | Record::Cut(_) | Record::Fault(_) => {}
+                Record::Process(_) | Record::Depth(_) | Record::Dead(_) | Record::SharedSecret(_) => {}
+                Record::Ceiling(_) | Record::Machine(_) | Record::Declared(_) | Record::Stall(_) => {}
+                Record::Unoffered(_) | Record::Offset(_) | Record::Trailer(_) => {}
+            }
+            let Ok(Value::Object(mut fields)) = serde_json::to_value(record) else { panic!("{record:?}") };
+            let kind = fields.remove("k").unwrap();
+            let table = TABLES.iter().find(|(table, _)| kind == *table);
+            let (_, columns) = table.unwrap_or_else(|| panic!("{kind} is no table"));
+            let mut columns: Vec<&str> = columns.split(", ").map(str::trim).collect();
+            columns.sort_unstable();
+            let mut keys: Vec<&str> = fields.keys().map(String::as_str).collect();
+            keys.sort_unstable();
+            assert_eq!(columns, keys, "{kind}");
+        }
+        assert_eq!(records.len(), TABLES.len());
+    }
 
     #[test]
     fn a_question_makes_no_file() {

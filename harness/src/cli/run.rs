@@ -11,10 +11,10 @@ use super::forms::{self, Forms};
 use super::gate::Gate;
 use super::interrupt::{Interrupts, interrupts};
 use super::length;
-use super::out::say;
+use super::out::{quoted, say};
 use crate::catalogue::Selection;
-use crate::report::compare::{compare, scenarios};
-use crate::report::{self, Report, Unjudged};
+use crate::report::compare::compare_all;
+use crate::report::{self, Regressions, Report, Unjudged};
 use crate::run::{Clock, Interrupt, Options, Played, RunError, play};
 use crate::scenario::{Duration, Scenario};
 use crate::trace::{Ended, Trace};
@@ -71,6 +71,7 @@ pub(super) struct Run {
 struct Found {
     reports: Vec<Report>,
     unjudged: Vec<Unjudged>,
+    regressions: Regressions,
 }
 
 /// A run without a verdict: why, and the exit code that says so.
@@ -150,6 +151,8 @@ impl Run {
             let code = self.one(path, &selection, interrupt.clone(), &mut found).await;
             worst = exit::worse(worst, code);
             if *interrupt.borrow() {
+                let (subject, why) = ("hookproof run".to_owned(), "interrupted".to_owned());
+                found.unjudged.push(Unjudged { subject, why });
                 worst = INTERRUPTED;
                 break;
             }
@@ -160,11 +163,10 @@ impl Run {
         }
         if let Some(baseline) = baseline
             && worst != INTERRUPTED
-            && self.regressed(&baseline, &found.reports)
         {
-            worst = exit::worse(worst, exit::REGRESSION);
+            worst = exit::worse(worst, self.against(&baseline, &mut found));
         }
-        if let Err(error) = self.forms.write(&found.reports, &found.unjudged) {
+        if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions) {
             say(format_args!("hookproof run: the reports could not be written: {error}"));
             return HARNESS;
         }
@@ -215,6 +217,9 @@ impl Run {
         let code = self
             .report(scenario, &played, selection, repeat, reports)
             .map_err(|error| ours("the report could not be written", error))?;
+        if let Some(error) = played.failure {
+            return Err(Failure { code: HARNESS, why: format!("the run broke off: {error}") });
+        }
         Ok(match played.ended {
             Ended::Interrupted => INTERRUPTED,
             Ended::SenderGone => exit::worse(code, UNREACHABLE),
@@ -255,20 +260,24 @@ impl Run {
         Ok(())
     }
 
-    /// Says what got worse since the baseline; whether anything did.
-    fn regressed(&self, baseline: &[Report], reports: &[Report]) -> bool {
-        let mut worse = false;
-        for scenario in scenarios(reports) {
-            if !baseline.iter().any(|before| before.scenario == scenario) {
-                say(format_args!("the baseline has no run of {scenario}: nothing is compared"));
-                continue;
-            }
-            let difference = compare(scenario, baseline, reports, &self.allowances.allow);
+    /// Says what got worse since the baseline, and keeps it for the reports; answers the exit code that says so.
+    fn against(&self, baseline: &[Report], found: &mut Found) -> u8 {
+        let comparison = compare_all(baseline, &found.reports, &self.allowances.allow);
+        let code = comparison.code();
+        for scenario in &comparison.unknown {
+            say(format_args!("the baseline has no run of {scenario}: not compared"));
+        }
+        for (scenario, difference) in comparison.compared {
             let lines = difference.regressions.iter();
             lines.for_each(|line| say(format_args!("{scenario}: worse than before: {line}")));
-            worse |= !difference.regressions.is_empty();
+            found.regressions.insert(scenario, difference.regressions);
         }
-        worse
+        if code == exit::INCONCLUSIVE {
+            let why = "nothing was compared with the baseline: it has no run of what was run".to_owned();
+            say(format_args!("hookproof run: {why}"));
+            found.unjudged.push(Unjudged { subject: "baseline".to_owned(), why });
+        }
+        code
     }
 
     /// The command that repeats a run.
@@ -285,16 +294,6 @@ impl Run {
     }
 }
 
-/// A word as a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:@%+,".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 fn read(path: &Path, changes: &[String]) -> Result<Scenario, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     Scenario::from_text_with(&text, &path.display().to_string(), changes)
@@ -308,27 +307,5 @@ const fn exit_code(error: &RunError) -> u8 {
         USAGE
     } else {
         HARNESS
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_that_repeats_a_run_is_read_back_by_a_shell_as_it_was_meant() {
-        for word in ["scenarios/viral-spike.toml", "sp ace/it's.toml", "a=\"b $(c)\"", "", "*"] {
-            let echo = std::process::Command::new("/bin/sh")
-                .arg("-c")
-                .arg(format!("printf %s {}", quoted(word)))
-                .output()
-                .unwrap();
-            assert_eq!(String::from_utf8(echo.stdout).unwrap(), word);
-        }
-        assert_eq!(
-            quoted("scenarios/viral-spike.toml"),
-            "scenarios/viral-spike.toml",
-            "no quotes without need"
-        );
     }
 }

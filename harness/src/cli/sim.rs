@@ -9,12 +9,13 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, worse};
-use super::out::{line, say};
+use super::interrupt::interrupt_flag;
+use super::out::{line, quoted, say};
 use crate::check::{Judgement, Status, Strictness};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
-use crate::sim::swarm::Failure;
+use crate::sim::swarm::{Failure, Swept};
 use crate::sim::{
     Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
     skipped, swarm, unmodelled,
@@ -70,7 +71,7 @@ pub(super) struct Sim {
 impl Sim {
     pub(super) fn run(self) -> ExitCode {
         let mut worst = 0;
-        let interrupt = interrupts();
+        let interrupt = interrupt_flag();
         for path in &self.scenarios {
             let files = match files(path) {
                 Ok(files) => files,
@@ -210,7 +211,10 @@ impl Sim {
         };
         let took = Duration::from_nanos(clock.now().saturating_sub(began));
         let (name, seconds) = (&scenario.name, took.as_secs_f64());
-        line(format_args!("{name}: {} seeds in {seconds:.1} s", swept.played));
+        line(format_args!(
+            "{name}: {} seeds, {} of them judged, in {seconds:.1} s",
+            swept.played, swept.judged
+        ));
         line(format_args!(
             "{name}: figures that a disturbance may break were not judged: {}",
             not_judged_disturbed().join(", ")
@@ -223,15 +227,18 @@ impl Sim {
             line(format_args!("{name}: interrupted after {} of {count} seeds", swept.played));
             return INTERRUPTED;
         }
-        if swept.judged == 0 {
-            line(format_args!("{name}: inconclusive: no seed showed enough to judge"));
+        if swept.is_thin() {
+            let least = Swept::JUDGED_MIN;
+            line(format_args!(
+                "{name}: inconclusive: fewer than {least} % of the seeds showed enough to judge"
+            ));
             return INCONCLUSIVE;
         }
         0
     }
 
     fn show(&self, scenario: &Scenario, path: &Path, failure: &Failure) {
-        let sets: String = self.set.iter().map(|set| format!(" --set '{set}'")).collect();
+        let sets: String = self.set.iter().map(|set| format!(" --set {}", quoted(set))).collect();
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
         let stalls = if self.stalls.0 == 0 { String::new() } else { format!(" --stalls {}", self.stalls) };
         line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
@@ -241,7 +248,7 @@ impl Sim {
             .map_or_else(String::new, |until| format!(" --until {}", crate::scenario::Duration(until)));
         line(format_args!(
             "  repeat: hookproof sim {} --seed {} --swarm{until}{stalls}{sets}{mutant}",
-            path.display(),
+            quoted(&path.display().to_string()),
             failure.seed
         ));
     }
@@ -258,40 +265,13 @@ impl Sim {
     }
 }
 
-/// Turns true at the first Ctrl-C or SIGTERM, so that what is being simulated cleans up after itself. The second one ends
-/// the program as ever.
-fn interrupts() -> Arc<AtomicBool> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let interrupt = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&interrupt);
-    let (ready, listens) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-        runtime.block_on(async move {
-            let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-            let [Ok(mut interrupted), Ok(mut terminated)] = kinds.map(signal) else { return };
-            // Whoever waits for it may have gone; that it listens is what counts.
-            let _ = ready.send(());
-            loop {
-                tokio::select! {
-                    _ = interrupted.recv() => {}
-                    _ = terminated.recv() => {}
-                }
-                if told.swap(true, Ordering::Relaxed) {
-                    std::process::abort();
-                }
-                say(format_args!("ending the simulation; once more to end it at once"));
-            }
-        });
-    });
-    // Nothing begins that could not be interrupted. Where nobody can listen, a signal ends the program as ever.
-    let _ = listens.recv();
-    interrupt
-}
-
 fn failed(scenario: &Scenario, error: &SimError) -> u8 {
     say(format_args!("hookproof sim: {}: {error}", scenario.name));
+    exit_code(error)
+}
+
+/// What a simulation that failed says to a script.
+pub(super) const fn exit_code(error: &SimError) -> u8 {
     match error {
         SimError::Schedule(_)
         | SimError::Subscriber { .. }

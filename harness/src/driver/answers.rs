@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::client::Reply;
-use super::file::{Dead, Depth, Each, Emit};
+use super::error::ApiError;
+use super::file::{Dead, Depth, Each, Emit, Owner};
 use super::template::Variables;
 
 /// What became of an emitted event.
@@ -25,6 +26,11 @@ pub enum EmitResult {
         /// `Retry-After`, word for word.
         retry_after: Option<String>,
         /// The answer's beginning.
+        why: String,
+    },
+    /// The harness could not offer it: its template can't be filled, or no connection can be made for want of its own files.
+    Unoffered {
+        /// Why not.
         why: String,
     },
     /// There was no answer.
@@ -70,7 +76,7 @@ pub struct Listed {
 
 impl EmitResult {
     pub(super) const fn failed(why: String) -> Self {
-        Self::Silent { unknown: false, why }
+        Self::Unoffered { why }
     }
 }
 
@@ -113,18 +119,33 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<EmitResult
         let answer = serde_json::from_slice(&reply.body).unwrap_or_default();
         return vec![EmitResult::Accepted { status: reply.status, matched: matched(&answer) }; events];
     }
-    let line = |line: &Value| {
-        let own = number(line, emit.status.as_ref()).and_then(|status| u16::try_from(status).ok());
-        match own {
-            Some(status) if !(200..300).contains(&status) => EmitResult::Refused {
-                status,
-                retry_after: reply.retry_after.clone(),
-                why: line.to_string().chars().take(200).collect(),
-            },
-            _ => EmitResult::Accepted { status: reply.status, matched: matched(line) },
+    let line = |line: &Value| match own_status(emit, line) {
+        Err(why) => EmitResult::Silent { unknown: true, why },
+        Ok(Some(status)) if !(200..300).contains(&status) => {
+            EmitResult::Refused { status, retry_after: reply.retry_after.clone(), why: beginning(line) }
         }
+        Ok(_) => EmitResult::Accepted { status: reply.status, matched: matched(line) },
     };
     lines.iter().map(line).collect()
+}
+
+/// The status that a line of a batch's answer has for itself, if it has one. Of a line that is no object, or whose status is
+/// none, nobody can know what became of its event.
+fn own_status(emit: &Emit, line: &Value) -> Result<Option<u16>, String> {
+    let Some(pointer) = &emit.status else { return Ok(None) };
+    if !line.is_object() {
+        return Err(format!("the answer's line is no JSON object: {}", beginning(line)));
+    }
+    let Some(value) = line.pointer(pointer) else { return Ok(None) };
+    let status = value.as_u64().and_then(|status| u16::try_from(status).ok());
+    status
+        .map(Some)
+        .ok_or_else(|| format!("the answer's line has no status at {pointer:?}: {}", beginning(line)))
+}
+
+/// What is shown of a line.
+fn beginning(line: &Value) -> String {
+    line.to_string().chars().take(200).collect()
 }
 
 fn json_lines(body: &[u8]) -> Vec<Value> {
@@ -161,8 +182,18 @@ fn of_one(each: &Each, item: &Value) -> Sample {
 }
 
 /// The dead letters of one page.
-pub(super) fn listed(dead: &Dead, answer: &Value, subscribers: &BTreeMap<String, Variables>) -> Vec<Listed> {
+///
+/// # Errors
+/// When the page is no JSON, or has no list where the driver file says: what can't be read is no empty list.
+pub(super) fn listed(
+    dead: &Dead,
+    page: &[u8],
+    subscribers: &BTreeMap<String, Variables>,
+) -> Result<(Value, Vec<Listed>), ApiError> {
+    let unreadable = |why: String| ApiError::Unreadable { what: "dead", why };
+    let answer: Value = serde_json::from_slice(page).map_err(|error| unreadable(error.to_string()))?;
     let items = answer.pointer(&dead.list).and_then(Value::as_array);
+    let items = items.ok_or_else(|| unreadable(format!("there is no list at {:?}", dead.list)))?;
     let one = |item: &Value| {
         let whom = text(item, &dead.subscriber).unwrap_or_default();
         let named = subscribers.iter().find(|(_, saved)| saved.get("id") == Some(&whom));
@@ -174,7 +205,16 @@ pub(super) fn listed(dead: &Dead, answer: &Value, subscribers: &BTreeMap<String,
             text: item.to_string(),
         }
     };
-    items.into_iter().flatten().map(one).collect()
+    let letters = items.iter().map(one).collect();
+    Ok((answer, letters))
+}
+
+/// Whether the process that answered serves that subscriber.
+pub(super) fn owns(owner: &Owner, answer: &Value, name: &str) -> bool {
+    let items = answer.pointer(&owner.list).and_then(Value::as_array);
+    let own = items.into_iter().flatten().find(|item| text(item, &owner.name).as_deref() == Some(name));
+    let here = own.and_then(|item| item.pointer(&owner.here));
+    here.is_some_and(|here| !matches!(here, Value::Null | Value::Bool(false)))
 }
 
 #[cfg(test)]
@@ -209,6 +249,28 @@ mod tests {
             garbled.iter().all(|taken| matches!(taken, EmitResult::Silent { unknown: true, .. })),
             "{garbled:?}"
         );
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_leaves_its_event_unknown() {
+        let emit = DriverFile::hookproof().unwrap().emit;
+        for line in ["garbage", "[]", "7", r#"{"status":"429"}"#, r#"{"status":70000}"#, r#"{"status":null}"#]
+        {
+            let taken = taken(&emit, &reply(207, &format!("{line}\n{{\"deliveries\":1}}\n")), 2);
+            assert!(matches!(&taken[0], EmitResult::Silent { unknown: true, .. }), "{line}: {taken:?}");
+            assert_eq!(taken[1], EmitResult::Accepted { status: 207, matched: Some(1) }, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_owner_of_a_subscriber_is_the_process_that_says_so() {
+        let file = DriverFile::hookproof().unwrap();
+        let owner = file.owner().unwrap();
+        let answer = serde_json::json!({ "lanes": { "items": [
+            { "name": "a", "owned": true, "here": null },
+            { "name": "b", "owned": true, "here": { "in_flight": 0 } },
+        ] } });
+        assert!(!owns(owner, &answer, "a") && owns(owner, &answer, "b") && !owns(owner, &answer, "c"));
     }
 
     #[test]

@@ -9,20 +9,19 @@ use serde_json::Value;
 
 use super::address::WorkerAddress;
 use super::answers::{self, EmitResult, Listed, Sample};
+use super::call::{assemble, check};
 use super::client::{Call, CallError, Client, Reply};
 use super::error::ApiError;
 use super::event::Event;
 use super::file::{DriverFile, Request};
 use super::offset::Offsets;
 use super::redactor::Redactor;
-use super::template::{Template, Variables};
+use super::template::Variables;
 use super::words::{of_limit, of_subscriber, of_timeout};
 use crate::clock::Clock;
 use crate::scenario::{Limit, Subscriber};
 use crate::trace::Offset;
 
-/// How long any call may take but an emission: as long as a patient operator waits.
-const CALL_WITHIN: Duration = Duration::from_secs(30);
 /// Pages of dead letters that are read at most.
 const PAGES_MAX: usize = 100_000;
 
@@ -242,7 +241,10 @@ impl Api {
     pub async fn emit(&self, events: &[Event]) -> Vec<EmitResult> {
         let mut taken = self.emit_openly(events).await;
         for one in &mut taken {
-            if let EmitResult::Refused { why, .. } | EmitResult::Silent { why, .. } = one {
+            if let EmitResult::Refused { why, .. }
+            | EmitResult::Silent { why, .. }
+            | EmitResult::Unoffered { why } = one
+            {
                 *why = self.0.redactor.hide(why);
             }
         }
@@ -270,6 +272,7 @@ impl Api {
         };
         match reply {
             Ok(reply) => answers::taken(emit, &reply, events.len()),
+            Err(error) if error.ours => vec![EmitResult::failed(error.to_string()); events.len()],
             Err(error) => {
                 vec![EmitResult::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
             }
@@ -285,6 +288,21 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
+    /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
+    pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
+        let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;
+        for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
+            let call = assemble("owner", &owner.request, &owner.headers, None, &self.variables(worker))?;
+            // One that doesn't answer now may be gone; the others may serve it already.
+            let Ok(reply) = self.call(call).await else { continue };
+            check("owner", &reply, &[])?;
+            if answers::owns(owner, &serde_json::from_slice(&reply.body).unwrap_or_default(), name) {
+                return Ok(Some(worker));
+            }
+        }
+        Ok(None)
+    }
+
     /// Lists all dead letters, of which there may be so many.
     pub async fn dead(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
         let dead = self.0.file.dead.as_ref().ok_or(ApiError::Absent { what: "dead" })?;
@@ -294,10 +312,10 @@ impl Api {
             let call = assemble("dead", request, &dead.headers, None, &variables)?;
             let reply = self.call(call).await?;
             check("dead", &reply, &[])?;
-            let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
             let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-            all.extend(answers::listed(dead, &answer, &subscribers));
+            let (answer, letters) = answers::listed(dead, &reply.body, &subscribers)?;
             drop(subscribers);
+            all.extend(letters);
             let next = dead.next.as_ref().and_then(|next| answers::text(&answer, next));
             let (Some(next), Some(page)) = (next, &dead.page) else { return Ok(all) };
             if all.len() > most || !seen.insert(next.clone()) {
@@ -310,98 +328,5 @@ impl Api {
     }
 }
 
-fn assemble(
-    what: &'static str,
-    request: &Template,
-    headers: &BTreeMap<String, Template>,
-    body: Option<String>,
-    variables: &Variables,
-) -> Result<Call, ApiError> {
-    let unmade = |error| ApiError::Template { what, error };
-    let text = request.fill(variables).map_err(unmade)?;
-    let unclear = || ApiError::Request { what, request: text.clone() };
-    let (method, url) = text.split_once(' ').ok_or_else(unclear)?;
-    let method = method.parse().map_err(|_| unclear())?;
-    let fill =
-        |(name, value): (&String, &Template)| Ok((name.clone(), value.fill(variables).map_err(unmade)?));
-    let mut headers: Vec<(String, String)> = headers.iter().map(fill).collect::<Result<_, ApiError>>()?;
-    if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
-        headers.push(("content-type".to_owned(), "application/json".to_owned()));
-    }
-    let body = body.map_or_else(Bytes::new, Bytes::from);
-    Ok(Call { method, url: url.trim().to_owned(), headers, body, within: CALL_WITHIN })
-}
-
-fn check(what: &'static str, reply: &Reply, accept: &[u16]) -> Result<(), ApiError> {
-    if answers::is_right(reply.status, accept) {
-        return Ok(());
-    }
-    let expected = if accept.is_empty() { "2xx".to_owned() } else { format!("{accept:?}") };
-    let shown = &reply.body[..reply.body.len().min(300)];
-    let body = String::from_utf8_lossy(shown).into_owned();
-    Err(ApiError::Status { what, status: reply.status, expected, body })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    /// A sender that answers every call with what `answer` makes of the call's number, and an `Api` that speaks to it.
-    async fn speaking_to(answer: fn(usize) -> String) -> Api {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        tokio::spawn(async move {
-            for number in 0.. {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    head.push(stream.read_u8().await.unwrap());
-                }
-                stream.write_all(answer(number).as_bytes()).await.unwrap();
-            }
-        });
-        let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
-                    emit = { request = \"GET {{ base }}/?key={{ env.CARGO_PKG_NAME }}\", body = \"\" }\n\
-                    dead = { request = \"GET {{ base }}/\", list = \"/dead\", subscriber = \"/whose\", \
-                    next = \"/next\", page = \"GET {{ base }}/{{ next }}\" }\n";
-        let file = DriverFile::parse(file, "x.toml").unwrap();
-        Api::new(file, &[port], Variables::new()).unwrap()
-    }
-
-    fn ok(body: &str) -> String {
-        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
-    }
-
-    #[tokio::test]
-    async fn a_list_of_dead_letters_that_comes_to_no_end_is_given_up() {
-        let circle = speaking_to(|_| ok(r#"{"dead": [], "next": "same"}"#)).await;
-        assert!(matches!(circle.dead(10).await, Err(ApiError::Endless { .. })));
-        let onward = |n: usize| ok(&format!(r#"{{"dead": [{{"whose": "a"}}], "next": "{n}"}}"#));
-        let listed = speaking_to(onward).await.dead(10).await;
-        assert!(matches!(listed, Err(ApiError::Endless { listed: 11, .. })), "{listed:?}");
-        let short =
-            |n: usize| ok(if n == 0 { r#"{"dead": [{}], "next": "1"}"# } else { r#"{"dead": [{}]}"# });
-        assert_eq!(speaking_to(short).await.dead(10).await.unwrap().len(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_value_of_the_environment_is_in_no_word_about_a_failure() {
-        let key = env!("CARGO_PKG_NAME");
-        let silent = |_: usize| String::new();
-        let refusing = |_: usize| ok(env!("CARGO_PKG_NAME")).replace("200 OK", "500 No");
-        let answers: [fn(usize) -> String; 2] = [silent, refusing];
-        for answer in answers {
-            let event = Event {
-                token: 1,
-                text: String::new(),
-                kind: String::new(),
-                key: String::new(),
-                data: String::new(),
-                unix_ns: 0,
-            };
-            let told = format!("{:?}", speaking_to(answer).await.emit(&[event]).await);
-            assert!(told.contains("why") && !told.contains(key), "{told}");
-        }
-    }
-}
+mod tests;

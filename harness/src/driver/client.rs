@@ -55,6 +55,8 @@ pub struct CallError {
     pub why: String,
     /// Whether the request may have been read all the same.
     pub unknown: bool,
+    /// Whether it is the harness that has no file or no port left for a connection.
+    pub ours: bool,
 }
 
 impl Default for Client {
@@ -79,6 +81,7 @@ impl Client {
             url: url.split('?').next().unwrap_or_default().to_owned(),
             why,
             unknown,
+            ours: false,
         };
         let mut request = http::Request::builder().method(&method).uri(&url);
         for (name, value) in &headers {
@@ -87,8 +90,8 @@ impl Client {
         let request = request.body(Full::new(body)).map_err(|error| failed(error.to_string(), false))?;
         let exchange = async {
             let response = self.0.request(request).await.map_err(|error| {
-                let unknown = !error.is_connect();
-                failed(causes(&error), unknown)
+                let connecting = error.is_connect();
+                CallError { ours: connecting && is_ours(&error), ..failed(causes(&error), !connecting) }
             })?;
             let status = response.status().as_u16();
             let field = |name| {
@@ -105,6 +108,17 @@ impl Client {
     }
 }
 
+/// Whether something that this process lacks led to an error.
+fn is_ours(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustix::io::Errno;
+
+    /// No file left for this process, none on this machine, no port, no memory for a socket.
+    const WANTING: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS];
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let codes = causes.filter_map(|error| error.downcast_ref::<std::io::Error>()?.raw_os_error());
+    codes.into_iter().any(|code| WANTING.iter().any(|errno| errno.raw_os_error() == code))
+}
+
 /// An error with everything that led to it.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -115,4 +129,22 @@ fn causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("connecting")]
+    struct Connecting(#[source] std::io::Error);
+
+    #[test]
+    fn a_want_of_files_is_ours_and_a_refusal_is_not() {
+        let of =
+            |errno: rustix::io::Errno| Connecting(std::io::Error::from_raw_os_error(errno.raw_os_error()));
+        assert!(is_ours(&std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())));
+        assert!(is_ours(&of(rustix::io::Errno::ADDRNOTAVAIL)), "the cause of a cause");
+        assert!(!is_ours(&of(rustix::io::Errno::CONNREFUSED)));
+    }
 }

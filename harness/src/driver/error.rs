@@ -1,4 +1,8 @@
-//! Why a call to a sender under test did not do what it was for.
+//! Why a driver file can't be used, a sender under test could not be started, or a call to it did not do what it was for.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use super::client::CallError;
 use super::redactor::Redactor;
@@ -50,6 +54,14 @@ pub enum ApiError {
         /// What it should have been.
         variable: String,
     },
+    /// The answer can't be read.
+    #[error("{what}'s answer can't be read: {why}")]
+    Unreadable {
+        /// Which call.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// The list of dead letters goes in circles, or on and on.
     #[error("the list of dead letters comes to no end: {listed} were listed, where there can be {most}")]
     Endless {
@@ -80,4 +92,81 @@ impl ApiError {
         }
         self
     }
+}
+
+/// Processes that could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its command has holes that cannot be filled.
+    #[error(transparent)]
+    Command(#[from] ApiError),
+    /// A process cannot be started.
+    #[error("the sender's process {worker} cannot be started: {error}; its command is {command:?}")]
+    Start {
+        /// Which one.
+        worker: usize,
+        /// What was to be started.
+        command: Vec<std::ffi::OsString>,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A process ended before it was ready.
+    #[error("the sender's process {worker} ended before it was ready ({status}): {last}\nits log is {log}", log = log.display())]
+    Ended {
+        /// Which one.
+        worker: usize,
+        /// How.
+        status: String,
+        /// What it said last.
+        last: String,
+        /// Where it wrote.
+        log: PathBuf,
+    },
+    /// A process isn't ready in time.
+    #[error("the sender's process {worker} is not ready after {within:?}; its log is {log}", log = log.display())]
+    Late {
+        /// Which one.
+        worker: usize,
+        /// How long it had.
+        within: Duration,
+        /// Where it wrote.
+        log: PathBuf,
+    },
+}
+
+/// A driver file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("the driver file {path} cannot be read: {error}", path = path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It says something that isn't understood.
+    #[error("the driver file {name} is not understood: {error}")]
+    Parse {
+        /// Which file.
+        name: String,
+        /// What is wrong, and where.
+        error: Box<toml::de::Error>,
+    },
+    /// Its dead letters come in pages of which only the first is asked for.
+    #[error(
+        "the driver file {name} has dead.next; expected dead.page beside it, which asks for the next page"
+    )]
+    Page {
+        /// Which file.
+        name: String,
+    },
+    /// It renames the headers of a profile whose headers have no common beginning.
+    #[error(
+        "the driver file {name} has sign.header_prefix; expected it with profile = \"standard-webhooks\" alone"
+    )]
+    Prefix {
+        /// Which file.
+        name: String,
+    },
 }

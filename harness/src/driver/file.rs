@@ -1,13 +1,14 @@
 //! The driver file: how any sender is started, spoken to and stopped.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
 
 use super::declares::{DeadLetters, Declares};
+use super::error::FileError;
 use super::template::Template;
-use crate::scenario::Duration;
+use crate::scenario::{Duration, Size};
 use crate::trace::{Declared, Lack};
 use crate::wire::Profile;
 
@@ -70,6 +71,8 @@ pub struct Start {
     pub within: Duration,
     /// Its SQLite file, for `lock-database`.
     pub database: Option<Template>,
+    /// How each of its processes says which subscribers it serves, for `owner of NAME`.
+    pub owner: Option<Owner>,
 }
 
 /// A call.
@@ -108,11 +111,14 @@ pub struct Emit {
     /// Whether one call takes many events, one on each line.
     #[serde(default)]
     pub batch: bool,
-    /// The most events of a batch.
-    #[serde(default = "five_hundred")]
+    /// The most events of a batch: 1 to 10,000.
+    #[serde(default = "five_hundred", deserialize_with = "up_to::<_, 10_000>")]
     pub batch_max: usize,
-    /// Calls that may be under way at once.
-    #[serde(default = "four")]
+    /// The most bytes of event data in a batch; a single event may have more. 8 MiB without it.
+    #[serde(default = "eight_mib", deserialize_with = "size")]
+    pub batch_bytes_max: Size,
+    /// Calls that may be under way at once: 1 to 1,000.
+    #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
     pub calls: usize,
     /// Where the answer, or each of its lines, says how many subscribers an event matched.
     pub matched: Option<String>,
@@ -169,7 +175,7 @@ pub struct Each {
 pub struct Dead {
     /// Method and URL of the first page.
     pub request: Template,
-    /// Method and URL of a further page, which may name `{{ next }}`.
+    /// Method and URL of a further page, which may name `{{ next }}`. Needed beside `next`.
     pub page: Option<Template>,
     /// Header fields.
     #[serde(default)]
@@ -186,6 +192,23 @@ pub struct Dead {
     pub reason: Option<String>,
     /// The number of attempts.
     pub attempts: Option<String>,
+}
+
+/// How a process says which subscribers it serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// Method and URL; asked of each process.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list of subscribers.
+    pub list: String,
+    /// The subscriber's name in each of its items.
+    pub name: String,
+    /// What is there, neither null nor false, where the process that is asked serves it.
+    pub here: String,
 }
 
 /// How a sender signs.
@@ -227,36 +250,13 @@ impl Default for Stop {
     }
 }
 
-/// A driver file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It cannot be read.
-    #[error("the driver file {path} cannot be read: {error}", path = path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        error: std::io::Error,
-    },
-    /// It says something that isn't understood.
-    #[error("the driver file {name} is not understood: {error}")]
-    Parse {
-        /// Which file.
-        name: String,
-        /// What is wrong, and where.
-        error: Box<toml::de::Error>,
-    },
-    /// It renames the headers of a profile whose headers have no common beginning.
-    #[error(
-        "the driver file {name} has sign.header_prefix; expected it with profile = \"standard-webhooks\" alone"
-    )]
-    Prefix {
-        /// Which file.
-        name: String,
-    },
-}
-
 impl DriverFile {
+    /// How each of its processes says which subscribers it serves.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Owner> {
+        self.start.as_ref()?.owner.as_ref()
+    }
+
     /// What the trace says of the sender: what the file declares, and for what it has no call.
     #[must_use]
     pub fn declared(&self) -> Declared {
@@ -301,6 +301,9 @@ impl DriverFile {
         if prefixed.is_some_and(|sign| sign.profile != Profile::StandardWebhooks) {
             return Err(FileError::Prefix { name: name.to_owned() });
         }
+        if file.dead.as_ref().is_some_and(|dead| dead.next.is_some() && dead.page.is_none()) {
+            return Err(FileError::Page { name: name.to_owned() });
+        }
         Ok(Self { environment: environment(text), ..file })
     }
 }
@@ -315,6 +318,20 @@ fn environment(text: &str) -> Vec<String> {
 fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(source)?;
     text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}
+
+fn size<'de, D: Deserializer<'de>>(source: D) -> Result<Size, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}
+
+/// A number from 1 to `MOST`.
+fn up_to<'de, D: Deserializer<'de>, const MOST: usize>(source: D) -> Result<usize, D::Error> {
+    let number = usize::deserialize(source)?;
+    if (1..=MOST).contains(&number) {
+        return Ok(number);
+    }
+    Err(serde::de::Error::custom(format_args!("{number}: expected 1 to {MOST}")))
 }
 
 fn profile<'de, D: Deserializer<'de>>(source: D) -> Result<Profile, D::Error> {
@@ -339,30 +356,13 @@ const fn five_hundred() -> usize {
     500
 }
 
+const fn eight_mib() -> Size {
+    Size(8 << 20)
+}
+
 const fn four() -> usize {
     4
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_shipped_driver_file_is_understood() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let names: Vec<_> = files.map(|path| DriverFile::open(&path).unwrap().name).collect();
-        assert!(names.len() >= 5, "{names:?}");
-        assert_eq!(DriverFile::hookproof().unwrap().name, "hookproof");
-    }
-
-    #[test]
-    fn what_is_not_understood_is_named_with_its_place() {
-        let error = DriverFile::parse("name = \"x\"\nstrat = 1\n", "x.toml").unwrap_err().to_string();
-        assert!(error.contains("strat") && error.contains("line 2"), "{error}");
-        let text =
-            "name = \"x\"\nsubscribe = { request = \"POST {{ a\" }\nemit = { request = \"\", body = \"\" }\n";
-        let error = DriverFile::parse(text, "x.toml").unwrap_err().to_string();
-        assert!(error.contains("without"), "{error}");
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 //!
 //! - `file`: what a driver file says; `declares`: what it says of the sender; `template`: its texts with holes; `words`: what
 //!   they may name of a subscriber.
-//! - `api`: the calls; `error`: why one failed; `event`: what is emitted; `answers`: what came back; `client`: the HTTP under
+//! - `api`: the calls; `call`: how one is made of templates; `error`: why one failed, or a process was not started; `event`: what is emitted; `answers`: what came back; `client`: the HTTP under
 //!   them; `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers.
 //! - `address`: where each process of the sender is spoken to.
 //! - `process`: a process of the sender, which is never left behind; `processes`: all of them.
@@ -11,6 +11,7 @@
 mod address;
 mod answers;
 mod api;
+mod call;
 mod client;
 mod declares;
 mod error;
@@ -27,9 +28,9 @@ pub use answers::{EmitResult, Listed, Sample};
 pub use api::Api;
 pub use client::{Call, CallError, Client, Reply};
 pub use declares::{DeadLetters, Declares};
-pub use error::ApiError;
+pub use error::{ApiError, FileError, StartError};
 pub use event::Event;
-pub use file::{DriverFile, FileError, Start, StopSignal};
+pub use file::{DriverFile, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
-pub use processes::{ProcessConfig, Processes, StartError};
+pub use processes::{ProcessConfig, Processes};
 pub use template::{Template, TemplateError, Variables};

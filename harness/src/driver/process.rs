@@ -92,14 +92,35 @@ impl Process {
         Ok(status)
     }
 
+    /// It and what it has started: the processes of its group. None where the machine does not tell, or it is gone.
+    #[must_use]
+    pub fn members(&self) -> Vec<Pid> {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(Pid::from_raw).filter(|pid| group_of(*pid) == Some(self.pid)).collect()
+    }
+
     /// Resident memory of it and its group, in bytes. Nothing where the machine does not tell.
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
-        let path = format!("/proc/{}/statm", self.pid.as_raw_nonzero());
-        let pages: u64 = std::fs::read_to_string(path).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        // Who ends in between needs no memory any more.
+        let pages: Vec<u64> = self.members().into_iter().filter_map(resident_pages).collect();
         let page_bytes = u64::try_from(rustix::param::page_size()).ok()?;
-        pages.checked_mul(page_bytes)
+        (!pages.is_empty()).then(|| pages.iter().sum::<u64>().saturating_mul(page_bytes))
     }
+}
+
+/// The group of a process, if it lives.
+fn group_of(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The program's name, in brackets, may hold blanks and brackets of its own; then state, parent, group.
+    let (_, rest) = stat.rsplit_once(')')?;
+    Pid::from_raw(rest.split_ascii_whitespace().nth(2)?.parse().ok()?)
+}
+
+fn resident_pages(pid: Pid) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
+    statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 impl Drop for Process {
@@ -212,6 +233,26 @@ pub fn log_path(dir: &Path, worker: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A shell with a child, which says on its output that both are there.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn memory_is_that_of_the_whole_group() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
+        // It is killed with its group, as the process is dropped.
+        let command = ["/bin/sh", "-c", "sleep 600 & echo up; wait"];
+        let command = command.into_iter().map(Into::into).collect();
+        let launch = Launch { holder: None, command, env: Vec::new(), log: log.clone() };
+        let process = Process::start(&launch).expect("a shell");
+        while std::fs::read_to_string(&log).unwrap_or_default().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let members = process.members();
+        assert!(members.len() >= 2 && members.contains(&process.pid()), "{members:?}");
+        let one = resident_pages(process.pid()).expect("its own") * rustix::param::page_size() as u64;
+        assert!(process.resident_bytes().expect("of all") > one, "more than {one} bytes");
+    }
 
     #[test]
     fn ports_differ_and_are_not_those_that_the_system_gives_away() {

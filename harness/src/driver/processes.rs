@@ -2,16 +2,16 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
 use super::api::Api;
-use super::error::ApiError;
+use super::error::{ApiError, StartError};
 use super::file::StopSignal;
 use super::process::{Launch, Process, log_path, status_text};
 use crate::clock::Clock;
+use crate::fault::{Room, limit_files};
 use crate::trace::{Process as Line, ProcessEvent, Record, Recorder};
 
 /// How long between two questions whether a process is ready.
@@ -36,6 +36,10 @@ struct Worker {
     again_after: Option<u64>,
     /// When it is started again.
     again_at: Option<u64>,
+    /// Whether it is stopped where it stands.
+    frozen: bool,
+    /// Whether it may write to files, and whoever comes after it.
+    room: Room,
 }
 
 /// What processes are started with.
@@ -47,46 +51,6 @@ pub struct ProcessConfig {
     pub logs: PathBuf,
     /// More arguments for their command line.
     pub arguments: Vec<String>,
-}
-
-/// Processes that could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Its command has holes that cannot be filled.
-    #[error(transparent)]
-    Command(#[from] ApiError),
-    /// A process cannot be started.
-    #[error("the sender's process {worker} cannot be started: {error}; its command is {command:?}")]
-    Start {
-        /// Which one.
-        worker: usize,
-        /// What was to be started.
-        command: Vec<std::ffi::OsString>,
-        /// Why not.
-        error: io::Error,
-    },
-    /// A process ended before it was ready.
-    #[error("the sender's process {worker} ended before it was ready ({status}): {last}\nits log is {log}", log = log.display())]
-    Ended {
-        /// Which one.
-        worker: usize,
-        /// How.
-        status: String,
-        /// What it said last.
-        last: String,
-        /// Where it wrote.
-        log: PathBuf,
-    },
-    /// A process isn't ready in time.
-    #[error("the sender's process {worker} is not ready after {within:?}; its log is {log}", log = log.display())]
-    Late {
-        /// Which one.
-        worker: usize,
-        /// How long it had.
-        within: Duration,
-        /// Where it wrote.
-        log: PathBuf,
-    },
 }
 
 impl Processes {
@@ -119,6 +83,8 @@ impl Processes {
                     waiting: None,
                     again_after: None,
                     again_at: None,
+                    frozen: false,
+                    room: Room::Free,
                 });
             }
         } else {
@@ -150,7 +116,11 @@ impl Processes {
                     return Err(StartError::Ended { worker, status, last, log });
                 }
                 if waited > within {
-                    return Err(StartError::Late { worker, within: Duration::from_nanos(within), log });
+                    return Err(StartError::Late {
+                        worker,
+                        within: std::time::Duration::from_nanos(within),
+                        log,
+                    });
                 }
                 self.clock.pass(READY_PAUSE_NS).await;
                 waited += READY_PAUSE_NS;
@@ -178,6 +148,9 @@ impl Processes {
     fn begin(&mut self, number: usize) -> io::Result<()> {
         let worker = &mut self.workers[number];
         let process = Process::start(&worker.launch)?;
+        if worker.room == Room::Full {
+            limit_files(process.pid(), Room::Full)?;
+        }
         worker.process = Some(process);
         (worker.again_after, worker.again_at) = (None, None);
         note(&self.recorder, self.clock.now(), number, ProcessEvent::Started, None);
@@ -213,7 +186,7 @@ impl Processes {
         let Some(process) = &mut worker.process else { return Ok(()) };
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
-        worker.process = None;
+        (worker.process, worker.frozen) = (None, false);
         worker.again_at =
             worker.again_after.take().map(|after| now.saturating_add(after)).or(worker.again_at);
         if let Some(waiting) = worker.waiting.take() {
@@ -239,6 +212,9 @@ impl Processes {
     }
 
     /// Kills a process, to be started again so long after its end.
+    ///
+    /// # Errors
+    /// As for all that strikes a process: when there is none, or the signal can't be sent.
     pub fn kill(&mut self, number: usize, again_after: u64) -> io::Result<()> {
         self.strike(number, Signal::KILL, ProcessEvent::Killed, Some(again_after))
     }
@@ -251,14 +227,43 @@ impl Processes {
 
     /// Stops a process where it stands.
     pub fn freeze(&mut self, number: usize) -> io::Result<()> {
+        self.strike(number, Signal::STOP, ProcessEvent::Stopped, None)?;
+        self.workers[number].frozen = true;
         self.api.set_frozen(number, true);
-        self.strike(number, Signal::STOP, ProcessEvent::Stopped, None)
+        Ok(())
     }
 
-    /// Lets a stopped process go on.
+    /// Lets a stopped process go on. One that isn't stopped, as it is gone, doesn't mind.
     pub fn thaw(&mut self, number: usize) -> io::Result<()> {
+        self.bury(number)?;
+        if !std::mem::take(&mut self.workers[number].frozen) {
+            return Ok(());
+        }
         self.api.set_frozen(number, false);
         self.strike(number, Signal::CONT, ProcessEvent::Continued, None)
+    }
+
+    /// Says whether a process, all that it has started, and whoever is started in its place may write to files.
+    pub fn limit_files(&mut self, number: usize, room: Room) -> io::Result<()> {
+        self.bury(number)?;
+        let worker = &mut self.workers[number];
+        worker.room = room;
+        let members = worker.process.as_ref().map(Process::members).unwrap_or_default();
+        if members.is_empty() && room == Room::Full {
+            return Err(gone(number));
+        }
+        members.into_iter().try_for_each(|pid| limit_files(pid, room))
+    }
+
+    /// Ends every fault that lasts: what is stopped goes on, and what may not write may again.
+    pub fn relieve(&mut self) -> io::Result<()> {
+        for number in 0..self.workers.len() {
+            self.thaw(number)?;
+            if self.workers[number].room == Room::Full {
+                self.limit_files(number, Room::Free)?;
+            }
+        }
+        Ok(())
     }
 
     fn strike(
@@ -268,19 +273,15 @@ impl Processes {
         event: ProcessEvent,
         again_after: Option<u64>,
     ) -> io::Result<()> {
+        // What has ended is no process that anything can be done to.
+        self.bury(number)?;
         let now = self.clock.now();
-        let Some(worker) = self.workers.get_mut(number) else { return Ok(()) };
-        let Some(process) = &worker.process else { return Ok(()) };
+        let worker = &mut self.workers[number];
+        let Some(process) = &worker.process else { return Err(gone(number)) };
         // Noted before it is done: what the process did until then, it did alive.
         note(&self.recorder, now, number, event, None);
         worker.again_after = again_after.or(worker.again_after);
         process.signal(signal)
-    }
-
-    /// The ids of those who live.
-    #[must_use]
-    pub fn pids(&self) -> Vec<rustix::process::Pid> {
-        self.workers.iter().filter_map(|worker| worker.process.as_ref()).map(Process::pid).collect()
     }
 
     /// Resident memory of all, in bytes; nothing if nobody lives or the machine does not tell.
@@ -299,19 +300,28 @@ impl Processes {
         for number in 0..self.workers.len() {
             let worker = &mut self.workers[number];
             (worker.again_after, worker.again_at) = (None, None);
-            self.strike(number, signal, ProcessEvent::Asked, None)?;
+            self.strike_if_there(number, signal, ProcessEvent::Asked)?;
         }
         let until = self.clock.now().saturating_add(within);
         while self.workers.iter().any(|worker| worker.process.is_some()) {
             self.look()?;
             if self.clock.now() > until {
                 for number in 0..self.workers.len() {
-                    self.strike(number, Signal::KILL, ProcessEvent::Killed, None)?;
+                    self.strike_if_there(number, Signal::KILL, ProcessEvent::Killed)?;
                 }
             }
             self.clock.pass(READY_PAUSE_NS).await;
         }
         Ok(())
+    }
+
+    /// Where nobody is left, there is nobody to tell.
+    fn strike_if_there(&mut self, number: usize, signal: Signal, event: ProcessEvent) -> io::Result<()> {
+        self.bury(number)?;
+        if self.workers[number].process.is_none() {
+            return Ok(());
+        }
+        self.strike(number, signal, event, None)
     }
 
     fn stop_signal(&self) -> Signal {
@@ -321,6 +331,10 @@ impl Processes {
             StopSignal::Quit => Signal::QUIT,
         }
     }
+}
+
+fn gone(number: usize) -> io::Error {
+    io::Error::other(format!("process {number} of the sender is not there"))
 }
 
 impl Drop for Processes {
@@ -339,3 +353,7 @@ fn note(recorder: &Recorder, t: u64, number: usize, event: ProcessEvent, status:
     let worker = u32::try_from(number).unwrap_or(u32::MAX);
     recorder.keep(Record::Process(Line { t, worker, event, status }));
 }
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests;

@@ -8,11 +8,14 @@ use tokio::sync::watch;
 
 use super::choice::{Closure, Shut};
 use super::{Endpoint, ShutdownSignal, connection};
+use crate::trace::{ENDPOINTS, Record, Stall};
 
 /// Connections that the kernel keeps until they are accepted. While an endpoint stalls, nobody accepts quickly.
 const BACKLOG: u32 = 4_096;
-/// How long until a port that could not be opened is tried again.
+/// How long until a port that could not be opened, or a connection that could not be accepted, is tried again.
 const AGAIN_NS: u64 = 5_000_000;
+/// And how long at most, where that fails again and again: it bounds what the trace says of it.
+const AGAIN_MAX_NS: u64 = 1_000_000_000;
 
 /// Accepts connections until the endpoints close, but for the times in which the port is to be closed.
 pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut tether: ShutdownSignal) {
@@ -85,15 +88,25 @@ async fn accept(
     open: &watch::Receiver<bool>,
     tether: &ShutdownSignal,
 ) {
+    let mut pause = AGAIN_NS;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                pause = AGAIN_NS;
                 let number = endpoint.next_connection();
                 let (endpoint, open) = (Arc::clone(endpoint), open.clone());
                 tokio::spawn(connection::serve(endpoint, stream, number, open, tether.clone()));
             }
-            // No file left, or the peer gone already: others may still come.
-            Err(_) => endpoint.stage.clock.pass(AGAIN_NS).await,
+            // The peer is gone already; others may still come.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+            // No file left, or no memory: for so long the endpoint takes nobody, which is no fault of the sender's.
+            Err(_) => {
+                let from = endpoint.stage.clock.now();
+                endpoint.stage.clock.pass(pause).await;
+                let (thread, until) = (ENDPOINTS.to_owned(), endpoint.stage.clock.now());
+                endpoint.stage.recorder.keep(Record::Stall(Stall { thread, from, until }));
+                pause = pause.saturating_mul(2).min(AGAIN_MAX_NS);
+            }
         }
     }
 }

@@ -73,12 +73,18 @@ pub struct Stage {
 /// The endpoints of a run, open.
 #[derive(Debug)]
 pub struct Endpoints {
-    all: Vec<Arc<Endpoint>>,
-    /// Whose secret makes a tag, so that one of several owners is noticed.
-    owners: Mutex<BTreeMap<[u8; 32], String>>,
+    keys: Keys,
     closing: watch::Sender<bool>,
     /// Ends when the last task of any endpoint has.
     ended: mpsc::Receiver<()>,
+}
+
+/// What the endpoints of a run know of secrets. Copies are of the same.
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    all: Vec<Arc<Endpoint>>,
+    /// Whose secret makes a tag, so that one of several owners is noticed.
+    owners: Arc<Mutex<BTreeMap<[u8; 32], String>>>,
 }
 
 /// One endpoint.
@@ -89,6 +95,7 @@ struct Endpoint {
     address: SocketAddr,
     profile: Profile,
     header_prefix: Option<String>,
+    /// None while they are not known: then nothing can be verified.
     secrets: RwLock<Vec<Secret>>,
     choices: Choices,
     stage: Stage,
@@ -127,27 +134,65 @@ impl Endpoints {
             tokio::spawn(listener::listen(Arc::clone(&endpoint), listener, tether.clone()));
             all.push(endpoint);
         }
-        Ok(Self { all, owners: Mutex::default(), closing, ended })
+        Ok(Self { keys: Keys { all, owners: Arc::default() }, closing, ended })
     }
 
     /// The URL of the endpoint in this place.
     #[must_use]
     pub fn url(&self, at: usize) -> Option<String> {
-        self.all.get(at).map(|endpoint| format!("http://{}{}", endpoint.address, endpoint.path))
+        self.keys.all.get(at).map(|endpoint| format!("http://{}{}", endpoint.address, endpoint.path))
     }
 
     /// Where they all listen, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.all.iter().map(|endpoint| endpoint.address).collect()
+        self.keys.all.iter().map(|endpoint| endpoint.address).collect()
     }
 
+    /// What they know of secrets.
+    #[must_use]
+    pub fn keys(&self) -> Keys {
+        self.keys.clone()
+    }
+
+    /// Tells an endpoint with which secrets its requests may be signed: see [`Keys::learn`].
+    pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
+        self.keys.learn(at, secrets);
+    }
+
+    /// Ends every exchange that is still open, and waits until all is recorded.
+    pub async fn close(mut self) {
+        // Without a task there is nobody to tell.
+        let _ = self.closing.send(true);
+        while self.ended.recv().await.is_some() {}
+    }
+}
+
+impl Keys {
     /// Tells an endpoint with which secrets its requests may be signed, the oldest first. That another endpoint has one of
     /// them goes into the trace, which holds no secret itself.
     pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
         if let Some(endpoint) = self.all.get(at) {
             secrets.iter().for_each(|secret| self.tell_shared(endpoint, secret));
             *endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        }
+    }
+
+    /// Tells an endpoint of a newer secret. One whose secrets are not all known stays without.
+    pub fn add(&self, at: usize, secret: Secret) {
+        if let Some(endpoint) = self.all.get(at) {
+            self.tell_shared(endpoint, &secret);
+            let mut secrets = endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner);
+            if !secrets.is_empty() {
+                secrets.push(secret);
+            }
+        }
+    }
+
+    /// Some secret of an endpoint is not known: from now on its signatures are not checked.
+    pub fn forget(&self, at: usize) {
+        if let Some(endpoint) = self.all.get(at) {
+            endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
@@ -159,13 +204,6 @@ impl Endpoints {
             let shared = SharedSecret { t, endpoint: endpoint_name, with: owner.clone() };
             endpoint.stage.recorder.keep(Record::SharedSecret(shared));
         }
-    }
-
-    /// Ends every exchange that is still open, and waits until all is recorded.
-    pub async fn close(mut self) {
-        // Without a task there is nobody to tell.
-        let _ = self.closing.send(true);
-        while self.ended.recv().await.is_some() {}
     }
 }
 
@@ -180,5 +218,33 @@ impl ShutdownSignal {
     async fn closed(&mut self) {
         // An error says that nobody is left to close them, which is the same.
         let _ = self.closing.wait_for(|closing| *closing).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_endpoint_whose_secrets_are_not_all_known_checks_none() {
+        let (recorder, _records) = Recorder::new(10);
+        let stage = Stage { clock: Clock::begun(), recorder, tokens: Tokens::new(1), seed: 1 };
+        let spec = Spec {
+            name: "a".to_owned(),
+            path: "/".to_owned(),
+            behaviours: Vec::new(),
+            answers: Range::just(Duration(0)),
+            profile: Profile::Github,
+            header_prefix: None,
+        };
+        let keys = Endpoints::open(vec![spec], &stage).await.unwrap().keys();
+        let known = || keys.all[0].secrets.read().unwrap().len();
+        let secret = |text: &str| Secret::parse(Profile::Github, text).unwrap();
+        keys.learn(0, vec![secret("one-secret-of-sixteen")]);
+        keys.add(0, secret("two-secrets-of-sixteen"));
+        assert_eq!(known(), 2);
+        keys.forget(0);
+        keys.add(0, secret("three-secrets-of-sixteen"));
+        assert_eq!(known(), 0, "one that was never learned may sign too");
     }
 }

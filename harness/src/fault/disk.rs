@@ -28,8 +28,11 @@ pub fn limit_files(pid: Pid, room: Room) -> io::Result<()> {
         Room::Free => own.current,
     };
     // The upper limit stays, so that no privilege is needed to go back to it.
-    prlimit(Some(pid), Resource::Fsize, Rlimit { current, maximum: own.maximum })?;
-    Ok(())
+    match prlimit(Some(pid), Resource::Fsize, Rlimit { current, maximum: own.maximum }) {
+        // Who is gone writes nothing.
+        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Says whether a process may write to files.

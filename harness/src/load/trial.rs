@@ -27,7 +27,7 @@ pub(super) const OPEN_MAX: usize = 1_000;
 const IDLE_MAX: usize = OPEN_MAX;
 /// The longest wait for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
-/// The generator released a request this much later than the schedule wanted it: it is at its own limit.
+/// The generator had a request ready this much later than the schedule wanted it: it is at its own limit.
 const LAG_BUDGET: Duration = Duration::from_millis(50);
 /// The most requests of one trial: a schedule is held in memory.
 pub const REQUESTS_MAX: u64 = 10_000_000;
@@ -93,7 +93,7 @@ pub struct Trial {
     pub unanswered: BTreeMap<String, u64>,
     /// Latencies of answers.
     pub latency: Histogram<u64>,
-    /// How much later than intended requests were released.
+    /// How much later than intended requests were ready to be written, without the time to connect.
     pub lag: Histogram<u64>,
     /// How long it took.
     pub took: Duration,
@@ -192,10 +192,9 @@ async fn release(shared: &Arc<Shared>, watch: Watch, schedule: Vec<Duration>, re
             tokio::task::yield_now().await;
             continue;
         };
-        record(&mut shared.tally().trial.lag, watch.passed().saturating_sub(due));
         let shared = Arc::clone(shared);
         open.spawn(async move {
-            let sent = timeout(ANSWER_LIMIT, shared.send(number)).await;
+            let sent = timeout(ANSWER_LIMIT, shared.send(number, due, watch)).await;
             let status = sent.unwrap_or_else(|_| Err(format!("silence for {} s", ANSWER_LIMIT.as_secs())));
             let latency = watch.passed().saturating_sub(due);
             let mut tally = shared.tally();
@@ -227,8 +226,10 @@ impl Shared {
     }
 
     /// Sends one event, once, and says which status came, or why none did.
-    async fn send(&self, number: usize) -> Result<u16, String> {
+    async fn send(&self, number: usize, due: Duration, watch: Watch) -> Result<u16, String> {
         let bytes = self.request(number).bytes();
+        // All that is left is to connect, which is the receiver's time, and to write.
+        record(&mut self.tally().trial.lag, watch.passed().saturating_sub(due));
         let stream = match self.kept().await {
             Some(stream) => stream,
             None => connect(&self.load.target, &self.addresses)

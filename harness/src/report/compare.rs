@@ -6,89 +6,48 @@
 //! What was compared must be the same thing: another scenario, driver or seed is a difference too, and worse unless it is
 //! allowed by name.
 
-use std::fmt;
-use std::str::FromStr;
-
+pub use super::difference::{Allowed, Difference};
+use super::figures::figures;
 use super::model::Report;
-use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
+use crate::exit;
 
-/// The fewest older runs that say how much a figure varies.
-const RUNS_MIN: usize = 3;
-/// With fewer, noise may change a figure by so many hundredths, up or down: a quotient or a count by a tenth, a time twofold.
-const SLACK: [(Unit, u64); 3] = [(Unit::Thousandths, 10), (Unit::Count, 10), (Unit::Nanos, 100)];
-/// Times that differ by less are the same.
-const NANOS_SAME: u64 = 5_000_000;
-
-/// A difference that need not be a regression, if somebody says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allowed {
-    /// A scenario that is no longer run.
-    MissingScenario,
-    /// A check that is no longer made.
-    MissingCheck,
-    /// A check that no longer concerns the run.
-    NotApplicable,
-    /// The scenario's text is another.
-    Scenario,
-    /// Another sender.
-    Driver,
-    /// Another seed.
-    Seed,
-    /// A figure beyond its noise.
-    Figure,
-}
-
-impl Allowed {
-    /// All of them, by name.
-    const NAMES: [(&'static str, Self); 7] = [
-        ("missing-scenario", Self::MissingScenario),
-        ("missing-check", Self::MissingCheck),
-        ("not-applicable", Self::NotApplicable),
-        ("scenario", Self::Scenario),
-        ("driver", Self::Driver),
-        ("seed", Self::Seed),
-        ("figure", Self::Figure),
-    ];
-}
-
-impl fmt::Display for Allowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, kind)| kind == self);
-        f.write_str(name.map_or("", |(name, _)| name))
-    }
-}
-
-impl FromStr for Allowed {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, kind)| *kind);
-        let names = Self::NAMES.map(|(name, _)| name).join(", ");
-        found.ok_or_else(|| format!("expected one of {names}"))
-    }
-}
-
-/// What differs between older runs and newer ones.
+/// Newer runs against older ones, by scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
-    /// What got worse.
-    pub regressions: Vec<String>,
-    /// What became better.
-    pub improvements: Vec<String>,
-    /// What differs, and was allowed to.
-    pub allowed: Vec<String>,
+pub struct Comparison {
+    /// What differs in each scenario that both sides ran.
+    pub compared: Vec<(String, Difference)>,
+    /// The newer side's scenarios of which the older one has no run.
+    pub unknown: Vec<String>,
 }
 
-impl Difference {
-    /// Notes what is worse unless it is allowed.
-    fn note(&mut self, kind: Allowed, allowed: &[Allowed], what: String) {
-        if allowed.contains(&kind) {
-            self.allowed.push(what);
+impl Comparison {
+    /// What it says to a script: a regression, or that nothing was compared, which is no pass.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        if self.compared.iter().any(|(_, difference)| !difference.regressions.is_empty()) {
+            exit::REGRESSION
+        } else if self.compared.is_empty() {
+            exit::INCONCLUSIVE
         } else {
-            self.regressions.push(format!("{what} (--allow {kind})"));
+            0
         }
     }
+}
+
+/// Compares each scenario of the newer runs with the older ones.
+#[must_use]
+pub fn compare_all(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Comparison {
+    let mut comparison = Comparison::default();
+    for scenario in scenarios(new) {
+        if base.iter().any(|report| report.scenario == scenario) {
+            let difference = compare(scenario, base, new, allowed);
+            comparison.compared.push((scenario.to_owned(), difference));
+        } else {
+            comparison.unknown.push(scenario.to_owned());
+        }
+    }
+    comparison
 }
 
 /// The scenarios of the older runs that the newer ones lack.
@@ -105,8 +64,7 @@ pub fn missing(base: &[Report], new: &[Report], allowed: &[Allowed]) -> Differen
 }
 
 /// The scenarios of these runs, each once, in their order.
-#[must_use]
-pub fn scenarios(reports: &[Report]) -> Vec<&str> {
+fn scenarios(reports: &[Report]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for report in reports {
         if !names.contains(&report.scenario.as_str()) {
@@ -207,112 +165,6 @@ const fn rank(status: Status) -> u8 {
         Status::Inconclusive => 2,
         Status::Fail => 3,
         Status::HarnessError => 4,
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
-    Nanos,
-    Thousandths,
-    Count,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
-    Lower,
-    Higher,
-}
-
-/// One figure of a run.
-struct Figure {
-    name: String,
-    value: u64,
-    unit: Unit,
-    better: Better,
-}
-
-/// The figures of a run that mean something beside those of another.
-fn figures_of(report: &Report) -> Vec<Figure> {
-    let figure = |name: String, value: u64, unit: Unit, better: Better| Figure { name, value, unit, better };
-    let mut figures = Vec::new();
-    let efficiency = report.speed.efficiency.as_ref().and_then(|number| thousandths(&number.to_string()));
-    figures.extend(
-        efficiency.map(|value| figure("efficiency".to_owned(), value, Unit::Thousandths, Better::Higher)),
-    );
-    for one in &report.subscribers {
-        for (what, value) in ["p50", "p95", "p99", "max"].into_iter().zip(one.latency) {
-            figures.push(figure(format!("{} latency {what}", one.name), value, Unit::Nanos, Better::Lower));
-        }
-        figures.push(figure(format!("{} delivered", one.name), one.delivered, Unit::Count, Better::Higher));
-        figures.push(figure(format!("{} dead", one.name), one.dead, Unit::Count, Better::Lower));
-    }
-    figures
-}
-
-/// Thousandths of a decimal, rounded down: `0.4816` is 481.
-fn thousandths(text: &str) -> Option<u64> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let part: String = part.chars().chain("000".chars()).take(3).collect();
-    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part.parse().ok()?)
-}
-
-fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
-    let (before, now): (Vec<_>, Vec<_>) =
-        (base.iter().map(figures_of).collect(), new.iter().map(figures_of).collect());
-    let values = |runs: &[Vec<Figure>], name: &str| {
-        let mut values: Vec<u64> =
-            runs.iter().flatten().filter(|one| one.name == name).map(|one| one.value).collect();
-        values.sort_unstable();
-        values
-    };
-    for Figure { name, unit, better, .. } in before.first().into_iter().flatten() {
-        let (old, recent) = (values(&before, name), values(&now, name));
-        let Some((was, is)) = median(&old).zip(median(&recent)) else { continue };
-        let (least, most) = band(&old, *unit);
-        let what = || {
-            let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
-            format!("{name}: was {was}, is {is}; between {least} and {most} is noise")
-        };
-        match (is < least, is > most, better) {
-            (false, false, _) => {}
-            (true, _, Better::Lower) | (_, true, Better::Higher) => difference.improvements.push(what()),
-            _ => difference.note(Allowed::Figure, allowed, what()),
-        }
-    }
-}
-
-/// The middle one, or the lower of the two.
-fn median(sorted: &[u64]) -> Option<u64> {
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
-}
-
-/// Between which values a figure differs by noise alone.
-fn band(sorted: &[u64], unit: Unit) -> (u64, u64) {
-    let (Some(least), Some(most)) = (sorted.first().copied(), sorted.last().copied()) else {
-        return (0, u64::MAX);
-    };
-    let (least, most) = if sorted.len() >= RUNS_MIN {
-        let room = (most - least).saturating_mul(2);
-        (least.saturating_sub(room), most.saturating_add(room))
-    } else {
-        let slack = SLACK.iter().find(|(of, _)| *of == unit).map_or(0, |(_, hundredths)| *hundredths);
-        let scaled = |value: u64, by: u64, of: u64| {
-            u64::try_from(u128::from(value) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
-        };
-        (scaled(least, 100, 100 + slack), scaled(most, 100 + slack, 100))
-    };
-    if unit != Unit::Nanos {
-        return (least, most);
-    }
-    let (shortest, longest) = (sorted[0], sorted[sorted.len() - 1]);
-    (least.min(shortest.saturating_sub(NANOS_SAME)), most.max(longest.saturating_add(NANOS_SAME)))
-}
-
-fn shown(value: u64, unit: Unit) -> String {
-    match unit {
-        Unit::Nanos => show(value),
-        Unit::Thousandths => format!("{}.{:03}", value / 1_000, value % 1_000),
-        Unit::Count => value.to_string(),
     }
 }
 
@@ -431,6 +283,23 @@ mod tests {
             check(&base, &other(change), &[kind], &[]);
         }
         check(&base, &other(|report| report.course.scenario_sha256.clear()), &[], &[]);
+    }
+
+    #[test]
+    fn nothing_compared_is_no_pass() {
+        let base = [run("pass", "0.4", 100)];
+        let mut other = run("pass", "0.4", 100);
+        other.scenario = "other".to_owned();
+        let rows = [
+            (vec![base[0].clone()], 0),
+            (vec![other.clone()], exit::INCONCLUSIVE),
+            (vec![base[0].clone(), other], 0),
+            (vec![run("fail", "0.4", 100)], exit::REGRESSION),
+        ];
+        for (new, code) in rows {
+            let comparison = compare_all(&base, &new, &[]);
+            assert_eq!(comparison.code(), code, "{comparison:?}");
+        }
     }
 
     #[test]

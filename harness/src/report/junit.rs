@@ -1,9 +1,11 @@
 //! JUnit XML, of a run's checks and of a receiver's cases alike: what CI shows is what the exit code says.
 //!
-//! A suite for each run. Its first test case, `run`, has the run's time, and is an error where the run did not come to its
-//! end: no consumer shows an error of a suite that is no test case. Then a test case for each check or case. What was
-//! inconclusive is an error: a test that is skipped passes. A warning passes, and is said in the test case's output.
+//! A suite for each run. Its first test case, `run`, has the run's time, and passes only where the exit code is 0: it fails
+//! with what failed or got worse, and is an error where the run proves nothing. No consumer shows an error of a suite that is
+//! no test case. Then a test case for each check or case. One that saw too little is an error if that decides, and is
+//! skipped if it doesn't. A warning passes, and is said in the test case's output.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quick_junit::{
@@ -12,8 +14,8 @@ use quick_junit::{
 
 use super::model::Report;
 use crate::catalogue;
-use crate::check::Verdict;
 use crate::check::verdict::show;
+use crate::check::{Status, Verdict, decides};
 use crate::trace::Ended;
 
 /// Something that was to be judged, and could not be.
@@ -25,6 +27,20 @@ pub struct Unjudged {
     pub why: String,
 }
 
+/// What got worse since a baseline, by scenario.
+pub type Regressions = BTreeMap<String, Vec<String>>;
+
+/// What a run came to as a whole, as its exit code says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The exit code is 0.
+    Passed,
+    /// Something failed, or got worse.
+    Failed(String),
+    /// Nothing is proven, or the run did not come to its end.
+    Unproven(String),
+}
+
 /// One run, or one receiver.
 #[derive(Clone, Debug)]
 pub struct Suite {
@@ -32,8 +48,8 @@ pub struct Suite {
     pub name: String,
     /// How long it took.
     pub took: Duration,
-    /// Why it did not come to its end, if it didn't.
-    pub cut_short: Option<String>,
+    /// What it came to.
+    pub outcome: Outcome,
     /// What else there is to know of it, by name.
     pub properties: Vec<(&'static str, String)>,
     /// What was judged.
@@ -51,6 +67,8 @@ pub struct Case {
     pub took: Duration,
     /// What it came to.
     pub status: catalogue::Verdict,
+    /// Whether the run proves nothing if this one saw too little.
+    pub decides: bool,
     /// What was seen, in a sentence.
     pub seen: String,
     /// What else there is to say of a failure.
@@ -67,8 +85,7 @@ pub fn xml(suites: &[Suite]) -> Result<String, SerializeError> {
     let mut junit = Junit::new("hookproof");
     for one in suites {
         let mut suite = TestSuite::new(legal(&one.name));
-        let mut run =
-            TestCase::new("run", one.cut_short.as_deref().map_or_else(TestCaseStatus::success, error));
+        let mut run = TestCase::new("run", status(&one.outcome));
         run.set_classname(legal(&one.name)).set_time(one.took);
         suite.add_test_case(run);
         for (name, value) in &one.properties {
@@ -82,8 +99,13 @@ pub fn xml(suites: &[Suite]) -> Result<String, SerializeError> {
     junit.to_string()
 }
 
-fn error(why: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+fn status(outcome: &Outcome) -> TestCaseStatus {
+    let (kind, why) = match outcome {
+        Outcome::Passed => return TestCaseStatus::success(),
+        Outcome::Failed(why) => (NonSuccessKind::Failure, why),
+        Outcome::Unproven(why) => (NonSuccessKind::Error, why),
+    };
+    let mut status = TestCaseStatus::non_success(kind);
     status.set_message(legal(why));
     status
 }
@@ -96,12 +118,16 @@ fn case(one: &Case) -> TestCase {
         (None, Pass | Warn) => (TestCaseStatus::success(), String::new()),
         (None, NotApplicable) => (TestCaseStatus::skipped(), message.clone()),
         (None, Fail) => (TestCaseStatus::non_success(NonSuccessKind::Failure), message.clone()),
-        (None, Inconclusive | HarnessError) => (error(""), message.clone()),
+        (None, Inconclusive) if !one.decides => (TestCaseStatus::skipped(), message.clone()),
+        (None, Inconclusive | HarnessError) => {
+            (TestCaseStatus::non_success(NonSuccessKind::Error), message.clone())
+        }
     };
     if !shown.is_empty() {
         status.set_message(legal(&shown));
     }
-    if one.excused.is_none() && matches!(one.status, Fail | Inconclusive | HarnessError) {
+    let decided = one.decides || one.status != Inconclusive;
+    if one.excused.is_none() && decided && matches!(one.status, Fail | Inconclusive | HarnessError) {
         status.set_description(legal(&one.detail));
     }
     let mut case = TestCase::new(legal(&one.name), status);
@@ -122,38 +148,59 @@ fn legal(text: &str) -> String {
 /// # Errors
 /// When it can't be written as XML.
 pub fn junit(reports: &[Report]) -> Result<String, SerializeError> {
-    junit_with(reports, &[])
+    junit_with(reports, &[], &Regressions::new())
 }
 
-/// Reports as JUnit XML, and a suite with an error for each that there should have been beside them.
+/// Reports as JUnit XML, each with what got worse in its scenario, and a suite with an error for each that there should have
+/// been beside them.
 ///
 /// # Errors
 /// When it can't be written as XML.
-pub fn junit_with(reports: &[Report], unjudged: &[Unjudged]) -> Result<String, SerializeError> {
+pub fn junit_with(
+    reports: &[Report],
+    unjudged: &[Unjudged],
+    regressions: &Regressions,
+) -> Result<String, SerializeError> {
     let missing = unjudged.iter().map(|Unjudged { subject, why }| Suite {
         name: subject.clone(),
         took: Duration::ZERO,
-        cut_short: Some(why.clone()),
+        outcome: Outcome::Unproven(why.clone()),
         properties: Vec::new(),
         cases: Vec::new(),
     });
-    let suites: Vec<Suite> = reports.iter().map(suite).chain(missing).collect();
+    let worse = |report: &Report| regressions.get(&report.scenario).map_or(&[][..], Vec::as_slice);
+    let suites: Vec<Suite> =
+        reports.iter().map(|report| suite(report, worse(report))).chain(missing).collect();
     xml(&suites)
 }
 
-fn suite(report: &Report) -> Suite {
+fn suite(report: &Report, worse: &[String]) -> Suite {
+    Suite {
+        name: report.scenario.clone(),
+        took: Duration::from_nanos(report.course.lasted),
+        outcome: outcome(report, worse),
+        properties: vec![("not offered", report.generator.not_offered.to_string())],
+        cases: report.judgement.verdicts.iter().map(|verdict| judged(&report.scenario, verdict)).collect(),
+    }
+}
+
+/// What the exit code says of a run, in words.
+fn outcome(report: &Report, worse: &[String]) -> Outcome {
     let cut_short = match report.ended {
         Some(Ended::Done) => None,
         Some(Ended::Interrupted) => Some("interrupted: the run was not played to its end"),
         Some(Ended::SenderGone) => Some("the sender was gone before the run's end"),
         None => Some("the trace was cut short"),
     };
-    Suite {
-        name: report.scenario.clone(),
-        took: Duration::from_nanos(report.course.lasted),
-        cut_short: cut_short.map(str::to_owned),
-        properties: vec![("not offered", report.generator.not_offered.to_string())],
-        cases: report.judgement.verdicts.iter().map(|verdict| judged(&report.scenario, verdict)).collect(),
+    let judgement = &report.judgement;
+    match (cut_short, judgement.status) {
+        (Some(why), _) => Outcome::Unproven(why.to_owned()),
+        (None, Status::Fail) => Outcome::Failed(judgement.sentence.clone()),
+        (None, Status::Inconclusive | Status::HarnessError) => {
+            Outcome::Unproven(format!("{}: {}", judgement.status, judgement.sentence))
+        }
+        (None, _) if !worse.is_empty() => Outcome::Failed(format!("worse than before: {}", worse.join("; "))),
+        (None, Status::Pass | Status::Warn | Status::NotApplicable) => Outcome::Passed,
     }
 }
 
@@ -168,6 +215,7 @@ fn judged(scenario: &str, verdict: &Verdict) -> Case {
         name: verdict.id.clone(),
         took: Duration::ZERO,
         status: verdict.status,
+        decides: decides(verdict),
         seen: verdict.sentence.clone(),
         detail: format!("{}remedy: {remedy}", seen.collect::<String>()),
         excused: None,
@@ -184,6 +232,7 @@ mod tests {
             name: "rate.envelope".to_owned(),
             took: Duration::from_millis(250),
             status,
+            decides: true,
             seen: "a\u{fffe}b\u{ffff}c\u{1b}[31md <\"&>é".to_owned(),
             detail: "remedy".to_owned(),
             excused: None,
@@ -191,7 +240,7 @@ mod tests {
         Suite {
             name: "viral".to_owned(),
             took: Duration::from_millis(1_500),
-            cut_short: None,
+            outcome: Outcome::Passed,
             properties: Vec::new(),
             cases: vec![case],
         }
@@ -200,7 +249,7 @@ mod tests {
     #[test]
     fn what_could_not_be_judged_is_an_error_and_no_empty_suite() {
         let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
-        let xml = junit_with(&[], &[unjudged]).unwrap();
+        let xml = junit_with(&[], &[unjudged], &Regressions::new()).unwrap();
         assert!(
             xml.contains("errors=\"1\"") && xml.contains("<error message=\"the sender is not there\""),
             "{xml}"
@@ -238,8 +287,18 @@ mod tests {
     }
 
     #[test]
+    fn a_check_that_saw_too_little_and_decides_nothing_is_skipped() {
+        let mut suite = of(catalogue::Verdict::Inconclusive);
+        suite.cases[0].decides = false;
+        let xml = xml(&[suite]).unwrap();
+        let shown = ["errors=\"0\"", "<skipped message=\"inconclusive: abcd"];
+        assert!(shown.iter().all(|part| xml.contains(part)), "{xml}");
+    }
+
+    #[test]
     fn a_run_that_was_cut_short_is_an_error_of_its_own_whatever_its_checks_say() {
-        let suite = Suite { cut_short: Some("interrupted".to_owned()), ..of(catalogue::Verdict::Pass) };
+        let outcome = Outcome::Unproven("interrupted".to_owned());
+        let suite = Suite { outcome, ..of(catalogue::Verdict::Pass) };
         let xml = xml(&[suite]).unwrap();
         assert!(xml.contains("errors=\"1\"") && xml.contains("<error message=\"interrupted\""), "{xml}");
     }

@@ -1,22 +1,23 @@
-//! The run while it goes on: faults at their moments, samples of the queue, and the question whether it is over.
+//! The run while it goes on: faults at their moments, samples of the queue, and the question whether it is over. Nothing here
+//! waits for the sender: what an operator asks of it, and whoever holds its database, are tasks (`operator`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::emitter::Emitting;
+use super::operator::{Done, Errand, Operator};
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
 use crate::driver::{Api, DriverFile, Processes, Sample};
-use crate::endpoint::Endpoints;
-use crate::fault::{Room, Step, hold_database, limit_files};
-use crate::scenario::{FaultAction, FaultPlan, Scenario};
+use crate::endpoint::Keys;
+use crate::fault::{Room, Step};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing};
 use crate::trace::{Depth, Ended, Fault, Record};
 use crate::traffic::Lag;
-use crate::wire::{Profile, Secret};
+use crate::wire::Profile;
 
 /// How often everything is looked after.
 const TICK_NS: u64 = 10_000_000;
@@ -30,13 +31,18 @@ pub(super) struct Conductor<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) api: &'a Api,
     pub(super) processes: &'a mut Processes,
-    pub(super) endpoints: &'a Endpoints,
-    pub(super) secrets: BTreeMap<String, (Profile, Vec<Secret>)>,
+    pub(super) keys: Keys,
+    /// Of each subscriber, in their order.
+    pub(super) profiles: Vec<Profile>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     /// When the traffic is over.
     pub(super) traffic_end: u64,
     pub(super) view: View,
+    /// What operators are about, and whoever holds the database: as many as the scenario has such faults.
+    pub(super) errands: JoinSet<Result<Done, String>>,
+    /// Whom a fault that goes by an owner was done to, by its place.
+    pub(super) struck: BTreeMap<u32, usize>,
 }
 
 /// What is known of the queue, shared with whoever asks the sender.
@@ -62,6 +68,7 @@ impl Conductor<'_> {
         let ended = self.until_the_end(&mut emitting, &queue, &mut interrupt).await;
         stop.store(true, Ordering::Relaxed);
         sampling.abort();
+        self.relieve().await;
         // The callers go first: a generator that waits for one must see that nobody is left.
         if !matches!(ended, Ok(Ended::Done)) {
             emitting.callers.shutdown().await;
@@ -79,16 +86,20 @@ impl Conductor<'_> {
     ) -> Result<Ended, RunError> {
         let steps = crate::fault::timeline(&self.scenario.faults);
         let mut steps = steps.into_iter().peekable();
-        let mut idle_since = None;
+        let (mut idle_since, mut weigh_at) = (None, 0);
         loop {
             while let Some((_, step)) = steps.next_if(|(at, _)| *at <= self.clock.now()) {
-                if super::unless(interrupt, self.step(step)).await.is_none() {
-                    return Ok(Ended::Interrupted);
-                }
+                self.step(step);
+            }
+            while let Some(done) = self.errands.try_join_next() {
+                self.hear(done);
             }
             self.processes.look().map_err(RunError::Process)?;
-            queue.resident_bytes.store(self.processes.resident_bytes().unwrap_or(0), Ordering::Relaxed);
             let now = self.clock.now();
+            if now >= weigh_at {
+                queue.resident_bytes.store(self.processes.resident_bytes().unwrap_or(0), Ordering::Relaxed);
+                weigh_at = now.saturating_add(SAMPLE_NS);
+            }
             let waiting = queue.waiting.load(Ordering::Relaxed);
             self.view.update(now, &self.recorder, (waiting != UNKNOWN).then_some(waiting));
             // Without a trace there is nothing to go on for; why it can't be written, its writer says.
@@ -98,7 +109,9 @@ impl Conductor<'_> {
             if self.processes.is_gone() && steps.peek().is_none() {
                 return Ok(Ended::SenderGone);
             }
-            while emitting.callers.try_join_next().is_some() {}
+            while let Some(done) = emitting.callers.try_join_next() {
+                done.map_err(|_| RunError::Generator)?;
+            }
             let emitted = emitting.generator.is_finished() && emitting.callers.is_empty();
             let drained = now >= self.traffic_end.saturating_add(self.scenario.drain.0);
             // A sender that takes its events more slowly than that isn't waited for: it could go on for days.
@@ -113,23 +126,21 @@ impl Conductor<'_> {
             }
             tokio::select! {
                 () = self.clock.pass(TICK_NS) => {}
+                Some(done) = self.errands.join_next() => self.hear(done),
                 _ = interrupt.changed() => {}
             }
         }
     }
 
-    /// Whether the run is over: once nothing is owed, and for `linger` nothing came and no exchange is open; when `drain` is
-    /// over and something is still owed; and when both are over, whatever comes.
     fn is_over(&self, queue: &Queue, since: u64, now: u64) -> bool {
-        let drained = since.saturating_add(self.scenario.drain.0);
-        if !self.is_settled(queue, since) {
-            return now >= drained;
-        }
         let tally = self.recorder.tally();
-        let open = self.recorder.arrivals() > tally.ended.load(Ordering::Relaxed);
-        let came = tally.came.load(Ordering::Relaxed).max(since);
-        let quiet = !open && now >= came.saturating_add(self.scenario.linger.0);
-        quiet || now >= drained.saturating_add(self.scenario.linger.0)
+        let standing = Standing {
+            since,
+            settled: self.is_settled(queue, since),
+            open: self.recorder.arrivals() > tally.ended.load(Ordering::Relaxed),
+            came: tally.came.load(Ordering::Relaxed),
+        };
+        self.scenario.is_over(&standing, now)
     }
 
     /// Whether nothing is owed any more: by the sender's word, asked after everything was emitted; or, of one that can't be
@@ -142,7 +153,7 @@ impl Conductor<'_> {
                 asked > since && queue.waiting.load(Ordering::Relaxed) == 0
             }
         };
-        settled && self.processes.is_whole()
+        settled && self.processes.is_whole() && self.errands.is_empty()
     }
 
     /// Looks into the queue again and again.
@@ -174,13 +185,49 @@ impl Conductor<'_> {
         })
     }
 
-    async fn step(&mut self, step: Step<'_>) {
+    /// Ends what still lasts: the sender is asked to stop as it is without faults.
+    async fn relieve(&mut self) {
+        self.errands.shutdown().await;
+        if let Err(error) = self.processes.relieve() {
+            self.view.say(&format!("a fault could not be ended: {error}"));
+        }
+    }
+
+    /// Says what was not done, and goes on with what was prepared.
+    fn hear(&mut self, done: Result<Result<Done, String>, JoinError>) {
+        match done.map_err(|error| format!("a fault was not applied: {error}")).flatten() {
+            Ok(Done::All) => {}
+            Ok(Done::Found(place, worker)) => self.strike_owner(place, worker),
+            // What was not done is no fault in the trace: its check then saw nothing, and says so.
+            Err(why) => self.view.say(&why),
+        }
+    }
+
+    fn strike_owner(&mut self, place: usize, worker: usize) {
+        let scenario = self.scenario;
+        let Some(fault) = scenario.faults.get(place) else { return };
+        let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
+        if over && fault.action == FaultAction::Stop {
+            return self.view.say("stop was not applied: its time was over before its owner was known");
+        }
+        self.struck.extend(Fault::place(&scenario.faults, fault).map(|place| (place, worker)));
+        self.strike(fault, Some(worker));
+    }
+
+    fn step(&mut self, step: Step<'_>) {
         match step {
-            Step::Begin(fault) => self.begin(fault).await,
+            Step::Begin(fault) => self.begin(fault),
             Step::End(fault) => {
+                let known =
+                    Fault::place(&self.scenario.faults, fault).and_then(|place| self.struck.remove(&place));
+                let worker = known.or_else(|| fault.worker.as_ref().and_then(FaultTarget::worker));
                 let result = match fault.action {
-                    FaultAction::Stop => self.each(fault, Processes::thaw),
-                    FaultAction::DiskFull => self.limit_files(Room::Free),
+                    // Of an owner that was not found, nothing was stopped.
+                    _ if worker.is_none() && fault.worker.is_some() => Ok(()),
+                    FaultAction::Stop => self.each(worker, Processes::thaw),
+                    FaultAction::DiskFull => {
+                        self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
+                    }
                     _ => Ok(()),
                 };
                 if let Err(error) = result {
@@ -190,42 +237,49 @@ impl Conductor<'_> {
         }
     }
 
-    async fn begin(&mut self, fault: &FaultPlan) {
+    fn begin(&mut self, fault: &FaultPlan) {
+        let Some(name) = fault.worker.as_ref().and_then(FaultTarget::owner_of) else {
+            return self.strike(fault, fault.worker.as_ref().and_then(FaultTarget::worker));
+        };
+        let place = Fault::place(&self.scenario.faults, fault).and_then(|place| usize::try_from(place).ok());
+        let found = self.operator().find_owner(place.unwrap_or(usize::MAX), name.to_owned());
+        self.errands.spawn(found);
+    }
+
+    /// Does what a fault is; `worker` is the process that it concerns, if it concerns one.
+    fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
         // Before it is done: what follows may have it as its cause.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
         let done = match &fault.action {
-            FaultAction::Kill => {
-                self.each(fault, |processes, worker| processes.kill(worker, lasts)).map_err(text)
+            FaultAction::Kill => self.each(worker, |processes, worker| processes.kill(worker, lasts)),
+            FaultAction::Restart => self.each(worker, |processes, worker| processes.restart(worker, lasts)),
+            FaultAction::Stop => self.each(worker, Processes::freeze),
+            FaultAction::DiskFull => {
+                self.each(worker, |processes, worker| processes.limit_files(worker, Room::Full))
             }
-            FaultAction::Restart => {
-                self.each(fault, |processes, worker| processes.restart(worker, lasts)).map_err(text)
-            }
-            FaultAction::Stop => self.each(fault, Processes::freeze).map_err(text),
-            FaultAction::DiskFull => self.limit_files(Room::Full).map_err(text),
-            FaultAction::LockDatabase => self.lock(lasts).await,
             FaultAction::ClockStep { .. } => {
-                Err("the clock of one process can't be set without privilege".to_owned())
+                Err(std::io::Error::other("the clock of one process can't be set without privilege"))
             }
+            FaultAction::LockDatabase => return self.lock(fault),
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
-                self.operate(fault).await
+                return drop(self.errands.spawn(self.operator().carry_out(self.errand(fault))));
             }
         };
         if let Err(why) = done {
-            // What was not done is no fault in the trace: its check then saw nothing, and says so.
             return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
         }
-        let worker = fault.worker.map(|worker| format!("worker {worker}"));
-        let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
+        let detail = fault.worker.as_ref().map(|target| target.told(worker));
         let until = (lasts > 0).then(|| t.saturating_add(lasts));
         let action = fault.action.name().to_owned();
         let plan = Fault::place(&self.scenario.faults, fault);
         self.recorder.keep(Record::Fault(Fault { t, action, until, detail, plan }));
     }
 
-    /// Does something to the processes that a fault concerns.
+    /// Does something to the processes that a fault concerns. It is done if one of them is there; to those that aren't,
+    /// nothing can be done.
     fn each(
         &mut self,
-        fault: &FaultPlan,
+        worker: Option<usize>,
         mut strike: impl FnMut(&mut Processes, usize) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         if self.processes.is_empty() {
@@ -233,58 +287,32 @@ impl Conductor<'_> {
                 "the driver doesn't start the sender, so it has no process of ours",
             ));
         }
-        let concerned = fault.worker.and_then(|worker| usize::try_from(worker).ok());
-        let concerned = concerned.map_or(0..self.processes.len(), |worker| worker..worker + 1);
-        concerned.into_iter().try_for_each(|worker| strike(self.processes, worker))
+        let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
+        let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
+        if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
     }
 
-    fn limit_files(&self, room: Room) -> std::io::Result<()> {
-        let pids = self.processes.pids();
-        if pids.is_empty() {
-            return Err(std::io::Error::other("no process of the sender is there"));
+    fn operator(&self) -> Operator {
+        Operator {
+            api: self.api.clone(),
+            clock: self.clock.clone(),
+            recorder: self.recorder.clone(),
+            keys: self.keys.clone(),
         }
-        pids.into_iter().try_for_each(|pid| limit_files(pid, room))
     }
 
-    /// Holds the database for a while, which a task of its own ends.
-    async fn lock(&self, lasts: u64) -> Result<(), String> {
+    fn errand(&self, fault: &FaultPlan) -> Errand {
+        Errand::new(self.scenario, fault, &self.profiles)
+    }
+
+    /// Lets somebody hold the database for a while.
+    fn lock(&mut self, fault: &FaultPlan) {
         let path = self.api.file().start.as_ref().and_then(|start| start.database.as_ref());
-        let path = path.ok_or("the driver's [start] names no database")?;
-        let path = path.fill(&self.api.variables(0)).map_err(text)?;
-        let (held, let_go): (oneshot::Receiver<_>, oneshot::Sender<()>) = hold_database(path.into());
-        held.await.map_err(text)?.map_err(text)?;
-        let clock = self.clock.clone();
-        tokio::spawn(async move {
-            clock.pass(lasts).await;
-            drop(let_go);
-        });
-        Ok(())
-    }
-
-    /// Does what an operator does, for each subscriber that it concerns.
-    async fn operate(&mut self, fault: &FaultPlan) -> Result<(), String> {
-        let whom = fault.action.subscriber();
-        let concerned = |group: &str, name: &str| whom.is_none_or(|whom| whom == group || whom == name);
-        let subscribers = &self.scenario.subscribers;
-        for (at, subscriber) in subscribers.iter().enumerate() {
-            if !concerned(&subscriber.group, &subscriber.name) {
-                continue;
-            }
-            match &fault.action {
-                FaultAction::Limit { limit, timeout, .. } => {
-                    self.api.change(&subscriber.name, limit, *timeout).await.map_err(text)?;
-                }
-                FaultAction::Redrive { .. } => self.api.redrive(&subscriber.name).await.map_err(text)?,
-                _ => {
-                    let secret = self.api.rotate(&subscriber.name, fault.lasts).await.map_err(text)?;
-                    let Some((profile, secrets)) = self.secrets.get_mut(&subscriber.name) else { continue };
-                    let secret = secret.ok_or("the sender does not say the new secret")?;
-                    secrets.push(Secret::parse(*profile, &secret).map_err(text)?);
-                    self.endpoints.learn(at, secrets.clone());
-                }
-            }
+        let path = path.ok_or_else(|| "the driver's [start] names no database".to_owned());
+        match path.and_then(|path| path.fill(&self.api.variables(0)).map_err(text)) {
+            Ok(path) => drop(self.errands.spawn(self.operator().lock(path.into(), self.errand(fault)))),
+            Err(why) => self.view.say(&format!("lock-database was not applied: {why}")),
         }
-        Ok(())
     }
 }
 
@@ -306,3 +334,6 @@ pub(super) fn profile(file: &DriverFile, wanted: crate::scenario::Profile) -> Re
         None => wanted.name().parse().map_err(|error| RunError::Profile(text(error))),
     }
 }
+
+#[cfg(test)]
+mod tests;

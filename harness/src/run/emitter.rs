@@ -87,9 +87,41 @@ impl Pace for Paced {
 
 /// What the callers share.
 struct Waiting {
-    queue: Mutex<mpsc::Receiver<Released>>,
+    queue: Mutex<Queue>,
     /// Whom each type is owed to, in the order of the schedule's types.
     owed: Vec<Vec<String>>,
+}
+
+/// What was released, in order.
+struct Queue {
+    released: mpsc::Receiver<Released>,
+    /// Taken out, and too large for the batch that it was taken for: the first of the next one.
+    next: Option<Released>,
+}
+
+impl Queue {
+    /// Waits for an event, and takes it with those that came already, as many as fit: `most` events, and `bytes_max` bytes
+    /// of data, which one event alone may exceed. Whether there was any.
+    async fn take(&mut self, batch: &mut Vec<Released>, most: usize, bytes_max: u64) -> bool {
+        let first = match self.next.take() {
+            Some(first) => Some(first),
+            None => self.released.recv().await,
+        };
+        let Some(first) = first else { return false };
+        let mut bytes = u64::from(first.due.bytes);
+        batch.push(first);
+        while batch.len() < most
+            && let Ok(one) = self.released.try_recv()
+        {
+            bytes = bytes.saturating_add(u64::from(one.due.bytes));
+            if bytes > bytes_max {
+                self.next = Some(one);
+                break;
+            }
+            batch.push(one);
+        }
+        true
+    }
 }
 
 impl Emission {
@@ -101,7 +133,7 @@ impl Emission {
         stop: Arc<AtomicBool>,
     ) -> std::io::Result<Emitting> {
         // Room for the whole schedule, which lies in memory anyway: the generator never waits for the sender.
-        let (release, queue) = mpsc::channel::<Released>(self.schedule.due().len().max(1));
+        let (release, released) = mpsc::channel::<Released>(self.schedule.due().len().max(1));
         let own = self.clone();
         let generator = std::thread::Builder::new().name(GENERATOR.to_owned()).spawn(move || {
             let hand_over = |due: &Due, intended, at| {
@@ -113,8 +145,11 @@ impl Emission {
         })?;
         // Calls that overtake each other would change the order of a key's events.
         let ordered = scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered);
-        let count = if ordered { 1 } else { self.api.file().emit.calls.max(1) };
-        let waiting = Arc::new(Waiting { queue: Mutex::new(queue), owed: self.owed(scenario) });
+        let count = if ordered { 1 } else { self.api.file().emit.calls };
+        let waiting = Arc::new(Waiting {
+            queue: Mutex::new(Queue { released, next: None }),
+            owed: self.owed(scenario),
+        });
         let mut callers = tokio::task::JoinSet::new();
         let (give_up, given_up) = watch::channel(false);
         for _ in 0..count {
@@ -156,12 +191,12 @@ impl Emission {
     /// Emits what waits, as much in one call as there is and the driver allows, until nothing more comes.
     async fn call(self, waiting: Arc<Waiting>, mut given_up: watch::Receiver<bool>) {
         let emit = &self.api.file().emit;
-        let most = if emit.batch { emit.batch_max.max(1) } else { 1 };
+        let (most, bytes_max) = (if emit.batch { emit.batch_max } else { 1 }, emit.batch_bytes_max.0);
         let mut batch = Vec::with_capacity(most);
         loop {
             batch.clear();
             let free = self.clock.now();
-            if waiting.queue.lock().await.recv_many(&mut batch, most).await == 0 {
+            if !waiting.queue.lock().await.take(&mut batch, most, bytes_max).await {
                 return;
             }
             if *given_up.borrow() {
@@ -171,7 +206,7 @@ impl Emission {
             let taken = self.emit(&batch, free, &waiting.owed, &mut given_up).await;
             let t = self.clock.now();
             for (released, taken) in batch.iter().zip(taken) {
-                self.recorder.keep(record(t, released.due.token, taken));
+                self.recorder.keep(record(t, released, taken));
             }
         }
     }
@@ -217,8 +252,10 @@ impl Emission {
     }
 }
 
-fn record(t: u64, token: u64, taken: EmitResult) -> Record {
+fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
+    let (token, intended) = (released.due.token, released.intended);
     match taken {
+        EmitResult::Unoffered { why } => Record::Unoffered(Unoffered { t, intended, token, why }),
         EmitResult::Accepted { status, matched } => Record::Accepted(Accepted { t, token, status, matched }),
         EmitResult::Refused { status, retry_after, why } => {
             Record::Refused(Refused { t, token, status: Some(status), retry_after, unknown: false, why })
@@ -238,6 +275,72 @@ mod tests {
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";
 
+    /// An emission of a scenario to a sender on this port, and what is recorded of it.
+    fn emission(
+        file: &str,
+        scenario: &str,
+        port: u16,
+    ) -> (Emission, Scenario, std::sync::mpsc::Receiver<Message>) {
+        let file = DriverFile::parse(file, "x.toml").unwrap();
+        let scenario = Scenario::from_text(scenario, "burst.toml").unwrap();
+        let here = std::path::Path::new(".");
+        let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, here).unwrap();
+        let (recorder, records) = Recorder::new(1_000);
+        let emission = Emission {
+            api: Api::new(file, &[port], Variables::new()).unwrap(),
+            clock: Clock::begun(),
+            recorder,
+            schedule: Arc::new(schedule),
+            tokens: Tokens::new(1),
+        };
+        (emission, scenario, records)
+    }
+
+    /// A sender that answers each call with 202; the sizes of the bodies come out.
+    fn reading(listener: tokio::net::TcpListener) -> mpsc::UnboundedReceiver<usize> {
+        let (sizes, read) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer_all(stream, sizes.clone()));
+            }
+        });
+        read
+    }
+
+    async fn answer_all(stream: tokio::net::TcpStream, sizes: mpsc::UnboundedSender<usize>) {
+        use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+        let mut stream = BufReader::new(stream);
+        let mut length = 0;
+        let mut line = String::new();
+        while stream.read_line(&mut line).await.unwrap() > 0 {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                stream.read_exact(&mut vec![0; length]).await.unwrap();
+                sizes.send(length).unwrap();
+                stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            }
+            line.clear();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_cut_by_its_bytes_before_its_count() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut read = reading(listener);
+        let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
+                    emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\", batch = true, calls = 1 }\n";
+        let large = format!("{BURST}[events]\ndata_bytes = 1000000\n");
+        let (emission, scenario, _records) = emission(file, &large, port);
+        let mut emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
+        while emitting.callers.join_next().await.is_some() {}
+        let sizes: Vec<usize> = std::iter::from_fn(|| read.try_recv().ok()).collect();
+        assert!(sizes.iter().all(|size| *size < 9_000_000), "{sizes:?}");
+        assert!(sizes.iter().sum::<usize>() >= 20_000_000, "{sizes:?}");
+    }
+
     #[test]
     fn what_waits_for_a_free_caller_waits_for_the_sender() {
         let due = Due { at: 0, token: 1, kind: 0, key: 0, bytes: 0 };
@@ -252,18 +355,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
                     emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
-        let file = DriverFile::parse(file, "x.toml").unwrap();
-        let scenario = Scenario::from_text(BURST, "burst.toml").unwrap();
-        let here = std::path::Path::new(".");
-        let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, here).unwrap();
-        let (recorder, records) = Recorder::new(1_000);
-        let emission = Emission {
-            api: Api::new(file, &[port], Variables::new()).unwrap(),
-            clock: Clock::begun(),
-            recorder,
-            schedule: Arc::new(schedule),
-            tokens: Tokens::new(1),
-        };
+        let (emission, scenario, records) = emission(file, BURST, port);
         assert_eq!(emission.owed_in_all(&scenario), 20);
         let mut emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
         // All callers are under way, and nobody will answer them.

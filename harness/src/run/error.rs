@@ -29,6 +29,16 @@ pub enum RunError {
         /// Whose contract it is.
         name: String,
     },
+    /// A fault goes by what the driver can't tell.
+    #[error(
+        "a fault is done to the {target}, which the driver {driver} cannot tell; expected its [start.owner], or worker = a number"
+    )]
+    Owner {
+        /// The process that is meant.
+        target: crate::scenario::FaultTarget,
+        /// The driver.
+        driver: String,
+    },
     /// The scenario's signing profile is not the harness's.
     #[error("the harness cannot verify: {0}")]
     Profile(String),
@@ -105,6 +115,13 @@ impl RunError {
     pub const fn is_askers(&self) -> bool {
         let folder = matches!(self, Self::Foreign { .. } | Self::EmitResult { .. });
         folder
-            || matches!(self, Self::Driver(_) | Self::Schedule(_) | Self::Files { .. } | Self::Slack { .. })
+            || matches!(
+                self,
+                Self::Driver(_)
+                    | Self::Schedule(_)
+                    | Self::Files { .. }
+                    | Self::Slack { .. }
+                    | Self::Owner { .. }
+            )
     }
 }

@@ -10,9 +10,9 @@ mod emitter;
 mod error;
 mod folder;
 mod heartbeat;
+mod operator;
 mod view;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,6 +23,7 @@ pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
@@ -70,6 +71,16 @@ pub struct Played {
     pub lag: Lag,
     /// Records that the trace lacks.
     pub dropped: u64,
+    /// What broke the run off, if it was the harness or the sender's processes.
+    pub failure: Option<RunError>,
+}
+
+/// What came of a run that began.
+struct Course {
+    ended: Ended,
+    lag: Lag,
+    dead_listed: bool,
+    failure: Option<RunError>,
 }
 
 /// Plays a scenario against a sender.
@@ -80,7 +91,13 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
         return Err(RunError::Slack { name: one.name.clone() });
     }
-    raise_files(scenario.subscribers.len())?;
+    let owners = scenario.faults.iter().filter_map(|fault| fault.worker.clone());
+    if let Some(target) =
+        owners.into_iter().find(|target| target.owner_of().is_some() && file.owner().is_none())
+    {
+        return Err(RunError::Owner { target, driver: file.name });
+    }
+    raise_files(scenario)?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let home = Home::take(&options.out.join("sender"))?;
     let trace = options.out.join("trace.jsonl");
@@ -101,7 +118,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     };
     let played = staged.play(interrupt).await;
     // A run that could not begin has nothing to tell; one that did is told whole, whatever became of it.
-    let (ended, lag, dead_listed) = played?;
+    let Course { ended, lag, dead_listed, failure } = played?;
     let dropped = stage.recorder.dropped();
     let end = End { t: stage.clock.now(), ended, dead_listed, late: lag.late, dropped };
     let recorder = stage.recorder.clone();
@@ -112,7 +129,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let sink = written.await.ok().and_then(Result::ok).ok_or(RunError::Generator)?;
     let sink = sink.map_err(|error| cannot_write(&trace, error))?;
     sink.close().map_err(|error| cannot_write(&trace, error))?;
-    Ok(Played { home, trace, ended, lag, dropped })
+    Ok(Played { home, trace, ended, lag, dropped, failure })
 }
 
 /// Everything that a run needs before it begins.
@@ -126,7 +143,7 @@ struct Staged<'a> {
 }
 
 impl Staged<'_> {
-    async fn play(self, interrupt: Interrupt) -> Result<(Ended, Lag, bool), RunError> {
+    async fn play(self, interrupt: Interrupt) -> Result<Course, RunError> {
         let (clock, recorder) = (self.stage.clock.clone(), self.stage.recorder.clone());
         if self.scenario.expect.efficiency_min.is_some() {
             self.measure_ceiling().await?;
@@ -145,7 +162,7 @@ impl Staged<'_> {
             api.set_up().await?;
             self.subscribe(&api, &endpoints).await
         };
-        let secrets = unless(&interrupt, ready).await.ok_or(RunError::Interrupted)??;
+        unless(&interrupt, ready).await.ok_or(RunError::Interrupted)??;
         let tokens = self.stage.tokens;
         let schedule = Arc::clone(&self.schedule);
         let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
@@ -159,15 +176,22 @@ impl Staged<'_> {
             scenario: self.scenario,
             api: &api,
             processes: &mut processes,
-            endpoints: &endpoints,
-            secrets,
+            keys: endpoints.keys(),
+            profiles: self.profiles()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
             view: View::new(&self.scenario.name, lasts, self.options.show),
+            errands: JoinSet::new(),
+            struck: std::collections::BTreeMap::new(),
         };
-        let (ended, lag) = conductor.conduct(emitting, &stop, interrupt.clone()).await?;
+        // From here on there is a trace to be ended, whatever breaks.
+        let conducted = conductor.conduct(emitting, &stop, interrupt.clone()).await;
         drop(conductor);
+        let (ended, lag, mut failure) = match conducted {
+            Ok((ended, lag)) => (ended, lag, None),
+            Err(error) => (Ended::Interrupted, Lag::new(0), Some(error)),
+        };
         // What was interrupted already still says what died; a second interruption ends that too.
         let listing = list_dead(&api, &emission, self.scenario);
         let dead_listed = if ended == Ended::Interrupted {
@@ -175,13 +199,14 @@ impl Staged<'_> {
         } else {
             unless(&interrupt, listing).await.unwrap_or(false)
         };
-        processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process)?;
+        let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
+        failure = failure.or(stopped.err());
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {
             emission.recorder.keep(Record::Offset(offset));
         }
-        Ok((ended, lag, dead_listed))
+        Ok(Course { ended, lag, dead_listed, failure })
     }
 
     /// Begins the trace, and the account of what a sender owes that can't be asked.
@@ -238,27 +263,25 @@ impl Staged<'_> {
         Ok(Api::new(self.file.clone(), &ports, variables)?)
     }
 
-    /// Subscribes every endpoint; answers the secrets by the subscribers' names.
-    async fn subscribe(
-        &self,
-        api: &Api,
-        endpoints: &Endpoints,
-    ) -> Result<BTreeMap<String, (Profile, Vec<Secret>)>, RunError> {
+    /// By which profile each subscriber's requests are verified.
+    fn profiles(&self) -> Result<Vec<Profile>, RunError> {
+        self.scenario.subscribers.iter().map(|subscriber| profile(&self.file, subscriber.sign)).collect()
+    }
+
+    /// Subscribes every endpoint, and tells it its secret.
+    async fn subscribe(&self, api: &Api, endpoints: &Endpoints) -> Result<(), RunError> {
         /// What the seed's stream of secrets is for.
         const SECRETS: u64 = 3;
         let mut chance = Chance::new(self.stage.seed, SECRETS);
-        let mut all = BTreeMap::new();
         for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
             let url = endpoints.url(at).unwrap_or_default();
             let bytes: Vec<u8> = (0..4).flat_map(|_| chance.bits().to_le_bytes()).collect();
             let secret = api.subscribe(subscriber, &url, &format!("whsec_{}", base64(&bytes))).await?;
-            let profile = profile(&self.file, subscriber.sign)?;
-            let secret = Secret::parse(profile, &secret)
+            let secret = Secret::parse(profile(&self.file, subscriber.sign)?, &secret)
                 .map_err(|error| RunError::Secret { name: subscriber.name.clone(), error })?;
-            endpoints.learn(at, vec![secret.clone()]);
-            all.insert(subscriber.name.clone(), (profile, vec![secret]));
+            endpoints.learn(at, vec![secret]);
         }
-        Ok(all)
+        Ok(())
     }
 }
 
@@ -332,7 +355,7 @@ fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
 
 /// Raises the limit on open files as far as it goes without privilege, and sees whether it is enough: before the endpoints
 /// are opened, of which the last would fail. The sender inherits the limit.
-fn raise_files(subscribers: usize) -> Result<(), RunError> {
+fn raise_files(scenario: &Scenario) -> Result<(), RunError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     /// What else is open: the trace, the sender's API, libraries.
@@ -341,38 +364,14 @@ fn raise_files(subscribers: usize) -> Result<(), RunError> {
     // Should that fail, whoever needs more files says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // A listener and a connection for each.
-    let needed = 2 * subscribers as u64 + OTHERS;
+    let subscribers = scenario.subscribers.len();
+    // A listener for each, and as many connections as requests may be under way; one, where the contract doesn't say.
+    let connections =
+        scenario.subscribers.iter().map(|one| one.limit.in_flight.map_or(1, |most| u64::from(most).max(1)));
+    let listeners = u64::try_from(subscribers).unwrap_or(u64::MAX);
+    let needed = connections.fold(listeners.saturating_add(OTHERS), u64::saturating_add);
     if needed > limit { Err(RunError::Files { subscribers, needed, limit }) } else { Ok(()) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn what_hangs_ends_with_the_wish_to_end_and_what_is_done_is_done() {
-        let (tell, interrupt) = watch::channel(false);
-        assert_eq!(unless(&interrupt, async { 7 }).await, Some(7));
-        let hanging = tokio::spawn(async move { unless(&interrupt, std::future::pending::<()>()).await });
-        tell.send_replace(true);
-        assert_eq!(hanging.await.unwrap(), None);
-    }
-
-    #[test]
-    fn the_ceiling_is_measured_with_endpoints_that_answer_at_once() {
-        let slow = "name = \"slow\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
-                    answers = \"100ms\"\n[[subscriber.behaviour]]\nanswer = 503\n";
-        let subscriber = Scenario::from_text(slow, "slow.toml").unwrap().subscribers.remove(0);
-        let mut spec = Spec {
-            path: subscriber.path(),
-            name: subscriber.name,
-            behaviours: subscriber.behaviours,
-            answers: subscriber.answers,
-            profile: Profile::Github,
-            header_prefix: None,
-        };
-        at_their_best(&mut spec);
-        assert!(spec.behaviours.is_empty() && spec.answers.most.0 == 0, "{spec:?}");
-    }
-}
+mod tests;

@@ -9,12 +9,14 @@
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
 //! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `expect`: the sections.
+//! - `ending`: when a run of it is over. `target`: to which process a fault is done.
 //! - `form`, `reader`, `document`: how any section is read.
 //! - `schema`: the same forms as JSON Schema, for editors.
 
 pub mod behaviour;
 pub mod contract;
 mod document;
+mod ending;
 pub mod expect;
 mod form;
 pub mod problem;
@@ -24,16 +26,19 @@ pub mod retry;
 pub mod schema;
 pub mod sender;
 pub mod subscriber;
+mod target;
 pub mod traffic;
 
 pub use behaviour::{Answer, Behaviour, Reply, RetryAfter};
 pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
+pub use ending::Standing;
 pub use expect::{Duplicates, Expect, Known, Percentiles};
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};
 pub use sender::{Durability, FaultAction, FaultPlan, Setup};
 pub use subscriber::{Coalesce, Handling, Pattern, Profile, Subscriber};
+pub use target::FaultTarget;
 pub use traffic::{Events, Phase, Shape};
 
 use form::{Form, Section, may, must};
@@ -188,9 +193,19 @@ impl Scenario {
                 .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
             root.wrong(key, format!("there is no subscriber {name:?}{hint}"));
         }
-        if let Some(worker) =
-            self.faults.iter().filter_map(|fault| fault.worker).find(|at| *at >= self.sender.workers)
+        let targets = || self.faults.iter().filter_map(|fault| fault.worker.as_ref());
+        if let Some(name) =
+            targets().filter_map(FaultTarget::owner_of).find(|name| self.subscriber(name).is_none())
         {
+            let hint = problem::nearest(name, names.iter().copied())
+                .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+            root.wrong("fault", format!("nobody owns {name:?}: there is no such subscriber{hint}"));
+        }
+        let number = |target: &FaultTarget| match target {
+            FaultTarget::Worker(worker) => Some(*worker),
+            FaultTarget::OwnerOf(_) => None,
+        };
+        if let Some(worker) = targets().filter_map(number).find(|at| *at >= self.sender.workers) {
             root.wrong(
                 "fault",
                 format!("there is no worker {worker}; they count from 0 to {}", self.sender.workers - 1),

@@ -7,6 +7,7 @@ use super::document::{Entry, Node, Value};
 use super::form::{Form, Need, Section};
 use super::problem::{Problem, nearest};
 use super::quantity::{Day, Duration, Millionths, Range, Rate, Size, Whole, Window};
+use super::target::FaultTarget;
 
 /// The problems of a document, in the order in which they were met.
 pub(super) struct Problems {
@@ -266,6 +267,15 @@ impl<T: Readable> Readable for Vec<(String, T)> {
             return Err(format!("expected a table, got {}", value.kind()));
         };
         entries.iter().map(|entry| Ok((entry.key.clone(), T::read(&entry.node.value)?))).collect()
+    }
+}
+
+impl Readable for FaultTarget {
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) => Self::parse(text),
+            _ => u32::read(value).map(Self::Worker),
+        }
     }
 }
 

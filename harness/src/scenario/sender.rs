@@ -4,6 +4,7 @@ use super::contract::{LIMIT, Limit};
 use super::form::{Form, Section, may, must};
 use super::quantity::Duration;
 use super::reader::Reader;
+use super::target::FaultTarget;
 
 pub(super) const SENDER: Section = Section {
     about: "How the sender under test is set up.",
@@ -128,7 +129,12 @@ pub(super) const FAULT: Section = Section {
         ),
         may("times", Form::Count, "how many times; 1 without it"),
         may("every", Form::Duration, "from one time to the next"),
-        may("worker", Form::Count, "which of several processes, from 0; all without it"),
+        may(
+            "worker",
+            Form::Either(&Form::Count, &Form::Text),
+            "which of several processes, from 0; for kill, stop and restart also \"owner of NAME\": the one that serves this \
+             subscriber then; all without it",
+        ),
         may("by", Form::Text, "clock-step: how far, such as \"1h\" or \"-1h\""),
         may(
             "subscriber",
@@ -153,7 +159,7 @@ pub struct FaultPlan {
     /// For how long.
     pub lasts: Duration,
     /// To which of several processes; none for all.
-    pub worker: Option<u32>,
+    pub worker: Option<FaultTarget>,
     /// What.
     pub action: FaultAction,
 }
@@ -236,6 +242,14 @@ impl FaultAction {
     }
 }
 
+impl FaultAction {
+    /// Whether what an operator does concerns this subscriber: named itself, or by its group, or all are meant.
+    #[must_use]
+    pub fn concerns(&self, group: &str, name: &str) -> bool {
+        self.is_operation() && self.subscriber().is_none_or(|whom| whom == group || whom == name)
+    }
+}
+
 const WORDS: [(&str, ()); 9] = [
     ("kill", ()),
     ("stop", ()),
@@ -266,14 +280,21 @@ impl FaultPlan {
             reader.wrong("every", "missing; what is done several times needs the time between");
         }
         let every = reader.or("every", Duration::default());
-        let (lasts, worker) = (reader.or("lasts", Duration::default()), reader.get("worker"));
+        let lasts = reader.or("lasts", Duration::default());
+        let worker: Option<FaultTarget> = reader.get("worker");
+        let strikes = matches!(action, FaultAction::Kill | FaultAction::Stop | FaultAction::Restart);
+        if !strikes && worker.as_ref().is_some_and(|target| target.owner_of().is_some()) {
+            reader.wrong("worker", "expected a number; an owner is killed, stopped or restarted");
+        }
         if matches!(action, FaultAction::Stop | FaultAction::DiskFull | FaultAction::LockDatabase)
             && lasts.0 == 0
         {
             reader.wrong("lasts", "missing; this needs its end");
         }
         let later = |n: u64| Duration(at.0.saturating_add(every.0.saturating_mul(n)));
-        (0..times).map(|n| Self { at: later(n), lasts, worker, action: action.clone() }).collect()
+        (0..times)
+            .map(|n| Self { at: later(n), lasts, worker: worker.clone(), action: action.clone() })
+            .collect()
     }
 }
 

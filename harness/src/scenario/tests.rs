@@ -130,3 +130,26 @@ fn what_would_be_too_large_to_hold_is_refused_before_it_is_made() {
     let problems = Scenario::from_text_with(SMALL, "s.toml", &[deep]).expect_err("too deep");
     assert!(problems[0].to_string().contains("60000 parts"), "{}", problems[0]);
 }
+
+#[test]
+fn a_fault_goes_by_a_process_or_by_what_it_owns() {
+    let read = |action: &str, worker: &str| {
+        let text = format!(
+            "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[sender]\nworkers = 2\n[[subscriber]]\nname = \"a\"\n\
+             count = 2\n[[fault]]\nat = \"1s\"\nlasts = \"1s\"\ndo = {action:?}\nworker = {worker}\n"
+        );
+        Scenario::from_text(&text, "x.toml").map(|scenario| scenario.faults[0].worker.clone())
+    };
+    assert_eq!(read("kill", "1"), Ok(Some(FaultTarget::Worker(1))));
+    assert_eq!(read("stop", "\"owner of a-2\""), Ok(Some(FaultTarget::OwnerOf("a-2".to_owned()))));
+    let rows = [
+        ("kill", "2", "no worker 2"),
+        ("kill", "\"owner of a\"", "no such subscriber; did you mean \"a-1\"?"),
+        ("kill", "\"a-1\"", "owner of NAME"),
+        ("disk-full", "\"owner of a-1\"", "killed, stopped or restarted"),
+    ];
+    for (action, worker, part) in rows {
+        let problems = read(action, worker).unwrap_err();
+        assert!(problems.iter().any(|one| one.what.contains(part)), "{worker}: {problems:?}");
+    }
+}

@@ -11,7 +11,7 @@ use super::figures::Figures;
 use super::ledger::place;
 use super::options::{Keep, Model, Simulated};
 use super::world::{Given, World};
-use crate::scenario::SECOND;
+use crate::scenario::{SECOND, Standing};
 use crate::trace::{Dead, Depth, End, Ended, Record};
 
 /// Subscribers whose queues are in the trace: as many as the sender's status lists on its first page.
@@ -23,7 +23,7 @@ const ANSWER_NS: u64 = 60 * SECOND;
 const EXACT_MAX: usize = 200;
 
 impl World<'_> {
-    /// Looks into the queue; and ends the run once all is settled, or the time for that is over.
+    /// Looks into the queue; and ends the run by the rule that a real one goes by.
     pub(super) fn sample(&mut self) -> Result<(), SimError> {
         let done = self.play.next == self.play.schedule.due().len()
             && self.play.open == 0
@@ -33,12 +33,11 @@ impl World<'_> {
         let whole = self.troubles.errands.are_done()
             && self.troubles.starting == 0
             && self.slots.iter().all(|slot| !slot.frozen);
-        let drained = self.now >= self.last_moment();
         if self.play.open > 0 && self.now >= self.last_answer() {
             let why = format!("{} events were neither taken nor refused", self.play.open);
             return Err(SimError::Defect(why));
         }
-        if done && (drained || (whole && waiting == Some(0))) {
+        if done && self.is_over(whole && waiting == Some(0)) {
             self.over = true;
         } else {
             let every =
@@ -48,7 +47,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// When the run is over at the latest.
+    fn is_over(&mut self, settled: bool) -> bool {
+        let since = *self.play.idle_since.get_or_insert(self.now);
+        let open = self.net.exchanges.values().any(|exchange| !exchange.closed && exchange.n.is_some());
+        let standing = Standing { since, settled, open, came: self.net.came };
+        self.given.scenario.is_over(&standing, self.now)
+    }
+
+    /// When everybody who is to be served should have been.
     fn last_moment(&self) -> u64 {
         let fault = self.troubles.steps.last().map_or(0, |(at, _)| *at);
         self.figures.traffic_end.max(fault).saturating_add(self.given.scenario.drain.0)
@@ -184,7 +190,8 @@ impl World<'_> {
     }
 }
 
-fn all_lanes(reader: &dyn Reader) -> Result<Vec<LaneStatus>, SimError> {
+/// Every lane, as the store has it.
+pub(super) fn all_lanes(reader: &dyn Reader) -> Result<Vec<LaneStatus>, SimError> {
     let (mut from, mut all) = (None, Vec::new());
     loop {
         let page = reader.lanes(from, PAGE).map_err(unread)?;

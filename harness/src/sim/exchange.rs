@@ -27,6 +27,8 @@ pub(super) struct Network {
     pub(super) exchanges: BTreeMap<u64, Exchange>,
     pub(super) next_exchange: u64,
     pub(super) next_arrival: u64,
+    /// When the latest request came.
+    pub(super) came: u64,
 }
 
 /// A request that was sent.

@@ -103,6 +103,7 @@ impl World<'_> {
         let token = self.token(&self.net.exchanges[&id].row);
         let n = self.net.next_arrival;
         self.net.next_arrival += 1;
+        self.net.came = self.now;
         self.figures.arrival(at, self.now);
         self.first_arrival(at, token, id);
         if self.given.options.keep == Keep::Trace {

@@ -16,6 +16,8 @@ pub(super) struct Play {
     pub(super) tokens: Tokens,
     /// Events whose answer is owed.
     pub(super) open: usize,
+    /// Since when nothing is left to be offered, answered or done to the sender.
+    pub(super) idle_since: Option<u64>,
 }
 
 /// What became of an event that was offered.
@@ -45,7 +47,16 @@ impl Play {
         let owed_lanes: Vec<Vec<usize>> = schedule.types().map(to).collect();
         let name = |at: &usize| scenario.subscribers[*at].name.clone();
         let owed = owed_lanes.iter().map(|lanes| lanes.iter().map(name).collect()).collect();
-        Self { schedule, next: 0, first, owed, owed_lanes, tokens: Tokens::new(0x51), open: 0 }
+        Self {
+            schedule,
+            next: 0,
+            first,
+            owed,
+            owed_lanes,
+            tokens: Tokens::new(0x51),
+            open: 0,
+            idle_since: None,
+        }
     }
 
     pub(super) fn place_of(&self, token: u64) -> Option<usize> {

@@ -1,5 +1,6 @@
 //! A run from its beginning to its end. A process hears all that an instant brings it before it decides what to do.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -129,6 +130,7 @@ impl<'a> World<'a> {
                 blocked_until: 0,
                 patience: 0,
                 dead: Vec::new(),
+                struck: BTreeMap::new(),
                 starting: 0,
                 errands: Errands::default(),
             },
@@ -213,7 +215,7 @@ impl<'a> World<'a> {
                 self.start(worker)
             }
             SimEvent::StepClock(by) => {
-                self.troubles.clock_offset += by;
+                self.troubles.clock_offset = self.troubles.clock_offset.saturating_add(by);
                 Ok(())
             }
             SimEvent::Sample => self.sample(),

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Keep, Options, SimError, judged_disturbed, simulate};
 use crate::check::{Status, Witness};
 use crate::scenario::{
-    Answer, Behaviour, Duration, FaultAction, FaultPlan, Millionths, SECOND, Scenario, Subscriber,
+    Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, SECOND, Scenario,
+    Subscriber,
 };
 use crate::trace::Trace;
 use crate::traffic::Chance;
@@ -33,6 +34,18 @@ pub struct Swept {
     pub judged: u64,
     /// The first failure by seed.
     pub failure: Option<Failure>,
+}
+
+impl Swept {
+    /// The least share of the seeds that must come to a verdict, in hundredths. A seed leaves faults out, and shows too little
+    /// of what follows them: of the reduced spike, a little more than half of the seeds come to one.
+    pub const JUDGED_MIN: u64 = 40;
+
+    /// Whether too few seeds came to a verdict for the sweep to say anything.
+    #[must_use]
+    pub const fn is_thin(&self) -> bool {
+        self.played == 0 || self.judged.saturating_mul(100) < self.played.saturating_mul(Self::JUDGED_MIN)
+    }
 }
 
 /// A seed that fails.
@@ -205,7 +218,12 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
         return;
     }
     let mut chance = Chance::new(seed, PURPOSE_STALLS);
-    let traffic: u64 = troubled.traffic.iter().filter_map(|phase| phase.lasts).map(|lasts| lasts.0).sum();
+    let traffic: u64 = troubled
+        .traffic
+        .iter()
+        .filter_map(|phase| phase.lasts)
+        .map(|lasts| lasts.0)
+        .fold(0, u64::saturating_add);
     for subscriber in &mut troubled.subscribers {
         let (stalls, at) = (chance.below(2) == 0, chance.below(traffic.max(1)));
         let lasts = chance.between(0, longest.0);
@@ -217,7 +235,8 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
         }
     }
     // What was sent into a silence may be in doubt for a minute after it was given up.
-    troubled.drain.0 = troubled.drain.0.saturating_add(2 * longest.0).saturating_add(60 * SECOND);
+    troubled.drain.0 =
+        troubled.drain.0.saturating_add(longest.0.saturating_mul(2)).saturating_add(60 * SECOND);
 }
 
 /// The scenario as a seed has it: some faults left out, others moved or added, latencies stretched; and of its faults only
@@ -227,11 +246,16 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
 pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let mut chance = Chance::new(seed, PURPOSE_SWARM);
     let mut troubled = scenario.clone();
-    let lasts: u64 = scenario.traffic.iter().filter_map(|phase| phase.lasts).map(|lasts| lasts.0).sum();
+    let lasts: u64 = scenario
+        .traffic
+        .iter()
+        .filter_map(|phase| phase.lasts)
+        .map(|lasts| lasts.0)
+        .fold(0, u64::saturating_add);
     troubled.faults.retain(|fault| chance.below(4) > 0 || is_owed(fault));
     for fault in &mut troubled.faults {
         let moved = chance.below(2 * MOVED_NS);
-        fault.at.0 = (fault.at.0 + moved).saturating_sub(MOVED_NS);
+        fault.at.0 = fault.at.0.saturating_add(moved).saturating_sub(MOVED_NS);
     }
     for _ in 0..chance.below(3) {
         let at = Duration(chance.below(lasts.max(1)));
@@ -243,7 +267,7 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
             2 => FaultAction::Stop,
             _ => FaultAction::LockDatabase,
         };
-        let worker = worker.filter(|_| action != FaultAction::LockDatabase);
+        let worker = worker.filter(|_| action != FaultAction::LockDatabase).map(FaultTarget::Worker);
         let long = action == FaultAction::Stop && chance.below(2) == 0;
         let length = if long { Duration(chance.between(5 * SECOND, 40 * SECOND)) } else { length };
         troubled.faults.push(FaultPlan { at, lasts: length, worker, action });
@@ -267,4 +291,31 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     }
     troubled.faults.sort_by_key(|fault| fault.at);
     troubled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_that_judged_too_little_is_thin() {
+        for (played, judged, thin) in
+            [(0, 0, true), (10, 0, true), (10, 3, true), (10, 4, false), (10, 10, false)]
+        {
+            assert_eq!(Swept { played, judged, failure: None }.is_thin(), thin, "{judged} of {played}");
+        }
+    }
+
+    #[test]
+    fn lengths_without_end_are_no_overflow() {
+        let text = "name = \"x\"\n[[traffic]]\nshape = \"pause\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"a\"\n\
+                    [[fault]]\nat = \"1s\"\ndo = \"kill\"\n";
+        let mut scenario = Scenario::from_text(text, "x.toml").unwrap();
+        scenario.traffic.iter_mut().for_each(|phase| phase.lasts = Some(Duration(u64::MAX)));
+        scenario.traffic.extend(scenario.traffic.clone());
+        scenario.faults[0].at = Duration(u64::MAX);
+        for seed in 0..20 {
+            assert!(trouble(&scenario, seed, None).drain.0 > 0);
+        }
+    }
 }

@@ -4,13 +4,14 @@ use hookproof_sender::dispatch::Event;
 use hookproof_sender::runtime::{LOOK_EVERY, OWNERS_EVERY};
 use hookproof_sender::store::sqlite;
 
+use super::close::all_lanes;
 use super::error::SimError;
 use super::event::{ProcessEvent, SimEvent};
 use super::options::ns;
 use super::process::Process;
-use super::world::World;
+use super::world::{WorkerSlot, World};
 use crate::fault::Step;
-use crate::scenario::{FaultAction, FaultPlan};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget};
 use crate::trace::{self, Fault, ProcessEvent as ProcessRecord, Record};
 
 /// How long a process takes from its start until it is ready.
@@ -22,7 +23,10 @@ impl<'a> World<'a> {
         match self.troubles.steps[place].1 {
             Step::Begin(fault) => self.strike(fault),
             Step::End(fault) if fault.action == FaultAction::Stop => {
-                self.concerned(fault).into_iter().try_for_each(|worker| self.thaw(worker))
+                let struck = Fault::place(&self.given.scenario.faults, fault)
+                    .and_then(|place| self.troubles.struck.remove(&place))
+                    .unwrap_or_default();
+                struck.into_iter().try_for_each(|worker| self.thaw(worker))
             }
             Step::End(_) => Ok(()),
         }
@@ -30,20 +34,29 @@ impl<'a> World<'a> {
 
     fn strike(&mut self, fault: &'a FaultPlan) -> Result<(), SimError> {
         let lasts = fault.lasts.0;
-        let concerned = self.concerned(fault);
+        let concerned = self.concerned(fault)?;
+        if concerned.is_empty() {
+            // Nobody owns it: nothing is done, and a fault is what was done.
+            return Ok(());
+        }
+        let one = concerned.first().copied();
+        let plan = Fault::place(&self.given.scenario.faults, fault);
+        if let Some(place) = plan.filter(|_| fault.action == FaultAction::Stop) {
+            self.troubles.struck.insert(place, concerned.clone());
+        }
         match &fault.action {
             FaultAction::Kill => concerned.into_iter().try_for_each(|worker| self.kill(worker, lasts))?,
             FaultAction::Stop => concerned.into_iter().try_for_each(|worker| self.freeze(worker))?,
             FaultAction::Restart => concerned.into_iter().try_for_each(|worker| self.ask(worker, lasts))?,
             FaultAction::ClockStep { by, back } => {
                 let by = i64::try_from(by.0).unwrap_or(i64::MAX) * if *back { -1 } else { 1 };
-                self.troubles.clock_offset += by;
+                self.troubles.clock_offset = self.troubles.clock_offset.saturating_add(by);
                 if lasts > 0 {
                     self.later(lasts, SimEvent::StepClock(-by));
                 }
             }
             FaultAction::DiskFull | FaultAction::LockDatabase => {
-                self.troubles.blocked_until = self.troubles.blocked_until.max(self.now + lasts);
+                self.troubles.blocked_until = self.troubles.blocked_until.max(self.now.saturating_add(lasts));
                 let locked = matches!(fault.action, FaultAction::LockDatabase);
                 // A writer waits for another one to let go; a full disk is told of at once.
                 self.troubles.patience = if locked { ns(sqlite::Options::default().patience) } else { 0 };
@@ -54,17 +67,33 @@ impl<'a> World<'a> {
                 return Ok(());
             }
         }
-        let worker = fault.worker.map(|worker| format!("worker {worker}"));
+        let worker = fault.worker.as_ref().map(|target| target.told(one));
         let detail = worker.or_else(|| fault.action.subscriber().map(str::to_owned));
         let until = (lasts > 0).then(|| self.now.saturating_add(lasts));
-        let (action, plan) =
-            (fault.action.name().to_owned(), Fault::place(&self.given.scenario.faults, fault));
+        let action = fault.action.name().to_owned();
         self.keep(Record::Fault(Fault { t: self.now, action, until, detail, plan }))
     }
 
-    fn concerned(&self, fault: &FaultPlan) -> Vec<usize> {
-        let one = fault.worker.and_then(|worker| usize::try_from(worker).ok());
-        one.map_or_else(|| (0..self.slots.len()).collect(), |worker| vec![worker])
+    fn concerned(&self, fault: &FaultPlan) -> Result<Vec<usize>, SimError> {
+        match &fault.worker {
+            None => Ok((0..self.slots.len()).collect()),
+            Some(FaultTarget::OwnerOf(name)) => Ok(self.owner_of(name)?.into_iter().collect()),
+            Some(target) => Ok(target.worker().into_iter().collect()),
+        }
+    }
+
+    /// The living process that holds a subscriber's lane.
+    fn owner_of(&self, name: &str) -> Result<Option<usize>, SimError> {
+        let Some(reader) = self.slots.iter().find_map(|slot| slot.process.as_ref()).map(|one| &one.reader)
+        else {
+            return Ok(None);
+        };
+        let lanes = all_lanes(reader)?;
+        let owner = lanes.into_iter().find(|lane| *lane.name == *name).and_then(|lane| lane.owner);
+        let is_it = |slot: &WorkerSlot| {
+            slot.process.as_ref().is_some_and(|one| owner.is_some_and(|(owner, _)| one.owner == owner))
+        };
+        Ok(self.slots.iter().position(is_it))
     }
 
     pub(super) fn process_record(

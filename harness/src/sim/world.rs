@@ -1,6 +1,7 @@
 //! The world: what there is at one moment, and the little that everybody does to it. Of events at one instant the seed
 //! decides which comes first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hookproof_sender::delivery_ids::DeliveryIds;
@@ -50,6 +51,8 @@ pub(super) struct Troubles<'a> {
     /// How long a try to write waits before it has failed.
     pub(super) patience: u64,
     pub(super) dead: Vec<OwnerId>,
+    /// Whom a fault that lasts was done to, by its place.
+    pub(super) struck: BTreeMap<u32, Vec<usize>>,
     /// Processes that are to be started.
     pub(super) starting: usize,
     pub(super) errands: Errands<'a>,

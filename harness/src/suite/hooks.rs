@@ -4,7 +4,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 /// The longest that a command may take.
@@ -34,11 +35,35 @@ pub(super) async fn run(command: &str) -> Result<(), String> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    match timeout(COMMAND_LIMIT, shell.status()).await {
-        Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!("`{command}` ended with {status}")),
-        Ok(Err(error)) => Err(format!("`{command}` could not be run: {error}")),
-        Err(_) => Err(format!("`{command}` was not over within {} s", COMMAND_LIMIT.as_secs())),
+    let unrun = |error: std::io::Error| format!("`{command}` could not be run: {error}");
+    let mut child = shell.spawn().map_err(unrun)?;
+    let mut group = Group::of(&child);
+    let ended = timeout(COMMAND_LIMIT, child.wait()).await;
+    let ended =
+        ended.map_err(|_| format!("`{command}` was not over within {} s", COMMAND_LIMIT.as_secs()))?;
+    // What it has started may go on: a server that it restarted does.
+    group.0 = None;
+    match ended.map_err(unrun)? {
+        status if status.success() => Ok(()),
+        status => Err(format!("`{command}` ended with {status}")),
+    }
+}
+
+/// The group of a command that is under way. Dropped, all of it is killed.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // One that is gone already needs no killing.
+            let _gone = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -81,6 +106,31 @@ mod tests {
     async fn what_a_command_starts_is_of_no_group_of_ours() {
         // The fifth word of a process's state is its group, which a leader gives its own number.
         run("[ $(cut -d ' ' -f 5 /proc/$$/stat) = $$ ]").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_leaves_no_child() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("child");
+        let command = format!("sleep 600 & echo $! >{}; wait", path.display());
+        let giving_up = tokio::spawn(async move { run(&command).await });
+        let child = loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            if let Some(pid) = text.strip_suffix('\n') {
+                break pid.to_owned();
+            }
+            tokio::task::yield_now().await;
+        };
+        giving_up.abort();
+        assert!(giving_up.await.unwrap_err().is_cancelled());
+        // Killed, it is gone or a zombie, as soon as the kernel comes to it.
+        let lives = || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+        };
+        while lives() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

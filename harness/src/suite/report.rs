@@ -8,7 +8,7 @@ use super::record::Recorded;
 use super::settings::Settings;
 use crate::catalogue::{Severity, Verdict};
 use crate::exit;
-use crate::report::junit::{Case, Suite, xml};
+use crate::report::junit::{Case, Outcome, Suite, xml};
 
 /// What a run came to.
 #[derive(Clone, Debug, Serialize)]
@@ -145,11 +145,31 @@ impl Report {
     /// # Errors
     /// When it can't be written as XML.
     pub fn junit(&self) -> Result<String, String> {
-        let cut_short =
-            self.interrupted.then(|| "interrupted: the cases that are not here were not sent".to_owned());
         let cases = self.rows.iter().map(case).chain(self.stale.iter().map(|id| stale(id))).collect();
         let name = format!("hookproof receiver {}", self.target);
-        written(Suite { name, took: Duration::ZERO, cut_short, properties: Vec::new(), cases })
+        let outcome = self.outcome();
+        written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases })
+    }
+
+    /// What the exit code says, in words.
+    fn outcome(&self) -> Outcome {
+        let counts = self.counts();
+        match self.exit_code() {
+            0 => Outcome::Passed,
+            exit::INTERRUPTED => {
+                Outcome::Unproven("interrupted: the cases that are not here were not sent".to_owned())
+            }
+            exit::FAILED => Outcome::Failed(format!(
+                "{} failed, {} expected to fail and did not",
+                counts.fail,
+                self.stale.len()
+            )),
+            exit::HARNESS => Outcome::Unproven(format!("the harness failed in {}", counts.harness_error)),
+            _ if counts.inconclusive > 0 => {
+                Outcome::Unproven(format!("{} inconclusive", counts.inconclusive))
+            }
+            _ => Outcome::Unproven("nothing was judged".to_owned()),
+        }
     }
 }
 
@@ -180,8 +200,8 @@ impl Stopped {
     /// # Errors
     /// When it can't be written as XML.
     pub fn junit(&self) -> Result<String, String> {
-        let (name, cut_short) = ("hookproof receiver".to_owned(), Some(self.to_string()));
-        written(Suite { name, took: Duration::ZERO, cut_short, properties: Vec::new(), cases: Vec::new() })
+        let (name, outcome) = ("hookproof receiver".to_owned(), Outcome::Unproven(self.to_string()));
+        written(Suite { name, took: Duration::ZERO, outcome, properties: Vec::new(), cases: Vec::new() })
     }
 }
 
@@ -195,6 +215,7 @@ fn case(row: &Row) -> Case {
         name: row.id.clone(),
         took: Duration::try_from_secs_f64(row.seconds).unwrap_or_default(),
         status: row.verdict,
+        decides: true,
         seen: row.came.clone(),
         detail: format!("expected: {}", row.expected),
         excused: row.known.clone().filter(|_| row.is_excused()),
@@ -207,6 +228,7 @@ fn stale(id: &str) -> Case {
         name: id.to_owned(),
         took: Duration::ZERO,
         status: Verdict::Fail,
+        decides: true,
         seen: "expected to fail, and did not".to_owned(),
         detail: "take it out of the expected failures".to_owned(),
         excused: None,

@@ -47,6 +47,7 @@ impl Ledger {
         match record {
             Record::Offer(offer) => self.offered(offer),
             Record::Refused(refused) if !refused.unknown => self.settle(refused.token),
+            Record::Unoffered(one) => self.settle(one.token),
             Record::Arrival(arrival) => self.arrived(arrival),
             Record::Answer(answer) => {
                 let status = if answer.whole { answer.status } else { 0 };

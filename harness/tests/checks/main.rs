@@ -17,6 +17,7 @@ mod owed;
 mod processes;
 mod queue;
 mod recovery;
+mod rotations;
 mod strangers;
 mod traces;
 mod truth;

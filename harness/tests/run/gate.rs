@@ -96,21 +96,78 @@ fn a_run_of_more_than_an_hour_is_refused_before_anything_is_played() {
     assert!(!Path::new(&out).exists(), "something was played");
 }
 
+/// What all suites of a JUnit file count under `name`: errors, or failures.
+fn counted(xml: &str, name: &str) -> u64 {
+    let suites = xml.split("<testsuite ").skip(1).map(|suite| suite.split('>').next().unwrap());
+    let count = |tag: &str| -> u64 {
+        let (_, value) = tag.split_once(&format!(" {name}=\"")).unwrap();
+        value.split('"').next().unwrap().parse().unwrap()
+    };
+    suites.map(count).sum()
+}
+
+/// Asserts that a JUnit file is red if and only if the exit code isn't 0, and by a failure where something failed.
+#[track_caller]
+fn junit_fits(file: &str, code: i32, shown: &str) {
+    let xml = std::fs::read_to_string(file).unwrap();
+    let (errors, failures) = (counted(&xml, "errors"), counted(&xml, "failures"));
+    assert!(xml.contains("name=\"run\"") && xml.contains(shown), "expected {shown:?} in {xml}");
+    assert_eq!(errors + failures > 0, code != 0, "{code}: {errors} errors, {failures} failures in {xml}");
+    assert_eq!(failures > 0, [1, 3].contains(&code), "{code}: {failures} failures in {xml}");
+}
+
 #[test]
 fn junit_says_what_the_exit_code_says() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("junit.xml").display().to_string();
-    let rows = [
-        ("good.jsonl", 0, "<error message=\"inconclusive: 0 gaps"),
-        ("over-rate.jsonl", 1, "<failure message=\"fail: 1 of 1 contracts"),
-        ("cut-short.jsonl", 2, "<error message=\"the trace was cut short\""),
-        ("empty.jsonl", 64, "errors=\"1\""),
+    let rows: [(&str, &[&str], i32, &str); 7] = [
+        ("good.jsonl", &[], 0, "<skipped message=\"inconclusive: 0 gaps"),
+        ("good.jsonl", &["--only", "breaker"], 2, "<error message=\"inconclusive: nothing was seen"),
+        ("good.jsonl", &["--only", "rate", "--skip", "rate"], 2, "no check was selected"),
+        ("good.jsonl", &["--only", "retry.backoff-jitter"], 2, "nothing was seen of what was selected"),
+        ("over-rate.jsonl", &[], 1, "<failure message=\"fail: 1 of 1 contracts"),
+        ("cut-short.jsonl", &[], 2, "<error message=\"the trace was cut short\""),
+        ("empty.jsonl", &[], 64, "errors=\"1\""),
     ];
-    for (name, code, shown) in rows {
-        check(name, &["--junit", &file], code, "");
-        let xml = std::fs::read_to_string(&file).unwrap();
-        assert!(xml.contains(shown) && xml.contains("name=\"run\""), "{name}: {xml}");
+    for (name, more, code, shown) in rows {
+        check(name, &[&["--junit", &file], more].concat(), code, "");
+        junit_fits(&file, code, shown);
     }
+}
+
+/// A run of a second, and what a script hears of it when it is compared with this baseline.
+#[test]
+fn a_baseline_gates_by_what_was_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (scenario, base, out, junit) = (file("x.toml"), file("base.json"), file("out"), file("junit.xml"));
+    let text = "name = \"x\"\nlinger = \"100ms\"\n[[traffic]]\nshape = \"burst\"\nevents = 5\n\
+                [[subscriber]]\nname = \"one\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let run = ["run", &scenario, "--out", &out, "--only", "loss"];
+    let (code, said) = hookproof(&[&run[..], &["--json", &base]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let mut report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&base).unwrap()).unwrap();
+    let allowed = ["--allow", "figure"];
+    let against = [&run[..], &["--baseline", &base, "--junit", &junit], &allowed].concat();
+    let mut expect = |change: &dyn Fn(&mut serde_json::Value), code: i32, shown: &str| {
+        change(&mut report);
+        std::fs::write(&base, report.to_string()).unwrap();
+        let (got, said) = hookproof(&against);
+        assert_eq!(got, Some(code), "{said}");
+        junit_fits(&junit, code, shown);
+    };
+    expect(&|_| {}, 0, "name=\"x\"");
+    // A check that was made, and is not made any more.
+    let added = |report: &mut serde_json::Value| {
+        let verdicts = report["judgement"]["verdicts"].as_array_mut().unwrap();
+        let mut one = verdicts[0].clone();
+        one["id"] = "loss.of-old".into();
+        verdicts.push(one);
+    };
+    expect(&added, 3, "<failure message=\"worse than before: loss.of-old");
+    expect(&|report| report["scenario"] = "another".into(), 2, "nothing was compared");
 }
 
 #[test]
@@ -145,4 +202,48 @@ fn reports_are_compared_by_what_they_are_of_and_by_their_figures() {
             "{arguments:?}: {got:?}, expected {said:?} in {text}"
         );
     }
+}
+
+#[test]
+fn a_fault_that_the_driver_cannot_aim_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("x.toml");
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n\
+                [[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = \"owner of one\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers/svix.toml");
+    let (scenario, driver, out) =
+        (scenario.display().to_string(), driver.display().to_string(), folder.path().join("out"));
+    let arguments = ["run", &scenario, "--driver", &driver, "--out", &out.display().to_string()];
+    let (code, said) = hookproof(&arguments);
+    assert!(code == Some(64) && said.contains("owner of one, which the driver"), "{code:?}: {said}");
+}
+
+/// A sender that takes its log away as it is asked to stop, so that it can't be started again.
+#[test]
+fn a_run_that_breaks_off_has_its_trace_and_its_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (scenario, driver, out, junit) =
+        (file("x.toml"), file("driver.toml"), file("out"), file("junit.xml"));
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n\
+                [[fault]]\nat = \"100ms\"\ndo = \"restart\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let ours = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers/hookproof.toml"),
+    );
+    let log = folder.path().join("out/x/sender-0.log");
+    let script =
+        format!("trap 'rm {0}; mkdir {0}; exit 0' TERM; \\\"$0\\\" \\\"$@\\\" & wait", log.display());
+    let command = format!("command = [\n\"/bin/sh\", \"-c\", \"{script}\",");
+    let text = ours.unwrap().replace("command = [", &command);
+    std::fs::write(&driver, text).unwrap();
+    let arguments = ["run", &scenario, "--driver", &driver, "--out", &out, "--junit", &junit];
+    let (code, said) = hookproof(&arguments);
+    assert!(code == Some(70) && said.contains("the run broke off"), "{code:?}: {said}");
+    let trace = Trace::open(&folder.path().join("out/x/trace.jsonl")).unwrap();
+    assert!(trace.trailer.is_some(), "the trace has its end");
+    assert!(folder.path().join("out/x/report.json").exists());
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    assert!(counted(&xml, "errors") > 0, "{xml}");
 }

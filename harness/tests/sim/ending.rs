@@ -54,6 +54,18 @@ fn a_run_ends_though_events_die_with_the_process_that_had_them() {
     }
 }
 
+/// A sender that sends again what it should not is seen doing so, in virtual time as in a real run.
+#[test]
+fn a_run_lingers_after_the_last_request() {
+    let text = "linger = \"7s\"\n[[traffic]]\nshape = \"burst\"\nevents = 3\n[[subscriber]]\nname = \"a\"\n\
+                limit = { rate = \"1/s\", burst = 1 }\n";
+    let simulated = simulate(&scenario("lingering", text), &options(Keep::Trace)).unwrap();
+    let trace = hookproof::trace::Trace::read(simulated.trace.as_slice()).unwrap();
+    let last = trace.arrivals.iter().map(|arrival| arrival.t).max().unwrap();
+    let end = simulated.figures.end;
+    assert!(end >= last + 7_000_000_000, "the last request came at {last}, and the run ended at {end}");
+}
+
 /// The store keeps a hundred thousand dead letters of a lane, and a plan counts on all.
 #[test]
 fn dead_letters_are_counted_that_the_store_has_forgotten() {

@@ -2,7 +2,7 @@
 
 use hookproof::check::{Status, Strictness};
 use hookproof::sim::{Keep, judged, simulate};
-use hookproof::trace::Trace;
+use hookproof::trace::{ProcessEvent, Trace};
 
 use crate::{options, scenario};
 
@@ -50,5 +50,27 @@ fn what_an_operator_wants_of_a_sender_that_cannot_do_it_is_done_once_it_can() {
         let done = done(name, &faults, action);
         assert_eq!(done.len(), 1, "{name}: {done:?}");
         assert!(done[0] >= 5 * SECOND, "{name}: done at {} ns, when nobody could", done[0]);
+    }
+}
+
+#[test]
+fn the_owner_of_a_subscriber_is_the_one_that_is_struck() {
+    for (action, struck) in [("kill", ProcessEvent::Killed), ("stop", ProcessEvent::Stopped)] {
+        let text = format!(
+            "{STEADY}[sender]\nworkers = 2\n[[fault]]\nat = \"2s\"\ndo = {action:?}\nlasts = \"1s\"\nworker = \"owner of a\"\n"
+        );
+        let scenario = scenario("owned", &text);
+        let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+        let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+        let hit: Vec<u32> =
+            trace.processes.iter().filter(|one| one.event == struck).map(|one| one.worker).collect();
+        let told: Vec<_> = trace.faults.iter().filter_map(|fault| fault.detail.clone()).collect();
+        assert_eq!(hit.len(), 1, "{action}: {:?}", trace.processes);
+        assert_eq!(told, [format!("worker {}, owner of a", hit[0])]);
+        let again = |event| {
+            trace.processes.iter().any(|one| one.worker == hit[0] && one.event == event && one.t > 2 * SECOND)
+        };
+        let back = if action == "stop" { ProcessEvent::Continued } else { ProcessEvent::Started };
+        assert!(again(back), "{action}: {:?}", trace.processes);
     }
 }

@@ -27,6 +27,7 @@ fn the_sender_survives_the_sweep() {
     let swept = sweep(&read(&reduced()), &with(None), seeds()).unwrap();
     assert!(swept.failure.is_none(), "{:#?}", swept.failure);
     assert_eq!(swept.played, seeds());
+    assert!(!swept.is_thin(), "{} of {} seeds came to a verdict", swept.judged, swept.played);
 }
 
 #[test]
@@ -180,6 +181,7 @@ fn the_sender_survives_stalls_kills_and_takeovers_together() {
     let swept = sweep(&read(&stalled()), &stalling, seeds()).unwrap();
     assert!(swept.failure.is_none(), "{:#?}", swept.failure);
     assert_eq!(swept.played, seeds());
+    assert!(!swept.is_thin(), "{} of {} seeds came to a verdict", swept.judged, swept.played);
 }
 
 /// Seeds of the whole spike that the test command has time for; `hookproof sim scenarios/viral-spike.toml --seeds 1000`

@@ -1,0 +1,90 @@
+//! Processes that are struck, and what is undone before they are asked to end.
+
+use std::sync::mpsc::Receiver;
+
+use rustix::process::Pid;
+
+use super::*;
+use crate::driver::{DriverFile, Variables};
+use crate::trace::Message;
+
+/// One process with a child, not started; and what is recorded of it.
+fn one(folder: &std::path::Path) -> (Processes, Receiver<Message>) {
+    let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
+                emit = { request = \"POST {{ base }}/\", body = \"\" }\n\
+                [start]\ncommand = [\"/bin/sh\", \"-c\", \"sleep 600 & wait\"]\nready = \"{{ base }}/\"\n";
+    let port = super::super::free_port().unwrap();
+    let api = Api::new(DriverFile::parse(file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
+    let (recorder, records) = Recorder::new(1_000);
+    let config = ProcessConfig { program: PathBuf::new(), logs: folder.to_owned(), arguments: Vec::new() };
+    let mut processes = Processes::new(&api, 1, &config, &Clock::begun(), &recorder).unwrap();
+    processes.workers[0].launch.holder = None;
+    (processes, records)
+}
+
+/// The processes of the group, once the child is there.
+async fn whole(processes: &Processes) -> Vec<Pid> {
+    loop {
+        let members = processes.workers[0].process.as_ref().unwrap().members();
+        if members.len() >= 2 {
+            return members;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn may_write(pid: Pid) -> bool {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file size")).unwrap();
+    line.split_ascii_whitespace().next() != Some("0")
+}
+
+fn events(records: &Receiver<Message>) -> Vec<ProcessEvent> {
+    let records = records.try_iter().filter_map(|message| match message {
+        Message::Record(record) => Some(*record),
+        _ => None,
+    });
+    let event = |record| if let Record::Process(line) = record { Some(line.event) } else { None };
+    records.filter_map(event).collect()
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_struck() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, records) = one(folder.path());
+    assert!(processes.kill(0, 0).is_err() && processes.restart(0, 0).is_err());
+    assert!(processes.freeze(0).is_err() && processes.limit_files(0, Room::Full).is_err());
+    assert_eq!(events(&records), [], "nothing was done, and nothing is said to be");
+    processes.stop(0).await.expect("nobody is there to be stopped");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_full_for_all_and_for_what_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, _records) = one(folder.path());
+    processes.begin(0).unwrap();
+    let before = whole(&processes).await;
+    processes.limit_files(0, Room::Full).unwrap();
+    assert!(!before.iter().any(|pid| may_write(*pid)), "{before:?}");
+    processes.kill(0, 0).unwrap();
+    let pid = |processes: &Processes| processes.workers[0].process.as_ref().map(Process::pid);
+    while pid(&processes).is_none_or(|pid| before.contains(&pid)) {
+        processes.look().unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(!may_write(pid(&processes).unwrap()), "the next one may write");
+    processes.relieve().unwrap();
+    assert!(may_write(pid(&processes).unwrap()));
+}
+
+#[tokio::test]
+async fn what_is_stopped_goes_on_before_it_is_asked_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut processes, records) = one(folder.path());
+    processes.begin(0).unwrap();
+    processes.freeze(0).unwrap();
+    processes.relieve().unwrap();
+    processes.relieve().unwrap();
+    let expected = [ProcessEvent::Started, ProcessEvent::Stopped, ProcessEvent::Continued];
+    assert_eq!(events(&records), expected, "once is enough");
+}

@@ -1,0 +1,119 @@
+//! Figures of runs against those of older runs, beyond their noise.
+
+use super::difference::{Allowed, Difference};
+use super::model::Report;
+use crate::check::verdict::show;
+
+/// The fewest older runs that say how much a figure varies.
+const RUNS_MIN: usize = 3;
+/// With fewer, noise may change a figure by so many hundredths, up or down: a quotient or a count by a tenth, a time twofold.
+const SLACK: [(Unit, u64); 3] = [(Unit::Thousandths, 10), (Unit::Count, 10), (Unit::Nanos, 100)];
+/// Times that differ by less are the same.
+const NANOS_SAME: u64 = 5_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Nanos,
+    Thousandths,
+    Count,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    Lower,
+    Higher,
+}
+
+/// One figure of a run.
+struct Figure {
+    name: String,
+    value: u64,
+    unit: Unit,
+    better: Better,
+}
+
+/// The figures of a run that mean something beside those of another.
+fn figures_of(report: &Report) -> Vec<Figure> {
+    let figure = |name: String, value: u64, unit: Unit, better: Better| Figure { name, value, unit, better };
+    let mut figures = Vec::new();
+    let efficiency = report.speed.efficiency.as_ref().and_then(|number| thousandths(&number.to_string()));
+    figures.extend(
+        efficiency.map(|value| figure("efficiency".to_owned(), value, Unit::Thousandths, Better::Higher)),
+    );
+    for one in &report.subscribers {
+        for (what, value) in ["p50", "p95", "p99", "max"].into_iter().zip(one.latency) {
+            figures.push(figure(format!("{} latency {what}", one.name), value, Unit::Nanos, Better::Lower));
+        }
+        figures.push(figure(format!("{} delivered", one.name), one.delivered, Unit::Count, Better::Higher));
+        figures.push(figure(format!("{} dead", one.name), one.dead, Unit::Count, Better::Lower));
+    }
+    figures
+}
+
+/// Thousandths of a decimal, rounded down: `0.4816` is 481.
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let part: String = part.chars().chain("000".chars()).take(3).collect();
+    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part.parse().ok()?)
+}
+
+/// Notes the figures that are worse or better than their noise explains.
+pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+    let (before, now): (Vec<_>, Vec<_>) =
+        (base.iter().map(figures_of).collect(), new.iter().map(figures_of).collect());
+    let values = |runs: &[Vec<Figure>], name: &str| {
+        let mut values: Vec<u64> =
+            runs.iter().flatten().filter(|one| one.name == name).map(|one| one.value).collect();
+        values.sort_unstable();
+        values
+    };
+    for Figure { name, unit, better, .. } in before.first().into_iter().flatten() {
+        let (old, recent) = (values(&before, name), values(&now, name));
+        let Some((was, is)) = median(&old).zip(median(&recent)) else { continue };
+        let (least, most) = band(&old, *unit);
+        let what = || {
+            let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
+            format!("{name}: was {was}, is {is}; between {least} and {most} is noise")
+        };
+        match (is < least, is > most, better) {
+            (false, false, _) => {}
+            (true, _, Better::Lower) | (_, true, Better::Higher) => difference.improvements.push(what()),
+            _ => difference.note(Allowed::Figure, allowed, what()),
+        }
+    }
+}
+
+/// The middle one, or the lower of the two.
+fn median(sorted: &[u64]) -> Option<u64> {
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+/// Between which values a figure differs by noise alone.
+fn band(sorted: &[u64], unit: Unit) -> (u64, u64) {
+    let (Some(least), Some(most)) = (sorted.first().copied(), sorted.last().copied()) else {
+        return (0, u64::MAX);
+    };
+    let (least, most) = if sorted.len() >= RUNS_MIN {
+        let room = (most - least).saturating_mul(2);
+        (least.saturating_sub(room), most.saturating_add(room))
+    } else {
+        let slack = SLACK.iter().find(|(of, _)| *of == unit).map_or(0, |(_, hundredths)| *hundredths);
+        let scaled = |value: u64, by: u64, of: u64| {
+            u64::try_from(u128::from(value) * u128::from(by) / u128::from(of)).unwrap_or(u64::MAX)
+        };
+        (scaled(least, 100, 100 + slack), scaled(most, 100 + slack, 100))
+    };
+    if unit != Unit::Nanos {
+        return (least, most);
+    }
+    let (shortest, longest) = (sorted[0], sorted[sorted.len() - 1]);
+    (least.min(shortest.saturating_sub(NANOS_SAME)), most.max(longest.saturating_add(NANOS_SAME)))
+}
+
+fn shown(value: u64, unit: Unit) -> String {
+    match unit {
+        Unit::Nanos => show(value),
+        Unit::Thousandths => format!("{}.{:03}", value / 1_000, value % 1_000),
+        Unit::Count => value.to_string(),
+    }
+}

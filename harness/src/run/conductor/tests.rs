@@ -1,0 +1,103 @@
+//! A run against a sender that answers as it likes.
+
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::watch;
+
+use super::super::emitter::Emission;
+use super::*;
+use crate::driver::{ProcessConfig, Variables};
+use crate::trace::Message;
+use crate::traffic::{Schedule, Tokens};
+
+/// Reads a request; its body.
+async fn request(stream: &mut BufReader<tokio::net::TcpStream>) -> String {
+    let (mut line, mut length) = (String::new(), 0);
+    while stream.read_line(&mut line).await.unwrap() > 2 {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+async fn answer(stream: &mut BufReader<tokio::net::TcpStream>) {
+    let ok = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+    stream.write_all(ok).await.unwrap();
+}
+
+/// A sender that takes events, and answers the first change of a limit only once it is asked for the second.
+async fn reluctant(listener: tokio::net::TcpListener) {
+    let mut first = None;
+    while let Ok((stream, _)) = listener.accept().await {
+        let mut stream = BufReader::new(stream);
+        let body = request(&mut stream).await;
+        if body == "change" && first.is_none() {
+            first = Some(stream);
+            continue;
+        }
+        answer(&mut stream).await;
+        if body == "change" {
+            answer(first.as_mut().unwrap()).await;
+        }
+    }
+}
+
+const TWO_CHANGES: &str = "name = \"x\"\nlinger = \"10ms\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n\
+    [[subscriber]]\nname = \"a\"\n[[fault]]\nat = \"0s\"\ndo = \"limit\"\nlimit = { rate = \"9/s\" }\n\
+    times = 2\nevery = \"20ms\"\n";
+
+#[tokio::test]
+async fn a_call_that_hangs_holds_up_nothing_else() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(reluctant(listener));
+    let call = |body: &str| format!("{{ request = \"POST {{{{ base }}}}/\", body = \"{body}\" }}");
+    let file = format!("name = \"x\"\nsubscribe = {0}\nemit = {0}\nchange = {1}\n", call(""), call("change"));
+    let api = Api::new(DriverFile::parse(&file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
+    let scenario = Scenario::from_text(TWO_CHANGES, "x.toml").unwrap();
+    let (recorder, records) = Recorder::new(1_000);
+    let clock = Clock::begun();
+    let config = ProcessConfig { program: PathBuf::new(), logs: PathBuf::new(), arguments: Vec::new() };
+    let mut processes = Processes::new(&api, 1, &config, &clock, &recorder).unwrap();
+    let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, Path::new(".")).unwrap();
+    let emission = Emission {
+        api: api.clone(),
+        clock: clock.clone(),
+        recorder: recorder.clone(),
+        schedule: Arc::new(schedule),
+        tokens: Tokens::new(1),
+    };
+    let emitting = emission.start(&scenario, 0, Arc::default()).unwrap();
+    recorder.account(crate::trace::ledger::Ledger::default());
+    let mut conductor = Conductor {
+        scenario: &scenario,
+        api: &api,
+        processes: &mut processes,
+        keys: Keys::default(),
+        profiles: vec![Profile::Github],
+        clock,
+        recorder,
+        traffic_end: 0,
+        view: View::new("x", 0, false),
+        errands: JoinSet::new(),
+        struck: std::collections::BTreeMap::new(),
+    };
+    let (_tell, interrupt) = watch::channel(false);
+    let ended = conductor.conduct(emitting, &AtomicBool::new(false), interrupt).await;
+    assert!(matches!(ended, Ok((Ended::Done, _))), "{ended:?}");
+    let faults = records.try_iter().filter_map(|message| match message {
+        Message::Record(record) => match *record {
+            Record::Fault(fault) => fault.plan,
+            _ => None,
+        },
+        _ => None,
+    });
+    let mut done: Vec<u32> = faults.collect();
+    done.sort_unstable();
+    assert_eq!(done, [0, 1], "both limits were changed");
+}

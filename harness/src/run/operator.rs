@@ -1,0 +1,247 @@
+//! What others do to the sender while a run goes on: an operator changes a limit, rotates a secret, sends dead letters again;
+//! somebody holds the database. Each is a task of its own, so that a sender that doesn't answer holds up nothing else.
+//!
+//! A sender that nobody can speak to is asked again, until the run is over. It is written down once it is done.
+
+use std::path::PathBuf;
+
+use tokio::sync::oneshot;
+
+use super::{Clock, Recorder};
+use crate::driver::{Api, ApiError};
+use crate::endpoint::Keys;
+use crate::fault::hold_database;
+use crate::scenario::{Duration, FaultAction, FaultPlan, Scenario};
+use crate::trace::{Fault, Record};
+use crate::wire::{Profile, Secret};
+
+/// From one question that nobody answered to the next.
+const AGAIN_NS: u64 = 250_000_000;
+/// How often the owner of a subscriber is asked for, while nobody owns it.
+const OWNER_QUESTIONS: u32 = 20;
+
+/// Whoever does it.
+#[derive(Clone, Debug)]
+pub(super) struct Operator {
+    pub(super) api: Api,
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    pub(super) keys: Keys,
+}
+
+/// What came of an errand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// It is done, and written down.
+    All,
+    /// The process is known that a fault is to be done to: the fault's place in the scenario, and the process.
+    Found(usize, usize),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(super) struct Errand {
+    plan: FaultPlan,
+    /// Which of the scenario's faults it is.
+    place: Option<u32>,
+    /// Whom it concerns.
+    whom: Vec<Concerned>,
+}
+
+/// A subscriber that an errand concerns.
+#[derive(Clone, Debug)]
+struct Concerned {
+    /// Its place in the scenario.
+    at: usize,
+    name: String,
+    profile: Profile,
+}
+
+/// Why something is not done.
+#[derive(Debug)]
+enum Undone {
+    /// Nobody answered: it is to be asked again.
+    Unanswered,
+    /// The sender said no, or can't be asked.
+    Refused(String),
+    /// It may have been done, and what came of it is not known.
+    Unknown(String),
+}
+
+impl From<ApiError> for Undone {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Silent(_) => Self::Unanswered,
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+impl Errand {
+    /// An errand of a scenario; `profiles` are those of its subscribers, in their order.
+    pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, profiles: &[Profile]) -> Self {
+        let all = scenario.subscribers.iter().zip(profiles).enumerate();
+        let whom =
+            all.filter(|(_, (subscriber, _))| plan.action.concerns(&subscriber.group, &subscriber.name));
+        let whom = whom.map(|(at, (subscriber, profile))| Concerned {
+            at,
+            name: subscriber.name.clone(),
+            profile: *profile,
+        });
+        Self { plan: plan.clone(), place: Fault::place(&scenario.faults, plan), whom: whom.collect() }
+    }
+}
+
+impl Operator {
+    /// Does what an operator does, for each subscriber that it concerns, one after the other.
+    ///
+    /// # Errors
+    /// Which errand was not done, and why.
+    pub(super) async fn carry_out(self, errand: Errand) -> Result<Done, String> {
+        let asked = self.clock.now();
+        for whom in &errand.whom {
+            let done = self.persist(whom, &errand.plan).await;
+            done.map_err(|why| format!("{} was not applied: {why}", errand.plan.action.name()))?;
+        }
+        // What has an end has it so long after the sender did it, which was not before it was asked.
+        self.note(&errand, asked);
+        Ok(Done::All)
+    }
+
+    /// Holds the database for as long as the errand says, or until this is dropped.
+    ///
+    /// # Errors
+    /// When the lock can't be had.
+    pub(super) async fn lock(self, path: PathBuf, errand: Errand) -> Result<Done, String> {
+        let text =
+            |why: &dyn std::fmt::Display| format!("{} was not applied: {why}", errand.plan.action.name());
+        let (held, let_go): (oneshot::Receiver<_>, oneshot::Sender<()>) = hold_database(path);
+        held.await.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
+        self.note(&errand, self.clock.now());
+        self.clock.pass(errand.plan.lasts.0).await;
+        drop(let_go);
+        Ok(Done::All)
+    }
+
+    /// Finds the process that serves a subscriber, for the fault in that place.
+    ///
+    /// # Errors
+    /// When none says that it does, or the question is refused.
+    pub(super) async fn find_owner(self, place: usize, name: String) -> Result<Done, String> {
+        for _ in 0..OWNER_QUESTIONS {
+            let found = self.api.owner(&name).await;
+            if let Some(worker) = found.map_err(|error| format!("a fault was not applied: {error}"))? {
+                return Ok(Done::Found(place, worker));
+            }
+            self.clock.pass(AGAIN_NS).await;
+        }
+        Err(format!("a fault was not applied: no process says that it serves {name}"))
+    }
+
+    fn note(&self, errand: &Errand, from: u64) {
+        let Errand { plan, place, .. } = errand;
+        let until = (plan.lasts.0 > 0).then(|| from.saturating_add(plan.lasts.0));
+        let (action, detail) = (plan.action.name().to_owned(), plan.action.subscriber().map(str::to_owned));
+        self.recorder.keep(Record::Fault(Fault { t: self.clock.now(), action, until, detail, plan: *place }));
+    }
+
+    /// Asks until somebody answers.
+    async fn persist(&self, whom: &Concerned, plan: &FaultPlan) -> Result<(), String> {
+        loop {
+            let done = match &plan.action {
+                FaultAction::Limit { limit, timeout, .. } => {
+                    self.api.change(&whom.name, limit, *timeout).await.map_err(Undone::from)
+                }
+                FaultAction::Redrive { .. } => self.api.redrive(&whom.name).await.map_err(Undone::from),
+                _ => self.rotate(whom, plan.lasts).await,
+            };
+            match done {
+                Ok(()) => return Ok(()),
+                Err(Undone::Unanswered) => self.clock.pass(AGAIN_NS).await,
+                Err(Undone::Refused(why)) => return Err(why),
+                Err(Undone::Unknown(why)) => {
+                    // Asked again, it would make another secret still.
+                    self.keys.forget(whom.at);
+                    return Err(format!("{why}; the secrets of {} are not known from here on", whom.name));
+                }
+            }
+        }
+    }
+
+    /// Gives a subscriber another secret, and tells its endpoint.
+    async fn rotate(&self, whom: &Concerned, overlap: Duration) -> Result<(), Undone> {
+        let secret = match self.api.rotate(&whom.name, overlap).await {
+            Ok(secret) => secret.ok_or_else(|| "the sender does not say the new secret".to_owned()),
+            Err(ApiError::Silent(error)) if error.unknown => Err(error.to_string()),
+            Err(error @ (ApiError::Missing { .. } | ApiError::Unreadable { .. })) => Err(error.to_string()),
+            Err(error) => return Err(error.into()),
+        };
+        let secret = secret.and_then(|secret| {
+            Secret::parse(whom.profile, &secret).map_err(|error| format!("the new secret: {error}"))
+        });
+        self.keys.add(whom.at, secret.map_err(Undone::Unknown)?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::driver::{DriverFile, Variables};
+    use crate::trace::Message;
+
+    const SCENARIO: &str = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
+        [[fault]]\nat = \"0s\"\ndo = \"redrive\"\n[[fault]]\nat = \"0s\"\ndo = \"rotate\"\n";
+
+    /// What came of one fault of the scenario at a sender on this port, and how many faults were recorded.
+    async fn carry_out(place: usize, port: u16) -> (Result<Done, String>, usize) {
+        let call = "{ request = \"POST {{ base }}/\", body = \"\" }";
+        let file =
+            format!("name = \"x\"\nsubscribe = {call}\nemit = {call}\nredrive = {call}\nrotate = {call}\n");
+        let file = DriverFile::parse(&file, "x.toml").unwrap();
+        let scenario = Scenario::from_text(SCENARIO, "x.toml").unwrap();
+        let (recorder, records) = Recorder::new(10);
+        let operator = Operator {
+            api: Api::new(file, &[port], Variables::new()).unwrap(),
+            clock: Clock::begun(),
+            recorder,
+            keys: Keys::default(),
+        };
+        let errand = Errand::new(&scenario, &scenario.faults[place], &[Profile::Github]);
+        let done = operator.carry_out(errand).await;
+        let is_fault = |message: &Message| matches!(message, Message::Record(record) if matches!(**record, Record::Fault(_)));
+        (done, records.try_iter().filter(is_fault).count())
+    }
+
+    #[tokio::test]
+    async fn what_nobody_answers_is_asked_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sender = tokio::spawn(async move {
+            // The first connection is closed without a word.
+            drop(listener.accept().await.unwrap());
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+        });
+        assert_eq!(carry_out(0, port).await, (Ok(Done::All), 1));
+        sender.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_rotation_that_may_have_been_made_is_not_made_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sender = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        });
+        let (done, recorded) = carry_out(1, port).await;
+        let why = done.unwrap_err();
+        assert!(why.contains("the secrets of a are not known from here on") && recorded == 0, "{why}");
+        sender.await.unwrap();
+    }
+}

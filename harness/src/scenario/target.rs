@@ -1,0 +1,58 @@
+//! To which of several processes a fault is done.
+
+use std::fmt;
+
+/// One of the sender's processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultTarget {
+    /// By its number, from 0.
+    Worker(u32),
+    /// Whichever serves this subscriber when the fault is due.
+    OwnerOf(String),
+}
+
+/// How the word for the latter begins.
+const OWNER_OF: &str = "owner of ";
+
+impl FaultTarget {
+    /// Reads `owner of NAME`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix(OWNER_OF).map(str::trim).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| format!("expected a number or \"{OWNER_OF}NAME\", got {text:?}"))?;
+        Ok(Self::OwnerOf(name.to_owned()))
+    }
+
+    /// Whose owner it is, if it goes by that.
+    #[must_use]
+    pub fn owner_of(&self) -> Option<&str> {
+        match self {
+            Self::Worker(_) => None,
+            Self::OwnerOf(name) => Some(name),
+        }
+    }
+
+    /// Its number, if that is known beforehand.
+    #[must_use]
+    pub fn worker(&self) -> Option<usize> {
+        match self {
+            Self::Worker(worker) => usize::try_from(*worker).ok(),
+            Self::OwnerOf(_) => None,
+        }
+    }
+
+    /// What the trace says of a fault that was done to this process.
+    #[must_use]
+    pub fn told(&self, struck: Option<usize>) -> String {
+        match (self, struck) {
+            (Self::Worker(worker), _) => format!("worker {worker}"),
+            (Self::OwnerOf(name), Some(worker)) => format!("worker {worker}, {OWNER_OF}{name}"),
+            (Self::OwnerOf(name), None) => format!("{OWNER_OF}{name}"),
+        }
+    }
+}
+
+impl fmt::Display for FaultTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told(None))
+    }
+}
