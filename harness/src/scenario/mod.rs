@@ -26,7 +26,7 @@ pub mod sender;
 pub mod subscriber;
 pub mod traffic;
 
-pub use behaviour::{Answer, Behaviour, Reply, RetryAfter};
+pub use behaviour::{Answer, Behaviour, PIECE_BYTES, Reply, RetryAfter};
 pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
 pub use expect::{Duplicates, Expect, Known, Percentiles};
 pub use problem::Problem;
