@@ -101,8 +101,7 @@ const STALLS: &str = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"4s\"\nans
 fn what_a_stalled_endpoint_reads_late_was_sent_before() {
     let read_late = |trace: &mut Trace| {
         exchange(trace, (2, 5 * SECOND + MS), 5 * SECOND + MS, 204, None);
-        (trace.arrivals.swap_remove(2), trace.answers.remove(2));
-        (trace.arrivals[2].n, trace.answers[2].n) = (2, 2);
+        build::without(trace, 2);
         build::end(trace, 60 * SECOND);
     };
     let brief = "retry = { ttl = \"2s\" }";
@@ -217,8 +216,7 @@ fn a_lane_that_waits_on_purpose_is_not_judged_by_its_speed() {
     let slow = "[[subscriber]]\nname = \"b\"\n[[subscriber.behaviour]]\nat = \"10s\"\nanswer = \"blackhole\"";
     let late = |trace: &mut Trace| {
         exchange(trace, (2, 20 * SECOND), 20 * SECOND, 204, None);
-        (trace.arrivals.swap_remove(2), trace.answers.remove(2));
-        (trace.arrivals[2].n, trace.answers[2].n) = (2, 2);
+        build::without(trace, 2);
         build::end(trace, 60 * SECOND);
     };
     let coalesces = "coalesce = [{ type = \"video.trending\", window = \"30s\" }]";
@@ -231,10 +229,7 @@ fn a_lane_that_waits_on_purpose_is_not_judged_by_its_speed() {
 #[test]
 fn what_a_newer_event_stands_for_is_not_late() {
     let replaced = |trace: &mut Trace| {
-        (trace.arrivals.remove(0), trace.answers.remove(0));
-        for n in 0..2 {
-            (trace.arrivals[n].n, trace.answers[n].n) = (n as u64, n as u64);
-        }
+        build::without(trace, 0);
         build::end(trace, 600 * SECOND);
     };
     let latency = "[expect.latency]\na = { max = \"10s\" }";
@@ -258,7 +253,7 @@ fn a_breaker_that_opens_beside_a_pause_may_outlast_it() {
                 trace.answers[token].status = status;
                 trace.answers[token].retry_after = told.map(str::to_owned);
             }
-            (trace.arrivals.pop(), trace.answers.pop());
+            build::without(trace, 2);
             exchange(trace, (1, 30 * SECOND), 30 * SECOND, 204, None);
             build::end(trace, 60 * SECOND);
         }
@@ -334,8 +329,7 @@ fn a_rotation_disturbs_nothing_for_as_long_as_it_lasts() {
     let late = |trace: &mut Trace| {
         trace.faults.push(fault(0, "rotate", Some(100 * SECOND)));
         told_and_again(429, "1", 30 * SECOND)(trace);
-        (trace.arrivals.drain(1..3), trace.answers.drain(1..3));
-        (trace.arrivals[1].n, trace.answers[1].n) = (1, 1);
+        (0..2).for_each(|_| build::without(trace, 1));
     };
     let rotates = "[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"1s\"\n\
                    [[fault]]\nat = \"0s\"\nlasts = \"100s\"\ndo = \"rotate\"";
@@ -346,7 +340,7 @@ fn a_rotation_disturbs_nothing_for_as_long_as_it_lasts() {
 fn attempts_that_nobody_accepts_are_attempts_too() {
     let unaccepted = "[[subscriber.behaviour]]\nlasts = \"3s\"\nanswer = \"no-accept\"";
     let given_up = |trace: &mut Trace| {
-        (trace.arrivals.pop(), trace.answers.pop());
+        build::without(trace, 2);
         let (subscriber, reason) = ("a".to_owned(), "a word of its own".to_owned());
         let (token, t) = (Some(2), 3 * SECOND);
         trace.dead.push(hookproof::trace::Dead { t, subscriber, token, id: None, reason, attempts: None });

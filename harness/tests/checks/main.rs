@@ -4,6 +4,7 @@ mod again;
 mod asked;
 mod backoff;
 mod begun;
+mod broken;
 mod build;
 mod deadlines;
 mod emits;

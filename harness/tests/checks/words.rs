@@ -23,7 +23,7 @@ fn one_answer_delivers_all_events_of_its_request() {
     let said = |delivered: u64| {
         move |trace: &mut Trace| {
             started(trace);
-            (trace.arrivals.pop(), trace.answers.pop());
+            build::without(trace, 2);
             trace.arrivals[1].more = vec![2];
             let t = 5 * SECOND / 2;
             trace.depths.push(Depth { delivered: Some(delivered), ..build::depth(t, None, 0) });
@@ -38,7 +38,7 @@ fn one_answer_delivers_all_events_of_its_request() {
 fn dead(reason: &'static str, samples: &'static [(u64, u64, u64)]) -> impl Fn(&mut Trace) {
     move |trace| {
         started(trace);
-        (trace.arrivals.pop(), trace.answers.pop());
+        build::without(trace, 2);
         bury(trace, 2, reason);
         for (t, dead, waiting) in samples {
             let said = build::depth(t * SECOND + SECOND / 2, None, *waiting);
@@ -115,7 +115,7 @@ fn silence_is_no_expiry_where_nothing_held_a_lane_back() {
 fn a_queue_that_was_seen_to_hold_more_sheds_less() {
     let shed = |waiting: u64| {
         move |trace: &mut Trace| {
-            (trace.arrivals.pop(), trace.answers.pop());
+            build::without(trace, 2);
             bury(trace, 2, "overflow");
             trace.depths.push(build::depth(0, Some("a"), waiting));
         }

@@ -47,6 +47,9 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
             }
         }
     }
+    if sender.bug.is("walks-out-of-what-is-open") {
+        return;
+    }
     sender.stop().await;
     assert!(!sender.bug.is("panics-at-its-end"), "a bug");
 }
@@ -103,6 +106,12 @@ async fn answer(
                     lines.push_str("{\"status\":503}\n");
                     continue;
                 }
+                if sender.bug.is("turns-one-away-without-a-word")
+                    && event["id"].as_str().is_some_and(|id| id.ends_with("77"))
+                {
+                    lines.push_str("{\"status\":400}\n");
+                    continue;
+                }
                 lines.push_str(&format!("{}\n", sender.emit(&event)));
             }
             if !others.is_empty() {
@@ -113,6 +122,10 @@ async fn answer(
                 sender.clock.pass(ACCEPTS_NS).await;
             }
             lines
+        }
+        "/change" => {
+            sender.change(&serde_json::from_slice(&body).unwrap_or_default());
+            String::new()
         }
         "/stats" => sender.stats().to_string(),
         "/dead" => sender.dead().to_string(),
