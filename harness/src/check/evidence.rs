@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::epochs::{Epoch, epochs};
 use super::exchange::exchanges;
 pub(crate) use super::exchange::{Exchange, Outcome};
-pub(crate) use super::retry::asked::Asked;
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
 use crate::trace::{ProcessEvent, Trace};
@@ -173,12 +172,6 @@ impl<'a> Evidence<'a> {
     pub(crate) fn asked(&self, n: u32) -> Option<&'a str> {
         let answer = self.answers[n as usize];
         answer.and_then(|at| self.trace.answers[at as usize].retry_after.as_deref())
-    }
-
-    /// When an arrival's answer told the sender to come back, in a form that can be read: a 429 or a 503 alone does so.
-    pub(crate) fn told(&self, n: u32) -> Option<Asked> {
-        let asks = matches!(self.exchange(n).status(), Some(429 | 503));
-        self.asked(n).filter(|_| asks).map(Asked::read).filter(|asked| *asked != Asked::Nonsense)
     }
 
     /// How many events an arrival carries.

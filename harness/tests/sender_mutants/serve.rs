@@ -100,16 +100,8 @@ async fn answer(
                     continue;
                 }
                 let event: Value = serde_json::from_str(event).unwrap_or_default();
-                if sender.bug.is("refuses-without-need")
-                    && event["id"].as_str().is_some_and(|id| id.ends_with('7'))
-                {
-                    lines.push_str("{\"status\":503}\n");
-                    continue;
-                }
-                if sender.bug.is("turns-one-away-without-a-word")
-                    && event["id"].as_str().is_some_and(|id| id.ends_with("77"))
-                {
-                    lines.push_str("{\"status\":400}\n");
+                if let Some(status) = turned_away(&sender, &event) {
+                    lines.push_str(&format!("{{\"status\":{status}}}\n"));
                     continue;
                 }
                 lines.push_str(&format!("{}\n", sender.emit(&event)));
@@ -137,6 +129,16 @@ async fn answer(
         response.headers_mut().insert(hyper::header::DATE, http_date(now).parse().unwrap());
     }
     Ok(response)
+}
+
+/// The status for an event that is not taken, where a bug turns it away.
+fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
+    let ends = |end: &str| event["id"].as_str().is_some_and(|id| id.ends_with(end));
+    match sender.bug.0.as_str() {
+        "refuses-without-need" if ends("7") => Some(503),
+        "turns-one-away-without-a-word" if ends("77") => Some(400),
+        _ => None,
+    }
 }
 
 /// Hands something to the other worker, which has a limiter of its own.

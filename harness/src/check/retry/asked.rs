@@ -53,6 +53,14 @@ impl Asked {
     }
 }
 
+impl Evidence<'_> {
+    /// When an arrival's answer told the sender to come back, in a form that can be read: a 429 or a 503 alone does so.
+    pub(in crate::check) fn told(&self, n: u32) -> Option<Asked> {
+        let asks = matches!(self.exchange(n).status(), Some(429 | 503));
+        self.asked(n).filter(|_| asks).map(Asked::read).filter(|asked| *asked != Asked::Nonsense)
+    }
+}
+
 /// Until when an endpoint asked to be left alone, as it said before that moment; in whatever answer, for a sender may heed it
 /// there too.
 pub(in crate::check) fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
