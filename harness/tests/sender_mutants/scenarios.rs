@@ -284,7 +284,7 @@ pub(crate) const SCENARIOS: [Stage; 15] = [
     Stage { name: "stop", text: STOP, thin: &[] },
     Stage { name: "orderly", text: ORDERLY, thin: &[] },
     Stage { name: "network", text: NETWORK, thin: &[] },
-    Stage { name: "huge", text: HUGE, thin: &[] },
+    Stage { name: "huge", text: HUGE, thin: &["rate.after-idle"] },
     Stage { name: "changed", text: CHANGED, thin: &[] },
     Stage { name: "busy", text: BUSY, thin: &[] },
 ];

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::matrix::driver_file;
 
 /// Runs at once: each of them mostly waits.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 3;
 
 /// A right sender, and what its driver file says of it.
 struct Stranger {
