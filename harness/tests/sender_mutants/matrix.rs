@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hookproof::catalogue;
-use hookproof::check::{Judgement, Status, Strictness, judge};
+use hookproof::check::{Judgement, Status, Strictness, Verdict, judge};
 use hookproof::run::{Options, play};
 use hookproof::scenario::Scenario;
 use hookproof::trace::Trace;
@@ -257,7 +257,10 @@ impl Row {
         }
         // What can't be told of the right sender is not applicable, known to be too little, or the harness's own fault.
         let thin = SCENARIOS.iter().find(|stage| stage.name == bug.scenario).map_or(&[][..], |one| one.thin);
-        if bug.check.is_empty() && !excused(judgement, thin) {
+        let own =
+            |verdict: &Verdict| verdict.id.starts_with("harness.") && verdict.status == Status::Inconclusive;
+        let is_own = self.broken.is_empty() && judgement.verdicts.iter().any(own);
+        if bug.check.is_empty() && !is_own && !excused(judgement, thin) {
             let _ = writeln!(self.notes, "{}: {}", judgement.status, judgement.sentence);
         }
     }
