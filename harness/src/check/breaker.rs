@@ -11,7 +11,8 @@
 //!
 //! While it is open, an arrival within `retry_after_late` of its opening had left before; any other before the cooldown
 //! is over breaks `opens` the first time and `cooldown` after a failed probe; a second arrival while a probe is open
-//! breaks `one-probe`. A whole answer with a usable `Retry-After` is neither success nor failure. A killed process closes
+//! breaks `one-probe`. A whole answer with a usable `Retry-After` is neither success nor failure. A failure that ends within
+//! [`BESIDE`] of a success counts as before it, since the sender may have noticed them so. A killed process closes
 //! the model, for what it had counted may be lost. A sender that opens sooner than it declares breaks nothing here.
 
 use super::evidence::{Evidence, Lane};
@@ -19,11 +20,23 @@ use super::retry::asked::Asked;
 use super::verdict::{Finding, Tally, show};
 use crate::scenario::Breaker;
 
+/// A failure that ends so soon after a success may have been noticed before it.
+const BESIDE: u64 = 50_000_000;
+
 #[derive(Clone, Copy)]
 enum State {
-    Closed { failures: u32 },
+    Closed { failures: u32, well: Option<u64> },
     Open { since: u64, cooldown: u64, probed: bool },
     Probing { probe: u32, cooldown: u64 },
+}
+
+impl State {
+    const CLOSED: Self = Self::Closed { failures: 0, well: None };
+
+    /// Closed by a success at that moment.
+    const fn well(t: u64) -> Self {
+        Self::Closed { failures: 0, well: Some(t) }
+    }
 }
 
 #[derive(Default)]
@@ -84,11 +97,11 @@ fn follow(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, breaker: &Breaker, 
     }
     steps.sort_unstable();
     let grace = evidence.scenario.expect.retry_after_late.0;
-    let mut state = State::Closed { failures: 0 };
+    let mut state = State::CLOSED;
     let mut earlier = 0;
     for (t, begins, n) in steps {
         if evidence.was_killed(earlier, t) {
-            state = State::Closed { failures: 0 };
+            state = State::CLOSED;
         }
         earlier = t;
         state = if begins {
@@ -131,31 +144,29 @@ fn begin(
 
 fn end(state: State, evidence: &Evidence<'_>, n: u32, breaker: &Breaker, found: &mut Found) -> State {
     let exchange = evidence.exchange(n);
-    let told = exchange.status().is_some()
-        && evidence
-            .asked(n)
-            .is_some_and(|text| !matches!(Asked::read(text), Asked::Nonsense | Asked::Seconds(0)));
+    let told = evidence.told(n).is_some_and(|asked| asked != Asked::Seconds(0));
     let well = exchange.is_delivered();
     match state {
-        State::Closed { .. } if well => State::Closed { failures: 0 },
-        State::Closed { failures } if !told => {
+        State::Closed { .. } if well => State::well(exchange.end),
+        State::Closed { well: Some(success), .. } if exchange.end <= success.saturating_add(BESIDE) => state,
+        State::Closed { failures, well } if !told => {
             let failures = failures + 1;
             if failures < breaker.failures {
-                return State::Closed { failures };
+                return State::Closed { failures, well };
             }
             found.opens.see();
             State::Open { since: exchange.end, cooldown: breaker.cooldown.0, probed: false }
         }
         State::Probing { probe, cooldown } if probe == n => {
             if well || told {
-                return State::Closed { failures: 0 };
+                return if well { State::well(exchange.end) } else { State::CLOSED };
             }
             found.cooldown.see();
             let cooldown = cooldown.saturating_mul(2).min(breaker.cooldown_max.0);
             State::Open { since: exchange.end, cooldown, probed: true }
         }
         // A late success of an older request may have closed it.
-        State::Open { .. } | State::Probing { .. } if well => State::Closed { failures: 0 },
+        State::Open { .. } | State::Probing { .. } if well => State::well(exchange.end),
         other => other,
     }
 }

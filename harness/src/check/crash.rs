@@ -4,12 +4,11 @@
 //! `crash.stop`: asked to stop, a process ends its open exchanges, exits with 0 within `stop_within`, and leaves nothing that
 //! is sent twice.
 //!
-//! `crash.takeover`: after a kill, every lane with something due that its endpoint would take is served within
-//! `takeover_within` and what its contract makes one attempt wait; and no delivery is open twice at once, beyond exchanges
+//! `crash.takeover`: after a kill, every lane with something due is served again in time ([`super::again`]); and no delivery is open twice at once, beyond exchanges
 //! whose process was killed. A kill that took nothing ([`super::kills`]) proves nothing.
 
+use super::again::{Again, served_again};
 use super::evidence::{Evidence, Outcome};
-use super::retry::after::contract_wait;
 use super::settled::{Fate, fates};
 use super::verdict::{Finding, Tally, Witness, show};
 use super::word::unaccounted;
@@ -130,37 +129,17 @@ pub(super) fn takeover(evidence: &Evidence<'_>) -> Finding {
 }
 
 fn served(evidence: &Evidence<'_>, kill: u64, tally: &mut Tally) {
-    let within = evidence.scenario.sender.takeover_within.0;
-    for (at, lane) in (0..).zip(&evidence.lanes) {
-        let wait = within.saturating_add(contract_wait(lane));
-        // The delivery that fell due first, of those that were not tried before the kill.
-        let due = evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none()).filter_map(
-            |one| {
-                let accepted = evidence.accepted(one)?;
-                let first = evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
-                first.is_none_or(|t| t > kill).then_some((accepted.max(kill), one))
-            },
-        );
-        let Some((since, delivery)) = due.min_by_key(|(since, _)| *since) else { continue };
-        let next = lane.arrivals.partition_point(|n| evidence.exchange(*n).t <= kill);
-        let came = lane.arrivals.get(next).map(|n| evidence.exchange(*n).t);
-        let by = since.saturating_add(wait);
-        if came.is_some_and(|t| t <= by) {
-            tally.see();
-            continue;
+    for (at, _) in (0..).zip(&evidence.lanes) {
+        match served_again(evidence, at, kill) {
+            Again::Nothing => {}
+            Again::InTime => tally.see(),
+            Again::Late { first, after } => {
+                tally.see();
+                let after = after.map_or("never".to_owned(), show);
+                tally.broke(|| {
+                    evidence.absent(first, format!("due at a kill; the lane was served again after {after}"))
+                });
+            }
         }
-        let ill =
-            lane.subscriber.behaviours.iter().any(|one| {
-                one.at.0 <= by && one.until().is_none_or(|until| until.saturating_add(wait) >= kill)
-            });
-        let another = evidence.upsets.iter().any(|t| *t > kill.saturating_add(1_000_000_000) && *t <= by);
-        if ill || another || by >= evidence.end {
-            continue;
-        }
-        tally.see();
-        let after = came.map_or("never".to_owned(), |t| show(t - kill));
-        tally.broke(|| {
-            evidence.absent(delivery, format!("due at a kill; the lane was served again after {after}"))
-        });
     }
 }

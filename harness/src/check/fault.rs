@@ -1,7 +1,8 @@
 //! `fault.disk-full`, `fault.locked`, `fault.clock-step`: while the sender can't write, or its wall clock jumps, nothing is
-//! acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: where events were acknowledged
-//! after the fault, or waited at its end, something arrives within `takeover_within` of that.
+//! acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
+//! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]).
 
+use super::again::{Again, served_again};
 use super::evidence::Evidence;
 use super::settled::{Fate, fates};
 use super::verdict::{Finding, Tally, Witness, show};
@@ -80,15 +81,13 @@ fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally)
 }
 
 fn recovers(evidence: &Evidence<'_>, until: u64, tally: &mut Tally) {
-    let within = evidence.scenario.sender.takeover_within.0;
-    let by = until.saturating_add(within);
-    let due = evidence.deliveries.iter().filter(|one| one.owed && one.dead.is_none()).filter(|one| {
-        let first = evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
-        evidence.accepted(one).is_some_and(|t| t <= until) && first.is_none_or(|t| t > until)
-    });
-    let came = evidence.exchanges.iter().any(|exchange| until < exchange.t && exchange.t <= by);
-    if by < evidence.end && due.count() > 0 && !came {
-        let what = format!("deliveries were due, and nothing arrived within {}", show(within));
-        tally.broke(|| Witness { subscriber: None, from: until, until: by, what, arrivals: Vec::new() });
+    for (at, _) in (0..).zip(&evidence.lanes) {
+        if let Again::Late { first, after } = served_again(evidence, at, until) {
+            let after = after.map_or("never".to_owned(), show);
+            tally.broke(|| {
+                evidence
+                    .absent(first, format!("due after the fault; the lane was served again after {after}"))
+            });
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! scenario's figures. The intended moment, not the moment of sending: a generator that is held up would otherwise hide the
 //! wait of every event behind it (coordinated omission). What an event waited for the sender's API to answer earlier calls
 //! is no delivery latency; `harness.schedule` says it in a figure of its own. Percentiles are by nearest rank: the
-//! smallest value that at least p of the values don't exceed. What never arrived counts as late as the run was long.
+//! smallest value that at least p of the values don't exceed. What never arrived counts as late as the run was long,
+//! but for what a newer event stands for.
 //!
 //! `efficiency`: what the sender delivered a second, from the first acknowledgement to the last delivery, over what a bare
 //! client does on the same machine to the same endpoints. Without a measured ceiling it says nothing.
@@ -13,6 +14,7 @@
 
 use super::evidence::{Delivery, Evidence};
 use super::late::unexplained;
+use super::settled::replaced;
 use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::scenario::{Duration, SECOND};
 use crate::trace::Offer;
@@ -26,18 +28,25 @@ pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
 
 /// From an event's intended moment to its first arrival, sorted; of all deliveries for which `wanted`.
 fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
-    let deliveries = evidence.deliveries.iter().filter(|one| wanted(one));
-    let mut latencies: Vec<u64> = deliveries.filter_map(|one| latency(evidence, one)).collect();
+    let lanes = (0..).zip(&evidence.lanes);
+    let mut latencies: Vec<u64> = lanes.flat_map(|(at, _)| latencies_where(evidence, at, &wanted)).collect();
     latencies.sort_unstable();
     latencies
 }
 
 /// The same of all deliveries of one lane.
 pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
-    let deliveries = evidence.deliveries_of(lane).iter();
-    let mut latencies: Vec<u64> = deliveries.filter_map(|one| latency(evidence, one)).collect();
+    let mut latencies = latencies_where(evidence, lane, &|_| true);
     latencies.sort_unstable();
     latencies
+}
+
+/// The same of those of one lane for which `wanted`, in no order. What a newer event stands for has none.
+fn latencies_where(evidence: &Evidence<'_>, lane: u32, wanted: &impl Fn(&Delivery) -> bool) -> Vec<u64> {
+    let replaced = replaced(evidence, lane);
+    let counts = |one: &&Delivery| wanted(one) && replaced.binary_search(&one.token).is_err();
+    let deliveries = evidence.deliveries_of(lane).iter().filter(counts);
+    deliveries.filter_map(|one| latency(evidence, one)).collect()
 }
 
 /// More than one in so many that were never offered leave another load than the scenario's.

@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Outcome};
 use super::offset::timestamp;
 use super::rotation::{Rotations, rotations};
 use super::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, Profile, SECOND, Subscriber};
-use crate::trace::{Arrival, Verified};
+use crate::trace::{Arrival, CutKind, Verified};
 
 /// How far a timestamp may be from its arrival, in seconds.
-const TIMESTAMP_TOLERANCE: u64 = 5;
+pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
 
 /// Every arrival at a subscriber's endpoint: its number, its lane, and itself.
 fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
@@ -49,6 +49,12 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
             () => continue,
         };
         tally.broke(|| evidence.witness(lane, &[n], what));
+    }
+    for (exchange, n) in evidence.exchanges.iter().zip(0_u32..) {
+        if let (Outcome::Cut(CutKind::Malformed), Some(lane)) = (exchange.outcome, exchange.lane) {
+            tally.see();
+            tally.broke(|| evidence.witness(lane, &[n], "what came is no HTTP request".to_owned()));
+        }
     }
     tally.finding("requests", "POST, JSON, with every header of their profile", "not in form")
 }
@@ -88,12 +94,15 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     if !lanes.iter().any(|lane| lane.subscriber.sign.is_fresh()) {
         return Finding::unasked("no subscriber's profile has a timestamp");
     }
-    let stepped = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-step");
-    let step = stepped.map(|fault| fault.t).min().unwrap_or(u64::MAX);
+    // A second more, as a request may have been stamped before its clock was set back.
+    let over = |until: u64| until.saturating_add(SECOND);
+    let steps = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-step");
+    let steps: Vec<(u64, u64)> = steps.map(|fault| (fault.t, fault.until.map_or(u64::MAX, over))).collect();
+    let is_stepped = |t: u64| steps.iter().any(|(from, until)| *from <= t && t <= *until);
     let mut tally = Tally::default();
     let ahead = evidence.ahead;
     for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| profile(evidence, *lane).is_fresh()) {
-        if is_stalled(lanes[lane as usize].subscriber, arrival.t) || arrival.t >= step {
+        if is_stalled(lanes[lane as usize].subscriber, arrival.t) || is_stepped(arrival.t) {
             continue;
         }
         tally.see();

@@ -1,10 +1,12 @@
 //! Giving up without a cause: a dead letter whose reason cannot be true.
 //!
 //! - `expired`, though it was younger than its `ttl` to the very end (a sender may see that its next attempt would come
-//!   too late, and so the longest delay is taken off; a second more, as some count in seconds);
+//!   too late, and so the longest delay is taken off; a second more, as some count in seconds). That it was so when it was
+//!   given up is judged by what the sender says is dead ([`dead_from`], `queue.truth`);
 //! - `gone`, though its endpoint never answered 410;
 //! - `overflow`, though its lane cannot have been so full: of `taken` deliveries, a queue that holds `room` of them sheds
-//!   `taken − room` at most, as the last one that was shed left it full.
+//!   `taken − room` at most, as the last one that was shed left it full. Where its
+//!   bound is not known, and it is the only lane, it has room for what it was ever said to hold.
 //!
 //! A sender's own word for a reason explains nothing by itself. Such a delivery was given up with a cause only if one of
 //! those above may be it, or if it had all its attempts, or an endpoint hid some of them (a closed port, a reset before
@@ -12,7 +14,7 @@
 //! own ([`UNDECLARED_ROWS`], [`UNDECLARED_BYTES`]).
 
 use super::evidence::{Delivery, Evidence, Lane, Outcome};
-use super::queue::ENVELOPE_BYTES;
+use super::queue::{ENVELOPE_BYTES, concerns};
 use super::verdict::show;
 use crate::scenario::{Answer, FaultAction, SECOND};
 
@@ -52,7 +54,8 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
             found.extend(why.map(|why| (delivery, why)));
         }
         let taken = taken(evidence, deliveries);
-        let most = taken.saturating_sub(room(evidence, lane).unwrap_or(0));
+        let room = room(evidence, lane).unwrap_or_else(|| held(evidence, lane));
+        let most = taken.saturating_sub(room);
         let surplus = shed.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(shed.len()));
         let why = |delivery: &Delivery| {
             let tried = evidence.attempts(delivery).len();
@@ -69,9 +72,8 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
 /// Whether a delivery was tried as often as declared, or may have been where its endpoint doesn't see it.
 fn had_its_attempts(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let subscriber = evidence.subscriber(delivery);
-    let hides = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
     let since = evidence.accepted(delivery).unwrap_or(0);
-    let mut hidden = subscriber.behaviours.iter().filter(|behaviour| hides(&behaviour.answer));
+    let mut hidden = subscriber.behaviours.iter().filter(|behaviour| behaviour.answer.hides_attempts());
     evidence.attempts(delivery).len() >= subscriber.retry.attempts as usize
         || hidden.any(|behaviour| behaviour.until().is_none_or(|until| until >= since))
 }
@@ -93,6 +95,24 @@ fn too_young(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> O
         age.saturating_add(longest_delay(lane, lane.subscriber.retry.attempts)).saturating_add(SECOND);
     (oldest < ttl)
         .then(|| format!("given up as expired, {} old at most; its ttl is {}", show(age), show(ttl)))
+}
+
+/// The first moment at which a delivery that is listed as given up can have been, by the reason that is given.
+pub(super) fn dead_from(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
+    let (reason, event) = (reason(evidence, delivery)?, evidence.event(delivery)?);
+    let lane = &evidence.lanes[delivery.lane as usize];
+    let offered = evidence.trace.offers[event.offer as usize].t;
+    let retry = &lane.subscriber.retry;
+    let steps = |action: &FaultAction| matches!(action, FaultAction::ClockStep { .. });
+    let is_stepped = evidence.scenario.faults.iter().any(|fault| steps(&fault.action));
+    Some(match reason {
+        "expired" if !is_stepped => {
+            let early = longest_delay(lane, retry.attempts).saturating_add(SECOND);
+            offered.saturating_add(retry.ttl.0.saturating_sub(early))
+        }
+        "gone" => lane.gone.map_or(offered, |gone| gone.max(offered)),
+        _ => offered,
+    })
 }
 
 /// How long a sender may have had to wait for the next attempt, after this one at the latest.
@@ -123,6 +143,21 @@ fn taken(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
         .filter(|event| event.accepted.is_some() || !event.refused)
         .map(|event| u64::from(event.offers))
         .sum()
+}
+
+/// How many deliveries the only lane was said to hold at most, and so can hold without shedding, less those that were under
+/// way: a bound need not count them. Of several lanes one may shed for what others hold.
+fn held(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+    if evidence.lanes.len() > 1 {
+        return 0;
+    }
+    let own = evidence.trace.depths.iter().filter(|one| concerns(one, lane.subscriber, evidence.scenario));
+    let most = own.filter_map(|one| Some((one.waiting?, one.t))).max();
+    most.map_or(0, |(waiting, t)| {
+        let under_way = lane.arrivals.iter().map(|n| evidence.exchange(*n));
+        let under_way = under_way.filter(|one| one.t <= t.saturating_add(SECOND / 2) && one.end >= t);
+        waiting.saturating_sub(under_way.count() as u64)
+    })
 }
 
 /// How many deliveries a lane's queue holds at least before it sheds; none where that can't be told.

@@ -1,7 +1,8 @@
 //! `isolation.latency`: healthy subscribers are served as soon beside slow ones as without them.
 //! `isolation.gap`: no healthy subscriber with a delivery due is left without an arrival for long.
 //!
-//! A subscriber is *healthy* if it has no behaviours, *slow* if one of its behaviours holds a connection for a second or
+//! A subscriber is *healthy* if it has no behaviours, and is judged if one contract held throughout and nothing holds it back
+//! on purpose ([`super::speed`]); it is *slow* if one of its behaviours holds a connection for a second or
 //! more (silence, a stall, a drip, latency). What counts for a healthy one is its wait beyond what its own contract
 //! imposes: first arrivals are compared with the earliest schedule that the contract allows for the same
 //! acknowledgements (each event at the latest of its acknowledgement, the bucket's next moment (GCRA's theoretical arrival
@@ -17,11 +18,19 @@ const SAMPLES_MIN: usize = 20;
 
 fn is_slow(behaviour: &Behaviour) -> bool {
     let late = behaviour.latency.is_some_and(|latency| latency.most.0 >= SECOND);
-    late || matches!(behaviour.answer, Answer::Stall | Answer::Blackhole | Answer::Drip { .. })
+    late || matches!(
+        behaviour.answer,
+        Answer::Stall | Answer::NoAccept | Answer::Blackhole | Answer::Drip { .. }
+    )
 }
 
-pub(super) fn is_healthy(subscriber: &Subscriber) -> bool {
+fn is_healthy(subscriber: &Subscriber) -> bool {
     subscriber.behaviours.is_empty() && subscriber.answers.most.0 < SECOND
+}
+
+/// Whether a lane is well throughout, and judged by its speed against one contract.
+pub(super) fn is_judged(lane: &Lane<'_>) -> bool {
+    is_healthy(lane.subscriber) && lane.has_one_contract() && lane.is_judged_by_its_speed()
 }
 
 /// When the first slow endpoint becomes slow, and when the last one stops to be.
@@ -86,7 +95,7 @@ pub(super) fn latency(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut healthy = 0;
     let mut worst: Option<(u64, String)> = None;
-    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_healthy(lane.subscriber)) {
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(lane)) {
         healthy += 1;
         let waits = waits(evidence, at, lane);
         let excess = |(_, allowed, came): &(u64, u64, u64)| came.saturating_sub(*allowed);
@@ -130,12 +139,12 @@ pub(super) fn gap(evidence: &Evidence<'_>) -> Finding {
     if slow_time(evidence).is_none() {
         return Finding::unasked("no endpoint is slow");
     }
-    if !evidence.lanes.iter().any(|lane| is_healthy(lane.subscriber)) {
+    if !evidence.lanes.iter().any(is_judged) {
         return Finding::unasked("no subscriber is healthy throughout");
     }
     let mut tally = Tally::default();
     let mut longest = 0;
-    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_healthy(lane.subscriber)) {
+    for (at, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| is_judged(lane)) {
         let mut gap: Option<(u64, u64, u64)> = None;
         let mut before = 0;
         for (_, allowed, came) in waits(evidence, at, lane) {

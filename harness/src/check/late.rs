@@ -1,13 +1,13 @@
 //! Deliveries that came late, and nothing explains it. Percentiles hide them where they are few.
 //!
-//! Judged are lanes that are well throughout, have one contract and coalesce nothing. A first attempt is late if it comes
+//! Judged are lanes that are well throughout, have one contract, and wait for nothing on purpose. A first attempt is late if it comes
 //! `gap_max` after the earliest moment that the contract allowed ([`earliest`]). That is unexplained if the lane had no
 //! backlog by its contract, nothing befell the sender meanwhile, and it served the lane all the while: of what it took
 //! later, and long enough before the late one came, nine of ten were in time. A sender that is too slow for what it is
 //! offered is late with all of it, and not judged here.
 
 use super::evidence::{Evidence, Lane};
-use super::isolation::{earliest, is_healthy};
+use super::isolation::{earliest, is_judged};
 use super::verdict::{Tally, show};
 use crate::scenario::SECOND;
 
@@ -37,10 +37,6 @@ pub(super) fn unexplained<'e>(evidence: &'e Evidence<'_>, tally: &mut Tally) -> 
         judge(evidence, at, &waits, tally);
     }
     longest
-}
-
-fn is_judged(lane: &Lane<'_>) -> bool {
-    is_healthy(lane.subscriber) && lane.epochs.len() == 1 && lane.subscriber.handling.coalesce.is_empty()
 }
 
 /// What a lane was sent, in the order in which it was taken.

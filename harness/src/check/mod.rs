@@ -14,11 +14,12 @@
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
 //!   catalogue's sections; `deadline` is of `network`, `truth` of `queue`.
-//! - `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't.
+//! - `again`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
+mod again;
 mod breaker;
 mod crash;
 mod deadline;
@@ -52,6 +53,7 @@ mod redriven;
 mod retry;
 mod rotation;
 mod settled;
+mod speed;
 mod stall;
 mod truth;
 mod unsettled;

@@ -1,5 +1,5 @@
 //! `network.reset`, `network.refused`, `network.stale`: a delivery whose connection was reset, refused, or closed while it
-//! lay idle is tried again until it is settled, and not delivered twice.
+//! lay idle is tried again until it is settled. Whether it is delivered twice is judged by `duplicate.bounded`.
 //!
 //! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
 
@@ -51,21 +51,15 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
     let mut unsettled = Vec::new();
     for (delivery, fate) in fates(evidence).into_iter().filter(|(delivery, _)| met(delivery)) {
         tally.see();
-        let done =
-            evidence.attempts(delivery).iter().filter(|n| evidence.exchange(**n).is_delivered()).count();
-        let once = evidence.event(delivery).is_some_and(|event| event.offers == 1)
-            && !evidence.is_redriven(delivery, evidence.end);
         if fate == Fate::Unsettled {
             unsettled.push(delivery);
-        } else if done > 1 && once && !evidence.was_killed(0, evidence.end) {
-            tally.broke(|| evidence.absent(delivery, format!("delivered {done} times")));
         }
     }
     // What the sender says is still waiting is not lost.
     for delivery in unaccounted(evidence, &unsettled) {
         tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
     }
-    tally.finding("deliveries that met it", "none lost, none doubled", "lost or doubled")
+    tally.finding("deliveries that met it", "none was lost", "lost")
 }
 
 /// `network.huge-answer`

@@ -11,7 +11,8 @@
 //! `queue.memory`: resident memory grows by no more than `rss_growth_max`; without it, by no more than [`GROWTH_BASE`], what
 //! the deliveries that wait can have twice over, and [`GROWTH_EACH`] for each subscriber.
 //! `queue.expires`: no attempt comes once a delivery is older than its `ttl`; its age counts from the acknowledgement at
-//! the latest, and what had left in time is given `retry_after_late` to arrive.
+//! the latest, and what had left in time is given `retry_after_late` to arrive. What a stalled endpoint read late counts from
+//! the first moment at which it may have been sent.
 
 use super::evidence::{Delivery, Evidence, Lane};
 use super::retry::asked::Asked;
@@ -78,7 +79,7 @@ fn unseen(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>) -> Option<String> {
 }
 
 /// Whether a sample is of that subscriber's lane: by its name, or as there is no other.
-fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
+pub(super) fn concerns(depth: &Depth, subscriber: &Subscriber, scenario: &Scenario) -> bool {
     depth.subscriber.as_ref().map_or(scenario.subscribers.len() == 1, |name| *name == subscriber.name)
 }
 
@@ -285,7 +286,7 @@ pub(super) fn expires(evidence: &Evidence<'_>) -> Finding {
         let taken = taken.filter(|one| one.is_delivered()).map(|one| one.end).min().unwrap_or(u64::MAX);
         // A dead letter that is sent again is not held to it; what was taken before is none.
         let excused = |t: u64| t >= redriven && taken >= redriven;
-        let late = |n: &&u32| evidence.exchange(**n).t > until && !excused(evidence.exchange(**n).t);
+        let late = |n: &&u32| evidence.sent_from(**n) > until && !excused(evidence.exchange(**n).t);
         if let Some(n) = evidence.attempts(delivery).iter().find(late) {
             let age = show(evidence.exchange(*n).t - accepted);
             let what = format!("sent at the age of {age}; its ttl is {}", show(ttl));

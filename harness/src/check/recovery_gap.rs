@@ -17,8 +17,9 @@
 //! Witness: the lane, the delivery that was due first, and how long nothing came.
 
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
+use super::retry::asked::told_until;
 use super::verdict::{Finding, Tally, show};
-use crate::scenario::{Answer, FaultAction};
+use crate::scenario::FaultAction;
 use crate::trace::ProcessEvent;
 
 /// Figures that are shown, the longest gaps first.
@@ -166,23 +167,10 @@ fn allowed(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
     evidence.scenario.expect.recovery_gap_max.0.saturating_add(wait)
 }
 
-/// Until when an endpoint asked to be left alone, as it said before that moment.
-fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
-    let cap = lane.subscriber.retry.retry_after_cap.0;
-    let asked = lane.arrivals.iter().filter_map(|n| {
-        let exchange = evidence.exchange(*n);
-        let asked = super::retry::asked::Asked::read(evidence.asked(*n)?);
-        (exchange.begun < before).then(|| asked.until(evidence, exchange, cap)).flatten()
-    });
-    asked.max().unwrap_or(0)
-}
-
 /// Why a lane may be left alone for longer, if it may.
 fn excuse(evidence: &Evidence<'_>, lane: &Lane<'_>, restart: &Restart, until: u64) -> Option<String> {
-    let hides =
-        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
     let hidden = lane.subscriber.behaviours.iter().any(|one| {
-        hides(&one.answer) && one.at.0 <= until && one.until().is_none_or(|end| end >= restart.down)
+        one.answer.hides_attempts() && one.at.0 <= until && one.until().is_none_or(|end| end >= restart.down)
     });
     if hidden {
         return Some("its endpoint takes nothing".to_owned());

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::evidence::{Delivery, Evidence, Outcome};
-use crate::scenario::Answer;
+use super::isolation::earliest;
+use crate::scenario::{Answer, Behaviour, SECOND};
 use crate::trace::Lack;
 
 /// What became of a delivery that is owed.
@@ -19,18 +20,19 @@ pub(super) enum Fate {
 /// The fates of all deliveries that are owed for an event that was surely taken, in the deliveries' order. What came for an
 /// endpoint that was gone need not be settled.
 pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)> {
-    let settled = settled(evidence);
+    let settled = settled(evidence, &evidence.deliveries);
     let owed = evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some());
-    owed.map(|delivery| (delivery, fate(evidence, delivery, &settled)))
+    let mut backlogs = Backlogs::default();
+    owed.map(|delivery| (delivery, fate(evidence, delivery, &settled, &mut backlogs)))
         .filter(|(delivery, fate)| *fate != Fate::Unsettled || !is_let_go(evidence, delivery))
         .collect()
 }
 
-fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> Fate {
+fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>, waits: &mut Backlogs) -> Fate {
     if evidence.is_delivered(delivery) {
         return Fate::Delivered;
     }
-    if delivery.dead.is_some() || is_given_up_in_silence(evidence, delivery) {
+    if delivery.dead.is_some() || is_given_up_in_silence(evidence, delivery, waits) {
         return Fate::Dead;
     }
     if is_taken_at_length(evidence, delivery) {
@@ -39,16 +41,69 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>) -> 
     if is_replaced(evidence, delivery, settled) { Fate::Coalesced } else { Fate::Unsettled }
 }
 
+/// The events of a lane that newer ones stand for, in order.
+pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
+    if evidence.lanes[lane as usize].subscriber.handling.coalesce.is_empty() {
+        return Vec::new();
+    }
+    let own = evidence.deliveries_of(lane);
+    let settled = settled(evidence, own);
+    let idle = own.iter().filter(|one| one.owed && !is_settled(evidence, one));
+    idle.filter(|one| is_replaced(evidence, one, &settled)).map(|one| one.token).collect()
+}
+
 /// Whether a sender that keeps no dead letters, or whose driver can't list them, has done all that it had to: it tried as
-/// often as declared, or the delivery outlived its `ttl`.
-fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+/// often as declared, or the delivery outlived its `ttl` while something held it back: it failed, its endpoint misbehaved,
+/// something befell the sender, or its contract made it wait.
+fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs: &mut Backlogs) -> bool {
     let counted = evidence.trace.depths.iter().any(|depth| depth.dead.is_some());
     if counted || !evidence.trace.declared.lacks(Lack::DeadLetters) {
         return false;
     }
     let retry = &evidence.subscriber(delivery).retry;
-    let old = evidence.accepted(delivery).is_some_and(|t| t.saturating_add(retry.ttl.0) <= evidence.end);
-    old || evidence.attempts(delivery).len() >= retry.attempts as usize
+    let tried = evidence.attempts(delivery).len();
+    let Some(accepted) = evidence.accepted(delivery) else { return false };
+    let until = accepted.saturating_add(retry.ttl.0);
+    let behaviours = &evidence.subscriber(delivery).behaviours;
+    let ill = |one: &Behaviour| one.at.0 <= until && one.until().is_none_or(|end| end >= accepted);
+    let mut held_back = || {
+        tried > 0
+            || behaviours.iter().any(ill)
+            || evidence.is_disturbed(accepted, until)
+            || backlogs.waits(evidence, delivery)
+    };
+    tried >= retry.attempts as usize || (until <= evidence.end && held_back())
+}
+
+/// Which events of each lane had to wait by its contract, in order; worked out where it is asked.
+#[derive(Default)]
+struct Backlogs(BTreeMap<u32, Vec<u64>>);
+
+impl Backlogs {
+    /// How long the contract may hold a delivery back that counts as allowed at once.
+    const AT_ONCE: u64 = SECOND / 2;
+
+    fn waits(&mut self, evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+        let of = || Self::of(evidence, delivery.lane);
+        let waiting = self.0.entry(delivery.lane).or_insert_with(of);
+        waiting.binary_search(&delivery.token).is_ok()
+    }
+
+    fn of(evidence: &Evidence<'_>, at: u32) -> Vec<u64> {
+        let lane = &evidence.lanes[at as usize];
+        let own = evidence.deliveries_of(at).iter().filter(|one| one.owed);
+        let mut taken: Vec<(u64, u64)> =
+            own.filter_map(|one| Some((evidence.accepted(one)?, one.token))).collect();
+        taken.sort_unstable();
+        let due: Vec<u64> = taken.iter().map(|(t, _)| *t).collect();
+        let allowed = earliest(&due, &lane.subscriber.limit);
+        let late = |((t, _), allowed): &(&(u64, u64), u64)| *allowed > t.saturating_add(Self::AT_ONCE);
+        let held = !lane.is_judged_by_its_speed() || !lane.has_one_contract();
+        let waiting = taken.iter().zip(allowed).filter(|one| held || late(one));
+        let mut tokens: Vec<u64> = waiting.map(|((_, token), _)| *token).collect();
+        tokens.sort_unstable();
+        tokens
+    }
 }
 
 /// Whether an endpoint said 2xx to one of a delivery's attempts, and then so much that nobody need read it to the end.
@@ -74,9 +129,9 @@ fn is_let_go(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 /// By lane, type and key of what a lane coalesces: when the events were offered that did arrive, or were given up, in order.
 type Settled<'e> = BTreeMap<(u32, &'e str, &'e str), Vec<u64>>;
 
-fn settled<'e>(evidence: &'e Evidence<'_>) -> Settled<'e> {
+fn settled<'e>(evidence: &'e Evidence<'_>, deliveries: &[Delivery]) -> Settled<'e> {
     let mut settled = Settled::new();
-    for delivery in evidence.deliveries.iter().filter(|one| is_settled(evidence, one)) {
+    for delivery in deliveries.iter().filter(|one| is_settled(evidence, one)) {
         if let Some((key, t, _)) = key(evidence, delivery) {
             settled.entry(key).or_default().push(t);
         }

@@ -8,14 +8,17 @@
 //!   missed by it, so if any placement conforms, this one does. The check judges it again; broken then is broken.
 //! - *Later than `retry_after_late`*. The check judges again, with the longest stall allowed for on top.
 //! - *Otherwise too late, or in another order*. There the witness must lie outside of all stalls: of those of [`LONG`] and more, or of
-//!   any where order is at stake, and of those near a deadline's length where an answer may have missed it. If each of the witnesses that are kept touches one, the finding says nothing.
+//!   any where order is at stake, of those near a deadline's length where an answer may have missed it, and of [`STALE`] where
+//!   a timestamp is judged. If each of the witnesses that are kept touches one, the finding says nothing.
 
 use super::Check;
 use super::epochs::Epoch;
 use super::evidence::Evidence;
+use super::format::TIMESTAMP_TOLERANCE;
 use super::rate::level::Level;
 use super::verdict::{Finding, Found, Witness, show};
-use crate::trace::{ClockKind, ENDPOINTS, Trace};
+use crate::scenario::SECOND;
+use crate::trace::{ClockKind, Cut, ENDPOINTS, Trace};
 
 /// The check of the stalls themselves.
 pub(super) const ID: &str = "harness.stall";
@@ -23,16 +26,20 @@ pub(super) const ID: &str = "harness.stall";
 const AFTER: u64 = 16_000_000;
 /// What is judged by how late it is allows for shorter ones.
 const LONG: u64 = 100_000_000;
+/// What a timestamp may be off by, less the second that its own rounding takes.
+const STALE: u64 = (TIMESTAMP_TOLERANCE - 1) * SECOND;
 /// Which checks count arrivals in a stretch of time.
 const CROWDED: [&str; 2] = ["rate.", "recovery.no-storm"];
 /// Which others go by when something was stamped.
 const TIMED: [&str; 6] =
     ["rate.utilisation", "recovery.", "network.timeout", "isolation.", "latency.", "efficiency"];
 /// Which allow for `retry_after_late`.
-const LATE: [&str; 4] = ["retry.after-", "retry.backoff-", "breaker.", "queue.expires"];
+const LATE: [&str; 5] = ["retry.after-", "retry.backoff-", "retry.gone", "breaker.", "queue.expires"];
 /// Which go by whether an answer came before the sender's deadline.
-const ANSWERED: &str = "duplicate.";
+const ANSWERED: [&str; 3] = ["duplicate.", "retry.status", "network.deadline"];
 const ORDERED: &str = "order.";
+/// Which goes by how old a timestamp is that counts in whole seconds.
+const STAMPED: &str = "format.timestamp";
 
 /// The findings of one trace, softened where the harness stood still.
 pub(super) struct Stalls<'e> {
@@ -74,7 +81,8 @@ impl<'e> Stalls<'e> {
             () if is(&CROWDED) => self.conforms_elsewhere(check).then_some(self.longest()).flatten(),
             () if is(&LATE) => self.holds_with_patience(check).then_some(self.longest()).flatten(),
             () if is(&TIMED) => self.touched(&finding.witness, LONG),
-            () if is(&[ANSWERED]) => self.touched(&finding.witness, self.near_a_deadline()),
+            () if is(&ANSWERED) => self.touched(&finding.witness, self.near_a_deadline()),
+            () if is(&[STAMPED]) => self.touched(&finding.witness, STALE),
             () if is(&[ORDERED]) => self.touched(&finding.witness, 0),
             () => None,
         };
@@ -132,7 +140,7 @@ impl<'e> Stalls<'e> {
     }
 }
 
-/// The trace with every arrival of a stall as early as its contract allows.
+/// The trace with every request of a stall, whole or not, as early as its contract allows.
 fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
     let mut trace = evidence.trace.clone();
     let earliest = |t: u64| {
@@ -140,15 +148,21 @@ fn placed(evidence: &Evidence<'_>, stalls: &[(u64, u64)]) -> Trace {
         let last = at.checked_sub(1).map(|last| stalls[last]);
         last.filter(|(_, until)| t <= until.saturating_add(AFTER)).map_or(t, |(from, _)| from)
     };
+    // Where the trace has the beginnings of requests that were not read whole, in the order in which they are laid out.
+    let partial = |cut: &Cut| cut.n.is_none() && cut.began.is_some();
+    let cuts: Vec<usize> = (0..trace.cuts.len()).filter(|at| partial(&trace.cuts[*at])).collect();
     for lane in &evidence.lanes {
-        let mut times: Vec<u64> = Vec::with_capacity(lane.arrivals.len());
+        let mut times: Vec<u64> = Vec::with_capacity(lane.begun.len());
         let mut room = Room { epoch: None, level: None };
-        for n in &lane.arrivals {
+        for n in &lane.begun {
             let t = evidence.exchange(*n).t;
             let from = earliest(t).max(times.last().copied().unwrap_or(0));
             let place = room.next(&lane.epochs, &times, from, t);
             times.push(place);
-            trace.arrivals[*n as usize].t = place;
+            match (*n as usize).checked_sub(trace.arrivals.len()) {
+                None => trace.arrivals[*n as usize].t = place,
+                Some(at) => trace.cuts[cuts[at]].began = Some(place),
+            }
         }
     }
     trace

@@ -4,6 +4,9 @@
 //! - *Delivered* is no more than the endpoints had answered 2xx by then, and no less than they had [`NOTED`] before.
 //! - *Waiting* is no more than had been offered by then, less what was delivered [`NOTED`] before; and no less than what was
 //!   surely taken before, less what is dead or was answered 2xx by then, or was under way.
+//! - *Dead* are no more than are listed as given up and can have been by then ([`super::given_up`]); at the last sample, with
+//!   what waits, they are no fewer than are listed.
+//! - *Coalesced* are no more than were offered by then to lanes that coalesce, and neither delivered nor given up.
 //! - *Bytes* are no more than so many deliveries can have.
 //! - *Matched*, in the answer to an event, is the number of subscribers that it concerns; one that is gone (410) may count.
 //! - Samples come: where the sender tells nothing of its queue for [`SILENCE`], though nothing befell it, that is said.
@@ -14,6 +17,7 @@
 use std::collections::BTreeMap;
 
 use super::evidence::{Evidence, Outcome};
+use super::given_up::dead_from;
 use super::outage::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
@@ -129,6 +133,10 @@ struct Seen {
     /// Of deliveries that surely wait until they are answered 2xx: when they were taken from the emitter, and that answer.
     taken: Vec<u64>,
     answered: Vec<u64>,
+    /// Listed dead letters can have been given up from then on.
+    dead: Vec<u64>,
+    /// Deliveries were offered that a newer one may stand for.
+    replaceable: Vec<u64>,
     /// Requests began, and ended.
     begun: Vec<u64>,
     ended: Vec<u64>,
@@ -147,16 +155,23 @@ impl Seen {
         };
         for n in &lane.arrivals {
             let exchange = evidence.exchange(*n);
-            seen.begun.push(exchange.t);
-            seen.ended.push(exchange.end);
-            if matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. }) {
-                seen.yes.push(exchange.begun);
+            // One request may carry several events, and is a delivery of each.
+            for _ in 0..evidence.carried(*n) {
+                seen.begun.push(exchange.t);
+                seen.ended.push(exchange.end);
+                if matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. }) {
+                    seen.yes.push(exchange.begun);
+                }
             }
         }
+        seen.dead.extend(evidence.deliveries_of(at).iter().filter_map(|one| dead_from(evidence, one)));
         for delivery in evidence.deliveries_of(at).iter().filter(|delivery| delivery.owed) {
             let Some(event) = evidence.event(delivery) else { continue };
             let offer = evidence.trace.offers[event.offer as usize].t;
             seen.offered.extend((0..event.offers).map(|_| offer));
+            if coalesces && delivery.dead.is_none() && !evidence.is_delivered(delivery) {
+                seen.replaceable.extend((0..event.offers).map(|_| offer));
+            }
             let exchanges = || evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
             let known = evidence.attempts(delivery).iter().filter(|n| surely_heard(evidence, **n));
             seen.delivered.extend(known.map(|n| evidence.exchange(*n).end).min());
@@ -176,14 +191,17 @@ impl Seen {
         self.delivered.extend(other.delivered);
         self.taken.extend(other.taken);
         self.answered.extend(other.answered);
+        self.dead.extend(other.dead);
+        self.replaceable.extend(other.replaceable);
         self.begun.extend(other.begun);
         self.ended.extend(other.ended);
         self.is_vague |= other.is_vague;
     }
 
     fn sort(&mut self) {
-        let Self { offered, yes, delivered, taken, answered, begun, ended, is_vague: _ } = self;
-        for times in [offered, yes, delivered, taken, answered, begun, ended] {
+        let Self { offered, yes, delivered, taken, answered, dead, replaceable, begun, ended, is_vague: _ } =
+            self;
+        for times in [offered, yes, delivered, taken, answered, dead, replaceable, begun, ended] {
             times.sort_unstable();
         }
     }
@@ -207,6 +225,8 @@ fn until(times: &[u64], t: u64) -> u64 {
 struct Bounds {
     delivered: (u64, u64),
     waiting: (u64, u64),
+    dead: (u64, u64),
+    coalesced: (u64, u64),
 }
 
 impl Seen {
@@ -219,12 +239,19 @@ impl Seen {
             samples.first().filter(|_| !own).and_then(|first| of(first)).unwrap_or(0)
         };
         let (old_delivered, old_waiting) = (before(|one| one.delivered), before(|one| one.waiting));
+        let (old_dead, old_coalesced) = (before(|one| one.dead), before(|one| one.coalesced));
+        let lists = evidence.trace.trailer.as_ref().is_some_and(|trailer| trailer.dead_listed)
+            && evidence.trace.dead.iter().all(|dead| dead.token.is_some())
+            && !evidence.has_redrives();
         let each =
             evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
         for (at, depth) in samples.iter().enumerate() {
             let earlier = at.checked_sub(1).map_or(0, |before| samples[before].t);
             let answered = samples.get(at + 1).map_or(evidence.end, |next| next.t);
-            let bounds = self.bounds(outages, earlier, depth.t, answered);
+            let mut bounds = self.bounds(outages, earlier, depth.t, answered);
+            if at + 1 == samples.len() && until(&self.offered, earlier) == self.offered.len() as u64 {
+                bounds.dead.0 = (self.dead.len() as u64).saturating_sub(depth.waiting.unwrap_or(u64::MAX));
+            }
             tally.see();
             let said = |what: &str, said: u64, (least, most): (u64, u64), old: u64| {
                 let fits = least <= said && said <= most.saturating_add(old);
@@ -236,6 +263,13 @@ impl Seen {
                     .delivered
                     .and_then(|n| said("are said to be delivered", n, bounds.delivered, old_delivered)),
                 depth.waiting.and_then(|n| said("are said to wait", n, bounds.waiting, old_waiting)),
+                depth
+                    .dead
+                    .filter(|_| lists)
+                    .and_then(|n| said("are said to be dead", n, bounds.dead, old_dead)),
+                depth
+                    .coalesced
+                    .and_then(|n| said("are said to be coalesced", n, bounds.coalesced, old_coalesced)),
                 depth.bytes.filter(|_| own).and_then(|n| said("bytes are said to wait", n, bytes, 0)),
             ];
             for what in wrong.into_iter().flatten() {
@@ -256,6 +290,8 @@ impl Seen {
         Bounds {
             delivered: (noted, until(&self.yes, answered)),
             waiting: (surely, offered.saturating_sub(noted)),
+            dead: (0, until(&self.dead, answered)),
+            coalesced: (0, until(&self.replaceable, answered)),
         }
     }
 }

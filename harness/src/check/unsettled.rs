@@ -7,8 +7,7 @@
 
 use super::evidence::{Delivery, Evidence, Lane};
 use super::retry::after::contract_wait;
-use super::retry::asked::Asked;
-use crate::scenario::Answer;
+use super::retry::asked::told_until;
 use crate::trace::Lack;
 
 /// Whether a delivery that isn't settled at the end may still have come after it.
@@ -23,7 +22,7 @@ pub(super) fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bo
         return true;
     }
     let delay = delay(evidence, lane, delivery);
-    let held = last.saturating_add(delay).max(paused_until(evidence, lane));
+    let held = last.saturating_add(delay).max(told_until(evidence, lane, u64::MAX));
     let slack = contract_wait(lane).saturating_add(evidence.scenario.linger.0);
     held.saturating_add(slack) > evidence.end
 }
@@ -31,8 +30,7 @@ pub(super) fn may_still_come(evidence: &Evidence<'_>, delivery: &Delivery) -> bo
 /// How long the sender may wait after the attempts that were made.
 fn delay(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> u64 {
     let retry = &lane.subscriber.retry;
-    let unseen = |answer: &Answer| matches!(answer, Answer::Refuse | Answer::Reset | Answer::Stall);
-    if lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer)) {
+    if lane.subscriber.hides_attempts() {
         // Nobody knows how many there were.
         return retry.bounds(retry.attempts).1;
     }
@@ -40,14 +38,4 @@ fn delay(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery) -> u64 {
         0 => 0,
         attempts => retry.bounds(attempts).1,
     }
-}
-
-/// Until when an endpoint asked to be left alone at the latest.
-fn paused_until(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
-    let cap = lane.subscriber.retry.retry_after_cap.0;
-    let pauses = lane.arrivals.iter().filter_map(|n| {
-        let asked = Asked::read(evidence.asked(*n)?);
-        asked.until(evidence, evidence.exchange(*n), cap)
-    });
-    pauses.max().unwrap_or(0)
 }

@@ -12,13 +12,15 @@ use super::answer::{Rendered, render};
 use super::choice::{Before, Enforced, Luck};
 use super::request::{ReadError, Request, Wire};
 use super::{Endpoint, ShutdownSignal};
-use crate::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
+use crate::run::Clock;
+use crate::scenario::{self, Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
 use crate::trace::{Answer, Arrival, Cut, CutKind, Record, Signed, Verified};
 use crate::wire::digest::sha256_hex;
 use crate::wire::verify;
 
 /// What is written of a large body at once.
-const PIECE_BYTES: usize = 64 << 10;
+#[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
+const PIECE_BYTES: usize = scenario::PIECE_BYTES as usize;
 static FILLING: [u8; PIECE_BYTES] = [b'x'; PIECE_BYTES];
 
 /// Whether the connection may carry another request.
@@ -128,6 +130,36 @@ async fn exchange(
     }
 }
 
+/// When the bytes of an answer were handed to the system, each time in the moment before: a peer cannot have read a byte
+/// before its stamp, however long the bytes had to wait for room.
+#[derive(Debug, Default)]
+struct Stamps {
+    /// Of the first byte; none if none could be written.
+    first: Option<u64>,
+    /// Of the last byte.
+    last: u64,
+}
+
+impl Stamps {
+    async fn write(&mut self, wire: &Wire, clock: &Clock, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            wire.stream.writable().await?;
+            let now = clock.now();
+            match wire.stream.try_write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.first.get_or_insert(now);
+                    self.last = now;
+                    bytes = &bytes[written..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What is done for one arrival.
 struct Act<'a> {
     endpoint: &'a Endpoint,
@@ -146,6 +178,8 @@ impl Act<'_> {
         let latency = self.endpoint.choices.latency(chosen.map(|(_, behaviour)| behaviour), self.luck);
         if latency > 0 {
             tokio::select! {
+                // Who has gone is answered nothing, even if it is time to.
+                biased;
                 () = wire.gone() => return self.cut(CutKind::PeerGone),
                 () = self.endpoint.stage.clock.pass(latency) => {}
             }
@@ -184,42 +218,50 @@ impl Act<'_> {
         Ok(Then::End)
     }
 
-    /// Writes a whole answer. Its end is the moment before its last bytes are handed over.
+    /// Writes a whole answer. The head goes out together with the first piece of the body.
     async fn answer(&self, wire: &mut Wire, reply: &Reply) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
-        let rendered = render(reply, clock.unix_ns(clock.now()));
-        let first = clock.now();
-        let (mut last, mut left) = (first, rendered.body_bytes);
-        let mut written = wire.stream.write_all(&rendered.head).await;
+        let mut rendered = render(reply, clock.unix_ns(clock.now()));
+        let piece = |left: u64| usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let mut left = rendered.body_bytes;
+        let mut head = std::mem::take(&mut rendered.head);
+        head.extend_from_slice(&FILLING[..piece(left)]);
+        left -= piece(left) as u64;
+        let mut stamps = Stamps::default();
+        let mut written = stamps.write(wire, clock, &head).await;
         while written.is_ok() && left > 0 {
-            let piece = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            last = clock.now();
-            written = wire.stream.write_all(&FILLING[..piece]).await;
-            left -= u64::try_from(piece).unwrap_or(left);
+            written = stamps.write(wire, clock, &FILLING[..piece(left)]).await;
+            left -= piece(left) as u64;
         }
-        Ok(self.answered(rendered, first, last, written.is_ok()))
+        Ok(self.answered(rendered, &stamps, written.is_ok()))
     }
 
     /// Writes an answer one byte at a time, for as long as somebody listens.
     async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
-        let rendered = render(&ok(), clock.unix_ns(clock.now()));
-        let (first, mut last) = (clock.now(), clock.now());
-        for byte in &rendered.head {
-            last = clock.now();
-            if wire.stream.write_all(std::slice::from_ref(byte)).await.is_err() {
-                return Ok(self.answered(rendered, first, last, false));
+        let mut rendered = render(&ok(), clock.unix_ns(clock.now()));
+        let head = std::mem::take(&mut rendered.head);
+        let mut stamps = Stamps::default();
+        for (at, byte) in head.iter().enumerate() {
+            if at > 0 {
+                tokio::select! {
+                    biased;
+                    () = wire.gone() => return Ok(self.answered(rendered, &stamps, false)),
+                    () = clock.pass(pace.0) => {}
+                }
             }
-            tokio::select! {
-                () = wire.gone() => return Ok(self.answered(rendered, first, clock.now(), false)),
-                () = clock.pass(pace.0) => {}
+            if stamps.write(wire, clock, std::slice::from_ref(byte)).await.is_err() {
+                return Ok(self.answered(rendered, &stamps, false));
             }
         }
-        Ok(self.answered(rendered, first, last, true))
+        Ok(self.answered(rendered, &stamps, true))
     }
 
-    fn answered(&self, rendered: Rendered, t: u64, end: u64, whole: bool) -> Then {
+    /// Records an answer. One that broke off ended when that was seen.
+    fn answered(&self, rendered: Rendered, stamps: &Stamps, whole: bool) -> Then {
         let Rendered { status, retry_after, .. } = rendered;
+        let now = self.endpoint.stage.clock.now();
+        let (t, end) = (stamps.first.unwrap_or(now), if whole { stamps.last } else { now });
         self.endpoint.stage.recorder.keep(Record::Answer(Answer {
             t,
             end,

@@ -118,6 +118,28 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// Whether a sender may make attempts that the endpoint cannot tell: it never reads them, or reads them late.
+    #[must_use]
+    pub const fn hides_attempts(&self) -> bool {
+        matches!(self, Self::Refuse | Self::NoAccept | Self::Reset | Self::Stall)
+    }
+
+    /// Whether its body is so long that it is written in several pieces. A sender may have read what it needs before the
+    /// last of them.
+    #[must_use]
+    pub const fn is_lengthy(&self) -> bool {
+        match self {
+            Self::HugeAnswer { .. } => true,
+            Self::Status(reply) => reply.body.0 > PIECE_BYTES,
+            _ => false,
+        }
+    }
+}
+
+/// What an endpoint writes of an answer's body at once, in bytes.
+pub const PIECE_BYTES: u64 = 64 << 10;
+
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {

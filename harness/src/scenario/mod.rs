@@ -29,7 +29,7 @@ pub mod subscriber;
 mod target;
 pub mod traffic;
 
-pub use behaviour::{Answer, Behaviour, Reply, RetryAfter};
+pub use behaviour::{Answer, Behaviour, PIECE_BYTES, Reply, RetryAfter};
 pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
 pub use ending::Standing;
 pub use expect::{Duplicates, Expect, Known, Percentiles};

@@ -185,6 +185,12 @@ impl Subscriber {
         self.events.iter().any(|pattern| pattern.matches(kind))
     }
 
+    /// Whether its endpoint hides attempts at some time, so that their numbers are not known.
+    #[must_use]
+    pub fn hides_attempts(&self) -> bool {
+        self.behaviours.iter().any(|behaviour| behaviour.answer.hides_attempts())
+    }
+
     /// The path of its endpoint's URL, of its own: a request for another one has not come to it.
     #[must_use]
     pub fn path(&self) -> String {

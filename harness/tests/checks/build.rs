@@ -72,6 +72,15 @@ pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, sta
     trace.answers.push(Answer { t, end: t, n, status, retry_after: None, whole: true });
 }
 
+/// Takes an arrival out, and its answer: each arrival has one, in its order.
+pub(crate) fn without(trace: &mut Trace, at: usize) {
+    trace.arrivals.remove(at);
+    trace.answers.remove(at);
+    for (n, (arrival, answer)) in (0..).zip(trace.arrivals.iter_mut().zip(&mut trace.answers)) {
+        (arrival.n, answer.n) = (n, n);
+    }
+}
+
 /// The sender's word that so many deliveries wait.
 pub(crate) fn depth(t: u64, subscriber: Option<&str>, waiting: u64) -> Depth {
     let subscriber = subscriber.map(str::to_owned);

@@ -54,6 +54,14 @@ async fn statuses_come_with_what_the_scenario_gives_them() {
 }
 
 #[tokio::test]
+async fn an_answer_that_nobody_reads_ends_when_that_is_seen() {
+    let huge = behaviour(Answer::HugeAnswer { body: Size(64 << 20) });
+    let (records, here) = stage::read_a_part(&[huge], 1 << 20).await;
+    let [_, Record::Answer(answer)] = &records[..] else { panic!("{records:?}") };
+    assert!(!answer.whole && answer.t < here && here <= answer.end, "{here} {answer:?}");
+}
+
+#[tokio::test]
 async fn a_connection_ends_in_each_of_its_ways() {
     check(Answer::Reset, Exchange::Reset, Some((CutKind::Reset, false))).await;
     check(Answer::ResetAfterRead, Exchange::Reset, Some((CutKind::ResetAfterRead, true))).await;

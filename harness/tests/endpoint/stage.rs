@@ -158,6 +158,26 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     Set { endpoints, clock, messages }.end().await
 }
 
+/// Reads so much of an answer and goes away; answers what the trace has, and when it was not yet gone.
+pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<Record>, u64) {
+    let set = set(1, behaviours).await;
+    let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
+    stream.write_all(request().as_bytes()).await.unwrap();
+    let mut part = vec![0; bytes];
+    stream.read_exact(&mut part).await.unwrap();
+    let here = set.clock.now();
+    drop(stream);
+    let mut seen = Vec::new();
+    while !seen.iter().any(|record| matches!(record, Record::Answer(_) | Record::Cut(_))) {
+        match set.messages.try_recv() {
+            Ok(Message::Record(record)) => seen.push(*record),
+            _ => tokio::task::yield_now().await,
+        }
+    }
+    set.endpoints.close().await;
+    (seen, here)
+}
+
 /// Sends one request to each of many endpoints; answers how many were answered.
 pub(crate) async fn many(count: usize) -> usize {
     let set = set(count, &[]).await;

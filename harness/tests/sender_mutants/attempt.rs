@@ -13,6 +13,8 @@ const SECOND: u64 = 1_000_000_000;
 /// How far its clock is ahead, where it goes by one of its own.
 pub(crate) const AHEAD_S: u64 = 8;
 
+const JSON: &str = "content-type: application/json\r\n";
+
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -24,8 +26,12 @@ pub(crate) enum Outcome {
         /// By the wall clock.
         unix_ns: u64,
     },
-    /// The connection ended before the answer did, or never came about.
+    /// The connection broke before the answer was over.
     Cut,
+    /// The connection was closed in order before the answer was over.
+    Closed,
+    /// Nobody listened.
+    Refused,
     /// Nothing came in time.
     Late,
 }
@@ -43,8 +49,12 @@ impl Outcome {
         let pause = match text.parse::<u64>() {
             Ok(seconds) => seconds * SECOND,
             Err(_) if bug.is("reads-retry-after-in-seconds-only") => return None,
+            Err(_) if bug.is("stops-at-nonsense") && date(text).is_none() => 3_600 * SECOND,
             Err(_) => (date(text)? * SECOND).saturating_sub(*unix_ns),
         };
+        if pause == 0 {
+            return bug.is("loops-at-zero").then_some(0);
+        }
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
@@ -136,7 +146,8 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     let (host, path) = (host.to_owned(), if bug.is("forgets-the-path") { "/" } else { path });
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
     if !bug.is("names-no-content-type") {
-        head.push_str("content-type: application/json\r\n");
+        let again = delivery.attempts > 0 && bug.is("changes-its-content-type-for-a-retry");
+        head.push_str(if again { "content-type: application/cloudevents+json\r\n" } else { JSON });
     }
     let prefix = if bug.is("names-its-headers-after-itself") { "svix-" } else { "webhook-" };
     for (name, value) in &headers {
@@ -189,34 +200,51 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
     if sender.bug.is("begins-what-it-breaks-off") {
         begin_and_break_off(host, request).await;
     }
-    let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Cut };
+    let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Refused };
     let sent = if sender.bug.is("asks-before-it-sends-a-body") {
         ask_first(&mut stream, request).await
     } else {
         stream.write_all(request.as_bytes()).await.map(|()| Vec::new())
     };
     let Ok(mut answer) = sent else { return Outcome::Cut };
+    let mut dropped = 0;
     loop {
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let field = |name: &str| {
-                let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(name))?;
-                line.split_once(':').map(|(_, value)| value.trim().to_owned())
-            };
-            let length = field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-            if body.len() >= length {
-                return Outcome::Answered {
-                    status: head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0),
-                    retry_after: field("retry-after"),
-                    location: field("location"),
-                    unix_ns: sender.clock.unix_ns(sender.clock.now()),
-                };
+        if let Some(end) = answer.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4) {
+            let head = Head(String::from_utf8_lossy(&answer[..end]).into_owned());
+            dropped += answer.len() - end;
+            if sender.bug.is("keeps-what-it-is-answered") {
+                sender.kept.borrow_mut().extend_from_slice(&answer[end..]);
+            }
+            // What the body says is of no use to it.
+            answer.truncate(end);
+            if dropped >= head.field("content-length").and_then(|length| length.parse().ok()).unwrap_or(0) {
+                return head.outcome(sender.clock.unix_ns(sender.clock.now()));
             }
         }
         match tokio::time::timeout(each, stream.read_buf(&mut answer)).await {
             Err(_) => return Outcome::Late,
-            Ok(Ok(0) | Err(_)) => return Outcome::Cut,
+            Ok(Ok(0)) => return Outcome::Closed,
+            Ok(Err(_)) => return Outcome::Cut,
             Ok(Ok(_)) => {}
+        }
+    }
+}
+
+/// The head of an answer.
+struct Head(String);
+
+impl Head {
+    fn field(&self, name: &str) -> Option<String> {
+        let line = self.0.lines().find(|line| line.to_ascii_lowercase().starts_with(name))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_owned())
+    }
+
+    fn outcome(&self, unix_ns: u64) -> Outcome {
+        Outcome::Answered {
+            status: self.0.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0),
+            retry_after: self.field("retry-after"),
+            location: self.field("location"),
+            unix_ns,
         }
     }
 }

@@ -1,15 +1,16 @@
 //! One subscriber: its queue, its limiter, its retries.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use hookproof::scenario::{Duration, Rate, Window};
+use hookproof::scenario::Duration;
 use hookproof::wire::{Profile, Secret};
 use serde_json::Value;
 
 use crate::attempt::Outcome;
+use crate::breaker::Breaker;
+use crate::limiter::Limiter;
 use crate::sender::Bug;
 
-const SECOND: f64 = 1e9;
 /// The delays of a sender that has a schedule of its own, each a tenth shorter or longer.
 const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 
@@ -18,7 +19,11 @@ const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 pub(crate) struct Delivery {
     pub(crate) n: u64,
     pub(crate) body: String,
+    /// How many events the body carries.
+    pub(crate) events: usize,
     pub(crate) attempts: u32,
+    /// The event's key, where the lane keeps an order.
+    key: String,
     accepted: u64,
     due: u64,
     open: bool,
@@ -50,9 +55,23 @@ pub(crate) struct Lane {
     events: Vec<String>,
     queue: BTreeMap<u64, Delivery>,
     limiter: Limiter,
+    pub(crate) breaker: Breaker,
     retry: Retry,
+    keeps: Keeps,
+    rest: Rest,
+}
+
+/// What a lane keeps.
+struct Keeps {
+    /// So many deliveries.
     rows: usize,
-    paused_until: u64,
+    /// The order of the first attempts of one key. A driver file has no word for it, and so the lane's name says it.
+    order: bool,
+}
+
+/// For how long an endpoint is left alone.
+struct Rest {
+    until: u64,
     /// Whether it waits in a pause, after which a storm could break loose.
     storms: bool,
 }
@@ -66,24 +85,21 @@ struct Retry {
     half: bool,
 }
 
-struct Limiter {
-    per_ns: f64,
-    burst: f64,
-    in_flight_max: usize,
-    windows: Vec<Window>,
-    level: f64,
-    at: u64,
-    open: usize,
-    ends: VecDeque<u64>,
-}
-
 fn length(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse::<Duration>().ok()).map_or(0, |length| length.0)
 }
 
 impl Delivery {
     pub(crate) fn new(n: u64, body: &str, now: u64) -> Self {
-        Self { n, body: body.to_owned(), attempts: 0, accepted: now, due: now, open: false }
+        let (body, key) = (body.to_owned(), String::new());
+        Self { n, body, events: 1, attempts: 0, key, accepted: now, due: now, open: false }
+    }
+}
+
+impl Delivery {
+    /// Of so many events in one body.
+    pub(crate) fn carrying(self, events: usize) -> Self {
+        Self { events, ..self }
     }
 }
 
@@ -91,20 +107,8 @@ impl Lane {
     pub(crate) fn new(settings: &Value, now: u64) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
-        let (limit, retry) = (&settings["limit"], &settings["retry"]);
-        let rate: Rate = text(&limit["rate"]).parse().unwrap();
+        let retry = &settings["retry"];
         let count = |value: &Value| value.as_u64().unwrap_or_default();
-        #[expect(clippy::cast_precision_loss, reason = "small figures of a test")]
-        let limiter = Limiter {
-            per_ns: rate.count as f64 / rate.per.0 as f64,
-            burst: count(&limit["burst"]) as f64,
-            in_flight_max: usize::try_from(count(&limit["in_flight"])).unwrap(),
-            windows: list(&limit["windows"]).iter().map(|text| text.parse().unwrap()).collect(),
-            level: 0.0,
-            at: now,
-            open: 0,
-            ends: VecDeque::new(),
-        };
         Self {
             name: text(&settings["name"]),
             url: text(&settings["url"]),
@@ -115,7 +119,8 @@ impl Lane {
             dead: Vec::new(),
             events: list(&settings["events"]),
             queue: BTreeMap::new(),
-            limiter,
+            limiter: Limiter::new(&settings["limit"], now),
+            breaker: Breaker::new(&settings["breaker"]),
             retry: Retry {
                 base: length(&retry["base"]),
                 cap: length(&retry["cap"]),
@@ -123,9 +128,11 @@ impl Lane {
                 ttl: length(&retry["ttl"]),
                 half: retry["backoff"] == "equal-jitter",
             },
-            rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
-            paused_until: 0,
-            storms: false,
+            keeps: Keeps {
+                rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
+                order: settings["name"] == "ordered",
+            },
+            rest: Rest { until: 0, storms: false },
         }
     }
 
@@ -135,11 +142,15 @@ impl Lane {
         })
     }
 
-    pub(crate) fn put(&mut self, delivery: Delivery) {
+    pub(crate) fn put(&mut self, mut delivery: Delivery) {
+        if self.keeps.order {
+            let body: Value = serde_json::from_str(&delivery.body).unwrap_or_default();
+            delivery.key = body["key"].to_string();
+        }
         self.queue.insert(delivery.n, delivery);
     }
 
-    pub(crate) fn change(&mut self, n: u64, change: impl FnOnce(&mut Delivery)) {
+    pub(crate) fn with(&mut self, n: u64, change: impl FnOnce(&mut Delivery)) {
         if let Some(delivery) = self.queue.get_mut(&n) {
             change(delivery);
         }
@@ -151,12 +162,18 @@ impl Lane {
 
     /// What goes when there is one too many.
     pub(crate) fn surplus(&self) -> Option<u64> {
-        let full = self.queue.len() > self.rows;
+        let full = self.queue.len() > self.keeps.rows;
         self.queue.values().find(|one| full && !one.open).map(|one| one.n)
     }
 
+    /// How many events wait.
     pub(crate) fn held(&self) -> usize {
-        self.queue.len()
+        self.queue.values().map(|one| one.events).sum()
+    }
+
+    /// Goes by another limit from now on. What was sent before still counts.
+    pub(crate) fn change(&mut self, limit: &Value, now: u64) {
+        self.limiter.change(limit, now);
     }
 
     /// Those that wait and are not under way.
@@ -165,7 +182,7 @@ impl Lane {
     }
 
     pub(crate) fn delivered(&mut self, n: u64) {
-        self.done += usize::from(self.queue.remove(&n).is_some());
+        self.done += self.queue.remove(&n).map_or(0, |one| one.events);
     }
 
     pub(crate) fn forget(&mut self, n: u64) {
@@ -178,12 +195,31 @@ impl Lane {
         }
     }
 
+    /// Leaves the endpoint alone for a while.
+    pub(crate) fn rest_until(&mut self, until: u64) {
+        self.rest.until = self.rest.until.max(until);
+    }
+
+    /// Whether the first attempt of an older delivery of its key isn't over.
+    fn is_behind(&self, one: &Delivery) -> bool {
+        let older = self.queue.range(..one.n).map(|(_, older)| older);
+        self.keeps.order && older.into_iter().any(|older| older.key == one.key && older.attempts == 0)
+    }
+
+    /// The delivery that is to be tried next.
+    fn first(&self, bug: &Bug) -> Option<&Delivery> {
+        let waits = self.queue.values().filter(|one| !one.open);
+        if self.keeps.order && bug.is("sends-the-newest-first") {
+            return { waits }.next_back();
+        }
+        let free = |one: &&Delivery| !self.is_behind(one);
+        let left = |one: &&Delivery| one.n % 10 == 3 && bug.is("leaves-a-tenth-behind");
+        waits.filter(|one| free(one) && !left(one)).min_by_key(|one| (one.due, one.n))
+    }
+
     /// As if everything had just been sent that may be: what is right after a crash, when nobody knows.
     pub(crate) fn fill(&mut self, now: u64) {
-        self.limiter.level = self.limiter.burst;
-        self.limiter.at = now;
-        let longest = self.limiter.windows.iter().map(|window| window.length.0).max().unwrap_or(0);
-        self.paused_until = now + longest;
+        self.rest.until = now + self.limiter.fill(now);
     }
 
     pub(crate) fn next(&mut self, now: u64, bug: &Bug) -> Next {
@@ -196,22 +232,25 @@ impl Lane {
         {
             return Next::Expired(old.n);
         }
-        let first = self.queue.values().filter(waits).min_by_key(|one| (one.due, one.n));
-        let Some((n, due, attempts)) = first.map(|one| (one.n, one.due, one.attempts)) else {
+        let Some((n, due, attempts)) = self.first(bug).map(|one| (one.n, one.due, one.attempts)) else {
             return Next::Wait;
         };
-        let from = due.max(if bug.is("pauses-one-delivery-only") { 0 } else { self.paused_until });
+        let from = due.max(if bug.is("pauses-one-delivery-only") { 0 } else { self.rest.until });
         if from > now {
-            self.storms |= self.paused_until > now;
+            self.rest.storms |= self.rest.until > now;
             return Next::Until(from);
         }
-        let free = (bug.is("storms-on-recovery") && self.storms)
+        if let Some(next) = self.breaker.wait(now) {
+            return next;
+        }
+        let free = (bug.is("storms-on-recovery") && self.rest.storms)
             || (bug.is("does-not-charge-retries") && attempts > 0);
         if !free && let Some(next) = self.limiter.wait(now, bug) {
             return next;
         }
         self.limiter.start(now, bug, free);
-        self.change(n, |one| one.open = true);
+        self.breaker.start(n, bug);
+        self.with(n, |one| one.open = true);
         Next::Start(n)
     }
 
@@ -231,7 +270,7 @@ impl Lane {
             return true;
         }
         if let Some(pause) = outcome.pause(luck, bug) {
-            self.paused_until = self.paused_until.max(now + pause);
+            self.rest.until = self.rest.until.max(now + pause);
             one.due = now + pause;
             return false;
         }
@@ -250,77 +289,12 @@ impl Lane {
             reason = "small figures of a test"
         )]
         let delay = (step as f64 * share) as u64;
-        one.due =
-            if bug.is("retries-at-once") && !matches!(outcome, Outcome::Cut) { now } else { now + delay };
+        one.due = if bug.is("retries-at-once") && matches!(outcome, Outcome::Answered { .. } | Outcome::Late)
+        {
+            now
+        } else {
+            now + delay
+        };
         false
-    }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "small figures of a test"
-)]
-impl Limiter {
-    fn drain(&mut self, now: u64, bug: &Bug) {
-        let drained = self.level - (now - self.at) as f64 * self.per_ns;
-        // Below nothing there is nothing to save up.
-        self.level = if bug.is("does-not-clamp-its-bucket") { drained } else { drained.max(0.0) };
-        self.at = now;
-    }
-
-    /// How long nothing may start; none if it may.
-    fn wait(&mut self, now: u64, bug: &Bug) -> Option<Next> {
-        self.drain(now, bug);
-        if self.open >= self.in_flight_max && !bug.is("has-no-cap-on-requests-in-flight") {
-            return Some(Next::Wait);
-        }
-        let open = if bug.is("charges-on-send") { 0.0 } else { self.open as f64 };
-        let over = self.level + open + 1.0 - self.burst;
-        if over > 1e-9 {
-            return Some(Next::Until(now + ((over / self.per_ns) as u64).max(100_000) + 1));
-        }
-        for window in &self.windows {
-            let length = window.length.0;
-            let begins = if bug.is("counts-by-the-calendar") {
-                now - now % length
-            } else {
-                now.saturating_sub(length)
-            };
-            let inside = self.ends.iter().filter(|end| **end >= begins).count() + self.open;
-            if inside as u64 >= window.count {
-                let oldest = self.ends.iter().find(|end| **end >= begins).copied();
-                let Some(oldest) = oldest else { return Some(Next::Wait) };
-                let until = if bug.is("counts-by-the-calendar") { begins + length } else { oldest + length };
-                return Some(Next::Until(until.max(now) + 100_000));
-            }
-        }
-        None
-    }
-
-    fn start(&mut self, now: u64, bug: &Bug, free: bool) {
-        self.drain(now, bug);
-        self.open += 1;
-        if bug.is("charges-on-send") {
-            self.level += 1.0;
-        }
-        if free {
-            // Paid back when it ends.
-            self.level -= 1.0;
-        }
-    }
-
-    fn end(&mut self, now: u64, bug: &Bug) {
-        self.drain(now, bug);
-        self.open -= 1;
-        if !bug.is("charges-on-send") {
-            self.level += 1.0;
-        }
-        self.ends.push_back(now);
-        let longest = (SECOND * 10.0) as u64;
-        while self.ends.front().is_some_and(|end| end + longest < now) {
-            self.ends.pop_front();
-        }
     }
 }

@@ -7,8 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod attempt;
+mod breaker;
 mod journal;
 mod lane;
+mod limiter;
 mod matrix;
 mod scenarios;
 mod sender;
@@ -52,7 +54,7 @@ fn every_bug_is_caught_by_the_check_that_names_it_and_the_right_sender_passes_al
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let matrix = runtime.block_on(matrix::play_all());
-    println!("{}", matrix.markdown());
+    println!("{}\ncaught by their checks alone: {:?}", matrix.markdown(), matrix.alone());
     matrix.keep();
     assert!(matrix.complaints().is_empty(), "{}", matrix.complaints().join("\n"));
 }

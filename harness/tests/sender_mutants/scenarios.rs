@@ -15,7 +15,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 46] = [
+pub(crate) const BUGS: [Bug; 67] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -177,17 +177,116 @@ pub(crate) const BUGS: [Bug; 46] = [
         "loss.unexpected",
         "answers",
     ),
+    bug("never-opens-its-breaker", "goes on asking an endpoint that fails", "breaker.opens", "breaker"),
+    bug(
+        "probes-with-all-it-has",
+        "asks with every delivery whether an endpoint is back",
+        "breaker.one-probe",
+        "breaker",
+    ),
+    bug(
+        "does-not-lengthen-its-cooldown",
+        "asks as often after the tenth failed probe as after the first",
+        "breaker.cooldown",
+        "breaker",
+    ),
+    bug("walks-out-of-what-is-open", "ends at once when it is asked to stop", "crash.stop", "stop"),
+    bug("rests-long-after-a-restart", "waits for a lease that nobody holds", "crash.takeover", "crash"),
+    bug("rests-after-a-restart", "waits before it takes up its work again", "recovery.gap", "crash"),
+    bug("takes-an-event-twice", "knows no event by its id", "duplicate.dedupe", "orderly"),
+    bug("sends-the-newest-first", "takes from the wrong end of the queue", "order.per-key", "orderly"),
+    bug("polls-for-work", "looks for work from time to time", "latency.first-attempt", "orderly"),
+    bug(
+        "changes-its-content-type-for-a-retry",
+        "a retry goes by another way, which has headers of its own",
+        "identity.headers",
+        "answers",
+    ),
+    bug(
+        "turns-one-away-without-a-word",
+        "answers 400 to an event that it has no room for",
+        "queue.visible",
+        "answers",
+    ),
+    bug(
+        "looks-through-all-that-is-open",
+        "each hung request makes every other a little later",
+        "isolation.latency",
+        "isolation",
+    ),
+    bug("keeps-what-it-is-answered", "keeps the body of each answer", "network.huge-answer", "huge"),
+    bug("keeps-a-megabyte-for-each-event", "lets nothing go that it once had", "queue.memory", "queue"),
+    bug(
+        "takes-a-refusal-for-success",
+        "a connection that was refused counts as delivered",
+        "network.refused",
+        "network",
+    ),
+    bug(
+        "takes-a-close-for-success",
+        "a connection that was closed counts as delivered",
+        "network.stale",
+        "network",
+    ),
+    bug(
+        "stops-at-nonsense",
+        "waits an hour where Retry-After is no time at all",
+        "retry.after-hostile",
+        "network",
+    ),
+    bug("loops-at-zero", "takes Retry-After: 0 at its word", "retry.after-zero", "network"),
+    bug(
+        "ignores-a-changed-limit",
+        "goes on by the limit that it was started with",
+        "rate.live-change",
+        "changed",
+    ),
+    bug("uses-half-of-its-rate", "refills its bucket half as fast as it may", "rate.utilisation", "busy"),
+    bug("leaves-a-tenth-behind", "never wakes for some of what waits", "recovery.drains", "busy"),
 ];
 
-pub(crate) const SCENARIOS: [Stage; 8] = [
-    Stage { name: "limits", text: LIMITS },
-    Stage { name: "answers", text: ANSWERS },
-    Stage { name: "backoff", text: BACKOFF },
-    Stage { name: "recovery", text: RECOVERY },
-    Stage { name: "queue", text: QUEUE },
-    Stage { name: "isolation", text: ISOLATION },
-    Stage { name: "crash", text: CRASH },
-    Stage { name: "workers", text: WORKERS },
+/// Bugs that break no other check than their own, whatever happens.
+pub(crate) const ALONE: [&str; 22] = [
+    "counts-by-the-calendar",
+    "pauses-one-delivery-only",
+    "rebuilds-the-body-for-a-retry",
+    "changes-its-content-type-for-a-retry",
+    "stamps-in-milliseconds",
+    "names-no-content-type",
+    "forgets-the-path",
+    "never-expires",
+    "filters-by-its-own-rules",
+    "matches-nobody",
+    "hands-one-secret-to-all",
+    "panics-at-its-end",
+    "forgets-what-it-delivered",
+    "walks-out-of-what-is-open",
+    "does-not-lengthen-its-cooldown",
+    "sends-the-newest-first",
+    "turns-one-away-without-a-word",
+    "keeps-a-megabyte-for-each-event",
+    "loops-at-zero",
+    "leaves-a-tenth-behind",
+    "makes-one-attempt-too-many",
+    "ignores-410",
+];
+
+pub(crate) const SCENARIOS: [Stage; 15] = [
+    Stage { name: "limits", text: LIMITS, thin: &["isolation.latency"] },
+    Stage { name: "answers", text: ANSWERS, thin: &["isolation.latency"] },
+    Stage { name: "backoff", text: BACKOFF, thin: &[] },
+    Stage { name: "recovery", text: RECOVERY, thin: &[] },
+    Stage { name: "queue", text: QUEUE, thin: &["rate.after-idle"] },
+    Stage { name: "isolation", text: ISOLATION, thin: &["rate.retries-count"] },
+    Stage { name: "crash", text: CRASH, thin: &[] },
+    Stage { name: "workers", text: WORKERS, thin: &["rate.after-idle"] },
+    Stage { name: "breaker", text: BREAKER, thin: &[] },
+    Stage { name: "stop", text: STOP, thin: &[] },
+    Stage { name: "orderly", text: ORDERLY, thin: &[] },
+    Stage { name: "network", text: NETWORK, thin: &[] },
+    Stage { name: "huge", text: HUGE, thin: &["rate.after-idle"] },
+    Stage { name: "changed", text: CHANGED, thin: &[] },
+    Stage { name: "busy", text: BUSY, thin: &[] },
 ];
 
 const LIMITS: &str = include_str!("played/limits.toml");
@@ -198,3 +297,10 @@ const QUEUE: &str = include_str!("played/queue.toml");
 const ISOLATION: &str = include_str!("played/isolation.toml");
 const CRASH: &str = include_str!("played/crash.toml");
 const WORKERS: &str = include_str!("played/workers.toml");
+const BREAKER: &str = include_str!("played/breaker.toml");
+const STOP: &str = include_str!("played/stop.toml");
+const ORDERLY: &str = include_str!("played/orderly.toml");
+const NETWORK: &str = include_str!("played/network.toml");
+const HUGE: &str = include_str!("played/huge.toml");
+const CHANGED: &str = include_str!("played/changed.toml");
+const BUSY: &str = include_str!("played/busy.toml");

@@ -32,6 +32,8 @@ pub(crate) struct Sender {
     pub(crate) lanes: RefCell<Vec<Lane>>,
     journal: RefCell<Journal>,
     known: RefCell<BTreeSet<String>>,
+    /// What a sender holds that lets nothing go.
+    pub(crate) kept: RefCell<Vec<u8>>,
     /// What the first subscriber signs with.
     first_secret: RefCell<Option<Value>>,
     chance: RefCell<Chance>,
@@ -46,6 +48,11 @@ pub(crate) struct Sender {
 
 /// How late a sender is that is in no hurry to write.
 const LATE_NS: u64 = 800_000_000;
+/// How often a sender looks for work that waits for no word of it.
+const POLL_NS: u64 = 1_500_000_000;
+/// What each attempt that is open costs a sender that looks through all of them, and how many it looks through at most.
+const LOOK_NS: u64 = 40_000_000;
+const LOOKS_MAX: u64 = 18;
 /// What a pool that all lanes share would hold.
 const POOL: usize = 6;
 
@@ -58,6 +65,7 @@ impl Sender {
             lanes: RefCell::default(),
             journal: RefCell::new(journal),
             known: RefCell::default(),
+            kept: RefCell::default(),
             first_secret: RefCell::default(),
             chance: RefCell::new(Chance::new(u64::from(std::process::id()), 1)),
             next_delivery: RefCell::new(0),
@@ -72,6 +80,12 @@ impl Sender {
             if restarted && !sender.bug.is("forgets-the-limiter-at-restart") {
                 lane.fill(sender.clock.now());
             }
+            let rest = match sender.bug.0.as_str() {
+                "rests-after-a-restart" => 3_000_000_000,
+                "rests-long-after-a-restart" => 8_000_000_000,
+                _ => continue,
+            };
+            lane.rest_until(if restarted { sender.clock.now() + rest } else { 0 });
         }
         let count = sender.lanes.borrow().len();
         (0..count).for_each(|at| sender.drive(at));
@@ -91,8 +105,9 @@ impl Sender {
                 *self.next_delivery.borrow_mut() = number("n") + 1;
                 self.lanes.borrow_mut()[lane].put(delivery);
             }
-            "attempt" => self.lanes.borrow_mut()[lane].change(number("n"), |one| one.attempts += 1),
+            "attempt" => self.lanes.borrow_mut()[lane].with(number("n"), |one| one.attempts += 1),
             "done" => self.lanes.borrow_mut()[lane].delivered(number("n")),
+            "change" => self.lanes.borrow_mut()[lane].change(&line["limit"], self.clock.now()),
             "gone" => self.lanes.borrow_mut()[lane].gone = true,
             "dead" => {
                 self.lanes.borrow_mut()[lane].bury(number("n"), line["why"].as_str().unwrap_or_default());
@@ -121,6 +136,21 @@ impl Sender {
         settings["secret"].clone()
     }
 
+    /// Changes a subscriber's limit.
+    pub(crate) fn change(&self, settings: &Value) {
+        if self.bug.is("ignores-a-changed-limit") {
+            return;
+        }
+        let (now, mut lanes) = (self.clock.now(), self.lanes.borrow_mut());
+        let own = lanes.iter_mut().enumerate().filter(|(_, lane)| settings["name"] == lane.name.as_str());
+        for (at, lane) in own {
+            self.note(json!({ "k": "change", "lane": at, "limit": settings["limit"] }));
+            lane.change(&settings["limit"], now);
+        }
+        self.commit();
+        self.changed.notify_waiters();
+    }
+
     pub(crate) fn commit(&self) {
         if !self.bug.is("acknowledges-before-it-commits") {
             self.journal.borrow_mut().commit();
@@ -142,7 +172,10 @@ impl Sender {
     pub(crate) fn emit(&self, event: &Value) -> Value {
         let [id, kind] = ["id", "type"].map(|key| event[key].as_str().unwrap_or_default());
         let is_new = self.known.borrow_mut().insert(id.to_owned());
-        if !is_new {
+        if self.bug.is("keeps-a-megabyte-for-each-event") {
+            self.kept.borrow_mut().extend_from_slice(&vec![1; 1 << 20]);
+        }
+        if !is_new && !self.bug.is("takes-an-event-twice") {
             return json!({ "deliveries": 0 });
         }
         let now = self.clock.now();
@@ -153,7 +186,8 @@ impl Sender {
                 continue;
             }
             let n = self.next_delivery.replace_with(|n| *n + 1);
-            let body = json!({ "id": id, "type": kind, "data": event["data"] }).to_string();
+            let body = json!({ "id": id, "type": kind, "key": event["key"], "data": event["data"] });
+            let body = body.to_string();
             self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
             if lane.gone && !self.bug.is("ignores-410") {
                 self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
@@ -195,7 +229,7 @@ impl Sender {
             let n = self.next_delivery.replace_with(|n| *n + 1);
             let body = json!({ "events": wanted }).to_string();
             self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
-            lane.put(Delivery::new(n, &body, now));
+            lane.put(Delivery::new(n, &body, now).carrying(wanted.len()));
         }
         self.changed.notify_waiters();
         events.iter().map(|_| json!({})).collect()
@@ -210,7 +244,9 @@ impl Sender {
                 let full = sender.bug.is("has-one-pool-for-all") && *sender.pool.borrow() >= POOL;
                 let next =
                     if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
+                let polls = sender.bug.is("polls-for-work");
                 match next {
+                    Next::Until(_) | Next::Wait if polls => sender.clock.pass(POLL_NS).await,
                     Next::Start(n) => sender.start(at, n),
                     Next::Expired(n) => sender.bury(at, n, "expired"),
                     Next::Until(then) => tokio::select! {
@@ -236,6 +272,10 @@ impl Sender {
             if sender.bug.is("sends-everything-again-later") {
                 tokio::task::spawn_local(again(Rc::clone(&sender), at, n));
             }
+            if sender.bug.is("looks-through-all-that-is-open") {
+                let open = *sender.pool.borrow() as u64;
+                sender.clock.pass(open.min(LOOKS_MAX) * LOOK_NS).await;
+            }
             let mut outcome = attempt(&sender, at, n).await;
             if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
                 outcome = attempt(&sender, at, n).await;
@@ -260,8 +300,12 @@ impl Sender {
         let taken = match status {
             204 if self.bug.is("takes-204-for-a-failure") => false,
             0 if *outcome == Outcome::Cut && self.bug.is("takes-a-reset-for-success") => true,
+            0 if *outcome == Outcome::Closed && self.bug.is("takes-a-close-for-success") => true,
+            0 if *outcome == Outcome::Refused && self.bug.is("takes-a-refusal-for-success") => true,
             status => (200..300).contains(&status),
         };
+        let told = outcome.pause(0.0, &self.bug).is_some();
+        lane.breaker.ended(n, now, (taken, told), &self.bug);
         if taken {
             if !self.bug.is("forgets-what-it-delivered") && !self.bug.is("repeats-what-it-confirmed") {
                 self.note(json!({ "k": "done", "lane": at, "n": n }));
@@ -300,7 +344,12 @@ impl Sender {
         let lanes = self.lanes.borrow();
         let sum = |of: fn(&Lane) -> usize| lanes.iter().map(of).sum::<usize>();
         let early = if self.bug.is("counts-what-waits-as-delivered") { sum(Lane::held) } else { 0 };
+        let own = |lane: &Lane| {
+            let (waiting, delivered, dead) = (lane.held(), lane.done, lane.dead.len());
+            json!({ "name": lane.name, "waiting": waiting, "delivered": delivered, "dead": dead, "coalesced": 0 })
+        };
         json!({
+            "lanes": lanes.iter().map(own).collect::<Vec<_>>(),
             "waiting": sum(Lane::held) - early,
             "delivered": sum(|lane| lane.done) + early,
             "dead": sum(|lane| lane.dead.len()),

@@ -47,6 +47,9 @@ pub(crate) async fn serve(bug: Bug, port: u16, dir: String) {
             }
         }
     }
+    if sender.bug.is("walks-out-of-what-is-open") {
+        return;
+    }
     sender.stop().await;
     assert!(!sender.bug.is("panics-at-its-end"), "a bug");
 }
@@ -97,10 +100,8 @@ async fn answer(
                     continue;
                 }
                 let event: Value = serde_json::from_str(event).unwrap_or_default();
-                if sender.bug.is("refuses-without-need")
-                    && event["id"].as_str().is_some_and(|id| id.ends_with('7'))
-                {
-                    lines.push_str("{\"status\":503}\n");
+                if let Some(status) = turned_away(&sender, &event) {
+                    lines.push_str(&format!("{{\"status\":{status}}}\n"));
                     continue;
                 }
                 lines.push_str(&format!("{}\n", sender.emit(&event)));
@@ -114,6 +115,10 @@ async fn answer(
             }
             lines
         }
+        "/change" => {
+            sender.change(&serde_json::from_slice(&body).unwrap_or_default());
+            String::new()
+        }
         "/stats" => sender.stats().to_string(),
         "/dead" => sender.dead().to_string(),
         _ => String::new(),
@@ -124,6 +129,16 @@ async fn answer(
         response.headers_mut().insert(hyper::header::DATE, http_date(now).parse().unwrap());
     }
     Ok(response)
+}
+
+/// The status for an event that is not taken, where a bug turns it away.
+fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
+    let ends = |end: &str| event["id"].as_str().is_some_and(|id| id.ends_with(end));
+    match sender.bug.0.as_str() {
+        "refuses-without-need" if ends("7") => Some(503),
+        "turns-one-away-without-a-word" if ends("77") => Some(400),
+        _ => None,
+    }
 }
 
 /// Hands something to the other worker, which has a limiter of its own.

@@ -7,6 +7,7 @@
 mod circles;
 mod dependencies;
 mod exceptions;
+mod judged;
 mod names;
 mod purity;
 mod sizes;

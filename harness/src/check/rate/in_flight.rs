@@ -1,8 +1,9 @@
 //! `rate.in-flight`: at no moment are more requests open at one endpoint than its cap.
 //!
-//! A request is open from its first byte to its answer's. (The sender may have read the whole answer, and sent the next
-//! request, before the harness notes the last byte; the first byte is noted before it is written, so that counting up to
-//! it never counts two that were not open together.) Where the *sender* ended the exchange, by its deadline or its
+//! A request is open from its first byte to its answer's last. (That is noted in the moment before it is written: nobody can
+//! have read the whole answer before, so that counting up to it never counts two that were not open together.) Of an answer
+//! that is written in several pieces a sender may have read what it needs long before the last: there the first byte counts.
+//! Where the *sender* ended the exchange, by its deadline or its
 //! death, the endpoint notices later: such a request counts up to [`NOTICE`] before, and never beyond its deadline or a
 //! kill.
 //!
@@ -21,7 +22,9 @@ const NOTICE: u64 = 250_000_000;
 /// Until when a request was surely open.
 fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, exchange: &Exchange) -> u64 {
     let deadline = exchange.t.saturating_add(lane.subscriber.timeout.0);
-    let mut until = exchange.begun;
+    let behaviours = &lane.subscriber.behaviours;
+    let lengthy = behaviours.iter().any(|one| one.answer.is_lengthy() && one.covers(exchange.t));
+    let mut until = if lengthy { exchange.begun } else { exchange.end };
     if exchange.ended_by_peer() || until >= deadline {
         until = until.min(deadline).saturating_sub(NOTICE);
     }

@@ -69,7 +69,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut least: Option<u128> = None;
     let share_min = u128::from(evidence.scenario.expect.utilisation_min.0);
     for (at, lane, epoch, bucket) in limited(evidence) {
-        if !is_fast(epoch, bucket, lane.subscriber.answers.most.0) {
+        if !is_fast(epoch, bucket, lane.subscriber.answers.most.0) || !lane.is_judged_by_its_speed() {
             continue;
         }
         for interval in

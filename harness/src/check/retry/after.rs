@@ -7,13 +7,15 @@
 //! *Not late* is judged at the end of each pause: pauses that overlap are one, as the endpoint is asked again only after
 //! the last of them. The first arrival after it comes within `retry_after_late` and what one more attempt may take by the
 //! contract (one gap of the rate, the longest window). A date counts in whole seconds on both sides, and so a return may be
-//! a second later. Pauses near a fault, and while the endpoint does something else than answering, are not judged for
-//! lateness.
+//! a second later. Not judged for lateness are pauses near a fault, while the endpoint does something else than answering, and
+//! where a failure that asked for no pause may have opened a breaker. An answer that came so near to the sender's deadline
+//! that it may have missed it told nobody anything.
 
 use super::asked::{Asked, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::verdict::{Finding, Tally, show};
 use crate::scenario::{RetryAfter, SECOND};
+use crate::trace::Lack;
 
 type Wanted = fn(u16, Asked) -> bool;
 
@@ -31,8 +33,10 @@ pub(in crate::check) fn judge_503(evidence: &Evidence<'_>) -> Finding {
 
 /// `retry.after-date`
 pub(in crate::check) fn judge_date(evidence: &Evidence<'_>) -> Finding {
-    let has = has(evidence, |_, after| matches!(after, Some(RetryAfter::Date(_))));
-    judge(evidence, has, |_, asked| matches!(asked, Asked::Date(_)))
+    let has = has(evidence, |status, after| {
+        matches!(status, 429 | 503) && matches!(after, Some(RetryAfter::Date(_)))
+    });
+    judge(evidence, has, |status, asked| matches!(status, 429 | 503) && matches!(asked, Asked::Date(_)))
 }
 
 fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
@@ -44,8 +48,10 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
     for (delivery, _, before, after) in evidence.retries() {
         let Some(until) = until(evidence, delivery, before, wanted) else { continue };
         let (came, sent) = (evidence.exchange(after).t, evidence.sent_from(after));
-        // One that a stalled endpoint read late had perhaps left before anybody was told anything.
-        if sent < came && sent < evidence.exchange(before).end {
+        // One that a stalled endpoint read late had perhaps left before anybody was told anything; and an answer so near to
+        // the sender's deadline may have missed it.
+        let told = evidence.exchange(before);
+        if (sent < came && sent < told.end) || !evidence.is_in_time(before, told.end) {
             continue;
         }
         tally.see();
@@ -117,7 +123,10 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
         let begins = behaviour.at.0 <= came && behaviour.until().is_none_or(|until| until >= pause.told);
         begins && !matches!(behaviour.answer, crate::scenario::Answer::Status(_))
     });
-    if unanswering || evidence.is_disturbed(pause.told, came) {
+    if unanswering
+        || evidence.is_disturbed(pause.told, came)
+        || a_breaker_may_hold(evidence, lane, pause, came)
+    {
         return None;
     }
     let dated = evidence.asked(pause.n).is_some_and(|text| matches!(Asked::read(text), Asked::Date(_)));
@@ -127,6 +136,22 @@ fn late(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, tally: &mut Tal
         tally.broke(|| evidence.witness(pause.lane, &[pause.n, lane.arrivals[next]], what));
     }
     Some(late)
+}
+
+/// Whether a failure that asked for no pause, in a row that lasted at `pause`, or began before the return, may have opened a
+/// breaker that outlasts it.
+fn a_breaker_may_hold(evidence: &Evidence<'_>, lane: &Lane<'_>, pause: &Pause, came: u64) -> bool {
+    if evidence.trace.declared.lacks(Lack::Breaker) {
+        return false;
+    }
+    let ended = || lane.arrivals.iter().filter(|n| evidence.exchange(**n).end < came);
+    let end = |n: &u32| evidence.exchange(*n).end;
+    let taken = ended().filter(|n| evidence.exchange(**n).is_delivered() && end(n) < pause.told);
+    let taken = taken.map(end).max().unwrap_or(0);
+    ended().any(|n| {
+        let failed = !evidence.exchange(*n).is_delivered() && evidence.told(*n).is_none();
+        failed && end(n) > taken
+    })
 }
 
 /// How long one more attempt may have to wait by the contract.

@@ -1,6 +1,6 @@
 //! `Retry-After` as RFC 9110, section 10.2.3, defines it: digits, or a date; and everything else.
 
-use crate::check::evidence::{Delivery, Evidence, Exchange};
+use crate::check::evidence::{Delivery, Evidence, Exchange, Lane};
 use crate::scenario::{Answer, Behaviour, RetryAfter, SECOND};
 
 /// What an endpoint asked for.
@@ -31,8 +31,8 @@ impl Asked {
 
     /// The first moment at which the endpoint may be asked again, on the run's clock; at most `cap` after the answer.
     ///
-    /// It counts from the answer's first byte: the harness notes the last one only after it is on its way, and the sender
-    /// may by then have begun to wait.
+    /// It counts from the answer's first byte: `Retry-After` is in the head, and a sender may begin to wait before it has
+    /// read a long body.
     pub(in crate::check) fn until(
         self,
         evidence: &Evidence<'_>,
@@ -51,6 +51,26 @@ impl Asked {
             }
         }
     }
+}
+
+impl Evidence<'_> {
+    /// When an arrival's answer told the sender to come back, in a form that can be read: a 429 or a 503 alone does so.
+    pub(in crate::check) fn told(&self, n: u32) -> Option<Asked> {
+        let asks = matches!(self.exchange(n).status(), Some(429 | 503));
+        self.asked(n).filter(|_| asks).map(Asked::read).filter(|asked| *asked != Asked::Nonsense)
+    }
+}
+
+/// Until when an endpoint asked to be left alone, as it said before that moment; in whatever answer, for a sender may heed it
+/// there too.
+pub(in crate::check) fn told_until(evidence: &Evidence<'_>, lane: &Lane<'_>, before: u64) -> u64 {
+    let cap = lane.subscriber.retry.retry_after_cap.0;
+    let asked = lane.arrivals.iter().filter_map(|n| {
+        let exchange = evidence.exchange(*n);
+        let asked = Asked::read(evidence.asked(*n)?);
+        (exchange.begun < before).then(|| asked.until(evidence, exchange, cap)).flatten()
+    });
+    asked.max().unwrap_or(0)
 }
 
 /// An IMF-fixdate (`Sun, 06 Nov 1994 08:49:37 GMT`), in Unix seconds.

@@ -7,7 +7,6 @@
 use super::asked::expects_retries;
 use crate::check::evidence::{Delivery, Evidence};
 use crate::check::verdict::{Finding, Tally};
-use crate::scenario::Answer;
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let has_exhausted = evidence.deliveries.iter().any(|delivery| is_exhausted(evidence, delivery));
@@ -61,7 +60,5 @@ fn is_exhausted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
 }
 
 fn all_are_seen(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
-    let hides =
-        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
-    !evidence.subscriber(delivery).behaviours.iter().any(|behaviour| hides(&behaviour.answer))
+    !evidence.subscriber(delivery).hides_attempts()
 }

@@ -3,7 +3,8 @@
 //! The lower bound is exact: after the nth failure, nothing arrives sooner than the answer's first byte (or the moment at
 //! which the endpoint cut the exchange) and the least delay. The nth failure that the endpoint saw is at most the nth
 //! that the sender counts, and bounds never fall as n grows, so that attempts that the endpoint couldn't see change nothing.
-//! An exchange that the sender gave up on by itself is judged from its arrival, the one moment that is known. Where
+//! An exchange that the sender gave up on by itself, or may have, is judged from its arrival, the one moment that is known;
+//! one that a stalled endpoint read late, from when it may have been sent. Where
 //! the least is nothing at all (full jitter), the pooled gaps are judged: they are not shorter together than their law
 //! lets them be (`backoff_jitter`).
 //!
@@ -14,7 +15,6 @@
 //! [`OWN_FAILURES`] times. Unless the breaker is as good as none, [`OWN_LATE`] is added.
 
 use super::after::contract_wait;
-use super::asked::Asked;
 use super::backoff_jitter::{are_too_short, longest_draws};
 use crate::check::evidence::{Evidence, Exchange, Lane};
 use crate::check::verdict::{Finding, Tally, Witness, show};
@@ -40,7 +40,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let failures = failures_in_a_row(evidence);
     for (delivery, number, before, after) in evidence.retries() {
         let (failed, next) = (evidence.exchange(before), evidence.exchange(after));
-        let told = evidence.asked(before).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
+        let told = evidence.told(before).is_some();
         let repeated = evidence.event(delivery).is_none_or(|event| event.offers > 1)
             || evidence.is_redriven(delivery, next.t);
         if failed.is_delivered() || told || repeated || lost_in_a_kill(evidence, failed) {
@@ -48,7 +48,8 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
         tally.see();
         let (least, most) = evidence.subscriber(delivery).retry.bounds(number);
-        let from = if failed.ended_by_peer() { failed.t } else { failed.begun };
+        let heard = !failed.ended_by_peer() && evidence.is_in_time(before, failed.begun);
+        let from = if heard { failed.begun } else { evidence.sent_from(before) };
         if next.t < from.saturating_add(least) {
             let what = format!(
                 "retried {} after failure {number}; the least is {}",
@@ -61,7 +62,11 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         least_judged += u64::from(least > 0);
         let lane = &evidence.lanes[delivery.lane as usize];
         let closed = failures[after as usize] < threshold(lane);
-        if !closed || evidence.is_disturbed(failed.t, next.t) || hides(lane) || !leaves_all_to_backoff(lane) {
+        if !closed
+            || evidence.is_disturbed(failed.t, next.t)
+            || lane.subscriber.hides_attempts()
+            || !leaves_all_to_backoff(lane)
+        {
             unbounded += 1;
             continue;
         }
@@ -129,7 +134,8 @@ fn leaves_to_backoff(answer: &Answer) -> bool {
     use crate::scenario::RetryAfter;
     match answer {
         Answer::Status(reply) => {
-            let told = matches!(reply.retry_after, Some(RetryAfter::Seconds(1..) | RetryAfter::Date(_)));
+            let asks = matches!(reply.retry_after, Some(RetryAfter::Seconds(1..) | RetryAfter::Date(_)));
+            let told = asks && matches!(reply.status, 429 | 503);
             !told && !matches!(reply.status, 200..=299 | 410)
         }
         Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer => true,
@@ -140,13 +146,6 @@ fn leaves_to_backoff(answer: &Answer) -> bool {
 /// Whether a process died before it could note that this failed: it is then as if it had not been tried.
 fn lost_in_a_kill(evidence: &Evidence<'_>, failed: &Exchange) -> bool {
     evidence.was_killed(failed.t, failed.end.saturating_add(SECOND))
-}
-
-/// Whether some attempts can't be seen at the endpoint.
-fn hides(lane: &Lane<'_>) -> bool {
-    let unseen =
-        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
-    lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer))
 }
 
 /// For every lane, by arrival time: the latest end of any exchange that arrived before or then, and of any that the

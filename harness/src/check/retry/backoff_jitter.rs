@@ -11,7 +11,6 @@
 //! only gaps are pooled at which the bucket was at most half full, so that the contract did not move them; on neither any
 //! that the sender ended by itself. Distances are compared in integers: n·D² > ln(2 ÷ α) ÷ 2.
 
-use super::asked::Asked;
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::level::Level;
 use crate::check::verdict::Finding;
@@ -95,8 +94,7 @@ fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
     if exchange.token != Some(delivery.token) {
         return true;
     }
-    let told = evidence.asked(n).is_some_and(|text| Asked::read(text) != Asked::Nonsense);
-    exchange.ended_by_peer() || exchange.is_delivered() || told
+    exchange.ended_by_peer() || exchange.is_delivered() || evidence.told(n).is_some()
 }
 
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
@@ -127,7 +125,7 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
             || is_no_draw(evidence, delivery, before)
             || !roomy[after as usize]
             || disturbed
-            || hides(lane)
+            || lane.subscriber.hides_attempts()
         {
             continue;
         }
@@ -136,14 +134,6 @@ fn shortest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
         draws.extend(unit(gap, lane.subscriber.retry.bounds(number)));
     }
     draws
-}
-
-/// Whether a lane has attempts that the endpoint can't see, so that their numbers aren't known.
-fn hides(lane: &Lane<'_>) -> bool {
-    use crate::scenario::Answer;
-    let unseen =
-        |answer: &Answer| matches!(answer, Answer::Refuse | Answer::NoAccept | Answer::Reset | Answer::Stall);
-    lane.subscriber.behaviours.iter().any(|behaviour| unseen(&behaviour.answer))
 }
 
 /// By arrival: whether the bucket was at most half full when it came.

@@ -36,6 +36,10 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         if !by_endpoint || evidence.was_killed(cut.t, cut.end.saturating_add(crate::scenario::SECOND)) {
             continue;
         }
+        // What had left before the cut repeats nothing: a stalled endpoint may have read both at once.
+        if evidence.sent_from(after) < cut.begun {
+            continue;
+        }
         tally.see();
         let number_of =
             |n: u32| evidence.trace.arrivals.get(n as usize).and_then(|one| one.attempt.as_deref());

@@ -1,0 +1,113 @@
+//! Checks that no sender can be made to break over real sockets, each with a trace that breaks it: clocks that cannot be
+//! set, disks and databases that the small sender of `tests/sender_mutants` doesn't have, and the harness's own failings.
+
+use hookproof::check::{Status, Strictness, judge};
+use hookproof::scenario::Scenario;
+use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, ProcessEvent, Stall, Trace};
+
+use crate::build;
+use crate::excuses::{fault, process};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A trace that a check must hold against the sender, or the harness.
+struct Broken {
+    check: &'static str,
+    /// What the scenario says beside its one subscriber.
+    more: &'static str,
+    /// What breaks it: deliveries came at 1, 2 and 3 s before.
+    breaks: fn(&mut Trace),
+    status: Status,
+}
+
+const BROKEN: [Broken; 6] = [
+    Broken {
+        check: "fault.clock-step",
+        more: "[sender]\ntakeover_within = \"2s\"\n\
+               [[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"clock-step\"\nby = \"-1h\"",
+        breaks: stands_still_until_its_clock_is_right,
+        status: Status::Fail,
+    },
+    Broken {
+        check: "fault.disk-full",
+        more: "[[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"disk-full\"",
+        breaks: acknowledges_what_it_cannot_write,
+        status: Status::Fail,
+    },
+    Broken {
+        check: "fault.locked",
+        more: "[[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"lock-database\"",
+        breaks: dies_of_a_lock,
+        status: Status::Fail,
+    },
+    Broken {
+        check: "efficiency",
+        more: "[expect]\nefficiency_min = 0.35",
+        breaks: is_slower_than_the_machine,
+        status: Status::Fail,
+    },
+    Broken { check: "harness.schedule", more: "", breaks: releases_late, status: Status::Inconclusive },
+    Broken { check: "harness.stall", more: "", breaks: stands_still, status: Status::Inconclusive },
+];
+
+fn stands_still_until_its_clock_is_right(trace: &mut Trace) {
+    trace.faults.push(fault(3 * SECOND / 2, "clock-step", Some(5 * SECOND / 2)));
+    for (arrival, answer) in trace.arrivals.iter_mut().zip(&mut trace.answers).skip(1) {
+        (arrival.t, arrival.read) = (3_600 * SECOND, 3_600 * SECOND);
+        (answer.t, answer.end) = (arrival.t, arrival.t);
+    }
+    build::end(trace, 3_700 * SECOND);
+}
+
+fn acknowledges_what_it_cannot_write(trace: &mut Trace) {
+    trace.faults.push(fault(3 * SECOND / 2, "disk-full", Some(5 * SECOND / 2)));
+    build::offer(trace, 3, 2 * SECOND, &["a"]);
+    build::end(trace, 600 * SECOND);
+}
+
+fn dies_of_a_lock(trace: &mut Trace) {
+    trace.faults.push(fault(3 * SECOND / 2, "lock-database", Some(5 * SECOND / 2)));
+    trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
+    build::end(trace, 600 * SECOND);
+}
+
+fn is_slower_than_the_machine(trace: &mut Trace) {
+    trace.host.ceiling = Some(Ceiling { t: 0, per_second: 1_000 });
+}
+
+fn releases_late(trace: &mut Trace) {
+    trace.offers.iter_mut().for_each(|offer| offer.t = SECOND / 2);
+}
+
+/// Seven at once are too many, or came in a stall.
+fn stands_still(trace: &mut Trace) {
+    trace.header.clock = ClockKind::Real;
+    (3..10).for_each(|token| {
+        build::offer(trace, token, 0, &["a"]);
+        build::deliver(trace, "a", token, 4 * SECOND, 204);
+    });
+    trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from: 7 * SECOND / 2, until: 4 * SECOND });
+    build::end(trace, 5 * SECOND);
+}
+
+/// What a check says of a trace that breaks it, or of the same without that.
+fn said(broken: &Broken, breaks: bool) -> (Status, String) {
+    let scenario: Scenario = build::scenario_with(broken.more);
+    let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
+    if breaks {
+        (broken.breaks)(&mut trace);
+    }
+    let judgement = judge(&scenario, &trace, Strictness::Usual);
+    let verdict = judgement.verdicts.into_iter().find(|one| one.id == broken.check).expect("judged");
+    (verdict.status, verdict.sentence)
+}
+
+#[test]
+fn each_of_these_checks_is_broken_by_its_trace_and_not_without_it() {
+    for broken in &BROKEN {
+        let (status, sentence) = said(broken, true);
+        assert_eq!(status, broken.status, "{}: {sentence}", broken.check);
+        let (status, sentence) = said(broken, false);
+        assert_ne!(status, Status::Fail, "{}: {sentence}", broken.check);
+    }
+}

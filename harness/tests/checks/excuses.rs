@@ -1,0 +1,370 @@
+//! A right sender is not accused for what its endpoint, its contract, an operator or the harness did; and none of that
+//! excuses anything else.
+
+use hookproof::check::Status;
+use hookproof::scenario::Scenario;
+use hookproof::trace::{Cut, CutKind, ENDPOINTS, Fault, Process, ProcessEvent, Stall, Trace};
+
+use crate::build::{self, check};
+
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+pub(crate) fn fault(t: u64, action: &str, until: Option<u64>) -> Fault {
+    Fault { t, action: action.to_owned(), until, detail: None, plan: Some(0) }
+}
+
+pub(crate) fn process(t: u64, event: ProcessEvent) -> Process {
+    Process { t, worker: 0, event, status: None }
+}
+
+/// An empty run of a scenario.
+pub(crate) fn empty(scenario: &Scenario) -> Trace {
+    build::trace(scenario, &[])
+}
+
+/// Adds a request that is answered at `answered`, perhaps with a `Retry-After`.
+pub(crate) fn exchange(
+    trace: &mut Trace,
+    (token, t): (u64, u64),
+    answered: u64,
+    status: u16,
+    told: Option<&str>,
+) {
+    build::deliver(trace, "a", token, t, status);
+    let answer = trace.answers.last_mut().expect("answered");
+    (answer.t, answer.end, answer.retry_after) = (answered, answered, told.map(str::to_owned));
+}
+
+/// Stalls the thread that stamps arrivals.
+fn stall(trace: &mut Trace, from: u64, until: u64) {
+    trace.stalls.push(Stall { thread: ENDPOINTS.to_owned(), from, until });
+}
+
+const LOCKED: &str =
+    "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"1s\"\nlasts = \"1s\"\ndo = \"lock-database\"\n";
+
+/// The database was locked from 1 to 2 s, an event was taken at a moment, and `a` got it at another, if ever.
+fn after_a_lock(more: &str, taken: u64, came: Option<u64>, beside: bool, expected: Status) {
+    let scenario = build::scenario_with(&format!("{more}\n[[subscriber]]\nname = \"b\"\n{LOCKED}"));
+    let mut trace = empty(&scenario);
+    build::offer(&mut trace, 1, taken, &["a", "b"]);
+    if beside {
+        build::deliver(&mut trace, "b", 1, 2 * SECOND + taken, 204);
+    }
+    came.into_iter().for_each(|t| build::deliver(&mut trace, "a", 1, t, 204));
+    trace.faults.push(fault(SECOND, "lock-database", Some(2 * SECOND)));
+    build::end(&mut trace, 60 * SECOND);
+    build::verdict("fault.locked", &scenario, &trace, expected);
+}
+
+#[test]
+fn after_a_fault_each_lane_is_served_unless_its_endpoint_is_why_not() {
+    let black = "[[subscriber.behaviour]]\nanswer = \"refuse\"";
+    after_a_lock("", SECOND / 2, Some(6 * SECOND), true, Status::Pass);
+    after_a_lock(black, SECOND / 2, None, true, Status::Pass);
+    // Another lane's arrivals say nothing of this one, and what was taken later is due as well.
+    after_a_lock("", SECOND / 2, None, true, Status::Fail);
+    after_a_lock("", 3 * SECOND, None, true, Status::Fail);
+    after_a_lock("", 3 * SECOND, Some(7 * SECOND), true, Status::Pass);
+}
+
+/// An endpoint answered that at a second; the process was killed at 20 s; the other delivery came then.
+fn across_a_kill(more: &str, status: u16, told: Option<&str>, came: u64, expected: Status) {
+    let kill = "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"20s\"\ndo = \"kill\"\n";
+    let behaviour = format!("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = {status}");
+    let scenario = build::scenario_with(&format!("{more}\n{behaviour}\n{kill}"));
+    let mut trace = empty(&scenario);
+    (0..2).for_each(|token| build::offer(&mut trace, token, 0, &["a"]));
+    exchange(&mut trace, (0, SECOND), SECOND, status, told);
+    exchange(&mut trace, (1, came), came, 204, None);
+    use ProcessEvent::{Exited, Killed, Ready, Started};
+    let life = [(0, Started), (1, Ready), (20, Killed), (20, Exited), (21, Started), (21, Ready)];
+    trace.processes.extend(life.map(|(t, event)| process(t * SECOND, event)));
+    trace.faults.push(fault(20 * SECOND, "kill", Some(21 * SECOND)));
+    build::end(&mut trace, 200 * SECOND);
+    build::verdict("crash.takeover", &scenario, &trace, expected);
+}
+
+#[test]
+fn a_pause_and_a_breaker_outlive_the_process_that_met_them() {
+    across_a_kill("", 429, Some("40"), 41 * SECOND + MS, Status::Pass);
+    across_a_kill("", 429, Some("40"), 60 * SECOND, Status::Fail);
+    let breaker = "breaker = { failures = 1, cooldown = \"1min\" }";
+    across_a_kill(breaker, 500, None, 61 * SECOND, Status::Inconclusive);
+    across_a_kill("", 429, Some("2"), 61 * SECOND, Status::Fail);
+}
+
+const STALLS: &str = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"4s\"\nanswer = \"stall\"";
+
+#[test]
+fn what_a_stalled_endpoint_reads_late_was_sent_before() {
+    let read_late = |trace: &mut Trace| {
+        exchange(trace, (2, 5 * SECOND + MS), 5 * SECOND + MS, 204, None);
+        build::without(trace, 2);
+        build::end(trace, 60 * SECOND);
+    };
+    let brief = "retry = { ttl = \"2s\" }";
+    check("queue.expires", &format!("{brief}\n{STALLS}"), read_late, Status::Pass);
+    check("queue.expires", brief, read_late, Status::Fail);
+}
+
+/// Two attempts of one delivery that a stalled endpoint read at once, and what it did with the first.
+fn read_together(trace: &mut Trace, cut: Option<CutKind>) {
+    let t = 5 * SECOND;
+    exchange(trace, (7, t), t, 500, None);
+    if let Some(how) = cut {
+        let answer = trace.answers.pop().expect("answered");
+        let (endpoint, n) = ("a".to_owned(), Some(answer.n));
+        trace.cuts.push(Cut { t, endpoint, n, how, began: None, token: None });
+    }
+    exchange(trace, (7, t + MS), t + 2 * MS, 204, None);
+    build::offer(trace, 7, SECOND, &["a"]);
+    build::end(trace, 60 * SECOND);
+}
+
+#[test]
+fn attempts_that_lay_unread_together_were_not_made_together() {
+    let retries = "timeout = \"2s\"\nretry = { backoff = \"equal-jitter\", base = \"1s\" }";
+    let then = |what: &str| format!("[[subscriber.behaviour]]\nat = \"5s\"\nanswer = {what}");
+    for (id, what, cut) in
+        [("retry.backoff-bounds", "500", None), ("retry.hidden", "\"close\"", Some(CutKind::Close))]
+    {
+        let together = |trace: &mut Trace| read_together(trace, cut);
+        let unread = if cut.is_some() { Status::Inconclusive } else { Status::Pass };
+        check(id, &format!("{retries}\n{STALLS}\n{}", then(what)), together, unread);
+        check(id, &format!("{retries}\n{}", then(what)), together, Status::Fail);
+    }
+}
+
+#[test]
+fn a_success_near_the_deadline_may_come_again_after_a_reset_too() {
+    let twice = |trace: &mut Trace| {
+        trace.answers[2].t += 19 * SECOND / 10;
+        trace.answers[2].end = trace.answers[2].t;
+        build::deliver(trace, "a", 2, 6 * SECOND, 204);
+        build::end(trace, 60 * SECOND);
+    };
+    let resets = "timeout = \"2s\"\n[[subscriber.behaviour]]\nlasts = \"1s\"\nanswer = \"reset-after-read\"";
+    check("network.reset", resets, twice, Status::Pass);
+    check("duplicate.bounded", resets, twice, Status::Pass);
+}
+
+#[test]
+fn a_stall_of_the_harness_may_have_squeezed_what_broke_off_too() {
+    let broken_off = |stalled: bool| {
+        move |trace: &mut Trace| {
+            let cut = |_| Cut {
+                t: 5 * SECOND,
+                endpoint: "a".to_owned(),
+                n: None,
+                how: CutKind::PeerGone,
+                began: Some(5 * SECOND),
+                token: None,
+            };
+            trace.cuts.extend((0..8).map(cut));
+            build::end(trace, 60 * SECOND);
+            if stalled {
+                stall(trace, 4 * SECOND, 5 * SECOND);
+            }
+        }
+    };
+    check("rate.envelope", "", broken_off(false), Status::Fail);
+    check("rate.envelope", "", broken_off(true), Status::Inconclusive);
+}
+
+#[test]
+fn what_was_stamped_late_in_a_stall_was_sent_in_time() {
+    let gone = |stalled: bool| {
+        move |trace: &mut Trace| {
+            trace.answers[1].status = 410;
+            if stalled {
+                stall(trace, 2 * SECOND, 3 * SECOND);
+            }
+        }
+    };
+    let leaves = "[[subscriber.behaviour]]\nat = \"2s\"\nanswer = 410";
+    check("retry.gone", leaves, gone(false), Status::Warn);
+    check("retry.gone", leaves, gone(true), Status::Inconclusive);
+    let old = |stalled: bool| {
+        move |trace: &mut Trace| {
+            exchange(trace, (2, 20 * SECOND), 20 * SECOND, 204, None);
+            trace.arrivals[3].signed.timestamp = Some("10".to_owned());
+            build::end(trace, 60 * SECOND);
+            if stalled {
+                stall(trace, 10 * SECOND, 20 * SECOND);
+            }
+        }
+    };
+    check("format.timestamp", "", old(false), Status::Fail);
+    check("format.timestamp", "", old(true), Status::Inconclusive);
+    let again = |stalled: bool| {
+        move |trace: &mut Trace| {
+            exchange(trace, (2, 7 * SECOND), 7 * SECOND, 204, None);
+            build::end(trace, 60 * SECOND);
+            if stalled {
+                stall(trace, 3 * SECOND, 7 * SECOND);
+            }
+        }
+    };
+    check("retry.status", "timeout = \"2s\"", again(false), Status::Fail);
+    check("retry.status", "timeout = \"2s\"", again(true), Status::Inconclusive);
+}
+
+#[test]
+fn a_lane_that_waits_on_purpose_is_not_judged_by_its_speed() {
+    let slow = "[[subscriber]]\nname = \"b\"\n[[subscriber.behaviour]]\nat = \"10s\"\nanswer = \"blackhole\"";
+    let late = |trace: &mut Trace| {
+        exchange(trace, (2, 20 * SECOND), 20 * SECOND, 204, None);
+        build::without(trace, 2);
+        build::end(trace, 60 * SECOND);
+    };
+    let coalesces = "coalesce = [{ type = \"video.trending\", window = \"30s\" }]";
+    check("isolation.gap", slow, late, Status::Fail);
+    for more in [coalesces, "ordered = true"] {
+        check("isolation.gap", &format!("{more}\n{slow}"), late, Status::NotApplicable);
+    }
+}
+
+#[test]
+fn what_a_newer_event_stands_for_is_not_late() {
+    let replaced = |trace: &mut Trace| {
+        build::without(trace, 0);
+        build::end(trace, 600 * SECOND);
+    };
+    let latency = "[expect.latency]\na = { max = \"10s\" }";
+    let coalesces = format!("coalesce = [{{ type = \"video.trending\", window = \"30s\" }}]\n{latency}");
+    check("latency.first-attempt", latency, replaced, Status::Fail);
+    check("latency.first-attempt", &coalesces, replaced, Status::Pass);
+}
+
+#[test]
+fn a_breaker_that_opens_beside_a_pause_may_outlast_it() {
+    let told = |failed: bool| {
+        move |trace: &mut Trace| {
+            for (token, told) in [(0, None), (1, Some("1"))] {
+                let status = if told.is_some() {
+                    429
+                } else if failed {
+                    500
+                } else {
+                    204
+                };
+                trace.answers[token].status = status;
+                trace.answers[token].retry_after = told.map(str::to_owned);
+            }
+            build::without(trace, 2);
+            exchange(trace, (1, 30 * SECOND), 30 * SECOND, 204, None);
+            build::end(trace, 60 * SECOND);
+        }
+    };
+    let more = "[[subscriber.behaviour]]\nlasts = \"3s\"\nanswer = 429\nretry_after = \"1s\"";
+    check("retry.after-429", more, told(false), Status::Fail);
+    check("retry.after-429", more, told(true), Status::Pass);
+}
+
+#[test]
+fn a_request_is_open_until_the_last_byte_of_its_answer() {
+    let dripping = |length: u64| {
+        move |trace: &mut Trace| {
+            for (at, t) in (0..3).zip([SECOND, SECOND + MS, SECOND + 2 * MS]) {
+                (trace.arrivals[at].t, trace.arrivals[at].read) = (t, t);
+                (trace.answers[at].t, trace.answers[at].end) = (t, t + length);
+            }
+        }
+    };
+    let text = build::scenario("rate = \"10/s\", burst = 5, in_flight = 2").text;
+    let dripper = "[[subscriber.behaviour]]\nanswer = \"drip\"\n";
+    let huge = "[[subscriber.behaviour]]\nanswer = \"huge-answer\"\n";
+    for (behaviour, length, expected) in
+        [(dripper, SECOND, Status::Fail), (dripper, MS / 2, Status::Pass), (huge, SECOND, Status::Pass)]
+    {
+        let scenario = build::named(&format!("{text}{behaviour}"));
+        let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
+        dripping(length)(&mut trace);
+        build::verdict("rate.in-flight", &scenario, &trace, expected);
+    }
+}
+
+/// The first delivery is answered so at 1 s, and comes again at a moment.
+fn told_and_again(status: u16, told: &'static str, again: u64) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.answers[0].status = status;
+        trace.answers[0].retry_after = Some(told.to_owned());
+        exchange(trace, (0, again), again, 204, None);
+        build::end(trace, 60 * SECOND);
+    }
+}
+
+#[test]
+fn only_a_429_and_a_503_tell_a_sender_when_to_come_back() {
+    let dated = "Thu, 01 Jan 1970 00:00:30 GMT";
+    let answers = |status: u16, retries: &str| {
+        format!("{retries}\n[[subscriber.behaviour]]\nanswer = {status}\nretry_after_date = \"29s\"")
+    };
+    let soon = |status| told_and_again(status, dated, 4 * SECOND);
+    check("retry.after-date", &answers(503, ""), soon(503), Status::Fail);
+    check("retry.after-date", &answers(500, ""), soon(500), Status::NotApplicable);
+    let fixed = "retry = { backoff = \"equal-jitter\", base = \"10s\" }";
+    check("retry.backoff-bounds", &answers(500, fixed), soon(500), Status::Fail);
+    check("retry.backoff-bounds", &answers(500, fixed), |_| {}, Status::Inconclusive);
+    check("retry.backoff-bounds", &answers(503, fixed), soon(503), Status::NotApplicable);
+}
+
+#[test]
+fn a_retry_after_that_came_near_the_deadline_may_have_been_missed() {
+    let near = |length: u64| {
+        move |trace: &mut Trace| {
+            told_and_again(503, "20", 4 * SECOND)(trace);
+            (trace.answers[0].t, trace.answers[0].end) = (SECOND + length, SECOND + length);
+        }
+    };
+    let more = "timeout = \"2s\"\n[[subscriber.behaviour]]\nanswer = 503\nretry_after = \"20s\"";
+    check("retry.after-503", more, near(SECOND), Status::Fail);
+    check("retry.after-503", more, near(19 * SECOND / 10), Status::Inconclusive);
+}
+
+#[test]
+fn a_rotation_disturbs_nothing_for_as_long_as_it_lasts() {
+    let late = |trace: &mut Trace| {
+        trace.faults.push(fault(0, "rotate", Some(100 * SECOND)));
+        told_and_again(429, "1", 30 * SECOND)(trace);
+        (0..2).for_each(|_| build::without(trace, 1));
+    };
+    let rotates = "[[subscriber.behaviour]]\nanswer = 429\nretry_after = \"1s\"\n\
+                   [[fault]]\nat = \"0s\"\nlasts = \"100s\"\ndo = \"rotate\"";
+    check("retry.after-429", rotates, late, Status::Fail);
+}
+
+#[test]
+fn attempts_that_nobody_accepts_are_attempts_too() {
+    let unaccepted = "[[subscriber.behaviour]]\nlasts = \"3s\"\nanswer = \"no-accept\"";
+    let given_up = |trace: &mut Trace| {
+        build::without(trace, 2);
+        let (subscriber, reason) = ("a".to_owned(), "a word of its own".to_owned());
+        let (token, t) = (Some(2), 3 * SECOND);
+        trace.dead.push(hookproof::trace::Dead { t, subscriber, token, id: None, reason, attempts: None });
+    };
+    check("loss.none", "", given_up, Status::Fail);
+    check("loss.none", unaccepted, given_up, Status::Pass);
+}
+
+const BREAKER: &str =
+    "breaker = { failures = 2, cooldown = \"30s\" }\n[[subscriber.behaviour]]\nanswer = 500";
+
+#[test]
+fn a_failure_beside_a_success_may_have_come_before_it() {
+    // A success, a failure so long after it, and another failure; the next request comes at once.
+    let beside = |gap: u64| {
+        move |trace: &mut Trace| {
+            trace.answers[1].status = 500;
+            trace.answers[2].status = 500;
+            (trace.answers[0].t, trace.answers[0].end) = (2 * SECOND - gap, 2 * SECOND - gap);
+            exchange(trace, (3, 4 * SECOND), 4 * SECOND + MS, 204, None);
+            build::offer(trace, 3, 0, &["a"]);
+            build::end(trace, 60 * SECOND);
+        }
+    };
+    check("breaker.opens", BREAKER, beside(SECOND / 2), Status::Warn);
+    check("breaker.opens", BREAKER, beside(MS / 10), Status::Inconclusive);
+}
