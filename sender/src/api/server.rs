@@ -88,6 +88,7 @@ async fn serve_bounded(
     let open = Arc::new(Open::default());
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
+    let server = bounded_server();
     let mut failing = false;
     loop {
         let accept = async {
@@ -118,9 +119,6 @@ async fn serve_bounded(
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "can't send small answers at once");
         }
-        let mut server = http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
-        server.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
         let entry = open.enter();
         let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));
         let answer = service_fn(move |request| {
@@ -146,6 +144,13 @@ async fn serve_bounded(
     }
     drop(listener);
     timeout(within, graceful.shutdown()).await.is_ok()
+}
+
+fn bounded_server() -> http1::Builder {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
+    server.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+    server
 }
 
 /// The connections that are open, by the order in which they came.

@@ -65,7 +65,7 @@ impl WriteTracker {
     pub(super) async fn withdrawn(&self) {
         self.permit.cancelled.cancelled().await;
         if self.give_up() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
