@@ -112,7 +112,8 @@ impl Transport {
         let Settings { idle_max, roots, resolver, connections_max, clock } = settings;
         let sockets = Sockets::new(connections_max.map_or_else(max_by_limit, NonZeroU32::get));
         let asker = Asker::new(resolver, max_by_limit());
-        let connector = Connector { guard, asker, tls: tls::connector(roots)? };
+        let connector =
+            Connector { guard, asker, tls: tls::connector(roots)?, sockets: Arc::clone(&sockets) };
         let lanes = Lanes::new(Arc::clone(&sockets));
         let shared = Arc::new(Shared { lanes, connector, idle_max, sockets, clock });
         let tending = tokio::spawn(tend(Arc::downgrade(&shared), idle_max));

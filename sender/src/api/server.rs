@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
+use hyper::body::{Buf, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,7 +24,8 @@ use tracing::{debug, warn};
 
 use super::Token;
 
-/// Connections at a time. For the next one, the oldest without a request under way is closed; if all have one, it waits.
+/// Connections at a time. For the next one, the oldest at rest is closed, or else the oldest whose answer is not read to its
+/// end; if all have a request under way, it waits.
 const CONNECTIONS_MAX: usize = 1_024;
 /// The longest head of a request, in bytes, and the most headers in it.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -83,6 +88,7 @@ async fn serve_bounded(
     let open = Arc::new(Open::default());
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
+    let server = bounded_server();
     let mut failing = false;
     loop {
         let accept = async {
@@ -113,18 +119,16 @@ async fn serve_bounded(
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "can't send small answers at once");
         }
-        let mut server = http1::Builder::new();
-        server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
-        server.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
         let entry = open.enter();
         let (router, state) = (TowerToHyperService::new(router.clone()), Arc::clone(&entry.state));
         let answer = service_fn(move |request| {
-            let under_way = UnderWay::begin(&state);
+            let under_way = Counted::begin(&state, |state| &state.under_way);
+            let writing = Counted::begin(&state, |state| &state.unwritten);
             let response = router.call(request);
             async move {
                 let response = response.await;
                 drop(under_way);
-                response
+                response.map(|response| response.map(|body| Answer { body, writing: Arc::new(writing) }))
             }
         });
         let connection = graceful.watch(server.serve_connection(TokioIo::new(stream), answer));
@@ -142,6 +146,13 @@ async fn serve_bounded(
     timeout(within, graceful.shutdown()).await.is_ok()
 }
 
+fn bounded_server() -> http1::Builder {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
+    server.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+    server
+}
+
 /// The connections that are open, by the order in which they came.
 #[derive(Default)]
 struct Open(Mutex<(u64, BTreeMap<u64, Arc<State>>)>);
@@ -150,6 +161,8 @@ struct Open(Mutex<(u64, BTreeMap<u64, Arc<State>>)>);
 struct State {
     /// Requests whose head has come and that are not answered.
     under_way: AtomicU32,
+    /// The same, to the last byte of the answer.
+    unwritten: AtomicU32,
     is_told: AtomicBool,
     close: Notify,
 }
@@ -169,7 +182,10 @@ impl Open {
         let is_idle = |state: &&Arc<State>| {
             state.under_way.load(Ordering::Relaxed) == 0 && !state.is_told.load(Ordering::Relaxed)
         };
-        if let Some(oldest) = open.1.values().find(is_idle) {
+        let mut idle = open.1.values().filter(is_idle);
+        let at_rest = idle.clone().find(|state| state.unwritten.load(Ordering::Relaxed) == 0);
+        // Whoever does not read must not keep others out either.
+        if let Some(oldest) = at_rest.or_else(|| idle.next()) {
             oldest.is_told.store(true, Ordering::Relaxed);
             oldest.close.notify_one();
         }
@@ -189,18 +205,67 @@ impl Drop for Entry {
     }
 }
 
-struct UnderWay(Arc<State>);
+/// One request more in a count, as long as this lives.
+struct Counted(Arc<State>, fn(&State) -> &AtomicU32);
 
-impl UnderWay {
-    fn begin(state: &Arc<State>) -> Self {
-        state.under_way.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(state))
+impl Counted {
+    fn begin(state: &Arc<State>, count: fn(&State) -> &AtomicU32) -> Self {
+        count(state).fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(state), count)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        (self.1)(&self.0).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer, and that it is not written to its end.
+struct Answer {
+    body: Body,
+    writing: Arc<Counted>,
+}
+
+/// A piece of it, for as long as a byte of it is not written.
+struct Piece {
+    bytes: Bytes,
+    _writing: Arc<Counted>,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Piece;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let piece = |bytes| Piece { bytes, _writing: Arc::clone(&self.writing) };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -247,6 +312,35 @@ mod tests {
             half.read_to_string(&mut answer).await.unwrap();
             assert!(answer.ends_with("well"), "{answer}");
         }
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn at_the_bound_whoever_still_reads_an_answer_stays_while_somebody_else_is_at_rest() {
+        const LENGTH: usize = 64 << 20;
+        let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/", get(|| async { "well" }))
+            .route("/long", get(|| async { axum::body::Bytes::from(vec![b'x'; LENGTH]) }));
+        let server = tokio::spawn(serve_bounded(listener, router, std::future::pending(), Duration::ZERO, 2));
+        let begin = async |text: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(format!("GET {text}").as_bytes()).await.unwrap();
+            stream
+        };
+        let mut reads = begin("/long HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+        // The answer has begun, and is more than the system holds.
+        reads.read_exact(&mut [0]).await.unwrap();
+        let mut rests = begin("/ HTTP/1.1\r\n").await;
+        let mut late = begin("/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+        let mut answer = String::new();
+        late.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("well"), "{answer}");
+        assert!(matches!(rests.read(&mut [0; 100]).await, Ok(0) | Err(_)), "it made room");
+        let mut rest = Vec::new();
+        reads.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() > LENGTH, "{} bytes", rest.len());
         server.abort();
     }
 }

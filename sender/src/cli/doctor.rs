@@ -27,6 +27,8 @@ use crate::store::{Command, Reply, Store};
 const STUCK_AFTER: Nanos = Nanos::MINUTE;
 /// So many are named.
 const NAMES_MAX: usize = 10;
+/// The file is looked at for as long as the log is no longer than this: a look keeps it from being cut.
+const CHECK_LOG_BYTES_MAX: u64 = 64 << 20;
 /// Rows corrected in one commit.
 const STEP_ROWS: u32 = 500;
 /// Something is off.
@@ -61,6 +63,8 @@ struct Finding {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Well,
+    /// It would have held up those that write.
+    Unchecked,
     Off,
     Mended,
 }
@@ -94,6 +98,7 @@ impl State {
     const fn word(self) -> &'static str {
         match self {
             Self::Well => "well",
+            Self::Unchecked => "unchecked",
             Self::Off => "off",
             Self::Mended => "mended",
         }
@@ -120,7 +125,7 @@ impl Doctor {
             if printer.json {
                 printer.object(&json!({ "check": check, "state": state.word(), "detail": detail }))?;
             } else {
-                printer.line(format_args!("{:<7} {check:<12} {detail}", state.word()))?;
+                printer.line(format_args!("{:<9} {check:<12} {detail}", state.word()))?;
             }
         }
         Ok(if is_off { ExitCode::from(EXIT_OFF) } else { ExitCode::SUCCESS })
@@ -256,16 +261,23 @@ impl Patient<'_> {
         if bytes < LogSize::PINNED_BYTES {
             return Ok(Finding::well("log"));
         }
-        let what = "some program has been reading the database for long: end its transaction";
+        let what = "some program has been reading the database for long, or the disk can't keep up";
         let finding = Finding::off("log", format!("the log is {} MiB long; {what}", bytes >> 20));
         if mend && self.store()?.cut_log()? { Ok(finding.mended()) } else { Ok(finding) }
     }
 
     fn file(&self) -> Result<Finding, Failure> {
-        let faults = self.look.reader.quick_check()?;
+        let checked = self.look.reader.quick_check(CHECK_LOG_BYTES_MAX)?;
+        if checked.faults.is_empty() && !checked.unchecked.is_empty() {
+            let detail = format!(
+                "not checked wholly ({}), since the log grew by what was written meanwhile: try again when that is less",
+                checked.unchecked.join(", ")
+            );
+            return Ok(Finding { check: "file", state: State::Unchecked, detail });
+        }
         Ok(Finding::of(
             "file",
-            &faults,
+            &checked.faults,
             "the file is damaged; copy it, and restore a backup or `.recover` it",
         ))
     }

@@ -10,7 +10,7 @@ use crate::dispatch::Stuck;
 use crate::engine::{Nanos, StoreTime};
 use crate::runtime::store_time::FAR_OFF;
 use crate::runtime::{LastLook, Sender};
-use crate::store::sqlite::LogSize;
+use crate::store::sqlite::{LogSize, why_long};
 use crate::store::thread::Health;
 
 /// How long a part may take to show that it lives. It takes microseconds.
@@ -69,10 +69,8 @@ fn of_the_store(health: &Health, now: StoreTime) -> Vec<Unready> {
     }
     if health.log_bytes >= LogSize::PINNED_BYTES {
         let mebibytes = health.log_bytes >> 20;
-        let detail = format!(
-            "the database's log has grown to {mebibytes} MiB, since some program has been reading the database for long: \
-             end its transaction"
-        );
+        let why = why_long(health.log_is_held);
+        let detail = format!("the database's log has grown to {mebibytes} MiB, since {why}");
         reasons.push(Unready::new("log", detail));
     }
     reasons

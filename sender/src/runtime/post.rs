@@ -57,13 +57,13 @@ fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreT
 pub(super) struct HttpPost {
     transport: Transport,
     ids: DeliveryIds,
-    /// Says that sockets are used up, now and then.
+    /// When it was said last that attempts wait.
     said: Mutex<Option<StoreTime>>,
 }
 
-/// How long an attempt waits that got no socket, where even asking for one fails at once.
+/// How long an attempt waits that got no socket, or no turn to look a name up, where even asking for one fails at once.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
-/// How often to say that sockets are used up.
+/// How often to say that attempts wait.
 const SAY_EVERY: Nanos = Nanos::from_secs(10);
 
 impl HttpPost {
@@ -79,7 +79,7 @@ impl HttpPost {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_none_or(|said| now.since(said) >= SAY_EVERY) {
             *said = Some(now);
-            warn!(%failure, "attempts wait for a socket; nothing is held against their endpoints");
+            warn!(%failure, "attempts wait; nothing is held against their endpoints");
         }
     }
 }
@@ -97,12 +97,14 @@ impl Post for HttpPost {
             let began = clock.now();
             match self.attempt(subscriber, row, number, &permit).await {
                 Ok(made) => match made.failure() {
-                    Some(failure @ Failure::NoSocket { .. }) => self.say(failure, began),
+                    Some(failure @ (Failure::NoSocket { .. } | Failure::NoLookup)) => {
+                        self.say(failure, began);
+                    }
                     _ => return result(made, row, began, clock.now()),
                 },
                 Err(impossible) => return AttemptEnd::impossible(began, &impossible),
             }
-            // What waits for a socket keeps its place while it may; then its lane decides anew.
+            // What waits for one keeps its place while it may; then its lane decides anew.
             tokio::select! {
                 () = pause(TRY_AGAIN) => {}
                 () = permit.cancelled.cancelled() => return AttemptEnd::withheld(),

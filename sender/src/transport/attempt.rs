@@ -104,7 +104,8 @@ impl Attempt<'_> {
             }
             Err(failure) if wrote => Ended::Over(AttemptResult::Silent(failure)),
             Err(_) if self.is_revoked() => Ended::Over(AttemptResult::Unsent(Failure::Withdrawn)),
-            Err(failure @ Failure::Deadline { .. }) if is_new => Ended::Over(AttemptResult::Unsent(failure)),
+            // The timer fired: this process was there, and the endpoint took nothing in all that time.
+            Err(failure @ Failure::Deadline { .. }) => Ended::Over(AttemptResult::Unsent(failure)),
             Err(_) if self.request.permit.check(self.shared.clock.now()).is_err() => {
                 Ended::Over(AttemptResult::Unsent(Failure::Withdrawn))
             }
@@ -149,7 +150,11 @@ impl Attempt<'_> {
         let socket = socket.ok_or(Failure::NoSocket { max: sockets.max() })?;
         let opening = connector.open(&self.route.origin, &self.lane.lookups, permit.with(socket));
         let opened = timeout_at(after(within).min(self.deadline), opening).await;
-        match opened.map_err(|_| Failure::ConnectDeadline { within })?? {
+        let too_late = |_| {
+            let is_in_line = self.lane.lookups.is_in_line();
+            if is_in_line { Failure::NoLookup } else { Failure::ConnectDeadline { within } }
+        };
+        match opened.map_err(too_late)?? {
             Opened::Http1(connection) => Ok((Connection::Http1(connection), true)),
             Opened::Http2(connection) => {
                 let place = connection.enter(&self.lane.limit).ok_or(Failure::Closed)?;

@@ -15,9 +15,9 @@ use super::failure::{Cause, Failure};
 use super::http1::Http1;
 use super::http2::Http2;
 use super::limit::SocketPermit;
-use super::lookups::{Asker, Lookups};
+use super::lookups::{Asker, Lookups, NotFound};
 use super::route::Origin;
-use super::sockets;
+use super::sockets::{self, Sockets};
 use super::tls::HTTP2;
 use super::wire::{Speaks, Stream, Wire};
 use crate::guard::Guard;
@@ -29,6 +29,8 @@ pub(super) struct Connector {
     pub(super) guard: Guard,
     pub(super) asker: Arc<Asker>,
     pub(super) tls: TlsConnector,
+    /// All that there are.
+    pub(super) sockets: Arc<Sockets>,
 }
 
 /// A new connection, by what the two ends agreed to speak.
@@ -45,7 +47,10 @@ impl Connector {
         permit: SocketPermit,
     ) -> Result<Opened, Failure> {
         let addresses = self.addresses(origin, lookups).await?;
-        let tcp = first_connected(addresses).await?;
+        let tcp = match *addresses {
+            [only] => connect(only).await?,
+            _ => first_connected(addresses, &self.sockets, connect).await?,
+        };
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
             return Ok(Opened::Http1(Http1::over(wire).await?));
@@ -72,7 +77,10 @@ impl Connector {
             }
             Host::Domain(name) => {
                 let unresolved = |cause| Failure::Unresolved { host: origin.shown(), cause };
-                let found = lookups.find(&self.asker, name).await.map_err(unresolved)?;
+                let found = lookups.find(&self.asker, name).await.map_err(|failed| match failed {
+                    NotFound::NoRoom => Failure::NoLookup,
+                    NotFound::Because(cause) => unresolved(cause),
+                })?;
                 if found.is_empty() {
                     return Err(unresolved("the name has no address".into()));
                 }
@@ -110,28 +118,53 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     iter::repeat_with(|| [one.next(), other.next()]).take(longer).flatten().flatten().collect()
 }
 
-/// A connection to the address that answers first. The next one is tried when one has failed, or takes long.
-async fn first_connected(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failure> {
-    if let [only] = *addresses {
-        return connect(only).await;
-    }
-    let mut waiting = addresses.into_iter();
+/// Staggers that the tries under way have, where there is no socket for another beside them.
+const STAGGERS_ALONE: u32 = 4;
+
+/// A connection to the address that answers first. The next one is tried when one has failed, or takes long. The first has the
+/// place of the connection to come among all sockets. Each beside it takes one more; where there is none, it waits a little
+/// longer, and then replaces those before it.
+async fn first_connected<T: Send + 'static, F: Future<Output = Result<T, Failure>> + Send + 'static>(
+    addresses: Vec<SocketAddr>,
+    sockets: &Arc<Sockets>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, Failure> {
+    let mut waiting = addresses.into_iter().peekable();
     let mut trying = JoinSet::new();
     let mut failure = Failure::Request("there is no address to connect to".into());
+    let mut alone = 0;
     loop {
-        if let Some(address) = waiting.next() {
-            trying.spawn(connect(address));
+        let is_beside = waiting.peek().is_some() && !trying.is_empty();
+        let beside = if is_beside { sockets.enter() } else { None };
+        if is_beside && beside.is_none() && alone >= STAGGERS_ALONE {
+            trying.shutdown().await;
         }
-        let tried = match waiting.len() {
-            0 => trying.join_next().await,
-            _ => match timeout(STAGGER, trying.join_next()).await {
+        if (beside.is_some() || trying.is_empty())
+            && let Some(address) = waiting.next()
+        {
+            let trial = connect(address);
+            trying.spawn(async move { (trial.await, beside) });
+            alone = 0;
+        }
+        let tried = if waiting.peek().is_none() {
+            trying.join_next().await
+        } else {
+            match timeout(STAGGER, trying.join_next()).await {
                 Ok(tried) => tried,
-                Err(_) => continue,
-            },
+                Err(_) => {
+                    alone += 1;
+                    continue;
+                }
+            }
         };
         match tried {
-            Some(Ok(Ok(tcp))) => return Ok(tcp),
-            Some(Ok(Err(failed))) => failure = failed,
+            Some(Ok((Ok(connected), beside))) => {
+                // Only one is left before the place of this one is free.
+                trying.shutdown().await;
+                drop(beside);
+                return Ok(connected);
+            }
+            Some(Ok((Err(failed), _))) => failure = failed,
             // A task that panicked, which is as good as an address that failed.
             Some(Err(_)) => {}
             None => return Err(failure),
@@ -155,7 +188,42 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// Tries so many addresses that never answer, and one at last that does. Comes out: what that said, how many were tried at
+    /// once at most, and how many sockets are open in the end.
+    async fn tried(hanging: u8, sockets_max: u32) -> (Result<u16, Failure>, usize, u32) {
+        let sockets = Sockets::new(sockets_max);
+        let first = sockets.enter().unwrap();
+        let addresses =
+            (0..=hanging).map(|last| SocketAddr::from(([127, 0, 0, last], u16::from(last)))).collect();
+        let counted = Arc::new(());
+        let most = Arc::new(AtomicUsize::new(0));
+        let connect = |address: SocketAddr| {
+            let held = Arc::clone(&counted);
+            most.fetch_max(Arc::strong_count(&counted) - 1, Ordering::SeqCst);
+            async move {
+                if address.port() < u16::from(hanging) {
+                    std::future::pending::<()>().await;
+                }
+                drop(held);
+                Ok(address.port())
+            }
+        };
+        let connected = first_connected(addresses, &sockets, connect).await;
+        let open = sockets.open();
+        drop(first);
+        (connected, most.load(Ordering::SeqCst), open)
+    }
+
+    #[tokio::test]
+    async fn no_more_addresses_are_tried_at_once_than_there_are_sockets() {
+        assert_eq!(tried(3, 10).await, (Ok(3), 4, 1));
+        assert_eq!(tried(3, 3).await, (Ok(3), 3, 1));
+        assert_eq!(tried(1, 1).await, (Ok(1), 1, 1), "one is given up for the next");
+    }
 
     #[test]
     fn only_this_machines_own_names_are_known_without_asking() {

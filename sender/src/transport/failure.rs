@@ -34,6 +34,12 @@ pub enum Failure {
         /// How many there may be.
         max: u32,
     },
+    /// So many look-ups of names wait for an answer that there was no room for this one. The fault is ours, and nothing is to
+    /// be held against the endpoint.
+    #[error(
+        "the name of the endpoint could not be looked up: too many others wait for name servers that do not answer"
+    )]
+    NoLookup,
     /// The lane withdrew its consent, since it was paused, changed or lost; or its lease or the attempt's time was over before
     /// the first byte, since this process stood still. The fault is ours.
     #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
@@ -95,7 +101,7 @@ impl Failure {
     /// Whether the fault is ours: nothing may be held against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
-        matches!(self, Self::NoSocket { .. } | Self::Withdrawn)
+        matches!(self, Self::NoSocket { .. } | Self::NoLookup | Self::Withdrawn)
     }
 
     /// The same for machines.
@@ -105,6 +111,7 @@ impl Failure {
             Self::Request(_) => "request",
             Self::Full { .. } => "connections_full",
             Self::NoSocket { .. } => "no_socket",
+            Self::NoLookup => "no_lookup",
             Self::Withdrawn => "withdrawn",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",

@@ -117,8 +117,23 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its answer. A request of which nothing is written when its lane withdraws its consent is taken
+    /// back from the connection, which goes on with the others.
     pub(super) async fn exchange(
+        self,
+        request: http::Request<()>,
+        body: Bytes,
+        tracker: Arc<WriteTracker>,
+    ) -> Result<Answered, Failure> {
+        let withdrawn = Arc::clone(&tracker);
+        tokio::select! {
+            biased;
+            () = withdrawn.withdrawn() => Err(Failure::Withdrawn),
+            answered = self.make(request, body, tracker) => answered,
+        }
+    }
+
+    async fn make(
         mut self,
         request: http::Request<()>,
         body: Bytes,

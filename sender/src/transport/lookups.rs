@@ -3,9 +3,12 @@
 //!
 //! The bound is divided, so that names that nobody answers for cannot use it up. A look-up begins in one of two parts: one for
 //! names that were answered last time, one for all others. What has no answer after [`PROMPT`] moves to a third part, or ends
-//! where that is full.
+//! where that is full. Names that were answered are remembered beside the lanes, which come and go with their connections.
+//! Who gets no turn, and who ends since the third part is full, was never asked about for long: that is our own affair.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,9 +32,28 @@ const PROMPT: Duration = Duration::from_millis(250);
 /// The most addresses of a name that are looked at.
 const ADDRESSES_MAX: usize = 16;
 
+/// Names that are remembered as answered.
+const KNOWN_MAX: usize = 16_384;
+
+/// A look-up came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotFound {
+    /// There was no room for it among the look-ups of others.
+    NoRoom,
+    /// The resolver says so.
+    Because(Cause),
+}
+
+impl From<&str> for NotFound {
+    fn from(cause: &str) -> Self {
+        Self::Because(cause.into())
+    }
+}
+
 /// Asks a resolver for all lanes.
 pub(super) struct Asker {
     resolver: Arc<dyn Resolve>,
+    answered: Mutex<Answered>,
     /// Names that were answered last time.
     known: Semaphore,
     /// Names that were not, and new ones.
@@ -45,19 +67,27 @@ impl Asker {
     pub(super) fn new(resolver: Arc<dyn Resolve>, sockets_max: u32) -> Arc<Self> {
         let quarter = usize::try_from(sockets_max / 32).unwrap_or(usize::MAX).clamp(2, 64);
         let [known, unknown, slow] = [quarter, quarter, 2 * quarter].map(Semaphore::new);
-        Arc::new(Self { resolver, known, unknown, slow })
+        Arc::new(Self { resolver, answered: Mutex::default(), known, unknown, slow })
     }
 
-    async fn ask(&self, name: &str, is_known: bool) -> Result<Addresses, Cause> {
+    async fn ask(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
+        let found = self.ask_in_turn(name, has_turn).await;
+        lock(&self.answered).note(name, found.is_ok());
+        found
+    }
+
+    async fn ask_in_turn(&self, name: &str, has_turn: &AtomicBool) -> Result<Addresses, NotFound> {
+        let is_known = lock(&self.answered).has(name);
         let part = if is_known { &self.known } else { &self.unknown };
         // In the order in which they came; each lane has one in it at most.
-        let turn = part.acquire().await.map_err(|closed| Cause::of(&closed))?;
+        let turn = part.acquire().await.map_err(|closed| NotFound::Because(Cause::of(&closed)))?;
+        has_turn.store(true, Ordering::Release);
         let mut asking = self.resolver.resolve(name);
         let found = match timeout(PROMPT, &mut asking).await {
             Ok(found) => found,
             Err(_) => {
                 let Ok(_slow) = self.slow.try_acquire() else {
-                    return Err("too many names wait for name servers that do not answer".into());
+                    return Err(NotFound::NoRoom);
                 };
                 drop(turn);
                 match timeout(LOOKUP_MAX - PROMPT, asking).await {
@@ -66,19 +96,53 @@ impl Asker {
                 }
             }
         };
-        found.map_err(|error| Cause::of(&error))
+        found.map_err(|error| NotFound::Because(Cause::of(&error)))
+    }
+}
+
+/// The names that were answered when they were asked for last. At most [`KNOWN_MAX`]: of more, those that were answered
+/// longest ago are forgotten.
+#[derive(Default)]
+struct Answered {
+    /// Each name, and the number of its answer.
+    names: BTreeMap<Arc<str>, u64>,
+    in_order: BTreeMap<u64, Arc<str>>,
+    answers: u64,
+}
+
+impl Answered {
+    fn has(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    fn note(&mut self, name: &str, is_answered: bool) {
+        if let Some(before) = self.names.remove(name) {
+            self.in_order.remove(&before);
+        }
+        if !is_answered {
+            return;
+        }
+        self.answers += 1;
+        let name: Arc<str> = name.into();
+        self.in_order.insert(self.answers, Arc::clone(&name));
+        self.names.insert(name, self.answers);
+        if self.names.len() > KNOWN_MAX
+            && let Some((_, oldest)) = self.in_order.pop_first()
+        {
+            self.names.remove(&oldest);
+        }
     }
 }
 
 /// The answer to a look-up, for all who wait for it.
 #[derive(Clone, Debug)]
 struct Answer {
-    found: Result<Arc<[IpAddr]>, Cause>,
+    found: Result<Arc<[IpAddr]>, NotFound>,
     until: Instant,
 }
 
 impl Answer {
-    fn of(found: Result<Addresses, Cause>) -> Self {
+    fn of(found: Result<Addresses, NotFound>) -> Self {
         let valid_for = found.as_ref().map_or(FAILED_FOR, |found| found.valid_for.min(VALID_MAX));
         let found = found.map(|found| found.all.into_iter().take(ADDRESSES_MAX).collect());
         Self { found, until: after(valid_for) }
@@ -95,12 +159,13 @@ pub(super) struct Lookups {
 struct Latest {
     name: Box<str>,
     answer: watch::Receiver<Option<Answer>>,
+    has_turn: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
 impl Lookups {
     /// The addresses of a name, by an answer that still counts or that is under way, or by a new one.
-    pub(super) async fn find(&self, asker: &Arc<Asker>, name: &str) -> Result<Arc<[IpAddr]>, Cause> {
+    pub(super) async fn find(&self, asker: &Arc<Asker>, name: &str) -> Result<Arc<[IpAddr]>, NotFound> {
         let mut answer = self.join_or_begin(asker, name);
         let found = answer.wait_for(Option::is_some).await;
         match found.as_deref() {
@@ -116,15 +181,23 @@ impl Lookups {
         if let Some(before) = before.filter(|before| before.is_of_use()) {
             return before.answer.clone();
         }
-        let is_known = before.is_some_and(Latest::was_answered);
         let (tell, answer) = watch::channel(None);
-        let (asker, asked) = (Arc::clone(asker), name.to_owned());
+        let has_turn = Arc::<AtomicBool>::default();
+        let (asker, asked, turn) = (Arc::clone(asker), name.to_owned(), Arc::clone(&has_turn));
         let task = tokio::spawn(async move {
-            let found = asker.ask(&asked, is_known).await;
+            let found = asker.ask(&asked, &turn).await;
             tell.send_replace(Some(Answer::of(found)));
         });
-        *latest = Some(Latest { name: name.into(), answer: answer.clone(), task: task.abort_handle() });
+        let task = task.abort_handle();
+        *latest = Some(Latest { name: name.into(), answer: answer.clone(), has_turn, task });
         answer
+    }
+
+    /// Whether a look-up waits for its turn among those of others: nobody has been asked yet.
+    pub(super) fn is_in_line(&self) -> bool {
+        lock(&self.latest).as_ref().is_some_and(|latest| {
+            latest.answer.borrow().is_none() && !latest.has_turn.load(Ordering::Acquire)
+        })
     }
 }
 
@@ -136,15 +209,74 @@ impl Latest {
             None => self.answer.has_changed().is_ok(),
         }
     }
-
-    fn was_answered(&self) -> bool {
-        self.answer.borrow().as_ref().is_some_and(|answer| answer.found.is_ok())
-    }
 }
 
 impl Drop for Latest {
     /// Nobody waits for it any more, or for another name.
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::task::JoinSet;
+
+    use super::super::resolve::Resolving;
+    use super::*;
+
+    /// Knows one name, and never answers for another.
+    struct OneName;
+
+    impl Resolve for OneName {
+        fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+            let all = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+            match name {
+                "healthy" => Box::pin(async { Ok(Addresses { all, valid_for: Duration::ZERO }) }),
+                _ => Box::pin(std::future::pending()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_was_answered_goes_ahead_of_names_that_hang_though_its_lane_was_forgotten() {
+        let asker = Asker::new(Arc::new(OneName), 1);
+        assert!(Lookups::default().find(&asker, "healthy").await.is_ok());
+        let mut hanging = JoinSet::new();
+        for lane in 0..100 {
+            let asker = Arc::clone(&asker);
+            hanging.spawn(async move { Lookups::default().find(&asker, &format!("hangs-{lane}")).await });
+        }
+        while asker.unknown.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let lookups = Lookups::default();
+        tokio::select! {
+            found = lookups.find(&asker, "healthy") => assert!(found.is_ok()),
+            first = hanging.join_next() => panic!("a name that hangs came first: {first:?}"),
+        }
+        // What finds no room among those that hang is told so, and is not said to have no address.
+        assert_eq!(hanging.join_next().await.unwrap().unwrap(), Err(NotFound::NoRoom));
+        let new = Lookups::default();
+        tokio::select! {
+            biased;
+            found = new.find(&asker, "new") => panic!("it came before those that wait: {found:?}"),
+            () = std::future::ready(()) => assert!(new.is_in_line()),
+        }
+    }
+
+    #[test]
+    fn names_are_known_from_one_answer_to_the_next_failure_and_only_so_many() {
+        let mut answered = Answered::default();
+        answered.note("a", true);
+        answered.note("b", true);
+        assert!(answered.has("a") && answered.has("b"));
+        answered.note("a", false);
+        assert!(!answered.has("a"));
+        (0..KNOWN_MAX).for_each(|name| answered.note(&name.to_string(), true));
+        assert!(!answered.has("b") && answered.has("0"));
+        assert_eq!((answered.names.len(), answered.in_order.len()), (KNOWN_MAX, KNOWN_MAX));
     }
 }

@@ -1,5 +1,9 @@
 //! The right to send a request. It is looked at before the first byte is written, because that is the last moment at which
 //! the request can still be held back.
+//!
+//! Over HTTP/2 many requests share a connection. One that waits to be written when its lane withdraws its consent is taken back
+//! from the connection. If the connection is about to write it in that very moment, nothing but ending the connection holds
+//! it back, and that also cuts the others on it, which then count as silent. All of them are of one lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -45,12 +45,18 @@ impl Sockets {
         self.max
     }
 
+    #[cfg(test)]
+    pub(super) fn open(&self) -> u32 {
+        self.open.load(Ordering::Acquire)
+    }
+
     /// Whether somebody would rather have a socket than see it kept idle.
     pub(super) fn are_wanted(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    fn enter(self: &Arc<Self>) -> Option<Socket> {
+    /// A place for one more socket, if there is one.
+    pub(super) fn enter(self: &Arc<Self>) -> Option<Socket> {
         let one_more = |open| (open < self.max).then_some(open + 1);
         self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Socket(Arc::clone(self)))

@@ -60,6 +60,15 @@ impl WriteTracker {
         false
     }
 
+    /// Waits until the lane withdraws its consent while nothing is written. Then nothing will be. Never ends for a request
+    /// that has begun by then.
+    pub(super) async fn withdrawn(&self) {
+        self.permit.cancelled.cancelled().await;
+        if self.give_up() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Whether a request that has begun must not go on, since the lane may be somebody else's.
     fn has_lost_its_lane(&self) -> bool {
         self.permit.lease.is_over(self.clock.now()) && *lock(&self.state) == State::Wrote

@@ -138,6 +138,19 @@ impl Serving {
         self.wait_for_lines(text, 1).remove(0)
     }
 
+    /// The same; nothing, if the process ends without it.
+    #[track_caller]
+    pub(crate) fn wait_for_line_or_end(&self, text: &str) -> Option<String> {
+        let guard = self.log.lines.lock().unwrap();
+        let find = |lines: &[String]| lines.iter().find(|line| line.contains(text)).cloned();
+        let missing = |log: &mut (Vec<String>, bool)| !log.1 && find(&log.0).is_none();
+        let (guard, timeout) = self.log.changed.wait_timeout_while(guard, FOREVER, missing).unwrap();
+        let found = find(&guard.0);
+        drop(guard);
+        assert!(!timeout.timed_out(), "neither a line with {text:?} nor an end: {:#?}", self.lines());
+        found
+    }
+
     #[track_caller]
     pub(crate) fn wait_for_lines(&self, text: &str, count: usize) -> Vec<String> {
         let guard = self.log.lines.lock().unwrap();

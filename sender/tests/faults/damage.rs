@@ -10,6 +10,8 @@ use crate::{WIDE, holds_still, offer};
 
 const PAGE: u64 = 4096;
 const RUBBISH: [u8; 4096] = [0xa5; 4096];
+/// Each asks the sender three times, so that all of them take far longer than any delivery does.
+const LOOKS_MAX: usize = 20_000;
 
 /// Overwrites pages of the file.
 fn damage(database: &Database, pages: std::ops::Range<u64>) {
@@ -55,26 +57,27 @@ fn whichever_page_is_damaged_nothing_panics_or_spins_and_what_is_acknowledged_is
         fs::write(database.path(), &content).unwrap();
         damage(&database, first..(first + 4).min(count));
         let mut serving = Serving::spawn(database.command(&SERVE));
-        serving.wait_for_line("");
-        survives(&mut serving);
+        survives(&mut serving, &sink);
     }
 }
 
-/// It ends with one line, or goes on and says little.
-fn survives(serving: &mut Serving) {
-    if !serving.wait_for_line("").contains("the sender runs") {
+/// It ends with one line, or goes on and says little; then what it acknowledges is delivered, or known to be stuck or dead.
+fn survives(serving: &mut Serving, sink: &Endpoint) {
+    let Some(line) = serving.wait_for_line_or_end("\"address\"") else {
         let (code, _) = serving.wait();
         assert!(matches!(code, Some(64 | 70)), "{code:?} {:#?}", serving.lines());
         return;
-    }
-    let line = serving.wait_for_line("\"address\"");
+    };
     let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
     serving.address.push_str(entry["fields"]["address"].as_str().unwrap());
     let offered = offer(serving, "during");
     let answer = offered.recv_timeout(crate::binary::FOREVER).unwrap();
-    assert!(answer.is_none_or(|answer| matches!(answer.status, 202 | 503 | 500)));
+    assert!(answer.as_ref().is_none_or(|answer| matches!(answer.status, 202 | 503 | 500)), "{answer:?}");
     let (_keep, nothing) = std::sync::mpsc::channel();
     holds_still(serving, &nothing, Duration::from_secs(2));
+    if let Some(answer) = answer.filter(|answer| answer.status == 202) {
+        is_not_lost(serving, sink, answer.json()["id"].as_str().unwrap());
+    }
     let complaints = serving.complaints();
     // A line for each way in which requests fail for good, however often they do.
     assert!(complaints.len() <= 10, "{} lines: {complaints:#?}", complaints.len());
@@ -82,4 +85,16 @@ fn survives(serving: &mut Serving) {
     let (code, _) = serving.wait();
     assert!(matches!(code, Some(0 | 1)), "{code:?}");
     assert!(!serving.lines().iter().any(|line| line.contains("panicked")), "{:#?}", serving.lines());
+}
+
+/// It arrives, or it is a dead letter, or whoever asks is told that deliveries cannot be made. Whichever comes first.
+fn is_not_lost(serving: &Serving, sink: &Endpoint, event: &str) {
+    let looks = std::iter::repeat_with(|| {
+        let arrived = sink.wait_for(0).iter().any(|arrival| arrival.event() == event);
+        let dead = serving.get("/v1/dead");
+        let is_dead = dead.status == 200 && dead.text().contains(event);
+        // A store that can't be read, and lanes that can't move, are reasons not to be ready.
+        arrived || is_dead || serving.get("/readyz").status == 503
+    });
+    assert!(looks.take(LOOKS_MAX).any(|found| found), "{event} is nowhere: {:#?}", serving.lines());
 }

@@ -25,4 +25,5 @@ mod processes;
 mod rig;
 mod secure;
 mod silence;
+mod stuck;
 mod unsent;

@@ -37,7 +37,7 @@ impl Secure {
         let (connected, _) = mpsc::unbounded_channel();
         let (agree, agreed) = oneshot::channel();
         agree.send(()).unwrap();
-        Self::held(speaks, connected, agreed, script).await
+        Self::held(speaks, connected, agreed, script, || {}).await
     }
 
     /// An endpoint that answers 204 over HTTP/2, and how many requests each connection carried, once it has ended.
@@ -67,6 +67,7 @@ impl Secure {
         connected: mpsc::UnboundedSender<()>,
         agreed: oneshot::Receiver<()>,
         script: impl Fn(TlsStream<TcpStream>) -> F + Send + 'static,
+        failed: impl Fn() + Send + 'static,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -94,8 +95,9 @@ impl Secure {
                     let _ = connected.send(());
                     agreed.await.unwrap();
                 }
-                if let Ok(tls) = acceptor.accept(socket).await {
-                    tokio::spawn(script(tls));
+                match acceptor.accept(socket).await {
+                    Ok(tls) => drop(tokio::spawn(script(tls))),
+                    Err(_) => failed(),
                 }
                 let _ = connected.send(());
             }
@@ -103,14 +105,15 @@ impl Secure {
         Self { address, pem: made.cert.pem(), connections, accepting }
     }
 
-    /// As `held`; tells what was read over each connection, to its end.
+    /// As `held`; tells what was read over each connection, to its end: nothing, where TLS failed.
     pub(crate) async fn reading(
         speaks: &[&str],
         connected: mpsc::UnboundedSender<()>,
         agreed: oneshot::Receiver<()>,
     ) -> (Self, mpsc::UnboundedReceiver<Vec<u8>>) {
         let (tell, told) = mpsc::unbounded_channel();
-        let endpoint = Self::held(speaks, connected, agreed, move |mut tls| {
+        let tell_nothing = tell.clone();
+        let read = move |mut tls: TlsStream<TcpStream>| {
             let tell = tell.clone();
             async move {
                 let mut read = Vec::new();
@@ -118,9 +121,9 @@ impl Secure {
                 let _ = tls.read_to_end(&mut read).await;
                 tell.send(read).unwrap();
             }
-        })
-        .await;
-        (endpoint, told)
+        };
+        let failed = move || tell_nothing.send(Vec::new()).unwrap();
+        (Self::held(speaks, connected, agreed, read, failed).await, told)
     }
 
     pub(crate) fn url(&self) -> String {

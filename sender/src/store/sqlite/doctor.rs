@@ -22,30 +22,44 @@ pub struct Missing {
     pub next: Option<DeliveryId>,
 }
 
+/// What a look at the file's tables found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// What is wrong, the first faults of each table.
+    pub faults: Vec<String>,
+    /// The tables that were not looked at to their end.
+    pub unchecked: Vec<String>,
+}
+
 impl SqliteReader {
-    /// What is wrong with the file's tables, the first faults of each: nothing, if it is whole. Each table is looked at in a
-    /// moment of its own, since a look may take long; the log grows meanwhile by what is written.
+    /// Looks for what is wrong with the file's tables. Each is looked at in a moment of its own; the log grows meanwhile by
+    /// what is written, and the look ends where it has become longer than `log_bytes_max`.
     ///
     /// # Errors
     ///
     /// When the store cannot be read at all.
-    pub fn quick_check(&self) -> std::result::Result<Vec<String>, StoreError> {
+    pub fn quick_check(&self, log_bytes_max: u64) -> std::result::Result<Checked, StoreError> {
         let tables = self.moment("list the tables", |sql| {
             sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")?
                 .query_map([], |row| row.get(0))?
                 .collect::<Result<Vec<String>>>()
         })?;
-        let mut faults = Vec::new();
+        let mut checked = Checked::default();
         for table in tables {
-            let found = self.moment_of(u32::MAX, "check a table", |sql| {
+            let found = self.moment_within(log_bytes_max, "check a table", |sql| {
                 let mut check = sql.prepare("SELECT quick_check FROM pragma_quick_check(?1) LIMIT ?2")?;
                 let found = check.query_map(params![table, FAULTS_MAX], |row| row.get(0))?;
                 found.collect::<Result<Vec<String>>>()
-            })?;
-            let found = found.into_iter().filter(|fault| fault != "ok");
-            faults.extend(found.map(|fault| format!("{table}: {fault}")));
+            });
+            match found {
+                Err(StoreError::TooMuch { .. }) => checked.unchecked.push(table),
+                found => {
+                    let found = found?.into_iter().filter(|fault| fault != "ok");
+                    checked.faults.extend(found.map(|fault| format!("{table}: {fault}")));
+                }
+            }
         }
-        Ok(faults)
+        Ok(checked)
     }
 
     /// Waiting deliveries without a body or an event, or whose figures make no sense, after a place; looks at a bounded number of deliveries.

@@ -5,10 +5,11 @@
 //! moved nearly all of it by the time that a commit has to end the matter, which is why that is quick.
 //!
 //! A program that reads the database for long keeps the log from beginning anew, and it grows by all that is written. That
-//! is said, shown in [`LogSize`], and looked at each second, until the log can be cut.
+//! is said, shown in [`LogSize`], and looked at each second, until the log can be cut. Who reads is blamed only if its content
+//! could not be moved for that: a disk that can't keep up makes a long log too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,22 +33,37 @@ const REST: Duration = Duration::from_secs(3_600);
 
 /// How long the log is, as the last commit or the last look found it.
 #[derive(Clone, Debug, Default)]
-pub struct LogSize(Arc<AtomicU64>);
+pub struct LogSize(Arc<Found>);
+
+#[derive(Debug, Default)]
+struct Found {
+    pages: AtomicU64,
+    is_held: AtomicBool,
+}
 
 impl LogSize {
     /// What a page takes in the log.
     const PAGE_BYTES: u64 = 4_096;
-    /// Beyond this length somebody keeps the log from being cut.
+    /// Beyond this length something keeps the log from being cut.
     pub const PINNED_BYTES: u64 = 128 << 20;
 
     /// In bytes, to the page.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed).saturating_mul(Self::PAGE_BYTES)
+        self.0.pages.load(Ordering::Relaxed).saturating_mul(Self::PAGE_BYTES)
     }
 
+    /// Whether some program that reads kept its content from being moved, or the log from being cut, at the last look.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.is_held.load(Ordering::Relaxed)
+    }
+
+    /// A negative number says that nobody knows.
     fn set(&self, pages: i64) {
-        self.0.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+        if let Ok(pages) = u64::try_from(pages) {
+            self.0.pages.store(pages, Ordering::Relaxed);
+        }
     }
 }
 
@@ -135,7 +151,8 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
         if is_pinned && !told {
             tracing::error!(
                 bytes = size.bytes(),
-                "the store's log grows, since some program has been reading the database for long: end its transaction"
+                "the store's log grows, since {}",
+                why_long(size.is_held())
             );
         } else if told && !is_pinned {
             tracing::info!(bytes = size.bytes(), "the store's log is short again");
@@ -144,15 +161,31 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
     }
 }
 
+/// Why the log is long.
+pub(crate) const fn why_long(is_held: bool) -> &'static str {
+    if is_held {
+        "some program has been reading the database for long: end its transaction"
+    } else {
+        "the disk can't keep up with what is written: look for what else uses it"
+    }
+}
+
 /// Moves what may be moved; and where that was all of a long log, cuts it, unless somebody still reads it or writes.
 fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-    let (pages, moved) = beside.query_row(MOVE, [], read)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let (is_busy, pages, moved): (bool, i64, i64) = beside.query_row(MOVE, [], read)?;
     size.set(pages);
+    // Of what was in the log at its beginning, this moves all that nobody still reads.
+    let mut is_held = !is_busy && moved < pages;
     if pages >= i64::from(PAGES_MAX) && moved >= pages {
-        let (pages, _) = beside.query_row(CUT, [], read)?;
-        size.set(pages);
+        // If somebody else was faster, or writes, the log is as long as it was.
+        let (is_busy, pages, _): (bool, i64, i64) = beside.query_row(CUT, [], read)?;
+        if !is_busy {
+            size.set(pages);
+        }
+        is_held |= is_busy && size.0.is_held.load(Ordering::Relaxed);
     }
+    size.0.is_held.store(is_held, Ordering::Relaxed);
     Ok(())
 }
 
@@ -220,5 +253,31 @@ mod tests {
         mover.stop(&mut sql);
         let pages = std::fs::metadata(&path).unwrap().len() / PAGE;
         assert!(pages > 300, "{pages} pages of the log have reached the file");
+    }
+
+    #[test]
+    fn who_reads_is_blamed_for_what_it_holds_up_and_for_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let sql = writer(&path);
+        let beside = Connection::open(&path).unwrap();
+        let look = |size: &LogSize| {
+            move_or_cut(&beside, size).unwrap();
+            (size.bytes() / PAGE, size.is_held())
+        };
+        let size = LogSize::default();
+        commit(&sql);
+        assert!(!look(&size).1, "nobody reads");
+        let reader = Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM x").unwrap();
+        (0..6_000).for_each(|_| commit(&sql));
+        let (pages, is_held) = look(&size);
+        assert!(is_held && pages > 16_384, "{pages} pages");
+        reader.execute_batch("COMMIT; BEGIN; SELECT count(*) FROM x").unwrap();
+        // All of it can be moved now, and it can't be cut.
+        let (still, _) = look(&size);
+        assert_eq!(still, pages, "a log that was not cut is as long as it was");
+        reader.execute_batch("COMMIT").unwrap();
+        assert_eq!(look(&size), (0, false));
     }
 }

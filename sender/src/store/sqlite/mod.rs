@@ -44,13 +44,14 @@ mod sweep;
 mod tests;
 mod values;
 
-pub use doctor::Missing;
+pub use doctor::{Checked, Missing};
 use failure::Doing;
 use held::Held;
 use latencies::Latencies;
 use ledger::Ledger;
 use log::LogMover;
 pub use log::LogSize;
+pub(crate) use log::why_long;
 pub use reader::SqliteReader;
 
 /// What an acknowledgement survives.

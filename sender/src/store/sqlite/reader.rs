@@ -2,9 +2,10 @@
 //!
 //! `figures` counts, `listing` pages, `outside` tells what other processes and applications did.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rusqlite::{Connection, Transaction};
 
@@ -32,6 +33,24 @@ pub struct SqliteReader {
     watched: open::Watched,
     /// What the reading under way may still do, in steps of [`STEP`].
     left: Arc<AtomicU32>,
+    log: Arc<LogBound>,
+}
+
+/// How long the log may be while a reading is under way that may take long.
+#[derive(Debug)]
+struct LogBound {
+    path: PathBuf,
+    bytes_max: AtomicU64,
+}
+
+impl LogBound {
+    const NONE: u64 = u64::MAX;
+
+    fn is_passed(&self) -> bool {
+        let max = self.bytes_max.load(Ordering::Relaxed);
+        // Where there is no log, none is too long.
+        max != Self::NONE && fs::metadata(&self.path).is_ok_and(|log| log.len() > max)
+    }
 }
 
 /// Instructions of SQLite after which a reading is looked at.
@@ -48,14 +67,17 @@ impl SqliteReader {
     /// If there is none, or it is not ours, or newer than this program.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (mut sql, left) = (open::reader(path)?, Arc::new(AtomicU32::new(STEPS_MAX)));
-        let watched = Arc::clone(&left);
+        let mut log_path = path.as_os_str().to_owned();
+        log_path.push("-wal");
+        let log = Arc::new(LogBound { path: log_path.into(), bytes_max: AtomicU64::new(LogBound::NONE) });
+        let (watched, watched_log) = (Arc::clone(&left), Arc::clone(&log));
         let is_over = move || {
             let left = watched.load(Ordering::Relaxed);
             watched.store(left.saturating_sub(1), Ordering::Relaxed);
-            left == 0
+            left == 0 || watched_log.is_passed()
         };
         sql.progress_handler(STEP, Some(is_over)).doing("open the store")?;
-        Ok(Self { sql, watched: open::Watched::new(path)?, left })
+        Ok(Self { sql, watched: open::Watched::new(path)?, left, log })
     }
 
     /// What the file says of the time.
@@ -76,8 +98,24 @@ impl SqliteReader {
         self.moment_of(STEPS_MAX, doing, read)
     }
 
-    /// The same, with another bound on what it may take.
-    pub(super) fn moment_of<T>(
+    /// The same for as long as it takes, while the log is no longer than so many bytes.
+    pub(super) fn moment_within<T>(
+        &self,
+        log_bytes_max: u64,
+        doing: &'static str,
+        read: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.log.bytes_max.store(log_bytes_max, Ordering::Relaxed);
+        let result = if self.log.is_passed() {
+            Err(StoreError::TooMuch { doing })
+        } else {
+            self.moment_of(u32::MAX, doing, read)
+        };
+        self.log.bytes_max.store(LogBound::NONE, Ordering::Relaxed);
+        result
+    }
+
+    fn moment_of<T>(
         &self,
         steps_max: u32,
         doing: &'static str,

@@ -170,6 +170,28 @@ fn a_delivery_whose_own_row_makes_no_sense_stops_neither_its_lane_nor_any_sweep(
     }
 }
 
+#[test]
+fn a_check_of_the_file_ends_where_the_log_becomes_too_long() {
+    let (folder, mut store) = open(Options::default());
+    store.commit(NOW, &[subscribe(), emit(1)]).unwrap();
+    let reader = SqliteReader::open(&folder.path().join("store.db")).unwrap();
+    assert_eq!(reader.quick_check(64 << 20), Ok(Checked::default()));
+    let cut_short = reader.quick_check(1).unwrap();
+    assert!(cut_short.faults.is_empty() && cut_short.unchecked.contains(&"deliveries".to_owned()));
+    // The log becomes longer while a table is looked at.
+    let many = "WITH RECURSIVE n(value) AS (SELECT 100 UNION ALL SELECT value + 1 FROM n LIMIT 400000)
+         INSERT INTO marks SELECT value, 0, 0, 0, 0 FROM n; PRAGMA wal_checkpoint(TRUNCATE)";
+    store.sql.execute_batch(many).unwrap();
+    let ended = reader.moment_within(1, "check a table", |sql| {
+        store.sql.execute_batch("UPDATE marks SET dead = 1 WHERE minute = 100")?;
+        sql.query_row("SELECT quick_check FROM pragma_quick_check('marks')", [], |row| {
+            row.get::<_, String>(0)
+        })
+    });
+    assert_eq!(ended, Err(StoreError::TooMuch { doing: "check a table" }));
+    assert!(reader.glance().is_ok(), "no bound is left behind");
+}
+
 fn after(length: Nanos) -> StoreTime {
     StoreTime(NOW.0 + length.0)
 }

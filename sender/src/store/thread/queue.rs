@@ -73,6 +73,8 @@ pub struct Health {
     pub given_up: Option<(StoreTime, StoreError)>,
     /// How long the log of what was written is, in bytes.
     pub log_bytes: u64,
+    /// Some program that reads keeps it from being cut.
+    pub log_is_held: bool,
     /// Requests that wait.
     pub requests: usize,
     /// What they take, in bytes.
@@ -299,6 +301,7 @@ impl Queue {
             failing: waiting.failing.clone(),
             given_up: waiting.given_up.clone(),
             log_bytes: self.log.bytes(),
+            log_is_held: self.log.is_held(),
             requests: waiting.len(),
             bytes: waiting.bytes,
             written: waiting.written,
