@@ -32,6 +32,12 @@ async fn each_figure_that_an_alert_or_the_dashboard_names_is_among_the_metrics()
         let unknown: Vec<_> = named.difference(&samples).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?} in\n{}", answer.text);
     }
+    // Where an alert's threshold is no bound of a bucket, it would compare an estimate.
+    for bound in ["hookproof_first_attempt_seconds_bucket 0.5", "hookproof_latency_seconds_bucket 2"] {
+        let (family, le) = bound.split_once(' ').unwrap();
+        let le = format!("le=\"{le}\"}}");
+        assert!(answer.text.lines().any(|line| line.starts_with(family) && line.contains(&le)), "{bound}");
+    }
     let text = world.get("/metrics").await.text;
     let bucket = "hookproof_latency_seconds_bucket{";
     let buckets: Vec<u64> = text
