@@ -25,8 +25,8 @@ const PAGES_MAX: u32 = 100;
 const SHARE_OVER: Nanos = Nanos::from_secs(15);
 const SHARE_SECONDS_MAX: u32 = 20_000;
 
-/// The bounds of latency's buckets, as Prometheus reads them and in milliseconds: close together around what alerts ask
-/// for (2 s, 5 s), and up to the longest timeout that is common.
+/// The bounds of latency's buckets, as Prometheus reads them and in milliseconds: what alerts ask for (0.5 s, 2 s) is among
+/// them, so that they compare counts and no estimate; up to the longest timeout that is common.
 const LATENCY_BOUNDS: [(&str, u64); 14] = [
     ("0.005", 5),
     ("0.01", 10),

@@ -15,7 +15,7 @@ fn figures(text: &str) -> BTreeSet<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_figure_that_an_alert_names_is_among_the_metrics() {
+async fn each_figure_that_an_alert_or_the_dashboard_names_is_among_the_metrics() {
     let world = World::new().await;
     let mut endpoint = Endpoint::answering(204).await;
     world.subscribe("acme", &endpoint.url, json!({})).await;
@@ -26,10 +26,18 @@ async fn each_figure_that_an_alert_names_is_among_the_metrics() {
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let samples = answer.text.lines().filter(|line| !line.starts_with('#'));
     let samples: BTreeSet<_> = samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect();
-    let named = figures(include_str!("../../alerts.yml"));
-    assert!(named.len() > 10, "{named:?}");
-    let unknown: Vec<_> = named.difference(&samples).collect();
-    assert!(unknown.is_empty(), "{unknown:?} in\n{}", answer.text);
+    for (file, text) in [("alerts", crate::alerts::ALERTS), ("dashboard", crate::alerts::DASHBOARD)] {
+        let named = figures(text);
+        assert!(named.len() > 10, "{file}: {named:?}");
+        let unknown: Vec<_> = named.difference(&samples).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?} in\n{}", answer.text);
+    }
+    // Where an alert's threshold is no bound of a bucket, it would compare an estimate.
+    for bound in ["hookproof_first_attempt_seconds_bucket 0.5", "hookproof_latency_seconds_bucket 2"] {
+        let (family, le) = bound.split_once(' ').unwrap();
+        let le = format!("le=\"{le}\"}}");
+        assert!(answer.text.lines().any(|line| line.starts_with(family) && line.contains(&le)), "{bound}");
+    }
     let text = world.get("/metrics").await.text;
     let bucket = "hookproof_latency_seconds_bucket{";
     let buckets: Vec<u64> = text
