@@ -127,7 +127,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn is_stalled(subscriber: &Subscriber, t: u64) -> bool {
     subscriber.behaviours.iter().any(|one| {
         let until = one.until().unwrap_or(u64::MAX).saturating_add(2 * SECOND);
-        one.answer == Answer::Stall && one.at.0 <= t && t <= until
+        matches!(one.answer, Answer::Stall | Answer::NoAccept) && one.at.0 <= t && t <= until
     })
 }
 
