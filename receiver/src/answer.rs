@@ -25,10 +25,10 @@ pub fn received<R: From<Bytes>>() -> Response<R> {
     response
 }
 
-/// What a request that breaks a rule is told: which one.
-pub fn rejected<R: From<Bytes>>(rejection: &Rejection) -> Response<R> {
-    let mut response = text(rejection.status(), rejection.to_string());
-    if rejection.status() == StatusCode::UNAUTHORIZED {
+/// What a request that breaks a rule is told: which one. The status is mostly [`Rejection::status`].
+pub fn rejected<R: From<Bytes>>(rejection: &Rejection, status: StatusCode) -> Response<R> {
+    let mut response = text(status, rejection.to_string());
+    if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
     }
     response

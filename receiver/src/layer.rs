@@ -21,7 +21,7 @@ use tracing::debug;
 
 use crate::answer::{closing, overloaded, rejected, text};
 use crate::clock::Clock;
-use crate::verify::{Keys, UnixSeconds, verify};
+use crate::verify::{Keys, Rejection, UnixSeconds, verify};
 
 /// When to come back if there is no memory for another body: those that hold it take no longer than their time.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// hold all of the memory then don't keep out deliveries of the usual size.
 const BODY_BYTES_FREE: u32 = 16 << 10;
 
-/// How much of a body that is too long is read to no purpose, and for how long: a client that is still writing does not
+/// How much of a body that nobody wants is read to no purpose, and for how long: a client that is still writing does not
 /// hear the answer. One that goes on after that is cut off.
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
@@ -65,6 +65,38 @@ pub struct Authentic {
     pub(crate) room: Arc<OwnedSemaphorePermit>,
 }
 
+/// What several layers share: the clock, the bounds, and the memory for bodies.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    clock: Clock,
+    bounds: Bounds,
+    room: Arc<Semaphore>,
+}
+
+impl Admission {
+    /// Sets the memory for bodies aside.
+    #[must_use]
+    pub fn new(clock: Clock, bounds: Bounds) -> Self {
+        let room = Arc::new(Semaphore::new(bounds.bodies_bytes as usize));
+        Self { clock, bounds, room }
+    }
+
+    /// A layer that lets through what one of the keys has signed.
+    #[must_use]
+    pub fn layer(&self, keys: Keys) -> VerifyLayer {
+        self.layer_with(keys, Rejection::status)
+    }
+
+    /// The same, with other statuses for what is refused.
+    pub(crate) fn layer_with(&self, keys: Keys, status_of: fn(&Rejection) -> StatusCode) -> VerifyLayer {
+        VerifyLayer(Arc::new(Gate { keys, status_of, admission: self.clone() }))
+    }
+
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
 /// The layer.
 #[derive(Clone, Debug)]
 pub struct VerifyLayer(Arc<Gate>);
@@ -72,17 +104,15 @@ pub struct VerifyLayer(Arc<Gate>);
 #[derive(Debug)]
 struct Gate {
     keys: Keys,
-    clock: Clock,
-    bounds: Bounds,
-    room: Arc<Semaphore>,
+    status_of: fn(&Rejection) -> StatusCode,
+    admission: Admission,
 }
 
 impl VerifyLayer {
     /// Lets through what one of the keys has signed.
     #[must_use]
     pub fn new(keys: Keys, clock: Clock, bounds: Bounds) -> Self {
-        let room = Arc::new(Semaphore::new(bounds.bodies_bytes as usize));
-        Self(Arc::new(Gate { keys, clock, bounds, room }))
+        Admission::new(clock, bounds).layer(keys)
     }
 }
 
@@ -124,7 +154,7 @@ where
         Box::pin(async move {
             match gate.admit(request).await {
                 Ok(request) => inner.call(request).await,
-                Err(refusal) => Ok(refusal.answer()),
+                Err(refusal) => Ok(refusal.answer(gate.status_of)),
             }
         })
     }
@@ -138,13 +168,14 @@ impl Gate {
         let (mut parts, body) = request.into_parts();
         let mut body = std::pin::pin!(body);
         let reading = self.read(&parts.headers, body.as_mut());
-        let read = tokio::time::timeout(self.bounds.body_time, reading).await.unwrap_or(Err(Refusal::Slow));
-        // Whoever asks whether to go on has not begun to write.
-        if matches!(read, Err(Refusal::Large { .. })) && !parts.headers.contains_key(EXPECT) {
-            let _ = tokio::time::timeout(LINGER_TIME_MAX, linger(body)).await;
+        let read = tokio::time::timeout(self.admission.bounds.body_time, reading)
+            .await
+            .unwrap_or(Err(Refusal::Slow));
+        if matches!(read, Err(Refusal::Large { .. })) {
+            linger(&parts.headers, body).await;
         }
         let (body, room) = read?;
-        let authentic = match verify(self.clock.seconds(), &parts.headers, &body, &self.keys) {
+        let authentic = match verify(self.admission.clock.seconds(), &parts.headers, &body, &self.keys) {
             Ok(verified) => Authentic {
                 id: verified.id.into_owned(),
                 signed_at: verified.signed_at,
@@ -171,8 +202,8 @@ impl Gate {
     {
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if announced.is_some_and(|bytes| bytes > self.bounds.body_bytes.into()) {
-            return Err(Refusal::Large { max: self.bounds.body_bytes });
+        if announced.is_some_and(|bytes| bytes > self.admission.bounds.body_bytes.into()) {
+            return Err(Refusal::Large { max: self.admission.bounds.body_bytes });
         }
         let mut room = self.set_aside(0)?;
         let mut total = 0_u32;
@@ -183,8 +214,8 @@ impl Gate {
             let Ok(data) = frame.map_err(|_| Refusal::CutShort)?.into_data() else { continue };
             let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
             total = total.saturating_add(length);
-            if total > self.bounds.body_bytes {
-                return Err(Refusal::Large { max: self.bounds.body_bytes });
+            if total > self.admission.bounds.body_bytes {
+                return Err(Refusal::Large { max: self.admission.bounds.body_bytes });
             }
             let set_aside = u32::try_from(room.num_permits()).unwrap_or(u32::MAX);
             room.merge(self.set_aside(total.saturating_sub(BODY_BYTES_FREE).saturating_sub(set_aside))?);
@@ -200,18 +231,26 @@ impl Gate {
     }
 
     fn set_aside(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Refusal> {
-        Arc::clone(&self.room).try_acquire_many_owned(bytes).map_err(|_| Refusal::NoRoom)
+        Arc::clone(&self.admission.room).try_acquire_many_owned(bytes).map_err(|_| Refusal::NoRoom)
     }
 }
 
-/// Reads on, to no purpose.
-async fn linger<B: Body<Data = Bytes>>(mut body: Pin<&mut B>) {
-    let mut read = 0;
-    while read < LINGER_BYTES_MAX
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        read += frame.data_ref().map_or(0, Bytes::len);
+/// Reads on, within bounds, to no purpose: a client that is still writing does not hear the answer.
+pub(crate) async fn linger<B: Body<Data = Bytes>>(headers: &HeaderMap, mut body: Pin<&mut B>) {
+    // A client that asks whether to go on has not begun to write.
+    if headers.contains_key(EXPECT) {
+        return;
     }
+    let reading = async {
+        let mut read = 0;
+        while read < LINGER_BYTES_MAX
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            read += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    // Too slow or not, the answer is the same.
+    let _ = tokio::time::timeout(LINGER_TIME_MAX, reading).await;
 }
 
 /// Why a request is not let through.
@@ -220,11 +259,11 @@ enum Refusal {
     Slow,
     CutShort,
     NoRoom,
-    Rejected(crate::verify::Rejection),
+    Rejected(Rejection),
 }
 
 impl Refusal {
-    fn answer<R: From<Bytes>>(&self) -> Response<R> {
+    fn answer<R: From<Bytes>>(&self, status_of: fn(&Rejection) -> StatusCode) -> Response<R> {
         match self {
             Self::Large { max } => closing(text(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -233,7 +272,7 @@ impl Refusal {
             Self::Slow => closing(text(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
             Self::CutShort => closing(text(StatusCode::BAD_REQUEST, "the body ended early")),
             Self::NoRoom => closing(overloaded("too many bodies at once", MEMORY_RETRY_AFTER)),
-            Self::Rejected(rejection) => rejected(rejection),
+            Self::Rejected(rejection) => rejected(rejection, status_of(rejection)),
         }
     }
 }

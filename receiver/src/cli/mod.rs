@@ -6,8 +6,10 @@ mod failure;
 mod options;
 mod quantity;
 mod relay;
+mod routes;
 mod serve;
 mod signals;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};

@@ -8,9 +8,9 @@ use clap::Args;
 use super::failure::Failure;
 use super::quantity::{size, time};
 use crate::clock::Clock;
-use crate::layer::{Bounds, VerifyLayer};
+use crate::layer::{Admission, Bounds};
 use crate::server::Limits;
-use crate::verify::{Keys, Profile, Secret};
+use crate::verify::{KeyError, Keys, Profile, Secret};
 
 /// Where to listen, and what to let in.
 #[derive(Args, Debug)]
@@ -20,10 +20,7 @@ pub(super) struct ListenArgs {
     pub(super) listen: SocketAddr,
     /// How the sender signs: standard-webhooks, vvv-timestamped, vvv-frozen, stripe or github
     #[arg(long, value_name = "PROFILE", default_value_t)]
-    profile: Profile,
-    /// The environment variable with the secret; may be given again, for a rotation
-    #[arg(long, value_name = "NAME", required = true)]
-    secret_env: Vec<String>,
+    pub(super) profile: Profile,
     /// How far a timestamp may be from now
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     tolerance: Duration,
@@ -48,13 +45,8 @@ pub(super) struct ListenArgs {
 }
 
 impl ListenArgs {
-    /// The layer that lets in what is genuine.
-    pub(super) fn layer(&self, clock: Clock) -> Result<VerifyLayer, Failure> {
-        let secrets = self.secret_env.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
-        let tolerance = u32::try_from(self.tolerance.as_secs()).unwrap_or(u32::MAX);
-        let keys = Keys::new(self.profile, &secrets).map_err(|error| {
-            Failure::Usage(format!("the environment variable {}: {error}", self.secret_env.join(" or ")))
-        })?;
+    /// What may be let in, and at what cost.
+    pub(super) fn admission(&self, clock: Clock) -> Result<Admission, Failure> {
         if self.bodies_max < self.body_max {
             let (all, one) = (self.bodies_max, self.body_max);
             return Err(Failure::Usage(format!(
@@ -63,7 +55,21 @@ impl ListenArgs {
         }
         let bounds =
             Bounds { body_bytes: self.body_max, body_time: self.read_within, bodies_bytes: self.bodies_max };
-        Ok(VerifyLayer::new(keys.with_tolerance(tolerance), clock, bounds))
+        Ok(Admission::new(clock, bounds))
+    }
+
+    /// The keys in these environment variables.
+    pub(super) fn keys_from(&self, variables: &[String]) -> Result<Keys, Failure> {
+        let secrets = variables.iter().map(|name| secret_from(name)).collect::<Result<Vec<_>, _>>()?;
+        self.keys(self.profile, &secrets).map_err(|error| {
+            Failure::Usage(format!("the environment variable {}: {error}", variables.join(" or ")))
+        })
+    }
+
+    /// The keys of a profile, with the tolerance for timestamps.
+    pub(super) fn keys(&self, profile: Profile, secrets: &[Secret]) -> Result<Keys, KeyError> {
+        let tolerance = u32::try_from(self.tolerance.as_secs()).unwrap_or(u32::MAX);
+        Ok(Keys::new(profile, secrets)?.with_tolerance(tolerance))
     }
 
     /// What connections may do.
@@ -74,7 +80,7 @@ impl ListenArgs {
 }
 
 /// Reads a secret out of an environment variable: on a command line, others would see it.
-fn secret_from(variable: &str) -> Result<Secret, Failure> {
+pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     let unusable = |problem: String| {
         Failure::Usage(format!("the environment variable {variable} {problem}; expected a secret in it"))
     };

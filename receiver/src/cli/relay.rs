@@ -1,18 +1,25 @@
 //! `relay`: verify deliveries and forward them, until told to stop.
 
+use std::convert::Infallible;
+use std::future::pending;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::oneshot;
-use tracing::info;
+use tokio::task::spawn_blocking;
+use tracing::{error, info, warn};
 
 use super::failure::Failure;
 use super::options::{ListenArgs, runtime};
 use super::quantity::time;
+use super::routes;
 use super::signals::Signals;
+use super::watch::Watch;
 use crate::clock::Clock;
-use crate::relay::{self, Options, Target};
+use crate::relay::{self, Options, RouteSettings, Routes, Target};
 use crate::server::{bind, serve};
 
 /// Requests had to be cut off at the end.
@@ -23,17 +30,36 @@ const EXIT_CUT_OFF: u8 = 1;
 Examples:
   HOOK_SECRET=whsec_… hookproof-receiver relay --secret-env HOOK_SECRET --to http://127.0.0.1:3000/hook
   hookproof-receiver relay --profile vvv-frozen --secret-env HOOK_SECRET --to https://inside.example/hook --path /hook
+  hookproof-receiver relay --routes routes.toml --timeout 8s
+
+A file of routes, each under the name of a subscriber, as X-VVV-Subscriber has it:
+  [routes.sub_1]
+  to = \"http://127.0.0.1:3001/hook\"
+  profile = \"vvv-frozen\"          # else --profile
+  secrets = [\"whsec_…\"]           # several are for a rotation; or secret_env = [\"NAME\"]
+  timeout = \"5s\"                  # else --timeout
+  path = \"/hooks/sub_1\"           # for a sender without X-VVV-Subscriber
+
+The file is looked at each second, and read again when it has changed and has then been the same for a second; on SIGHUP
+at once. A file with a mistake is refused in the log, and the old routes stay.
 
 Forwards the raw body and the headers, and passes status and Retry-After back. What was forwarded well is not forwarded
-again for the window; what failed is. Without the other side: 502, or 504 if it takes too long.")]
+again for the window; what failed is. 400: a header is missing or malformed; 401: the signature is wrong, or old; 404:
+unknown subscriber; 405: not POST. Without the other side: 502, or 504 if it takes too long.")]
 pub(super) struct Relay {
     #[command(flatten)]
     door: ListenArgs,
-    /// Where to forward
-    #[arg(long, value_name = "URL")]
-    to: Target,
+    /// The environment variable with the secret; may be given again, for a rotation
+    #[arg(long, value_name = "NAME", required_unless_present = "routes", conflicts_with = "routes")]
+    secret_env: Vec<String>,
+    /// Where to forward, all subscribers alike
+    #[arg(long, value_name = "URL", required_unless_present = "routes", conflicts_with = "routes")]
+    to: Option<Target>,
+    /// A file with a route for each subscriber: 1,024 routes and 1 MiB at most; followed as it changes
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
     /// Take deliveries at this path alone; others are answered with 404
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "routes")]
     path: Option<String>,
     /// For how long a delivery that was forwarded well is not forwarded again
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
@@ -45,32 +71,67 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let clock = Clock::wall();
-        let layer = self.door.layer(clock.clone())?;
-        let options = Options {
-            path: self.path.clone(),
-            window: self.window,
-            timeout: self.timeout,
-            ..Options::new(self.to.clone())
-        };
-        let service = relay::Relay::new(&layer, clock, options);
-        let in_order = runtime()?.block_on(self.answer(service))?;
+        let in_order = runtime()?.block_on(Arc::new(self).answer())?;
         Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CUT_OFF) })
     }
 
-    async fn answer(&self, service: relay::Relay) -> Result<bool, Failure> {
+    /// Answers until told to stop; false if requests had to be cut off.
+    async fn answer(self: Arc<Self>) -> Result<bool, Failure> {
         let mut signals = Signals::new()?;
+        let watch = self.routes.as_deref().map(Watch::new).transpose()?;
+        let options = Options { window: self.window, ..Options::default() };
+        let relay = relay::Relay::new(self.door.admission(Clock::wall())?, options, self.first_routes()?);
         let listener = bind(self.door.listen, self.door.start_within).await?;
-        info!(address = %listener.local_addr()?, to = ?self.to, "listening");
+        info!(address = %listener.local_addr()?, to = ?self.to, routes = ?self.routes, "listening");
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        let answering =
+        let service = relay.clone();
+        let mut answering =
             tokio::spawn(serve(listener, service, self.door.limits(), stopped, self.door.stop_within));
-        signals.next().await;
+        tokio::select! {
+            () = signals.next() => {}
+            // It ends by itself only if it panicked.
+            _ = &mut answering => return Err(Failure::Ours("the server ended by itself".to_owned())),
+            never = self.follow(watch, &relay) => match never {},
+        }
         drop(stop);
         Ok(tokio::select! {
             in_order = answering => in_order.unwrap_or(false),
             () = signals.next() => false,
         })
+    }
+
+    /// The routes with which it begins.
+    fn first_routes(&self) -> Result<Routes, Failure> {
+        if let Some(file) = &self.routes {
+            return Ok(self.read(file)?);
+        }
+        let target = self.to.clone().ok_or_else(|| Failure::Usage("expected --to or --routes".to_owned()))?;
+        let keys = self.door.keys_from(&self.secret_env)?;
+        let route = RouteSettings { keys, target, timeout: self.timeout, path: self.path.clone() };
+        Ok(Routes::One(Box::new(route)))
+    }
+
+    fn read(&self, file: &Path) -> Result<Routes, routes::RoutesError> {
+        let (routes, count) = routes::read(file, &self.door, self.timeout)?;
+        info!(count, file = %file.display(), "the routes are read");
+        Ok(routes)
+    }
+
+    /// Reads the file of routes each time that it has changed.
+    async fn follow(self: &Arc<Self>, watch: Option<Watch>, relay: &relay::Relay) -> Infallible {
+        let (Some(mut watch), Some(file)) = (watch, &self.routes) else { return pending().await };
+        loop {
+            watch.changed().await;
+            let (this, file) = (Arc::clone(self), file.clone());
+            match spawn_blocking(move || this.read(&file)).await {
+                Ok(Ok(routes)) => {
+                    relay.replace(routes);
+                    info!("the new routes are in use");
+                }
+                Ok(Err(error)) => warn!("{error}; the old routes stay"),
+                Err(error) => error!(%error, "reading the routes failed; the old routes stay"),
+            }
+        }
     }
 }

@@ -33,6 +33,9 @@ much. GET /healthz tells whether it takes deliveries. SIGTERM: finishes what is 
 pub(super) struct Serve {
     #[command(flatten)]
     door: ListenArgs,
+    /// The environment variable with the secret; may be given again, for a rotation
+    #[arg(long, value_name = "NAME", required = true)]
+    secret_env: Vec<String>,
     /// The inbox's file, made if there is none
     #[arg(long, value_name = "FILE")]
     db: PathBuf,
@@ -66,7 +69,7 @@ impl Serve {
             )));
         }
         let clock = Clock::wall();
-        let layer = self.door.layer(clock.clone())?;
+        let layer = self.door.admission(clock.clone())?.layer(self.door.keys_from(&self.secret_env)?);
         let options = Options {
             open_within: self.door.start_within,
             durability: match self.durability {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -100,15 +100,20 @@ impl FromStr for Target {
     }
 }
 
-fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
+/// The roots that are trusted, and the sessions to resume: the same for all targets, of which there may be a thousand.
+static TLS: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config =
-        versions.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
+    let versions = versions.map_err(|error| error.to_string())?;
+    Ok(Arc::new(versions.with_root_certificates(roots).with_no_client_auth()))
+});
+
+fn tls(host: &str) -> Result<(TlsConnector, ServerName<'static>), String> {
+    let config = Arc::clone(TLS.as_ref().map_err(Clone::clone)?);
     let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(bare).map_err(|error| error.to_string())?;
-    Ok((TlsConnector::from(Arc::new(config)), name))
+    Ok((TlsConnector::from(config), name))
 }
 
 impl Target {

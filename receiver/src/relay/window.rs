@@ -13,12 +13,13 @@ use crate::clock::Millis;
 #[derive(Debug)]
 pub(super) struct Window {
     length: Duration,
-    remembered_max: usize,
     seen: Mutex<Seen>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
+    /// The most ids.
+    remembered_max: usize,
     ids: BTreeMap<String, State>,
     /// Those that are done, the oldest first, with when to forget them.
     done: VecDeque<(Millis, String)>,
@@ -44,7 +45,15 @@ pub(super) enum Entry<'w> {
 
 impl Window {
     pub(super) fn new(length: Duration, remembered_max: usize) -> Self {
-        Self { length, remembered_max, seen: Mutex::default() }
+        let seen = Seen { remembered_max, ids: BTreeMap::new(), done: VecDeque::new() };
+        Self { length, seen: Mutex::new(seen) }
+    }
+
+    /// Sets how many ids are remembered. If there are more, the oldest are forgotten.
+    pub(super) fn resize(&self, remembered_max: usize) {
+        let mut seen = self.lock();
+        seen.remembered_max = remembered_max;
+        while seen.ids.len() > remembered_max && seen.forget_oldest() {}
     }
 
     /// Asks for an id, and claims it if nobody has.
@@ -58,7 +67,7 @@ impl Window {
             Some(State::Done(status)) => return Entry::Known(*status),
             None => {}
         }
-        if seen.ids.len() >= self.remembered_max && !seen.forget_oldest() {
+        if seen.ids.len() >= seen.remembered_max && !seen.forget_oldest() {
             return Entry::Full;
         }
         seen.ids.insert(id.to_owned(), State::UnderWay(watch::Sender::new(())));
@@ -168,5 +177,22 @@ mod tests {
         assert_eq!(name(&second), "first");
         check(&window, "d", 2, "full");
         check(&window, "c", 2, "under way");
+    }
+
+    #[test]
+    fn a_smaller_window_forgets_the_oldest_and_nothing_that_is_under_way() {
+        let window = Window::new(WINDOW, 4);
+        let first = window.enter("under way", Millis(0));
+        for id in ["a", "b", "c"] {
+            forward(&window, id, 1);
+        }
+        window.resize(2);
+        check(&window, "c", 2, "known");
+        check(&window, "under way", 2, "under way");
+        check(&window, "a", 2, "first");
+        window.resize(0);
+        check(&window, "under way", 2, "under way");
+        check(&window, "c", 2, "full");
+        drop(first);
     }
 }

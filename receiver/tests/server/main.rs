@@ -9,6 +9,7 @@ mod crash;
 mod inbox;
 mod relay;
 mod repeats;
+mod routes;
 mod serve;
 mod upstream;
 mod wire;

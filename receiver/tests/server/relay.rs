@@ -113,6 +113,25 @@ fn what_is_not_genuine_stays_outside() {
 }
 
 #[test]
+fn a_header_that_is_missing_or_empty_is_a_bad_request_and_a_wrong_signature_is_not() {
+    let (address, requests) = upstream(vec![GOOD]);
+    let relay = relay(address, &[]);
+    let status = |headers: &[_]| request(relay.address, "POST", "/hook", headers, BODY).status;
+    for missing in 0..3 {
+        let mut headers = signed("a", BODY);
+        headers[missing].1.clear();
+        assert_eq!(status(&headers), 400, "{} is empty", headers[missing].0);
+        let (name, _) = headers.remove(missing);
+        assert_eq!(status(&headers), 400, "{name} is missing");
+    }
+    let mut headers = signed("a", BODY);
+    headers[2].1 = b"v1,not base64".to_vec();
+    assert_eq!(status(&headers), 401, "no signature that can be read");
+    assert_eq!(relay.post("a", BODY).status, 202);
+    assert_eq!(requests.iter().count(), 1);
+}
+
+#[test]
 fn urls_that_cannot_be_forwarded_to_are_refused() {
     for to in ["ftp://a/", "not a url", "http://user:secret@a/"] {
         let output =

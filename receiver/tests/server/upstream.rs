@@ -26,7 +26,10 @@ pub(crate) const STALLS: char = '…';
 
 /// Answers one connection after another with these, and then listens no more. An empty answer is none: it holds the
 /// connection until the other side closes it.
-pub(crate) fn upstream(answers: Vec<&'static str>) -> (SocketAddr, Receiver<Request>) {
+pub(crate) fn upstream<A>(answers: A) -> (SocketAddr, Receiver<Request>)
+where
+    A: IntoIterator<Item = &'static str> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (came, requests) = channel();

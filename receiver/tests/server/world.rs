@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hookproof_receiver::inbox::Effects;
@@ -26,6 +26,8 @@ pub(crate) struct Receiver {
     #[expect(dead_code, reason = "held, not used")]
     folder: Option<Arc<TempDir>>,
     pub(crate) address: SocketAddr,
+    /// What it has logged since it listens.
+    log: Mutex<mpsc::Receiver<String>>,
 }
 
 impl World {
@@ -74,7 +76,22 @@ impl Receiver {
 
     /// Asks it to stop, as `kill` does.
     pub(crate) fn terminate(&self) {
-        assert!(Command::new("kill").arg(self.process.0.id().to_string()).status().unwrap().success());
+        self.signal("-TERM");
+    }
+
+    /// Asks it to read its files again.
+    pub(crate) fn hang_up(&self) {
+        self.signal("-HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.0.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// Waits until it logs something, and answers the line.
+    pub(crate) fn says(&self, text: &str) -> String {
+        self.log.lock().unwrap().iter().find(|line| line.contains(text)).expect(text)
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
@@ -90,8 +107,13 @@ pub(crate) struct Starting {
 
 impl Starting {
     pub(crate) fn at(listen: &str, arguments: &[&str]) -> Self {
+        Self::with_routes(listen, &[arguments, &["--secret-env", "HOOK_SECRET"]].concat())
+    }
+
+    /// The same for a command that gets its secrets elsewhere.
+    pub(crate) fn with_routes(listen: &str, arguments: &[&str]) -> Self {
         let mut command = command(arguments);
-        command.args(["--listen", listen, "--secret-env", "HOOK_SECRET"]);
+        command.args(["--listen", listen]);
         Self::run(command)
     }
 
@@ -119,10 +141,11 @@ impl Starting {
     pub(crate) fn listening(mut self) -> Receiver {
         let line = self.says(" listening ");
         let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap().parse().unwrap();
-        let Self { process, log } = self;
-        // What nobody reads would fill the pipe, and then hold it up.
-        std::thread::spawn(move || log.for_each(drop));
-        Receiver { process, folder: None, address }
+        let Self { process, log: lines } = self;
+        let (logged, log) = mpsc::channel();
+        // What nobody reads would fill the pipe, and then hold it up. The test may be over.
+        std::thread::spawn(move || lines.map(Result::unwrap).for_each(|line| drop(logged.send(line))));
+        Receiver { process, folder: None, address, log: Mutex::new(log) }
     }
 }
 

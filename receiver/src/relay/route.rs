@@ -1,0 +1,149 @@
+//! One route: what it has forwarded lately, what is under way on it, and one delivery's way along it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::Service;
+use tracing::{debug, warn};
+
+use super::forward::{Head, Target};
+use super::window::{Entry, Window};
+use super::{Answer, Answering};
+use crate::answer::{overloaded, text};
+use crate::clock::Clock;
+use crate::layer::Authentic;
+
+/// When to come back if too much is under way: as soon as some of it is over.
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a route keeps when its settings change.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) window: Window,
+    /// Places for requests of this route alone.
+    pub(super) under_way: Arc<Semaphore>,
+}
+
+/// A route with its present settings.
+#[derive(Debug)]
+pub(super) struct Route {
+    /// Whose it is, for the log.
+    pub(super) subscriber: String,
+    pub(super) target: Target,
+    pub(super) timeout: Duration,
+    pub(super) clock: Clock,
+    pub(super) memory: Arc<Memory>,
+    /// Places for requests of all routes.
+    pub(super) under_way_in_all: Arc<Semaphore>,
+}
+
+/// Forwards a verified delivery.
+#[derive(Clone, Debug)]
+pub(super) struct Forward(pub(super) Arc<Route>);
+
+impl Service<Request<Full<Bytes>>> for Forward {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Answering {
+        let route = Arc::clone(&self.0);
+        Box::pin(async move { Ok(route.relay(request).await) })
+    }
+}
+
+impl Route {
+    async fn relay(&self, request: Request<Full<Bytes>>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let Some(authentic) = parts.extensions.get::<Authentic>().cloned() else {
+            return text(StatusCode::INTERNAL_SERVER_ERROR, "nobody has verified this");
+        };
+        let Ok(body) = body.collect().await;
+        let mut forwarding = false;
+        // One time for all: a repeat that waits for the one before it has waited when that fails.
+        let waiting = self.forwarded(&authentic.id, &parts.headers, body.to_bytes(), &mut forwarding);
+        let forwarded = tokio::time::timeout(self.timeout, waiting).await;
+        match forwarded {
+            Ok(Forwarded::Theirs(head, _places)) => head.whole().await,
+            Ok(Forwarded::Ours(answer)) => answer,
+            Err(_) if forwarding => {
+                let Self { subscriber, timeout, .. } = self;
+                warn!(id = authentic.id, subscriber, ?timeout, "the other side took too long");
+                text(StatusCode::GATEWAY_TIMEOUT, "the other side took too long")
+            }
+            Err(_) => overloaded("the same delivery is still under way", BUSY_RETRY_AFTER),
+        }
+    }
+
+    /// The head of the other side's answer, or an answer of our own. Notes when it is the other side's turn.
+    async fn forwarded(
+        &self,
+        id: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+        forwarding: &mut bool,
+    ) -> Forwarded {
+        let subscriber = &self.subscriber;
+        loop {
+            match self.memory.window.enter(id, self.clock.now()) {
+                Entry::Known(status) => {
+                    debug!(id, subscriber, "a repeat, not forwarded");
+                    return Forwarded::Ours(empty(status));
+                }
+                // The first one's end decides: if it fails, one of those that waited is the next.
+                Entry::UnderWay(mut over) => drop(over.changed().await),
+                Entry::Full => return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER)),
+                Entry::First(claim) => {
+                    let Some(places) = self.places() else {
+                        return Forwarded::Ours(overloaded("too much is under way", BUSY_RETRY_AFTER));
+                    };
+                    *forwarding = true;
+                    return match self.target.forward(headers, body).await {
+                        Ok(head) => {
+                            if head.status().is_success() {
+                                claim.done(head.status(), self.clock.now());
+                            }
+                            Forwarded::Theirs(head, places)
+                        }
+                        Err(error) => {
+                            warn!(id, subscriber, %error, "can't forward");
+                            Forwarded::Ours(text(StatusCode::BAD_GATEWAY, "the other side can't be reached"))
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// A place among what is under way on this route, and one among all; nothing if either is full.
+    fn places(&self) -> Option<[OwnedSemaphorePermit; 2]> {
+        let own = Arc::clone(&self.memory.under_way).try_acquire_owned().ok()?;
+        let in_all = Arc::clone(&self.under_way_in_all).try_acquire_owned().ok()?;
+        Some([own, in_all])
+    }
+}
+
+/// What came of a delivery in time.
+enum Forwarded {
+    /// The other side's answer, and its places among what is under way.
+    Theirs(Head, [OwnedSemaphorePermit; 2]),
+    /// An answer of our own.
+    Ours(Answer),
+}
+
+/// The answer to a repeat: what the first was told, without its body.
+fn empty(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = status;
+    answer
+}
