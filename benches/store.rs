@@ -250,7 +250,12 @@ fn backlog() {
     let opening = time(|| {
         let options = Options { durability: Durability::Process, ..Options::default() };
         let mut store = SqliteStore::open(&folder.path().join("bench.db"), &options).expect("it is there");
-        let acquire = Acquire { owner: OwnerId(2), lease: Nanos::HOUR, which: Which::WithWork { after: LaneId(0) }, max: 10 };
+        let acquire = Acquire {
+            owner: OwnerId(2),
+            lease: Nanos::HOUR,
+            which: Which::WithWork { after: LaneId(0) },
+            max: 10,
+        };
         store.commit(StoreTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
     });
     println!("{:<44} {:>9.1} ms", "opening with 1,000,000 waiting", opening.as_secs_f64() * 1e3);
@@ -336,8 +341,12 @@ fn many_lanes() {
     let mut carry_out = |commands: &[Command]| store.commit(later, commands).expect("the disk works");
     let mut taken = Vec::new();
     let acquired = time(|| {
-        let acquire =
-            Acquire { owner: OwnerId(2), lease: Nanos::HOUR, which: Which::WithWork { after: LaneId(0) }, max: u32::MAX };
+        let acquire = Acquire {
+            owner: OwnerId(2),
+            lease: Nanos::HOUR,
+            which: Which::WithWork { after: LaneId(0) },
+            max: u32::MAX,
+        };
         let replies = carry_out(&[Command::Acquire(acquire)]);
         let Some(Reply::Acquired(lanes)) = replies.into_iter().next() else { panic!("acquired") };
         taken = lanes;

@@ -1,7 +1,7 @@
 //! A cap on what is open holds in each of its times.
 
 use hookproof::check::Status;
-use hookproof::trace::{Fault, Trace};
+use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
 
 use crate::build;
 
@@ -35,6 +35,29 @@ fn a_cap_that_was_lowered_binds_from_then_on() {
     for (t, expected) in [(4 * SECOND, Status::Pass), (8 * SECOND, Status::Fail)] {
         let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
         open_at(t, 10)(&mut trace);
+        build::verdict("rate.in-flight", &scenario, &trace, expected);
+    }
+}
+
+/// Four requests are read when an endpoint that stood still for 20 s goes on, and all are answered. Where their cap is
+/// two they were open at once, unless a stopped process left two of them behind.
+#[test]
+fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_took_over() {
+    let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
+    let stall =
+        "timeout = \"3s\"\n[[subscriber.behaviour]]\nat = \"5s\"\nlasts = \"20s\"\nanswer = \"stall\"\n";
+    let scenario = build::named(&format!("{text}{stall}"));
+    for (until, expected) in [(30, Status::Pass), (7, Status::Fail)] {
+        let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]);
+        for token in 0..4 {
+            build::deliver(&mut trace, "a", token, 25 * SECOND + token, 500);
+            let answer = trace.answers.last_mut().expect("answered");
+            (answer.t, answer.end) = (26 * SECOND, 26 * SECOND);
+        }
+        for (t, event) in [(6, ProcessEvent::Stopped), (until, ProcessEvent::Continued)] {
+            trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
+        }
+        build::end(&mut trace, 40 * SECOND);
         build::verdict("rate.in-flight", &scenario, &trace, expected);
     }
 }

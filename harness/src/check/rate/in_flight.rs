@@ -3,9 +3,9 @@
 //! A request is open from its first byte to its answer's last. (That is noted in the moment before it is written: nobody can
 //! have read the whole answer before, so that counting up to it never counts two that were not open together.) Of an answer
 //! that is written in several pieces a sender may have read what it needs long before the last: there the first byte counts.
-//! Where the *sender* ended the exchange, by its deadline or its
-//! death, the endpoint notices later: such a request counts up to [`NOTICE`] before, and never beyond its deadline or a
-//! kill.
+//! Where the *sender* ended the exchange, by its deadline or its death, the endpoint notices later: such a request counts
+//! up to [`NOTICE`] before, and never beyond its deadline or a kill. The deadline counts from when the request was sent,
+//! where a process was stopped as it passed: what that had open cannot be closed, and whoever took over does not wait.
 //!
 //! A sweep over beginnings and ends, O(n log n); at one moment ends come first. Where a run changes a cap, each
 //! holds in its own time.
@@ -13,15 +13,19 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::check::evidence::{Evidence, Exchange, Lane};
+use crate::check::evidence::{Evidence, Lane};
 use crate::check::verdict::{Finding, Tally};
+use crate::trace::ProcessEvent;
 
 /// How long it may take to notice that the other side is gone.
 const NOTICE: u64 = 250_000_000;
 
 /// Until when a request was surely open.
-fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, exchange: &Exchange) -> u64 {
-    let deadline = exchange.t.saturating_add(lane.subscriber.timeout.0);
+fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32) -> u64 {
+    let exchange = evidence.exchange(n);
+    let timeout = lane.subscriber.timeout.0;
+    let sent = evidence.sent_from(n).saturating_add(timeout);
+    let deadline = if is_stopped(evidence, sent) { sent } else { exchange.t.saturating_add(timeout) };
     let behaviours = &lane.subscriber.behaviours;
     let lengthy = behaviours.iter().any(|one| one.answer.is_lengthy() && one.covers(exchange.t));
     let mut until = if lengthy { exchange.begun } else { exchange.end };
@@ -31,6 +35,16 @@ fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, exchange: &Exchange) ->
     let kill = evidence.kills.partition_point(|t| *t < exchange.t);
     let killed = evidence.kills.get(kill).copied().unwrap_or(u64::MAX);
     until.min(killed).max(exchange.t)
+}
+
+/// Whether some process was stopped then, and had not gone on.
+fn is_stopped(evidence: &Evidence<'_>, t: u64) -> bool {
+    let last = |worker| {
+        let own = evidence.trace.processes.iter().filter(|one| one.worker == worker && one.t <= t);
+        own.max_by_key(|one| one.t).map(|one| one.event)
+    };
+    let stopped = evidence.trace.processes.iter().filter(|one| one.event == ProcessEvent::Stopped);
+    stopped.filter(|one| one.t <= t).any(|one| last(one.worker) == Some(ProcessEvent::Stopped))
 }
 
 /// How many are open once each of them has begun, itself included. They are in the order of their beginnings.
@@ -62,10 +76,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut figures = Vec::new();
     let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());
     for (index, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| capped(lane)) {
-        let interval = |n: &u32| {
-            let exchange = evidence.exchange(*n);
-            (exchange.t, surely_open(evidence, lane, exchange))
-        };
+        let interval = |n: &u32| (evidence.exchange(*n).t, surely_open(evidence, lane, *n));
         let intervals: Vec<(u64, u64)> = lane.begun.iter().map(interval).collect();
         for epoch in &lane.epochs {
             let Some(cap) = epoch.limit.in_flight else { continue };

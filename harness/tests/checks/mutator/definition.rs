@@ -92,7 +92,7 @@ fn requests(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Option<
             && arrival.content_type.as_deref() == Some("application/json")
             && (arrival.path == path || arrival.path.ends_with(&subscriber.name))
             && matches!(&arrival.signed.verified, Verified::Keys(keys) if !keys.is_empty())
-            && stamped.is_some_and(|stamped| (stamped * SECOND).abs_diff(now) <= 4 * SECOND)
+            && stamped.is_some_and(|stamped| stamped.abs_diff(now / SECOND) <= 5)
             && offered.is_some_and(|offer| offer.t <= arrival.t && offer.owed.contains(&subscriber.name));
         if !is_right {
             return Some("what a request is");
