@@ -27,9 +27,9 @@ fn an_attempt_may_go_out_until_its_deadline_and_the_end_of_the_lease_as_renewed(
 fn what_was_decided_before_a_change_is_withdrawn() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);
-    assert_eq!(world.withdrawn, []);
+    assert_eq!(world.told.withdrawn, []);
     world.operate(Command::Change(Change { state: Some(LaneState::Paused), ..Change::of(LaneId(1)) }));
-    assert_eq!(world.withdrawn, [LaneId(1)]);
+    assert_eq!(world.told.withdrawn, [LaneId(1)]);
     world.answer(204);
     world.emit(&[1, 2]);
     assert_eq!(world.sent_to(), [2], "the other one is paused");
@@ -45,7 +45,7 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
     assert!(other.news.iter().any(|news| matches!(news, News::Took { .. })), "{:?}", other.news);
     // It finds out with its next renewal.
     world.pass(Nanos::from_secs(11));
-    assert_eq!((&world.withdrawn[..], &world.forgotten[..]), (&[][..], &[LaneId(1)][..]));
+    assert_eq!((&world.told.withdrawn[..], &world.told.forgotten[..]), (&[][..], &[LaneId(1)][..]));
     assert!(world.news.iter().any(|news| matches!(news, News::Lost { .. })));
     world.answer(204);
     assert_eq!(world.counts(1).delivered, 1, "what was delivered is a fact");
@@ -58,7 +58,7 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
 #[test]
 fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
     let mut world = World::with(1);
-    world.answers_late = true;
+    world.answers.are_late = true;
     let later = StoreTime(world.now.0 + Nanos::HOUR.0);
     world.record(&[1], later);
     world.hear(Event::Work(vec![(LaneId(1), later)]));
@@ -96,7 +96,7 @@ fn who_stops_withdraws_what_is_not_sent_and_gives_everything_back() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);
     world.hear(Event::Stop);
-    assert_eq!(world.withdrawn, [LaneId(1), LaneId(2)]);
+    assert_eq!(world.told.withdrawn, [LaneId(1), LaneId(2)]);
     assert!(!world.dispatcher.is_over(|| false), "two attempts are under way");
     world.answer(204);
     assert!(world.dispatcher.is_over(|| false));

@@ -29,12 +29,8 @@ pub(crate) struct World {
     pub(crate) asked: Vec<&'static str>,
     /// Attempts that are under way.
     pub(crate) sends: Vec<NewAttempt>,
-    /// Lanes whose attempts were withdrawn, and lanes whose lease was let end.
-    pub(crate) withdrawn: Vec<LaneId>,
-    pub(crate) forgotten: Vec<LaneId>,
-    /// The store carries out what it is asked, and answers later.
-    pub(crate) answers_late: bool,
-    answers: Vec<Answered>,
+    pub(crate) told: Told,
+    pub(crate) answers: Answers,
     pub(crate) news: Vec<News>,
     /// Until when attempts under way may go on, as last told.
     pub(crate) lease_until: Instant,
@@ -42,6 +38,23 @@ pub(crate) struct World {
     keeper: RosterKeeper,
     folder: Arc<TempDir>,
     events: u64,
+}
+
+/// What the shell was told of lanes.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Their attempts were withdrawn.
+    pub(crate) withdrawn: Vec<LaneId>,
+    /// Their lease was let end.
+    pub(crate) forgotten: Vec<LaneId>,
+}
+
+/// What the store answered and the dispatcher has not heard.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// The store carries out what it is asked, and answers when told to.
+    pub(crate) are_late: bool,
+    waiting: Vec<Answered>,
 }
 
 impl World {
@@ -80,10 +93,8 @@ impl World {
             fault: None,
             asked: Vec::new(),
             sends: Vec::new(),
-            withdrawn: Vec::new(),
-            forgotten: Vec::new(),
-            answers_late: false,
-            answers: Vec::new(),
+            told: Told::default(),
+            answers: Answers::default(),
             news: Vec::new(),
             lease_until: Instant::START,
             reader,
@@ -174,7 +185,7 @@ impl World {
 
     /// The store answers all that it was asked.
     pub(crate) fn hear_answers(&mut self) {
-        self.answers_late = false;
+        self.answers.are_late = false;
         self.settle_down();
     }
 
@@ -184,10 +195,10 @@ impl World {
             while let Some(effect) = self.dispatcher.poll() {
                 self.do_effect(effect);
             }
-            if self.answers_late || self.answers.is_empty() {
+            if self.answers.are_late || self.answers.waiting.is_empty() {
                 return;
             }
-            for answered in std::mem::take(&mut self.answers) {
+            for answered in std::mem::take(&mut self.answers.waiting) {
                 self.dispatcher.handle(self.now, Event::Answered(answered));
             }
         }
@@ -196,19 +207,19 @@ impl World {
     fn do_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Send(attempt) => self.sends.push(attempt),
-            Effect::Withdraw { lane } => self.withdrawn.push(lane),
-            Effect::Forget { lane } => self.forgotten.push(lane),
+            Effect::Withdraw { lane } => self.told.withdrawn.push(lane),
+            Effect::Forget { lane } => self.told.forgotten.push(lane),
             Effect::Extend { until } => self.lease_until = until,
             Effect::Tell(news) => self.news.push(news),
             Effect::Ask { order, command } => {
                 let reply = self.carry_out(command);
-                self.answers.push(Answered { order, reply, moment: Some(self.moment()) });
+                self.answers.waiting.push(Answered { order, reply, moment: Some(self.moment()) });
             }
             Effect::Persist { order, lane, term, record } => {
                 let hand_back = record.is_final();
                 let record = handover::seal(&record, Some(self.moment())).unwrap();
                 let reply = self.carry_out(Command::Persist(Persist { lane, term, record, hand_back }));
-                self.answers.push(Answered { order, reply, moment: None });
+                self.answers.waiting.push(Answered { order, reply, moment: None });
             }
         }
     }

@@ -214,7 +214,6 @@ fn no_run_passes_that_breaks_a_promise_by_its_definition() {
     let mutations =
         std::env::var("HOOKPROOF_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(MUTATIONS);
     let mut chance = Chance::new(13, 1);
-    let mut passed = BTreeMap::new();
     let mut seen: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for mut good in [golden(), simulated()] {
         good.trace = in_order(good.trace);
@@ -229,18 +228,11 @@ fn no_run_passes_that_breaks_a_promise_by_its_definition() {
             counts.0 += 1;
             if let Some(promise) = broken.first() {
                 counts.1 += 1;
-                if good.status(&trace) != Status::Fail {
-                    passed.entry((what, *promise, good.scenario.name.clone())).or_insert(trace);
-                }
+                let status = good.status(&trace);
+                assert_eq!(status, Status::Fail, "{what}, which breaks {promise}: {:#?}", trace.arrivals);
             }
         }
     }
-    for ((what, promise, name), trace) in &passed {
-        let file = std::env::temp_dir().join(format!("passed-{name}-{}.json", what.replace(' ', "-")));
-        println!("{what}, which breaks {promise}, in {name}: {} {:?}", file.display(), trace.trailer);
-        std::fs::write(&file, format!("{:#?}", trace.arrivals)).unwrap();
-    }
     println!("mutation: made, of which so many break a promise\n{seen:#?}");
-    assert!(passed.is_empty());
-    assert!(seen.len() == 17 && seen.values().all(|(_, broken)| *broken > 20), "{seen:#?}");
+    assert!(seen.len() == 16 && seen.values().all(|(_, broken)| *broken > 20), "{seen:#?}");
 }
