@@ -19,7 +19,8 @@
 //! | [`Output::Send`]       | makes one HTTP request, with one total deadline          | [`Input::Ended`]          |
 //! | [`Output::Settle`]     | has the store write down what became of deliveries       | [`Input::Settled`]        |
 //! | [`Output::Persist`]    | has the store keep a lane's state                        | [`Input::Persisted`]      |
-//! | [`Output::Wake`]       | sets its timer (or ignores it and asks `next_wake`)      | [`Input::Tick`], then     |
+//!
+//! It sets its timer by [`Engine::next_wake`], and answers that with [`Input::Tick`].
 //!
 //! Unasked, the driver reports ownership of lanes ([`Input::Take`], [`Input::Renew`], [`Input::Lose`],
 //! [`Input::Leave`]), work ([`Input::Work`]), and what an operator wants ([`Input::Change`], [`Input::Pause`],

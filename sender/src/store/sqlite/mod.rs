@@ -150,12 +150,20 @@ impl SqliteStore {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
+    fn undo(&mut self) {
+        self.held().undo();
+        self.latencies.undo();
+        self.taken_seen.clear();
+        self.places = purge::Places::default();
+    }
+
     fn transact(
         &mut self,
         now: StoreTime,
         commands: &[Command],
+        reads_only: bool,
     ) -> Result<(Vec<Reply>, Written), StoreError> {
-        let reads_only = commands.iter().all(Command::only_reads);
         let behavior =
             if reads_only { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
         let changes_before = self.sql.total_changes();
@@ -209,7 +217,14 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn commit(&mut self, now: StoreTime, commands: &[Command]) -> Result<Vec<Reply>, StoreError> {
         self.watched.check("begin a commit")?;
-        match self.transact(now, commands) {
+        let reads_only = commands.iter().all(Command::only_reads);
+        let mut result = self.transact(now, commands, reads_only);
+        if reads_only && matches!(result, Err(StoreError::Busy { .. })) {
+            // A claim that finds a row that cannot be read has to write after all, and somebody wrote meanwhile.
+            self.undo();
+            result = self.transact(now, commands, false);
+        }
+        match result {
             Ok((replies, written)) => {
                 self.held().keep();
                 self.latencies.keep(now);
@@ -220,11 +235,7 @@ impl Store for SqliteStore {
                 Ok(replies)
             }
             Err(error) => {
-                self.held().undo();
-                self.latencies.undo();
-                // Whatever was noted during the commit may be about rows that are not there: look again.
-                self.taken_seen.clear();
-                self.places = purge::Places::default();
+                self.undo();
                 Err(error)
             }
         }
