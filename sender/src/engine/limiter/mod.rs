@@ -34,7 +34,8 @@
 //! level drains, at ρ; if E drains while T does not, T's level is empty, and T is what it has in flight, which E has too.
 //! So the new owner starts only what the owner before could have started. If the owner before may be alive, what it had
 //! under way ends within its deadline: the c ended, for this count, a deadline from now, and until then also count
-//! against the cap in flight.
+//! against the cap in flight. (One that is stopped cannot close a connection. What it left unread counts on in doubt, and no
+//! longer against the cap in flight: that cap is kept for what living processes have open.)
 //!
 //! *Why c is a bound:* nothing starts before a record of this owner, and of its present contract, is durable; and attempts
 //! in doubt that no durable record tells of count against the cap in flight, as if they were open. Without that, a crash
