@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::App;
-use super::input::{Query, bytes, media_type, unsupported};
+use super::input::{Query, media_type, unsupported};
 use super::problem::{Problem, answer};
 use crate::event::{Batch, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError, FAILING_MAX};
@@ -29,8 +29,8 @@ pub(super) async fn post(State(app): State<App>, request: Request) -> Result<Res
 async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
     // With room for blanks around the event, which count as its length all the same.
-    let bytes = bytes(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
-    let offer = Offer::parse(bytes.trim_ascii(), &limits)?;
+    let events = app.room().read(request.into_body(), limits.event_bytes_max.saturating_add(1)).await?;
+    let offer = Offer::parse(events.bytes.trim_ascii(), &limits)?;
     refuse_if_failing(app)?;
     let results = app.sender().emit(std::slice::from_ref(&offer)).await;
     // One offer has one answer; the sender is stopping if there is none.
@@ -45,8 +45,8 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
 /// order, and its status says at a glance whether all were taken (202) or some were not (207).
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
-    let bytes = bytes(request.into_body(), limits.batch_bytes_max).await?;
-    let batch = Batch::new(&bytes, &limits)?;
+    let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
+    let batch = Batch::new(&events.bytes, &limits)?;
     let (mut offers, mut lines) = (Vec::new(), Vec::new());
     for (number, offer) in batch.offers() {
         lines.push((number, offer.map(|offer| offers.push(offer)).err()));

@@ -8,8 +8,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use serde_json::{Map, Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::App;
 use super::problem::Problem;
@@ -132,14 +133,55 @@ pub(super) fn unsupported(expected: &str) -> Problem {
 }
 
 /// Reads a body to its end.
-pub(super) async fn bytes(body: Body, max: usize) -> Result<Bytes, Problem> {
-    match Limited::new(body, max).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("the body is longer than {max} bytes");
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message))
+async fn bytes(body: Body, max: usize) -> Result<Bytes, Problem> {
+    let whole = Limited::new(body, max).collect().await;
+    whole.map(Collected::to_bytes).map_err(|error| cut(&*error, max))
+}
+
+fn cut(error: &(dyn std::error::Error + Send + Sync + 'static), max: usize) -> Problem {
+    if error.is::<LengthLimitError>() {
+        let message = format!("the body is longer than {max} bytes");
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message);
+    }
+    Problem::bad_request("body_cut", "the body ended before it was complete")
+}
+
+/// The memory for all events that are being read or recorded. What finds none is told to come back.
+#[derive(Debug)]
+pub(super) struct Room(Arc<Semaphore>);
+
+/// Events that were read whole, and the room that they take until they are dropped.
+#[derive(Debug)]
+pub(super) struct Events {
+    pub(super) bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// For so many bytes altogether.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes)))
+    }
+
+    /// Reads a body to its end. It takes room as it comes, not as it is announced.
+    pub(super) async fn read(&self, body: Body, max: usize) -> Result<Events, Problem> {
+        let mut body = Limited::new(body, max);
+        let (mut parts, mut room) = (Vec::new(), self.take(0)?);
+        while let Some(frame) = body.frame().await {
+            // What is no data is a trailer, which says nothing here.
+            if let Ok(part) = frame.map_err(|error| cut(&*error, max))?.into_data() {
+                room.merge(self.take(part.len())?);
+                parts.push(part);
+            }
         }
-        Err(_) => Err(Problem::bad_request("body_cut", "the body ended before it was complete")),
+        let bytes = if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() };
+        Ok(Events { bytes, _room: room })
+    }
+
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let busy = || Problem::busy("too many events are being taken at once to hold one more");
+        let bytes = u32::try_from(bytes).map_err(|_| busy())?;
+        Arc::clone(&self.0).try_acquire_many_owned(bytes).map_err(|_| busy())
     }
 }
 
@@ -187,4 +229,22 @@ pub(super) fn nothing_left(object: &Map<String, Value>, known: &[&str]) -> Resul
     let shown = Excerpt::of(name);
     let message = format!("there is no field {shown}; expected {}", known.join(", "));
     Err(Problem::unprocessable("unknown_field", message).field(shown.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_read_at_once_has_one_bound_for_all() {
+        let room = Room::new(10);
+        let first = room.read(Body::from("12345678"), 100).await.unwrap();
+        let refused = room.read(Body::from("1234"), 100).await.unwrap_err();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(&*room.read(Body::from("12"), 100).await.unwrap().bytes, b"12");
+        drop(first);
+        assert_eq!(&*room.read(Body::from("1234"), 100).await.unwrap().bytes, b"1234");
+        let too_long = room.read(Body::from("1234"), 3).await.unwrap_err();
+        assert_eq!(too_long.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
 }

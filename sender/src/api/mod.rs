@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use axum::Router;
 
+use self::input::Room;
 use crate::delivery_ids::DeliveryIds;
 use crate::guard::Guard;
 use crate::runtime::Sender;
@@ -75,8 +76,12 @@ pub fn router(sender: Sender, config: Config) -> Router {
         config,
         shed: AtomicU64::new(0),
         delivery_ids: OnceLock::new(),
+        room: Room::new(EVENTS_BYTES_MAX),
     })))
 }
+
+/// Events that are read or recorded at once take no more than this: sixteen of the largest batches.
+const EVENTS_BYTES_MAX: usize = 256 << 20;
 
 /// What every handler works with.
 #[derive(Clone)]
@@ -88,6 +93,7 @@ struct Inner {
     /// Deliveries that made room for what was emitted here.
     shed: AtomicU64,
     delivery_ids: OnceLock<DeliveryIds>,
+    room: Room,
 }
 
 impl App {
@@ -97,6 +103,11 @@ impl App {
 
     fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    /// The memory for events.
+    fn room(&self) -> &Room {
+        &self.0.room
     }
 
     fn count_shed(&self, rows: u64) {

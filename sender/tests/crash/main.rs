@@ -1,7 +1,7 @@
 //! Kills the real sender again and again, and looks at what arrives.
 //!
 //! What holds across any number of kills: nothing acknowledged is lost; a delivery that was taken arrives again only
-//! around a kill; its body is the same each time; and all arrivals together conform to the contract, over all windows, exactly.
+//! around a kill, and never if the file told then that it was delivered; its body is the same each time; and all arrivals together conform to the contract, over all windows, exactly.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -80,20 +80,23 @@ fn kill_again_and_again(processes: usize, plan: &Plan) {
     let emitter = Emitter::start(database.address(), Arc::clone(&sink));
     let start = |which| if which == 0 { database.serve() } else { database.serve_elsewhere() };
     let mut senders: Vec<Serving> = (0..processes).map(start).collect();
-    let mut kills = vec![];
+    let (mut kills, mut confirmed) = (vec![], BTreeMap::new());
     let mut moments = Moments::new();
     for _ in 0..plan.kills {
         sink.wait_for(sink.count() + moments.next_below(plan.arrivals_between));
         let which = if processes == 1 { 0 } else { moments.next_below(processes as u64) };
         senders[which].kill();
         kills.push(sink.now());
+        for event in database.confirmed() {
+            confirmed.entry(event).or_insert_with(|| sink.now());
+        }
         senders[which] = start(which);
     }
     let acknowledged = emitter.stop();
     sink.wait_for_events(&acknowledged);
     senders.into_iter().for_each(Serving::stop_in_order);
     assert!(acknowledged.len() > plan.kills, "{} events were acknowledged", acknowledged.len());
-    let counts = judge_all(&sink.arrivals(), &kills, plan.burst);
+    let counts = judge_all(&sink.arrivals(), &kills, &confirmed, plan.burst);
     eprintln!(
         "{processes} processes, {} kills, {} events acknowledged, 0 lost; {counts}; burst {} and {RATE_PER_SECOND}/s kept \
          in every window",
@@ -122,7 +125,7 @@ impl Moments {
 }
 
 /// Judges all that arrived, and says how much of it was what.
-fn judge_all(arrivals: &[Arrival], kills: &[u64], burst: usize) -> String {
+fn judge_all(arrivals: &[Arrival], kills: &[u64], confirmed: &BTreeMap<String, u64>, burst: usize) -> String {
     judge::conforms(arrivals, RATE_PER_SECOND, burst);
     let mut deliveries: BTreeMap<&str, Vec<&Arrival>> = BTreeMap::new();
     for arrival in arrivals {
@@ -139,6 +142,11 @@ fn judge_all(arrivals: &[Arrival], kills: &[u64], burst: usize) -> String {
                 // What a dead process had sent may be read a little after its death.
                 let between = kills.iter().any(|kill| first <= kill + QUARANTINE_NS && *kill <= second);
                 assert!(between, "{delivery} arrived at {first} and {second} without a kill between");
+                let known = confirmed.get(&pair[1].event).copied().unwrap_or(u64::MAX);
+                assert!(
+                    second <= known.saturating_add(QUARANTINE_NS),
+                    "{delivery} was known to be delivered at {known}, and came again at {second}"
+                );
                 twice += 1;
             }
         }
@@ -149,7 +157,8 @@ fn judge_all(arrivals: &[Arrival], kills: &[u64], burst: usize) -> String {
         "{twice} arrived twice: more than could be in flight or just answered at the kills"
     );
     format!(
-        "{} arrivals, {again} deliveries attempted again, {twice} taken twice, each around a kill",
+        "{} arrivals, {again} deliveries attempted again, {twice} taken twice, each around a kill and none that \
+         the file told to be delivered",
         arrivals.len()
     )
 }

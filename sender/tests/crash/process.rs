@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 pub(crate) struct Database {
@@ -26,6 +27,14 @@ impl Database {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The events that are delivered, as the file has it.
+    pub(crate) fn confirmed(&self) -> Vec<String> {
+        let sql = Connection::open(self.folder.path().join("sender.db")).unwrap();
+        let query = "SELECT e.id FROM deliveries d JOIN events e ON e.event = d.event WHERE d.state = 1";
+        let mut query = sql.prepare(query).unwrap();
+        query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
     /// Starts a sender that listens where the emitter looks for it.
