@@ -31,14 +31,15 @@ fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
 }
 
 /// From when on the sender could write down what it learnt at `t`: at once, unless its store was locked or full, or itself
-/// stopped, by then or before the time was over that it may take.
+/// stopped, by then or before the time was over that it may take; then as soon as that was over, if nothing else had begun.
 fn writable_from(evidence: &Evidence<'_>, t: u64, promised: u64) -> u64 {
     let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
     let hindered = evidence.trace.faults.iter().filter(|fault| hinders(&fault.action));
-    hindered
-        .filter(|fault| fault.t <= t.saturating_add(promised))
-        .filter_map(|fault| fault.until)
-        .fold(t, u64::max)
+    let mut hindered: Vec<(u64, u64)> = hindered.filter_map(|fault| Some((fault.t, fault.until?))).collect();
+    hindered.sort_unstable();
+    hindered.into_iter().fold(t, |writable, (from, until)| {
+        if from <= writable.saturating_add(promised) { writable.max(until) } else { writable }
+    })
 }
 
 /// `duplicate.bounded`

@@ -1,7 +1,7 @@
 //! What was taken comes again only where the sender could not know of it.
 
 use hookproof::check::Status;
-use hookproof::trace::{Process, ProcessEvent, Trace};
+use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
 
@@ -45,4 +45,19 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
     check("duplicate.bounded", "", killed(700 * MS), Status::Fail);
     let slow = "[sender]\nconfirm_within = \"800ms\"";
     check("duplicate.bounded", slow, killed(700 * MS), Status::Pass);
+}
+
+#[test]
+fn locks_that_follow_each_other_without_a_gap_excuse_as_one() {
+    // Killed at 3.7 s: while the second lock held, if it came before the first was over; well after the first, if not.
+    for (second, expected) in [(3_300 * MS, Status::Pass), (9 * SECOND, Status::Fail)] {
+        let locked = move |trace: &mut Trace| {
+            killed(700 * MS)(trace);
+            for (t, until) in [(2_900 * MS, 3_350 * MS), (second, second + 500 * MS)] {
+                let (action, until) = ("lock-database".to_owned(), Some(until));
+                trace.faults.push(Fault { t, action, until, detail: None, plan: None });
+            }
+        };
+        check("duplicate.bounded", "", locked, expected);
+    }
 }

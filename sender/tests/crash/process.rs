@@ -1,8 +1,10 @@
 //! The sender as a process.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -16,9 +18,7 @@ pub(crate) struct Serving(Child);
 
 impl Database {
     pub(crate) fn with_subscriber(url: &str, settings: &[&str]) -> Self {
-        // A port that was free a moment ago, so that the emitter finds each sender at the same place.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let database = Self { folder: tempfile::tempdir().unwrap(), address };
+        let database = Self { folder: tempfile::tempdir().unwrap(), address: free_address() };
         let add = ["subscriber", "add", "sink", url, "--allow-private-targets"];
         let added = database.command().args(add).args(settings).output().unwrap();
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
@@ -67,6 +67,20 @@ impl Database {
         command.env("HOOKPROOF_DB", self.folder.path().join("sender.db")).stdin(Stdio::null());
         command
     }
+}
+
+/// A place at which the emitter finds each sender in turn. It is below the ports that the system gives to those who ask for
+/// any, so that nobody else gets it while a sender is dead.
+fn free_address() -> SocketAddr {
+    let first = 10_000 + u16::try_from(std::process::id() % 9_000).unwrap();
+    let candidates = (first..first + 1_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    // Two tests of one program may ask at the same time: each keeps the one that it got for as long as it runs.
+    static TAKEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().unwrap();
+    let is_free = |address: &SocketAddr| !taken.contains(address) && TcpListener::bind(address).is_ok();
+    let address = { candidates }.find(is_free).expect("one of a thousand ports is free");
+    taken.insert(address);
+    address
 }
 
 impl Serving {
