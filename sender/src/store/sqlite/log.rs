@@ -132,7 +132,8 @@ fn watch(
 }
 
 fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
-    let (mut failing, mut told) = (false, false);
+    // Whether it was told that the log is long, and that somebody holds it up.
+    let (mut failing, mut told) = (false, None);
     loop {
         let is_long = size.bytes() / LogSize::PAGE_BYTES >= u64::from(PAGES_MAX.unsigned_abs());
         match asks.recv_timeout(if is_long { LOOK_EVERY } else { REST }) {
@@ -148,16 +149,14 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
             Err(_) => {}
         }
         let is_pinned = size.bytes() / LogSize::PAGE_BYTES >= PAGES_PINNED;
-        if is_pinned && !told {
-            tracing::error!(
-                bytes = size.bytes(),
-                "the store's log grows, since {}",
-                why_long(size.is_held())
-            );
-        } else if told && !is_pinned {
+        let is_held = size.is_held();
+        if is_pinned && (told.is_none() || (is_held && told == Some(false))) {
+            tracing::error!(bytes = size.bytes(), "the store's log grows, since {}", why_long(is_held));
+            told = Some(is_held);
+        } else if told.is_some() && !is_pinned {
             tracing::info!(bytes = size.bytes(), "the store's log is short again");
+            told = None;
         }
-        told = is_pinned;
     }
 }
 
@@ -176,14 +175,15 @@ fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
     let (is_busy, pages, moved): (bool, i64, i64) = beside.query_row(MOVE, [], read)?;
     size.set(pages);
     // Of what was in the log at its beginning, this moves all that nobody still reads.
-    let mut is_held = !is_busy && moved < pages;
+    // Where somebody else is at it, that is not known anew.
+    let mut is_held = if is_busy { size.is_held() } else { moved < pages };
     if pages >= i64::from(PAGES_MAX) && moved >= pages {
         // If somebody else was faster, or writes, the log is as long as it was.
         let (is_busy, pages, _): (bool, i64, i64) = beside.query_row(CUT, [], read)?;
         if !is_busy {
             size.set(pages);
         }
-        is_held |= is_busy && size.0.is_held.load(Ordering::Relaxed);
+        is_held |= is_busy && size.is_held();
     }
     size.0.is_held.store(is_held, Ordering::Relaxed);
     Ok(())
