@@ -47,14 +47,15 @@ fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_to
     let stall =
         "timeout = \"3s\"\n[[subscriber.behaviour]]\nat = \"5s\"\nlasts = \"20s\"\nanswer = \"stall\"\n";
     let scenario = build::named(&format!("{text}{stall}"));
-    for (until, expected) in [(30, Status::Pass), (7, Status::Fail)] {
+    // They may have been sent from the fifth second on, so that the earliest deadline is in the eighth.
+    for (stopped, until, expected) in [(6, 30, Status::Pass), (9, 30, Status::Pass), (6, 7, Status::Fail)] {
         let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]);
         for token in 0..4 {
             build::deliver(&mut trace, "a", token, 25 * SECOND + token, 500);
             let answer = trace.answers.last_mut().expect("answered");
             (answer.t, answer.end) = (26 * SECOND, 26 * SECOND);
         }
-        for (t, event) in [(6, ProcessEvent::Stopped), (until, ProcessEvent::Continued)] {
+        for (t, event) in [(stopped, ProcessEvent::Stopped), (until, ProcessEvent::Continued)] {
             trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
         }
         build::end(&mut trace, 40 * SECOND);

@@ -4,8 +4,9 @@
 //! have read the whole answer before, so that counting up to it never counts two that were not open together.) Of an answer
 //! that is written in several pieces a sender may have read what it needs long before the last: there the first byte counts.
 //! Where the *sender* ended the exchange, by its deadline or its death, the endpoint notices later: such a request counts
-//! up to [`NOTICE`] before, and never beyond its deadline or a kill. The deadline counts from when the request was sent,
-//! where a process was stopped as it passed: what that had open cannot be closed, and whoever took over does not wait.
+//! up to [`NOTICE`] before, and never beyond its deadline or a kill. One that may have been sent so long before it was read
+//! that its deadline passed while a process was stopped does not count: nobody could close it, and whoever took over does
+//! not wait.
 //!
 //! A sweep over beginnings and ends, O(n log n); at one moment ends come first. Where a run changes a cap, each
 //! holds in its own time.
@@ -24,8 +25,11 @@ const NOTICE: u64 = 250_000_000;
 fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32) -> u64 {
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
-    let sent = evidence.sent_from(n).saturating_add(timeout);
-    let deadline = if is_stopped(evidence, sent) { sent } else { exchange.t.saturating_add(timeout) };
+    let earliest = evidence.sent_from(n).saturating_add(timeout);
+    if earliest <= exchange.t && was_stopped(evidence, earliest, exchange.t) {
+        return exchange.t;
+    }
+    let deadline = exchange.t.saturating_add(timeout);
     let behaviours = &lane.subscriber.behaviours;
     let lengthy = behaviours.iter().any(|one| one.answer.is_lengthy() && one.covers(exchange.t));
     let mut until = if lengthy { exchange.begun } else { exchange.end };
@@ -37,14 +41,14 @@ fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32) -> u64 {
     until.min(killed).max(exchange.t)
 }
 
-/// Whether some process was stopped then, and had not gone on.
-fn is_stopped(evidence: &Evidence<'_>, t: u64) -> bool {
-    let last = |worker| {
-        let own = evidence.trace.processes.iter().filter(|one| one.worker == worker && one.t <= t);
-        own.max_by_key(|one| one.t).map(|one| one.event)
-    };
-    let stopped = evidence.trace.processes.iter().filter(|one| one.event == ProcessEvent::Stopped);
-    stopped.filter(|one| one.t <= t).any(|one| last(one.worker) == Some(ProcessEvent::Stopped))
+/// Whether some process was stopped at some moment from `from` to `until`.
+fn was_stopped(evidence: &Evidence<'_>, from: u64, until: u64) -> bool {
+    let processes = &evidence.trace.processes;
+    let stops = processes.iter().filter(|one| one.event == ProcessEvent::Stopped && one.t <= until);
+    stops.into_iter().any(|stop| {
+        let later = processes.iter().filter(|one| one.worker == stop.worker && one.t > stop.t);
+        later.map(|one| one.t).min().is_none_or(|over| over >= from)
+    })
 }
 
 /// How many are open once each of them has begun, itself included. They are in the order of their beginnings.
