@@ -21,25 +21,9 @@ fn again(evidence: &Evidence<'_>, delivery: &Delivery) -> Vec<(u32, u32)> {
 fn is_excused(evidence: &Evidence<'_>, taken: u32, again: u32) -> bool {
     let exchange = evidence.exchange(taken);
     // What had left before the success was known is no second thought: a deadline passed, or a process was replaced.
-    let promised =
-        evidence.trace.declared.confirmed_within.unwrap_or(evidence.scenario.sender.confirm_within.0);
-    let writable = writable_from(evidence, exchange.end, promised);
-    let killed = evidence.was_killed(evidence.sent_from(taken), writable.saturating_add(promised));
     let again_killed = evidence.was_killed(exchange.t, evidence.exchange(again).t)
         && evidence.exchange(again).t <= exchange.end;
-    !evidence.is_in_time(taken, exchange.end) || killed || again_killed
-}
-
-/// From when on the sender could write down what it learnt at `t`: at once, unless its store was locked or full, or itself
-/// stopped, by then or before the time was over that it may take; then as soon as that was over, if nothing else had begun.
-fn writable_from(evidence: &Evidence<'_>, t: u64, promised: u64) -> u64 {
-    let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
-    let hindered = evidence.trace.faults.iter().filter(|fault| hinders(&fault.action));
-    let mut hindered: Vec<(u64, u64)> = hindered.filter_map(|fault| Some((fault.t, fault.until?))).collect();
-    hindered.sort_unstable();
-    hindered.into_iter().fold(t, |writable, (from, until)| {
-        if from <= writable.saturating_add(promised) { writable.max(until) } else { writable }
-    })
+    !evidence.is_in_time(taken, exchange.end) || evidence.may_be_forgotten(taken) || again_killed
 }
 
 /// `duplicate.bounded`

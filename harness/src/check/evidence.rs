@@ -40,6 +40,8 @@ pub struct Evidence<'a> {
     pub(crate) kills: Vec<u64>,
     /// When processes were killed, asked to stop, stopped or gone, in order.
     pub(crate) upsets: Vec<u64>,
+    /// From when to when nothing could be written down, in order: the store was locked or full, or a process stopped.
+    unwritable: Vec<(u64, u64)>,
     /// When the run ended, or the last thing that was seen.
     pub(crate) end: u64,
     /// How far the sender's clock is ahead of the harness's, in nanoseconds.
@@ -121,6 +123,7 @@ impl<'a> Evidence<'a> {
             attempts,
             kills,
             upsets,
+            unwritable: unwritable(trace),
             end,
             ahead,
         }
@@ -225,6 +228,22 @@ impl<'a> Evidence<'a> {
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 
+    /// By when the sender has promised to have written down what it learnt at `t`: counted from when it could, where a
+    /// fault kept it from that by then.
+    pub(crate) fn noted_by(&self, t: u64) -> u64 {
+        let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
+        let writable = self.unwritable.iter().fold(t, |writable, (from, until)| {
+            if *from <= writable.saturating_add(promised) { writable.max(*until) } else { writable }
+        });
+        writable.saturating_add(promised)
+    }
+
+    /// Whether a process was killed or stopped before the sender must have written down how a request ended, so that the
+    /// next may know nothing of it.
+    pub(crate) fn may_be_forgotten(&self, n: u32) -> bool {
+        self.was_killed(self.sent_from(n), self.noted_by(self.exchange(n).end))
+    }
+
     /// Whether a request was read whole, so that it is an arrival.
     pub(crate) fn is_whole(&self, n: u32) -> bool {
         (n as usize) < self.trace.arrivals.len()
@@ -257,6 +276,14 @@ impl<'a> Evidence<'a> {
             ..self.witness(delivery.lane, arrivals, format!("event {}: {what}", delivery.token))
         }
     }
+}
+
+fn unwritable(trace: &Trace) -> Vec<(u64, u64)> {
+    let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
+    let hindered = trace.faults.iter().filter(|fault| hinders(&fault.action));
+    let mut hindered: Vec<(u64, u64)> = hindered.filter_map(|fault| Some((fault.t, fault.until?))).collect();
+    hindered.sort_unstable();
+    hindered
 }
 
 fn ending(trace: &Trace) -> u64 {

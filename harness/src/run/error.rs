@@ -70,7 +70,7 @@ pub enum RunError {
     },
     /// A run is under way where this one would go.
     #[error("another run is under way in {path}; expected another --out, or to wait for its end", path = path.display())]
-    EmitResult {
+    Occupied {
         /// Where.
         path: PathBuf,
     },
@@ -113,7 +113,7 @@ impl RunError {
     /// Whether it is what was asked for that cannot be done.
     #[must_use]
     pub const fn is_askers(&self) -> bool {
-        let folder = matches!(self, Self::Foreign { .. } | Self::EmitResult { .. });
+        let folder = matches!(self, Self::Foreign { .. } | Self::Occupied { .. });
         folder
             || matches!(
                 self,

@@ -34,7 +34,7 @@ impl Home {
         let marker = OpenOptions::new().create(true).append(true).open(&marker).map_err(failed)?;
         match marker.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(RunError::EmitResult { path: path.to_owned() }),
+            Err(TryLockError::WouldBlock) => return Err(RunError::Occupied { path: path.to_owned() }),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         empty(path).map_err(failed)?;

@@ -368,3 +368,34 @@ fn a_failure_beside_a_success_may_have_come_before_it() {
     check("breaker.opens", BREAKER, beside(SECOND / 2), Status::Warn);
     check("breaker.opens", BREAKER, beside(MS / 10), Status::Inconclusive);
 }
+
+/// The first delivery is answered at 1 s with a pause of half a minute, the process is killed at a moment, and both what
+/// was told and another delivery come at 9 s. The database is locked for a while, if that is said.
+fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {
+    move |trace| {
+        told_and_again(429, "30", 9 * SECOND)(trace);
+        (0..2).for_each(|_| build::without(trace, 1));
+        exchange(trace, (1, 9 * SECOND + MS), 9 * SECOND + MS, 204, None);
+        use ProcessEvent::{Exited, Killed, Ready, Started};
+        let after = killed + SECOND / 2;
+        let life =
+            [(0, Started), (1, Ready), (killed, Killed), (killed, Exited), (after, Started), (after, Ready)];
+        trace.processes.extend(life.map(|(t, event)| process(t, event)));
+        trace.faults.push(fault(killed, "kill", Some(after)));
+        trace.faults.extend(locked.map(|(from, until)| fault(from, "lock-database", Some(until))));
+        build::end(trace, 60 * SECOND);
+    }
+}
+
+#[test]
+fn a_pause_that_could_not_be_written_down_before_a_kill_is_known_to_nobody() {
+    let more = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 429\nretry_after = \"30s\"";
+    let locked = Some((SECOND / 2, 7 * SECOND));
+    for (id, broken) in [("retry.after-429", Status::Fail), ("retry.after-endpoint", Status::Warn)] {
+        check(id, more, forgotten(SECOND + MS, None), Status::Inconclusive);
+        check(id, more, forgotten(5 * SECOND, None), broken);
+        check(id, more, forgotten(5 * SECOND, locked), Status::Inconclusive);
+        // It was over by then, and there was time enough.
+        check(id, more, forgotten(8 * SECOND, Some((SECOND / 2, 2 * SECOND))), broken);
+    }
+}

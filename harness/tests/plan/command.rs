@@ -158,7 +158,6 @@ fn a_recording_is_played_whole() {
     assert!(told.starts_with("does not carry this traffic; less of a recording can't be played"), "{told}");
 }
 
-/// The databases of simulated runs are in memory: one that is left behind takes it away for good.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_interrupted_plan_leaves_nothing_behind() {
@@ -167,24 +166,7 @@ fn an_interrupted_plan_leaves_nothing_behind() {
     let long = "name = \"long\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\n\
                 lasts = \"100000h\"\n[[subscriber]]\nname = \"a\"\n";
     std::fs::write(&path, long).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_hookproof"))
-        .args(["plan", path.to_str().unwrap(), "--no-measure"])
-        .current_dir(folder.path())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let database = loop {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
-        let files = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-        if let Some(database) = { files }.find(|file| file.ends_with("sender.db")) {
-            break database;
-        }
-        std::thread::yield_now();
-    };
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
+    let args = ["plan", path.to_str().unwrap(), "--no-measure"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    crate::interrupted::interrupted(command.args(args).current_dir(folder.path()));
 }

@@ -4,6 +4,9 @@
 mod bounds;
 mod command;
 mod further;
+#[cfg(target_os = "linux")]
+#[path = "../interrupted/mod.rs"]
+mod interrupted;
 mod launch;
 mod owed;
 mod sure;

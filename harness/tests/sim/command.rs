@@ -124,32 +124,13 @@ fn the_trace_of_a_sweeps_failure_is_kept_where_it_is_wanted() {
     assert!(text.contains(&format!("--seed {} ", trace.header.seed)), "{text}");
 }
 
-/// The databases of simulated runs are in memory: one that is left behind takes it away for good.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_interrupted_simulation_says_so_and_leaves_nothing_behind() {
     let long = "[[traffic]]\nshape = \"burst\"\nevents = 1\n[[traffic]]\nshape = \"pause\"\nlasts = \"100000h\"\n\
                 [[subscriber]]\nname = \"a\"\n";
     let (_folder, path) = written("long", long);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_hookproof"))
-        .args(["sim", &path, "--figures"])
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let database = loop {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
-        let files = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-        if let Some(database) = { files }.find(|file| file.ends_with("sender.db")) {
-            break database;
-        }
-        std::thread::yield_now();
-    };
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    let said = crate::interrupted::interrupted(command.args(["sim", &path, "--figures"]));
     assert!(said.contains("interrupted after"), "{said}");
-    assert!(!database.parent().unwrap().exists(), "{} is left behind", database.display());
 }

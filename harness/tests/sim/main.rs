@@ -5,6 +5,9 @@
 mod command;
 mod ending;
 mod errands;
+#[cfg(target_os = "linux")]
+#[path = "../interrupted/mod.rs"]
+mod interrupted;
 mod reality;
 mod scenarios;
 mod setup;

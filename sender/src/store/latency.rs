@@ -82,6 +82,13 @@ impl Measured {
         }
     }
 
+    /// Each measure with its figures.
+    pub fn parts(&self) -> impl Iterator<Item = (Measure, &Histogram)> {
+        let Self { answer, first_attempt, delivery } = self;
+        [(Measure::Answer, answer), (Measure::FirstAttempt, first_attempt), (Measure::Delivery, delivery)]
+            .into_iter()
+    }
+
     /// Counts all that another has counted.
     pub fn add(&mut self, other: &Self) {
         self.answer.add(&other.answer);
@@ -127,6 +134,12 @@ impl Histogram {
         }
         let count = if outcome == Outcome::Delivered { &mut self.delivered } else { &mut self.failed };
         *count = count.saturating_add(1);
+    }
+
+    /// Whether nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.delivered == 0 && self.failed == 0
     }
 
     /// How many attempts succeeded.

@@ -15,6 +15,12 @@ fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
+/// When each attempt began, in order.
+fn attempts_at(sql: &rusqlite::Connection) -> Vec<u64> {
+    let mut attempts = sql.prepare("SELECT at FROM attempts ORDER BY at").unwrap();
+    attempts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
 /// Attempt after attempt, until the delivery is dead. `bounds` are those of the delay after the n-th attempt, in seconds.
 #[track_caller]
 fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
@@ -24,16 +30,27 @@ fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
     let database = Database::with_sink(&failing.url, &[&patient, settings].concat());
     database.json(&["emit", "--type", "a", "--data", "1", "--json"]);
     let sql = database.sql();
-    for number in 1..=attempts {
+    let mut number = 0;
+    while number < attempts {
         // As cron has it: what a drain had no time to begin is the next one's.
         let mut drains = 0;
-        while failing.count() < number as usize {
+        while failing.count() <= number as usize {
             drains += 1;
-            assert!(drains <= DRAINS_MAX, "attempt {number} was not made in {DRAINS_MAX} drains");
+            assert!(drains <= DRAINS_MAX, "attempt {} was not made in {DRAINS_MAX} drains", number + 1);
             database.json(&["drain", "--for", "100ms", "--allow-private-targets", "--json"]);
         }
         let ended = now();
-        assert_eq!(failing.count(), number as usize, "one attempt at a time");
+        let at = attempts_at(&sql);
+        assert_eq!(failing.count(), at.len(), "each attempt is written down");
+        // What was drawn shorter than the rest of the drain has followed in it.
+        while number as usize + 1 < at.len() {
+            number += 1;
+            let (least, _) = bounds(number);
+            let gap = at[number as usize] - at[number as usize - 1];
+            assert!(least * SECOND <= gap && number < attempts, "{number}: after {gap} ns");
+        }
+        number += 1;
+        let began = at[number as usize - 1];
         let (state, due): (u32, u64) = sql
             .query_row("SELECT state, at FROM deliveries", [], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap();
@@ -42,7 +59,6 @@ fn check(settings: &[&str], attempts: u32, bounds: impl Fn(u32) -> (u64, u64)) {
             break;
         }
         assert_eq!(state, 0, "it waits after {number}");
-        let began: u64 = sql.query_row("SELECT max(at) FROM attempts", [], |row| row.get(0)).unwrap();
         let (least, most) = bounds(number);
         assert!(began + least * SECOND <= due, "{number}: {} s", (due - began) / SECOND);
         assert!(due <= ended + most * SECOND, "{number}: {} s", (due - began) / SECOND);

@@ -9,7 +9,7 @@
 //! contract (one gap of the rate, the longest window). A date counts in whole seconds on both sides, and so a return may be
 //! a second later. Not judged for lateness are pauses near a fault, while the endpoint does something else than answering, and
 //! where a failure that asked for no pause may have opened a breaker. An answer that came so near to the sender's deadline
-//! that it may have missed it told nobody anything.
+//! that it may have missed it told nobody anything, and neither did one that was not written down yet at a kill.
 
 use super::asked::{Asked, has};
 use crate::check::evidence::{Delivery, Evidence, Lane};
@@ -51,7 +51,8 @@ fn judge(evidence: &Evidence<'_>, has: bool, wanted: Wanted) -> Finding {
         // One that a stalled endpoint read late had perhaps left before anybody was told anything; and an answer so near to
         // the sender's deadline may have missed it.
         let told = evidence.exchange(before);
-        if (sent < came && sent < told.end) || !evidence.is_in_time(before, told.end) {
+        let missed = !evidence.is_in_time(before, told.end) || evidence.may_be_forgotten(before);
+        if (sent < came && sent < told.end) || missed {
             continue;
         }
         tally.see();

@@ -1,7 +1,8 @@
 //! `retry.after-endpoint`: a pause covers the endpoint, not just the delivery that was told of it: nothing else arrives
 //! there until it is over.
 //!
-//! What had left before the answer was read may still arrive; it is given `retry_after_late` for that.
+//! What had left before the answer was read may still arrive; it is given `retry_after_late` for that. A pause that was not
+//! written down yet at a kill is known to nobody afterwards.
 
 use super::asked::{Asked, has};
 use crate::check::evidence::Evidence;
@@ -22,7 +23,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             let until = asked.until(evidence, exchange, lane.subscriber.retry.retry_after_cap.0)?;
             let said =
                 matches!(exchange.status(), Some(429 | 503)).then_some(exchange.end.saturating_add(grace))?;
-            (said < until).then_some((said, until, *n))
+            (said < until && !evidence.may_be_forgotten(*n)).then_some((said, until, *n))
         };
         let mut pauses: Vec<_> = lane.arrivals.iter().filter_map(pause).collect();
         pauses.sort_unstable();

@@ -26,7 +26,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         }
         tally.see();
         let declared = evidence.subscriber(delivery).retry.attempts as usize;
-        let unknown = attempts.iter().filter(|n| lost_in_a_kill(evidence, **n)).count();
+        let unknown = attempts.iter().filter(|n| evidence.may_be_forgotten(**n)).count();
         if attempts.len() > declared + unknown {
             let what = format!("{} attempts; {declared} are declared", attempts.len());
             tally.broke(|| evidence.witness(delivery.lane, attempts, what));
@@ -48,11 +48,6 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             "not as often as declared",
         )
         .with("exhausted", exhausted)
-}
-
-fn lost_in_a_kill(evidence: &Evidence<'_>, n: u32) -> bool {
-    let exchange = evidence.exchange(n);
-    evidence.was_killed(exchange.t, exchange.end.saturating_add(crate::scenario::SECOND))
 }
 
 fn is_exhausted(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {

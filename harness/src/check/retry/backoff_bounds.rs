@@ -43,7 +43,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
         let told = evidence.told(before).is_some();
         let repeated = evidence.event(delivery).is_none_or(|event| event.offers > 1)
             || evidence.is_redriven(delivery, next.t);
-        if failed.is_delivered() || told || repeated || lost_in_a_kill(evidence, failed) {
+        if failed.is_delivered() || told || repeated || evidence.may_be_forgotten(before) {
             continue;
         }
         tally.see();
@@ -141,11 +141,6 @@ fn leaves_to_backoff(answer: &Answer) -> bool {
         Answer::ResetAfterRead | Answer::Close | Answer::HalfAnswer => true,
         _ => false,
     }
-}
-
-/// Whether a process died before it could note that this failed: it is then as if it had not been tried.
-fn lost_in_a_kill(evidence: &Evidence<'_>, failed: &Exchange) -> bool {
-    evidence.was_killed(failed.t, failed.end.saturating_add(SECOND))
 }
 
 /// For every lane, by arrival time: the latest end of any exchange that arrived before or then, and of any that the

@@ -14,7 +14,7 @@
 use crate::check::evidence::{Delivery, Evidence, Lane};
 use crate::check::rate::level::Level;
 use crate::check::verdict::Finding;
-use crate::scenario::{Backoff, SECOND};
+use crate::scenario::Backoff;
 
 /// Fewer say too little: ε is 0.19 there.
 const SAMPLES_MIN: usize = 200;
@@ -74,7 +74,7 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
             let failed = evidence.exchange(*n);
             // An answer so near to the deadline may have missed it, and the wait have begun before.
             let late = !evidence.is_in_time(*n, failed.begun);
-            let lost = evidence.was_killed(begun, failed.end.saturating_add(SECOND));
+            let lost = evidence.was_killed(begun, evidence.noted_by(failed.end));
             if is_no_draw(evidence, delivery, *n) || late || lost {
                 continue;
             }

@@ -33,7 +33,7 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
             cut.outcome,
             Outcome::Cut(CutKind::ResetAfterRead | CutKind::Close | CutKind::HalfAnswer | CutKind::Reset)
         );
-        if !by_endpoint || evidence.was_killed(cut.t, cut.end.saturating_add(crate::scenario::SECOND)) {
+        if !by_endpoint || evidence.may_be_forgotten(before) {
             continue;
         }
         // What had left before the cut repeats nothing: a stalled endpoint may have read both at once.

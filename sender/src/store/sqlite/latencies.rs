@@ -18,28 +18,33 @@ use crate::store::read::{LastHour, Over};
 
 /// How long figures may wait in memory.
 const WAIT_MAX: Nanos = Nanos::SECOND;
-/// Lanes, measures and hours that wait in memory; beyond that they are written sooner.
-const SLICES_MAX: usize = 30_000;
-/// As many are written with one commit.
-const WRITTEN_MAX: usize = 1_000;
+/// Lanes and hours that wait in memory; beyond that they are written sooner.
+const SLICES_MAX: usize = 10_000;
+/// Lanes and hours written with one commit.
+const WRITTEN_MAX: usize = 500;
 /// The row that holds all hours.
 const EVER: u64 = 0;
 /// The present hour and those before it that make a day.
 const HOURS: u64 = 24;
 
-type Slice = (LaneId, Measure, u64);
+/// A lane, and an hour of the clock.
+type Slice = (LaneId, u64);
 
-/// One thing that is counted.
+/// One attempt, as it is counted.
 #[derive(Clone, Copy, Debug)]
-enum Counted {
-    Attempt(Outcome, Nanos),
-    Length(Nanos),
+struct Counted {
+    outcome: Outcome,
+    took: Nanos,
+    /// From emit to this attempt, if it is the first of its delivery.
+    waited: Option<Nanos>,
+    /// From emit to its end, if it succeeded.
+    delivered: Option<Nanos>,
 }
 
 /// What was counted and is not written.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
-    slices: BTreeMap<Slice, Histogram>,
+    slices: BTreeMap<Slice, Measured>,
     /// When the oldest of it was counted.
     since: Option<StoreTime>,
     /// Counted by the commit under way.
@@ -51,19 +56,15 @@ pub(super) struct Latencies {
 impl Latencies {
     /// Counts one attempt, if the present commit succeeds. `is_first`: of its delivery.
     pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt, is_first: bool) {
-        let hour = hour(attempt.at);
-        let answer = Counted::Attempt(attempt.outcome, attempt.latency);
-        self.staged.push(((lane, Measure::Answer, hour), answer));
-        let Some(received) = attempt.received else { return };
-        if is_first {
-            let waited = Counted::Length(attempt.at.since(received));
-            self.staged.push(((lane, Measure::FirstAttempt, hour), waited));
-        }
-        if attempt.outcome == Outcome::Delivered {
-            let ended = StoreTime(attempt.at.0.saturating_add(attempt.latency.0));
-            let took = Counted::Length(ended.since(received));
-            self.staged.push(((lane, Measure::Delivery, hour), took));
-        }
+        let ended = StoreTime(attempt.at.0.saturating_add(attempt.latency.0));
+        let since = |t: StoreTime| attempt.received.map(|received| t.since(received));
+        let counted = Counted {
+            outcome: attempt.outcome,
+            took: attempt.latency,
+            waited: since(attempt.at).filter(|_| is_first),
+            delivered: since(ended).filter(|_| attempt.outcome == Outcome::Delivered),
+        };
+        self.staged.push(((lane, hour(attempt.at)), counted));
     }
 
     /// Writes what has waited long enough, as far as one commit may.
@@ -85,10 +86,12 @@ impl Latencies {
     }
 
     fn write(&mut self, sql: &Connection, max: usize) -> Result<()> {
-        for (slice, histogram) in self.slices.iter().take(max) {
-            let (lane, measure, hour) = *slice;
-            add(sql, (lane, measure, hour), histogram)?;
-            add(sql, (lane, measure, EVER), histogram)?;
+        for (slice, measured) in self.slices.iter().take(max) {
+            let (lane, hour) = *slice;
+            for (measure, histogram) in measured.parts().filter(|(_, histogram)| !histogram.is_empty()) {
+                add(sql, (lane, measure, hour), histogram)?;
+                add(sql, (lane, measure, EVER), histogram)?;
+            }
             self.written.push(*slice);
         }
         Ok(())
@@ -105,12 +108,11 @@ impl Latencies {
         if !self.staged.is_empty() {
             self.since.get_or_insert(now);
         }
-        for (slice, counted) in self.staged.drain(..) {
-            let histogram = self.slices.entry(slice).or_default();
-            match counted {
-                Counted::Attempt(outcome, latency) => histogram.attempt(outcome, latency),
-                Counted::Length(length) => histogram.count(length),
-            }
+        for (slice, Counted { outcome, took, waited, delivered }) in self.staged.drain(..) {
+            let measured = self.slices.entry(slice).or_default();
+            measured.answer.attempt(outcome, took);
+            waited.into_iter().for_each(|waited| measured.first_attempt.count(waited));
+            delivered.into_iter().for_each(|delivered| measured.delivery.count(delivered));
         }
     }
 
@@ -125,7 +127,7 @@ fn hour(at: StoreTime) -> u64 {
     at.0 / Nanos::HOUR.0
 }
 
-fn add(sql: &Connection, (lane, measure, hour): Slice, more: &Histogram) -> Result<()> {
+fn add(sql: &Connection, (lane, measure, hour): (LaneId, Measure, u64), more: &Histogram) -> Result<()> {
     let mut sum = sql
         .prepare_cached("SELECT counted FROM latencies WHERE lane = ?1 AND measure = ?2 AND hour = ?3")?
         .query_row(params![lane, measure, int(hour)], |row| row.get::<_, Vec<u8>>(0))
