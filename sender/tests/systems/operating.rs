@@ -154,6 +154,24 @@ fn dead_letters_are_grouped_by_what_they_have_in_common() {
 }
 
 #[test]
+fn a_few_dead_letters_a_day_are_found_by_an_analysis_that_nobody_told_how_far_to_look() {
+    const DAY: u64 = 24 * 3_600 * 1_000_000_000;
+    let broken = Endpoint::answering(|_| "500 Broken\r\n".to_owned());
+    let one = ["retry.attempts=1", "breaker.failures=100", "breaker.failures_when_slow=100"];
+    let database = Database::with_sink(&broken.url, &one);
+    (0..4).for_each(|_| drop(database.json(&["emit", "--type", "a", "--data", "1", "--json"])));
+    let summary = database.json(&["drain", "--for", "5min", "--allow-private-targets", "--json"]);
+    assert_eq!(summary["dead"], 4, "{summary}");
+    // As if one had died on each of the last four days.
+    let moved =
+        database.sql().execute("UPDATE deliveries SET at = at - (delivery - 1) * ?1 WHERE state = 2", [DAY]);
+    assert_eq!(moved.unwrap(), 4);
+    let output = database.command(&["dead", "analyse"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("a few a day"), "{told}");
+}
+
+#[test]
 fn a_changed_limit_holds_in_a_running_process() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &["limit.rate=1/1d", "limit.burst=1"]);
