@@ -73,6 +73,26 @@ fn a_burst_of_one_spaces_evenly_and_a_window_caps() {
 }
 
 #[test]
+fn a_paced_contract_starts_one_by_one_whatever_its_burst_holds() {
+    const STEP: u64 = 10_000_000;
+    let sink = Endpoint::taking();
+    let settings = ["limit.rate=100/s", "limit.burst=20", "limit.pace=true"];
+    let database = Database::with_sink(&sink.url, &settings);
+    for number in 0..30 {
+        database.json(&["emit", "--type", "a", "--data", &number.to_string(), "--json"]);
+    }
+    let told = database.json(&["drain", "--for", "5min", "--allow-private-targets", "--json"]);
+    assert_eq!(told["delivered"], 30);
+    let sql = database.sql();
+    let mut starts = sql.prepare("SELECT at FROM attempts ORDER BY at").unwrap();
+    let starts: Vec<u64> = starts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    for (n, start) in (0..).zip(&starts) {
+        assert!(start - starts[0] >= n * STEP, "start {n} after {} ns", start - starts[0]);
+    }
+    assert_eq!(database.json(&["subscriber", "show", "sink", "--json"])["limit"]["pace"], true);
+}
+
+#[test]
 fn drains_in_parallel_and_beside_serve_end_by_themselves_and_deliver_each_event_once() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &["limit.rate=6000/1min", "limit.burst=20"]);
