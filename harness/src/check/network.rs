@@ -5,8 +5,8 @@
 
 use super::evidence::{Delivery, Evidence, Outcome};
 use super::settled::{Fate, fates};
+use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally};
-use super::word::unaccounted;
 use crate::scenario::Answer;
 use crate::trace::CutKind;
 
@@ -56,10 +56,11 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
         }
     }
     // What the sender says is still waiting is not lost.
-    for delivery in unaccounted(evidence, &unsettled) {
+    for delivery in missing(evidence, &unsettled) {
         tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
     }
-    tally.finding("deliveries that met it", "none was lost", "lost")
+    let finding = tally.finding("deliveries that met it", "none was lost", "lost");
+    unless_late(finding, not_settled_in_time(evidence, &unsettled))
 }
 
 /// `network.huge-answer`

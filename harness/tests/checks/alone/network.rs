@@ -112,7 +112,10 @@ fn cut(answer: &str, how: CutKind) -> Run {
 
 /// A delivery falls due while the port is closed, and comes once it is open.
 fn refused() -> Run {
-    let mut run = forgiving("[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"1s\"\nanswer = \"refuse\"");
+    // Nobody knows how often it was tried at a closed port, but that no delay is longer than five seconds.
+    let retry = "retry = { cap = \"5s\" }";
+    let behaviour = "[[subscriber.behaviour]]\nat = \"1s\"\nlasts = \"1s\"\nanswer = \"refuse\"";
+    let mut run = forgiving(&format!("{retry}\n{behaviour}"));
     run.event(0, 1_500).request(0, 2_500, 204);
     run
 }
