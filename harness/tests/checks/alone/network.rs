@@ -22,10 +22,10 @@ pub(super) const ROWS: [Row; 8] = [
     },
     Row {
         check: "network.reset",
-        broken: "a delivery whose connection was reset is not tried again; the scenario lets one be lost",
+        broken: "a delivery whose connection was reset is given up, with attempts left",
         good: || cut("reset-after-read", CutKind::ResetAfterRead),
         breaks: |run| {
-            run.unsent();
+            run.unsent().dead(0, 2_000, "rejected");
         },
     },
     Row {
@@ -38,10 +38,10 @@ pub(super) const ROWS: [Row; 8] = [
     },
     Row {
         check: "network.stale",
-        broken: "a delivery whose connection was closed is not tried again; the scenario lets one be lost",
+        broken: "a delivery whose connection was closed is given up, with attempts left",
         good: || cut("close", CutKind::Close),
         breaks: |run| {
-            run.unsent();
+            run.unsent().dead(0, 2_000, "rejected");
         },
     },
     Row {
@@ -103,9 +103,8 @@ fn slow() -> Run {
 
 /// An endpoint cuts the first attempt of a delivery short, and takes the second.
 fn cut(answer: &str, how: CutKind) -> Run {
-    let mut run = forgiving(&format!(
-        "[[subscriber.behaviour]]\nlasts = \"2s\"\nattempts = \"1\"\nanswer = \"{answer}\""
-    ));
+    let behaviour = format!("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"{answer}\"");
+    let mut run = Run::new(&format!("retry = {{ ttl = \"10min\" }}\n{behaviour}"));
     run.event(0, 1_000).request(0, 1_010, 500).cut(1_010, how).request(0, 1_510, 204);
     run
 }

@@ -13,8 +13,8 @@ fn markdown() -> String {
         "# Checks that are each needed\n\n\
          Each check of a sender has a run in memory (`harness/tests/checks/alone/`) with one break that only it catches; without\n\
          that break the run passes. A check of which every break is one of another check too has the reason beside it, and its\n\
-         run breaks these two alone. Five breaks lose a delivery in a scenario that lets one be lost: that excuses no\n\
-         loss by a reset, a closed port, a kill or a full disk, which is what these checks say. Without it `loss.none` breaks too.\n\
+         run breaks these two alone. Two breaks lose a delivery in a scenario that lets one be lost, which excuses no\n\
+         loss by a closed port or a kill; where none may be lost `loss.none` breaks too.\n\
          Kept true by `cargo test -p hookproof --test checks alone`.\n\n\
          | check | the break | what else breaks, and why |\n|---|---|---|\n",
     );
