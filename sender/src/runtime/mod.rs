@@ -29,7 +29,6 @@ pub(crate) use owner::process_is_dead;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 pub use watcher::LastLook;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender as StopSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -197,18 +196,8 @@ impl Sender {
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         watcher::tell_of_broken(&Roster::default(), &roster);
         let dispatcher = dispatcher(registration.id(), options.lease, roster, clock);
-        let work_done = Arc::<Mutex<WorkDone>>::default();
-        let shell = Shell {
-            dispatcher,
-            clock,
-            store: handle.clone(),
-            post,
-            messages,
-            events: events.clone(),
-            rights: HashMap::new(),
-            work_done: Arc::clone(&work_done),
-            told: WorkDone::default(),
-        };
+        let shell = Shell::new(dispatcher, clock, handle.clone(), post, (events.clone(), messages));
+        let work_done = shell.work_done();
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
             reader: Box::new(reader),

@@ -27,27 +27,43 @@ const MESSAGES_MAX: usize = 1_024;
 
 /// The shell.
 pub(super) struct Shell<P> {
-    pub(super) dispatcher: Dispatcher,
-    pub(super) clock: Clock,
-    pub(super) store: Handle,
-    pub(super) post: Arc<P>,
-    pub(super) messages: mpsc::UnboundedReceiver<Message>,
-    pub(super) events: EventSender,
+    dispatcher: Dispatcher,
+    clock: Clock,
+    store: Handle,
+    post: Arc<P>,
+    events: EventSender,
+    messages: mpsc::UnboundedReceiver<Message>,
     /// What the attempts of our lanes that have sent something depend on.
-    pub(super) rights: HashMap<LaneId, Rights>,
+    rights: HashMap<LaneId, Rights>,
     /// What was done, for whoever asks, even once the shell is gone; and what of it was told there.
-    pub(super) work_done: Arc<Mutex<WorkDone>>,
-    pub(super) told: WorkDone,
+    work_done: Arc<Mutex<WorkDone>>,
+    told: WorkDone,
 }
 
 /// What a lane's attempts under way depend on, and those to come.
-pub(super) struct Rights {
+struct Rights {
     lease: Lease,
     /// Cancelled when what was decided is not to be sent any more.
     cancellation: CancellationToken,
 }
 
 impl<P: Post> Shell<P> {
+    pub(super) fn new(
+        dispatcher: Dispatcher,
+        clock: Clock,
+        store: Handle,
+        post: Arc<P>,
+        (events, messages): (EventSender, mpsc::UnboundedReceiver<Message>),
+    ) -> Self {
+        let (rights, work_done, told) = (HashMap::new(), Arc::default(), WorkDone::default());
+        Self { dispatcher, clock, store, post, events, messages, rights, work_done, told }
+    }
+
+    /// Where it tells what was done.
+    pub(super) fn work_done(&self) -> Arc<Mutex<WorkDone>> {
+        Arc::clone(&self.work_done)
+    }
+
     /// Runs until the dispatcher was told to stop and everything has come to an end.
     pub(super) async fn run(mut self) {
         let mut batch = Vec::with_capacity(MESSAGES_MAX);
