@@ -131,7 +131,7 @@ pub(super) fn longest_delay(lane: &Lane<'_>, attempt: u32) -> u64 {
     backoff.max(cooldown).max(if told { subscriber.retry.retry_after_cap.0 } else { 0 })
 }
 
-fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
+pub(super) fn said_gone(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     let gone = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Answered { status: 410, .. });
     lane.arrivals.iter().any(gone)
 }

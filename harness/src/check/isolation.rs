@@ -51,7 +51,9 @@ pub fn earliest(due: &[u64], limit: &Limit) -> Vec<u64> {
         let mut t = times.last().map_or(*t, |last| (*last).max(*t));
         if let Some(bucket) = limit.bucket {
             let (count, per) = (u128::from(bucket.rate.count), u128::from(bucket.rate.per.0));
-            let tolerance = u128::from(bucket.burst - 1) * per;
+            // At an even pace nothing goes out at once.
+            let burst = if limit.pace { 1 } else { bucket.burst };
+            let tolerance = u128::from(burst - 1) * per;
             let allowed = theoretical.saturating_sub(tolerance).div_ceil(count);
             t = t.max(u64::try_from(allowed).unwrap_or(u64::MAX));
             theoretical = theoretical.max(u128::from(t) * count) + per;

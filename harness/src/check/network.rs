@@ -100,10 +100,17 @@ fn given_up<'e>(
     found
 }
 
-/// Whether a delivery is a dead letter, and neither its queue nor its endpoint's own word is the reason.
+/// Whether a delivery is a dead letter, and neither its queue nor its endpoint's own word is the reason, or may be in words
+/// of the sender's own.
 fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
     let reason = delivery.dead.map(|at| evidence.trace.dead[at as usize].reason.as_str());
-    reason.is_some_and(|reason| !matches!(reason, "overflow" | "gone"))
+    let subscriber = evidence.subscriber(delivery);
+    let may_be_full = subscriber.queue.rows.is_some() || subscriber.queue.bytes.is_some();
+    reason.is_some_and(|reason| match reason {
+        "overflow" | "gone" => false,
+        "exhausted" | "expired" => true,
+        _ => !may_be_full && !said_gone(evidence, &evidence.lanes[delivery.lane as usize]),
+    })
 }
 
 /// `network.huge-answer`

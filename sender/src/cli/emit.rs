@@ -29,7 +29,8 @@ Examples:
   hookproof-sender emit --db sender.db --ndjson events.ndjson --json
 
 A line of NDJSON is {\"type\":\"video.trending\",\"key\":\"v1\",\"id\":\"my-id-1\",\"data\":{…}}; id, key and atomic may be left out.
-What is answered for is durable. A bad line spoils no other; the exit code is 1 if there was one.
+What is answered for is durable. A bad line spoils no other; the exit code is 1 if there was one,
+or if somebody had no room.
 A subscriber that is full refuses the event for itself alone: emit it again with its id, and only who lacks it gets it.")]
 pub(super) struct Emit {
     /// What happened, such as video.trending
@@ -168,7 +169,7 @@ fn told(accepted: &Accepted, refused: &[Refused]) -> String {
     for (subscriber, why) in refused {
         text.push_str(&format!("; refused by {subscriber}: {why}"));
     }
-    if !refused.is_empty() {
+    if accepted.refused.iter().any(|full| !full.never_fits()) {
         text.push_str(&format!("; emit it again with the id {id} once there is room"));
     }
     text

@@ -108,9 +108,7 @@ impl Dispatcher {
             self.pass(row.lane, Cause::Settle(number));
         }
         for (row, result) in rows.into_iter().zip(results) {
-            if *result == SettleResult::Applied {
-                self.work_done.count(&row);
-            }
+            self.work_done.count(&row, *result);
             if *result == SettleResult::Stale {
                 self.lose(row.lane, row.term);
             } else if is_late {

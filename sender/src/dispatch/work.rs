@@ -1,6 +1,7 @@
 //! What a process has done: its own part, whatever others do on the same database.
 
 use crate::store::command::{Fate, Outcome, Settlement};
+use crate::store::reply::SettleResult;
 
 /// What was settled by one process, and written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,14 +15,31 @@ pub struct WorkDone {
 }
 
 impl WorkDone {
-    /// Counts one settlement.
-    pub(super) fn count(&mut self, settled: &Settlement) {
-        match settled.fate {
-            Fate::Delivered => self.delivered += 1,
-            Fate::Dead(_) => self.dead += 1,
-            Fate::Retry { .. } | Fate::Released => {}
+    /// Counts one settlement: its attempt was made, whatever became of the delivery.
+    pub(super) fn count(&mut self, settled: &Settlement, result: SettleResult) {
+        match (settled.fate, result) {
+            (Fate::Delivered, SettleResult::Applied) => self.delivered += 1,
+            (Fate::Dead(_), SettleResult::Applied) => self.dead += 1,
+            _ => {}
         }
         let failed = settled.attempt.as_ref().is_some_and(|attempt| attempt.outcome != Outcome::Delivered);
         self.failed_attempts += u64::from(failed);
+    }
+
+    /// What was done since then.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            delivered: self.delivered - before.delivered,
+            failed_attempts: self.failed_attempts - before.failed_attempts,
+            dead: self.dead - before.dead,
+        }
+    }
+
+    /// Adds what was done beside.
+    pub const fn add(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.failed_attempts += more.failed_attempts;
+        self.dead += more.dead;
     }
 }

@@ -253,6 +253,10 @@ impl Lane {
 
     /// Lowered limits hold from here on.
     pub(super) fn change(&mut self, settings: Arc<Settings>, now: Instant) {
+        let (old, new) = (self.limiter.contract(), settings.contract());
+        if (old.bucket(), old.is_paced()) != (new.bucket(), new.is_paced()) {
+            self.pace = Pace::default();
+        }
         self.limiter.change(settings.contract().clone(), settings.lateness(), now);
         self.settings = settings;
     }
@@ -353,7 +357,9 @@ impl Lane {
             return None;
         }
         let pressed = self.pressure.room(self.settings.pressure(), self.limiter.contract(), AHEAD);
-        let most = if self.breaker.is_open() { 1 } else { WINDOW_MAX.min(pressed) };
+        let contract = self.limiter.contract();
+        let paced = if contract.is_paced() { Pace::room(contract.bucket().rate(), AHEAD) } else { u32::MAX };
+        let most = if self.breaker.is_open() { 1 } else { WINDOW_MAX.min(pressed).min(paced) };
         let wanted = self.limiter.room(now, AHEAD).min(most);
         let count = wanted.checked_sub(held).filter(|&count| count > 0 && held <= wanted / 2)?;
         self.work.claiming = true;

@@ -27,6 +27,11 @@ impl Pace {
         self.next.filter(|next| *next > now).map_or(Ready::Now, Ready::At)
     }
 
+    /// How many places come within `ahead`.
+    pub(super) fn room(rate: Rate, ahead: Nanos) -> u32 {
+        u32::try_from(ahead.0 / rate.gap().0).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// An attempt starts.
     pub(super) fn start(&mut self, rate: Rate, now: Instant) {
         let next = self.next.filter(|next| now.since(*next) < rate.gap());

@@ -42,7 +42,7 @@ pub struct Accepted {
     pub refused: Vec<FullLane>,
 }
 
-/// An event is not recorded, and nothing of it is.
+/// Nothing of an event was recorded just now; who has had it keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
     /// The offer itself.
@@ -182,7 +182,9 @@ impl Emitter {
             let answers = told.answers.await.unwrap_or(told.unanswered);
             for (place, answer) in places.into_iter().zip(answers) {
                 match answer {
-                    Err(Unrecorded::Stale) => stale.add(place, version),
+                    Err(Unrecorded::StaleRoster) => stale.add(place, version),
+                    // Only rows of the outbox have names given to them.
+                    Err(Unrecorded::Named) => {}
                     Err(Unrecorded::For(error)) => results[place] = Err(error),
                     Ok(accepted) => results[place] = Ok(accepted),
                 }
@@ -259,7 +261,8 @@ impl Emitter {
                 }));
                 Ok(Accepted::new(known, &emitted))
             }
-            Reply::Refused(Refusal::StaleRoster { .. } | Refusal::OutboxNamed(_)) => Err(Unrecorded::Stale),
+            Reply::Refused(Refusal::StaleRoster { .. }) => Err(Unrecorded::StaleRoster),
+            Reply::Refused(Refusal::OutboxNamed(_)) => Err(Unrecorded::Named),
             Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::full(full, known.atomic))),
             Reply::Refused(refusal @ Refusal::LogFull { .. }) => {
                 Err(Unrecorded::For(EmitError::Store(refusal.to_string())))

@@ -219,7 +219,8 @@ impl Sender {
         info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
-        let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
+        let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
+        let upkeep = tokio::spawn(upkeep);
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let running = Mutex::new(Some(running));
         Ok(Self(Arc::new(Inner {

@@ -99,8 +99,8 @@ impl<P: Post> Shell<P> {
         }
         let done = self.dispatcher.work_done();
         if done != self.told {
-            self.told = done;
-            *self.work_done.lock().unwrap_or_else(PoisonError::into_inner) = done;
+            let told = std::mem::replace(&mut self.told, done);
+            self.work_done.lock().unwrap_or_else(PoisonError::into_inner).add(done.since(told));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What has to be done now and then: give up what has expired, delete what was kept long enough. In small steps, with
 //! other commands between them, so that delivery never waits for it.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -9,6 +10,7 @@ use tracing::{info, warn};
 
 use super::clock::Clock;
 use super::link::commit;
+use crate::dispatch::WorkDone;
 use crate::engine::{Nanos, StoreTime};
 use crate::store::command::{Command, Purge, Sweep};
 use crate::store::reply::Reply;
@@ -41,11 +43,12 @@ impl Default for Retention {
     }
 }
 
-/// Sweeps and purges until told to stop.
+/// Sweeps and purges until told to stop. What is given up is added to what this process has done.
 pub(super) async fn keep_up(
     store: Handle,
     clock: Clock,
     retention: Retention,
+    work_done: Arc<Mutex<WorkDone>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut ticks = interval(EVERY);
@@ -63,6 +66,9 @@ pub(super) async fn keep_up(
                 done = step(&store, command) => Some(done),
                 _ = stop.changed() => return,
             };
+            let dead = done.as_ref().map_or(0, |done| done.given_up);
+            let given_up = WorkDone { dead, ..WorkDone::default() };
+            work_done.lock().unwrap_or_else(PoisonError::into_inner).add(given_up);
         }
     }
 }
@@ -114,6 +120,8 @@ impl Round {
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     rows: u64,
+    /// Deliveries that became dead letters.
+    given_up: u64,
     /// There may be more to do.
     more: bool,
 }
@@ -123,11 +131,12 @@ impl Step {
     fn of(reply: &Reply) -> Self {
         match reply {
             Reply::Swept(swept) => {
-                Self { rows: swept.expired + swept.gone + swept.corrected, more: swept.more }
+                let given_up = swept.expired + swept.gone;
+                Self { rows: given_up + swept.corrected, given_up, more: swept.more }
             }
             Reply::Purged(purged) => {
                 let rows = purged.events + purged.deliveries + purged.attempts + purged.dead;
-                Self { rows, more: purged.more }
+                Self { rows, given_up: 0, more: purged.more }
             }
             other => {
                 warn!(?other, "the store answered upkeep with something else");

@@ -75,6 +75,9 @@ pub trait Reader: Send {
     /// The deliveries of the event with this public id, of the newest such event.
     fn deliveries_of_event(&self, event: &str, max: u32) -> Result<Vec<Delivery>, StoreError>;
 
+    /// The lanes that have the event with this public id, if it was taken in part.
+    fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError>;
+
     /// What is, or was, sent for a delivery.
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError>;
 

@@ -6,6 +6,8 @@ use hookproof_sender::engine::{
     Engine, Fate, Input, Instant, LaneId, Limits, Nanos, Origin, Outcome, Output, Reason, Settlement, Term,
 };
 
+use hookproof_sender::engine::contract::{Bucket, Contract, Rate};
+
 use crate::shell::{Sent, no_breaker, per_second, settings, settings_with};
 use crate::world::{Reply, World, busy, silent, status};
 
@@ -135,6 +137,19 @@ fn a_lowered_limit_holds_at_once() {
     assert_eq!(world.sent.len(), before);
     world.run(Nanos::from_secs(50));
     assert!((8..=11).contains(&(world.sent.len() - before)));
+}
+
+#[test]
+fn a_raised_rate_holds_at_once_at_an_even_pace_too() {
+    let mut world = World::new(always(204));
+    let hourly = Contract::new(Some(Bucket::new(Rate::new(1, Nanos::HOUR).unwrap(), 10).unwrap()), vec![], 5);
+    let lane = world.lane(1, &settings(hourly.unwrap().paced(true)), 50);
+    world.run(Nanos::MINUTE);
+    assert_eq!(world.sent.len(), 1);
+    assert!(world.shell.engine.views()[0].held <= 1, "it holds no more than it may send soon");
+    world.handle(Input::Change { lane, settings: settings(per_second(10, 10, 5).paced(true)) });
+    world.run(Nanos::from_secs(6));
+    assert_eq!(world.sent.len(), 50);
 }
 
 #[test]

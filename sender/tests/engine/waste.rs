@@ -80,12 +80,15 @@ fn bucket() -> impl Strategy<Value = Case> {
         (1_u64..50_000, Just(Nanos::MINUTE)),
         (1_u64..100_000, Just(Nanos::DAY)),
     ];
-    (rate, latency(), 0_u32..20, jitter()).prop_map(|((count, per), latency, more, jitter)| {
-        let in_flight = u32::try_from(u128::from(latency.0) * u128::from(count) / u128::from(per.0)).unwrap();
-        let bucket = Bucket::new(Rate::new(count, per).unwrap(), 2 + 2 * (in_flight + 1) + more).unwrap();
-        let contract = Contract::new(Some(bucket), vec![], 10_000).unwrap();
-        Case { contract, latency, jitter, permitted: (count, per), attempts: ATTEMPTS }
-    })
+    (rate, latency(), 0_u32..20, jitter(), any::<bool>()).prop_map(
+        |((count, per), latency, more, jitter, paced)| {
+            let in_flight =
+                u32::try_from(u128::from(latency.0) * u128::from(count) / u128::from(per.0)).unwrap();
+            let bucket = Bucket::new(Rate::new(count, per).unwrap(), 2 + 2 * (in_flight + 1) + more).unwrap();
+            let contract = Contract::new(Some(bucket), vec![], 10_000).unwrap().paced(paced);
+            Case { contract, latency, jitter, permitted: (count, per), attempts: ATTEMPTS }
+        },
+    )
 }
 
 fn window() -> impl Strategy<Value = Case> {

@@ -59,8 +59,10 @@ pub(super) struct Told {
 
 #[derive(Clone)]
 pub(super) enum Unrecorded {
-    /// Read it and match it again.
-    Stale,
+    /// Match it again.
+    StaleRoster,
+    /// Its row of the outbox is to be read again: another process took it in part.
+    Named,
     For(EmitError),
 }
 

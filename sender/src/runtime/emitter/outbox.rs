@@ -10,8 +10,9 @@ use super::{Accepted, Chunk, EmitError, Emitter, Failed, Unrecorded, submit};
 use crate::engine::LaneId;
 use crate::event::Offer;
 use crate::roster::Roster;
+use crate::store::StoreError;
 use crate::store::command::{Command, Emit, OutboxId, RejectOutbox};
-use crate::store::read::OutboxRow;
+use crate::store::read::{OutboxRow, Reader};
 use crate::store::reply::{FullLane, Reply};
 
 /// What became of an outbox row.
@@ -23,7 +24,7 @@ pub(in crate::runtime) enum Outboxed {
     Untried,
     /// It stays, whoever else may have it: `refused` can't take it now, and `withheld` were not to be asked.
     Waits { refused: Vec<LaneId>, withheld: Vec<LaneId>, error: Option<EmitError> },
-    /// It stays: subscribers changed meanwhile, or another process took it in part, and it is to be read and matched anew.
+    /// It stays: subscribers changed meanwhile, and it is to be matched anew.
     Stale,
     /// It stays: the store took nothing.
     Failed(EmitError),
@@ -37,22 +38,30 @@ pub(in crate::runtime) trait Wanted {
     fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
 }
 
+/// For whom a row is emitted, and who is left out.
+struct Asked {
+    lanes: Vec<LaneId>,
+    withheld: Vec<LaneId>,
+}
+
 /// What is to be done with a row.
 enum Plan {
-    /// These are not to be asked.
-    Emit(Emit, Vec<LaneId>),
+    Emit(Emit, Asked),
     Reject(String),
     Leave(Outboxed),
 }
 
 /// What becomes of a row by the answer to its event; why to set it aside, if it would wait for ever, and all that come
 /// after it.
-fn fate(answer: Result<Accepted, Unrecorded>, withheld: Vec<LaneId>) -> Result<Outboxed, String> {
+fn fate(answer: Result<Accepted, Unrecorded>, asked: Asked) -> Result<Outboxed, String> {
+    let Asked { lanes, withheld } = asked;
     let full = match answer {
         Ok(accepted) if accepted.refused.is_empty() && withheld.is_empty() => return Ok(Outboxed::Gone),
         Ok(accepted) => accepted.refused,
         Err(Unrecorded::For(EmitError::Full(full) | EmitError::NeverFits(full))) => full,
-        Err(Unrecorded::Stale) => return Ok(Outboxed::Stale),
+        Err(Unrecorded::StaleRoster) => return Ok(Outboxed::Stale),
+        // Who has it already is found as soon as the row is read again for one of them.
+        Err(Unrecorded::Named) => return Ok(Outboxed::Waits { refused: lanes, withheld, error: None }),
         Err(Unrecorded::For(error)) if !error.may_pass() => return Err(error.to_string()),
         Err(Unrecorded::For(error)) => return Ok(Outboxed::Failed(error)),
     };
@@ -70,9 +79,10 @@ impl Emitter {
     /// and waits until that is durable. What became of each. For a thread of its own.
     pub(in crate::runtime) fn emit_outbox(
         self: &Arc<Self>,
+        reader: &dyn Reader,
         rows: &[OutboxRow],
         wanted: &impl Wanted,
-    ) -> Vec<Outboxed> {
+    ) -> Result<Vec<Outboxed>, StoreError> {
         let roster = self.roster();
         let mut fates = vec![Outboxed::Gone; rows.len()];
         let mut rejects = Vec::new();
@@ -81,14 +91,14 @@ impl Emitter {
         // No newer row is for those who refused one of an earlier commit.
         let mut full: BTreeSet<LaneId> = BTreeSet::new();
         while over.is_none() {
-            let (mut chunk, mut withheld) = (Chunk::default(), Vec::new());
+            let (mut chunk, mut asked) = (Chunk::default(), Vec::new());
             while !chunk.is_full()
                 && let Some((place, row)) = left.next()
             {
-                match self.plan(&roster, row, wanted, &full) {
-                    Plan::Emit(emit, lanes) => {
+                match self.plan(reader, &roster, row, wanted, &full)? {
+                    Plan::Emit(emit, of) => {
                         chunk.add(place, emit);
-                        withheld.push(lanes);
+                        asked.push(of);
                     }
                     Plan::Reject(why) => rejects.push((place, RejectOutbox { id: row.id, why })),
                     Plan::Leave(fate) => fates[place] = fate,
@@ -97,8 +107,8 @@ impl Emitter {
             if chunk.is_empty() {
                 break;
             }
-            for ((place, answer), withheld) in self.record(chunk).zip(withheld) {
-                match fate(answer, withheld) {
+            for ((place, answer), asked) in self.record(chunk).zip(asked) {
+                match fate(answer, asked) {
                     Ok(fate) => {
                         if let Outboxed::Waits { refused, .. } = &fate {
                             full.extend(refused);
@@ -122,7 +132,7 @@ impl Emitter {
                 fates[place] = Outboxed::Failed(error.clone());
             }
         }
-        fates
+        Ok(fates)
     }
 
     /// Records events, and waits until that is durable.
@@ -136,37 +146,52 @@ impl Emitter {
         places.into_iter().zip(answers)
     }
 
-    fn plan(&self, roster: &Roster, row: &OutboxRow, wanted: &impl Wanted, full: &BTreeSet<LaneId>) -> Plan {
+    fn plan(
+        &self,
+        reader: &dyn Reader,
+        roster: &Roster,
+        row: &OutboxRow,
+        wanted: &impl Wanted,
+        full: &BTreeSet<LaneId>,
+    ) -> Result<Plan, StoreError> {
         if let Some(why) = &row.unreadable {
-            return Plan::Reject(why.clone());
+            return Ok(Plan::Reject(why.clone()));
         }
         let (id, key) = (row.event.as_deref(), row.key.as_deref());
         let offer = match Offer::from_parts(id, &row.kind, key, row.data.as_bytes(), &self.limits) {
             Ok(offer) => offer,
-            Err(refusal) => return Plan::Reject(refusal.to_string()),
+            Err(refusal) => return Ok(Plan::Reject(refusal.to_string())),
         };
-        let lanes: Vec<LaneId> = match roster.in_the_way(&offer.event_type) {
+        let mut lanes: Vec<LaneId> = match roster.in_the_way(&offer.event_type) {
             Some((broken, _)) => vec![broken.lane()],
             None => roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane).collect(),
         };
         if !wanted.wants(&lanes) {
-            return Plan::Leave(Outboxed::Untried);
+            return Ok(Plan::Leave(Outboxed::Untried));
+        }
+        // Whoever has its part needs no other. Beside a broken subscriber nobody is sent anything.
+        if let Some(id) = &row.event
+            && roster.in_the_way(&offer.event_type).is_none()
+        {
+            let have_it = reader.lanes_in_part(id)?;
+            lanes.retain(|lane| !have_it.contains(lane));
         }
         let is_withheld = |lane: &LaneId| full.contains(lane) || wanted.withholds(row.id, *lane);
         let withheld: Vec<LaneId> = lanes.iter().copied().filter(is_withheld).collect();
         if !lanes.is_empty() && withheld.len() == lanes.len() {
-            return Plan::Leave(Outboxed::Waits { refused: Vec::new(), withheld, error: None });
+            return Ok(Plan::Leave(Outboxed::Waits { refused: Vec::new(), withheld, error: None }));
         }
-        match self.prepare(roster, &offer) {
+        Ok(match self.prepare(roster, &offer) {
             Ok(mut emit) => {
-                emit.targets.retain(|target| !withheld.contains(&target.lane));
+                lanes.retain(|lane| !withheld.contains(lane));
+                emit.targets.retain(|target| lanes.contains(&target.lane));
                 let (is_part, outbox) = (!withheld.is_empty(), Some(row.id));
-                Plan::Emit(Emit { withheld: is_part, outbox, ..emit }, withheld)
+                Plan::Emit(Emit { withheld: is_part, outbox, ..emit }, Asked { lanes, withheld })
             }
             Err(error) => {
                 Plan::Leave(Outboxed::Waits { refused: lanes, withheld: Vec::new(), error: Some(error) })
             }
-        }
+        })
     }
 
     /// Sets aside rows that can't become events, and waits until that is durable: else the next look would find them,

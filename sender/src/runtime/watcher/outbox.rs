@@ -1,7 +1,7 @@
 //! The outbox: rows that any program put there become events, the oldest first.
 //!
-//! A row waits while a subscriber that wants it can't take it: full, and it would rather refuse than shed, or broken.
-//! The others get it meanwhile. No newer row is tried for that lane before it; as soon as there is room, the oldest rows for
+//! A row waits while a subscriber that wants it can't take it: full, and it would rather refuse than shed, or broken. Beside
+//! one that is full, the others get it meanwhile. No newer row is tried for that lane before it; as soon as there is room, the oldest rows for
 //! that lane get it.
 //!
 //! What holds between two looks: each row up to `read` that is still there is for some lane of `waits`, whose place is
@@ -149,7 +149,7 @@ impl Outbox {
         for _ in 0..PAGES_MAX {
             let rows = reader.outbox(self.read, ROWS_MAX)?;
             let Some(last) = rows.last() else { break };
-            let fates = emitter.emit_outbox(&rows, &AllBut(&self.waits));
+            let fates = emitter.emit_outbox(reader, &rows, &AllBut(&self.waits))?;
             if self.note(&rows, fates, look).is_err() {
                 return Ok(Err(Interrupted));
             }
@@ -202,7 +202,7 @@ impl Outbox {
                 self.waits.remove(&lane);
                 return Ok(Ok(false));
             };
-            let fates = emitter.emit_outbox(&rows, &OneLane(lane, &self.waits));
+            let fates = emitter.emit_outbox(reader, &rows, &OneLane(lane, &self.waits))?;
             let still = rows
                 .iter()
                 .zip(&fates)

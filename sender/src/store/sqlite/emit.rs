@@ -66,7 +66,8 @@ impl Work<'_> {
         let mut routes = self.routes(emit, &before)?;
         let full = self.refuse_where_full(emit, &mut routes)?;
         let any = routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_)));
-        if !full.is_empty() && (emit.atomic || !any) {
+        let nobody_has_it = !any && !routes.iter().any(|route| matches!(route, Route::Duplicate));
+        if !full.is_empty() && (emit.atomic || nobody_has_it) {
             return Ok(Reply::Refused(Refusal::Full(full)));
         }
         let is_whole = full.is_empty() && !emit.withheld;

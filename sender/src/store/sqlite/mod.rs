@@ -6,7 +6,7 @@
 //! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::command::Command;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{Nanos, StoreTime};
+use crate::engine::{LaneId, Nanos, StoreTime};
 
 mod beside;
 mod claim;
@@ -185,6 +185,7 @@ impl SqliteStore {
             places: &mut self.places,
             latencies: &mut self.latencies,
             payers: None,
+            outbox_refused: BTreeSet::new(),
             bodies: BTreeMap::new(),
             recorded: 0,
             settled: 0,
@@ -285,6 +286,8 @@ struct Work<'a> {
     latencies: &'a mut Latencies,
     /// Lanes to make room in, if that had to be known.
     payers: Option<room::Payers>,
+    /// Lanes that refused a row of the outbox: no newer one is for them in this commit.
+    outbox_refused: BTreeSet<LaneId>,
     bodies: claim::Bodies,
     recorded: u64,
     settled: u64,

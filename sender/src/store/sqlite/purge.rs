@@ -3,6 +3,8 @@
 //! Each step looks at a bounded number of rows and remembers where it stopped, in memory only: whoever starts anew
 //! looks from the beginning.
 
+use std::sync::Arc;
+
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::values::{int, size};
@@ -23,6 +25,8 @@ pub(super) struct Places {
 /// An event and what belongs to it.
 struct Event {
     event: u64,
+    /// Its id, if it was taken in part.
+    in_part: Option<Arc<str>>,
     received: StoreTime,
     first_delivery: u64,
     deliveries: u64,
@@ -88,7 +92,7 @@ impl Work<'_> {
     fn event_after(&self, after: u64) -> Result<Option<Event>> {
         self.sql
             .prepare_cached(
-                "SELECT event, received, first_delivery, deliveries, first_body, bodies FROM events
+                "SELECT event, received, first_delivery, deliveries, first_body, bodies, iif(in_part, id, NULL) FROM events
                  WHERE event > ?1 ORDER BY event LIMIT 1",
             )?
             .query_row([int(after)], |row| {
@@ -99,13 +103,20 @@ impl Work<'_> {
                     deliveries: row.get(3)?,
                     first_body: row.get(4)?,
                     bodies: row.get(5)?,
+                    in_part: row.get(6)?,
                 })
             })
             .optional()
     }
 
-    /// Whether some delivery of an event still waits, is a dead letter, or was settled too lately.
+    /// Whether some delivery of an event still waits, is a dead letter, or was settled too lately; or it waits in the outbox
+    /// for who had no room, and who has it must be known.
     fn kept_by(&self, event: &Event, before: StoreTime) -> Result<bool> {
+        if let Some(id) = &event.in_part
+            && self.sql.prepare_cached("SELECT 1 FROM outbox WHERE event = ?1")?.exists([id])?
+        {
+            return Ok(true);
+        }
         self.sql
             .prepare_cached(
                 "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2

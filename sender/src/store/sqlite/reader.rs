@@ -215,6 +215,10 @@ impl Reader for SqliteReader {
         self.moment("read an event's deliveries", |sql| listing::deliveries_of_event(sql, event, max))
     }
 
+    fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
+        self.moment("read who has an event", |sql| listing::lanes_in_part(sql, event))
+    }
+
     fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
         self.moment("read a body", |sql| listing::body(sql, delivery))
     }

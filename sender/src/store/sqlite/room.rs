@@ -79,7 +79,9 @@ impl Work<'_> {
             }
             let body = size(emit.bodies[target.body].bytes.len());
             let before = Waiting::of(&lane.counts).less(gone);
+            let behind = emit.outbox.is_some() && self.outbox_refused.contains(&target.lane);
             let bound = lane.bounds.reached(before.rows, before.bytes, body);
+            let bound = bound.or(behind.then_some(Bound::LaneRows));
             let with_it = total.less(gone).and(body);
             let total_bound = if gone.rows == 0 && with_it.rows > self.limits.waiting_rows_max {
                 Some(Bound::TotalRows)
@@ -90,6 +92,9 @@ impl Work<'_> {
             };
             if let Some(bound) = bound.or(total_bound) {
                 full.push(FullLane { lane: target.lane, bound });
+                if emit.outbox.is_some() && bound != Bound::BodyBytes {
+                    self.outbox_refused.insert(target.lane);
+                }
                 *route = Route::Refused(bound);
             } else {
                 total = with_it;

@@ -37,3 +37,5 @@ CREATE INDEX latencies_hour ON latencies (hour);
 
 -- Events of which some subscriber had no room for its part: whoever has the same id already never gets it again.
 ALTER TABLE events ADD COLUMN in_part INTEGER;
+-- For as long as a row of the outbox has its id, such an event is kept.
+CREATE INDEX outbox_event ON outbox (event) WHERE event IS NOT NULL;

@@ -1,7 +1,7 @@
 //! Recording events.
 
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, Emit, RejectOutbox};
+use hookproof_sender::store::command::{Change, Emit, Fate, Purge, RejectOutbox};
 use hookproof_sender::store::lane::{Bounds, LaneState};
 use hookproof_sender::store::reply::Placed;
 use hookproof_sender::store::{Command, Refusal, Reply};
@@ -278,4 +278,44 @@ pub(super) fn a_target_without_a_body_is_nonsense<B: Backend>() {
     event.targets[0].body = 1;
     assert!(matches!(world.try_emit(event), Err(Refusal::Nonsense(_))));
     assert_eq!(world.total().accepted, 0);
+}
+
+pub(super) fn who_has_an_event_is_known_for_as_long_as_its_row_waits<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (wide, term) = world.own_lane(WIDE);
+    let narrow = world.new_lane(Bounds { rows_max: 0, ..WIDE });
+    world.backend.application_emits("video.trending", None, "{}", None);
+    let row = world.reader.outbox(None, 10).unwrap().remove(0);
+    let event = Emit { outbox: Some(row.id), ..world.event(&[wide, narrow]) };
+    let delivery = waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
+    world.claim(wide, term);
+    world.settle(wide, term, delivery, Fate::Delivered);
+    world.pass(Nanos::DAY.times(3));
+    let purge =
+        Purge { settled_before: world.now, attempts_before: world.now, dead_before: world.now, max: 100 };
+    world.one(Command::Purge(purge));
+    assert_eq!(world.reader.lanes_in_part(&event.id).unwrap(), [wide]);
+    world.try_emit(event.clone()).unwrap();
+    assert_eq!(world.counts(wide).accepted, 1, "it is not made again");
+    // Once the row is gone, the event goes as any other.
+    world.change(Change { bounds: Some(WIDE), ..Change::of(narrow) });
+    world.try_emit(Emit { roster: world.reader.glance().unwrap().roster, ..event.clone() }).unwrap();
+    assert_eq!(world.reader.outbox(None, 10).unwrap(), []);
+    world.one(Command::Purge(purge));
+    world.one(Command::Purge(purge));
+    assert_eq!(world.reader.lanes_in_part(&event.id).unwrap(), [narrow]);
+}
+
+pub(super) fn no_newer_row_is_for_who_refused_an_older_one_in_the_same_commit<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lane = world.new_lane(Bounds { bytes_max: 100, ..WIDE });
+    world.emit_one(lane);
+    (0..2).for_each(|_| world.backend.application_emits("video.trending", None, "{}", None));
+    let rows = world.reader.outbox(None, 10).unwrap();
+    let large = Emit { outbox: Some(rows[0].id), bodies: vec![body(&[b'x'; 95])], ..world.event(&[lane]) };
+    let small = Emit { outbox: Some(rows[1].id), ..world.event(&[lane]) };
+    let beside = world.event(&[lane]);
+    let replies = world.all(&[large, small, beside].map(Command::Emit));
+    let refused = |reply: &Reply| matches!(reply, Reply::Refused(Refusal::Full(_)));
+    assert_eq!(replies.iter().map(refused).collect::<Vec<_>>(), [true, true, false], "{replies:?}");
 }

@@ -261,8 +261,8 @@ impl Model {
             });
         }
         let full = self.full(emit, &mut routes);
-        let taken = routes.iter().any(Result::is_ok);
-        if !full.is_empty() && (emit.atomic || !taken) {
+        let has = |route: &Result<_, Placed>| matches!(route, Ok(_) | Err(Placed::Duplicate));
+        if !full.is_empty() && (emit.atomic || !routes.iter().any(has)) {
             return Err(Refusal::Full(full));
         }
         let in_part = emit.withheld || !full.is_empty() || self.was_taken_in_part(&emit.id);

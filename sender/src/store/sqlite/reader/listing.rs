@@ -176,6 +176,16 @@ pub(super) fn deliveries_of_event(sql: &Connection, event: &str, max: u32) -> Re
     .collect()
 }
 
+pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>> {
+    sql.prepare_cached(
+        "SELECT d.lane FROM events e JOIN deliveries d
+         ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+         WHERE e.id = ?1 AND e.in_part IS NOT NULL",
+    )?
+    .query_map([event], |row| row.get(0))?
+    .collect()
+}
+
 pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<Body>> {
     sql.prepare_cached(
         "SELECT b.bytes, b.hash FROM deliveries d JOIN bodies b ON b.body = d.body WHERE d.delivery = ?1",
