@@ -280,6 +280,7 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     troubled.drain.0 = troubled.drain.0.saturating_add(longer);
     // How much waits at most is a figure of the undisturbed scenario, too; the bounds of its queues hold all the same.
     troubled.expect.queue_rows_max = None;
+    troubled.expect.queue_rows_min = None;
     for subscriber in &mut troubled.subscribers {
         // From half to one and a half times as long.
         let share = chance.between(500, 1_500);
