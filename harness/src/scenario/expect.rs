@@ -104,10 +104,8 @@ pub struct Expect {
     pub lost: u64,
     /// How many duplicates there may be.
     pub duplicates: Duplicates,
-    /// How many deliveries may wait in all.
-    pub queue_rows_max: Option<u64>,
-    /// How many must have waited at some moment, so that the run is about what it is meant to be.
-    pub queue_rows_min: Option<u64>,
+    /// How many deliveries may wait in all, and must.
+    pub queue_rows: QueueRows,
     /// How much later than asked for, and allowed by the contract.
     pub retry_after_late: Duration,
     /// The share of its rate that a backlog must use.
@@ -134,6 +132,15 @@ pub struct Expect {
     pub known: BTreeMap<String, Known>,
     /// The keys that the file has, so that a figure somebody wrote is told from one that holds without it.
     pub written: BTreeSet<&'static str>,
+}
+
+/// How many deliveries wait for all subscribers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueRows {
+    /// How many may wait.
+    pub max: Option<u64>,
+    /// How many must have waited at some moment, so that the run is about what it is meant to be.
+    pub min: Option<u64>,
 }
 
 /// How many duplicates there may be.
@@ -202,8 +209,7 @@ impl Default for Expect {
         Self {
             lost: 0,
             duplicates: Duplicates::InFlightAtKill,
-            queue_rows_max: None,
-            queue_rows_min: None,
+            queue_rows: QueueRows::default(),
             retry_after_late: Duration::from_millis(250),
             utilisation_min: Millionths(980_000),
             accepted_min: None,
@@ -235,8 +241,7 @@ impl Expect {
         Self {
             lost: reader.or("lost", default.lost),
             duplicates: duplicates(reader),
-            queue_rows_max: reader.get("queue_rows_max"),
-            queue_rows_min: reader.get("queue_rows_min"),
+            queue_rows: QueueRows { max: reader.get("queue_rows_max"), min: reader.get("queue_rows_min") },
             retry_after_late: reader.or("retry_after_late", default.retry_after_late),
             utilisation_min,
             accepted_min,

@@ -48,7 +48,7 @@ fn every_key_that_the_interface_names_is_read() {
     assert_eq!((whole.name.as_str(), whole.most.p95), ("ingest", Some(Duration::from_millis(500))));
     let second = 1_000_000_000;
     assert!(whole.covers(0) && first.covers(0) && !first.covers(20 * second) && rest.covers(20 * second));
-    assert_eq!(scenario.expect.queue_rows_min, Some(10));
+    assert_eq!(scenario.expect.queue_rows.min, Some(10));
     assert_eq!(scenario.traffic[0].key.as_deref(), Some("the-clip"));
     assert_eq!(scenario.expect.known["retry.after-503"].why, "vendor ticket 4711");
 }
