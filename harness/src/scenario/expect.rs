@@ -270,8 +270,12 @@ fn duplicates(reader: &Reader<'_>) -> Duplicates {
     }
 }
 
+/// In the order of their names, and of one name as they are written, so that a file that is written again means the same.
 fn latency(reader: &Reader<'_>) -> Vec<LatencyBound> {
-    reader.map("latency").into_iter().map(|(name, one)| LatencyBound::read(name, &one)).collect()
+    let tables = reader.map("latency").into_iter();
+    let mut bounds: Vec<_> = tables.map(|(name, one)| LatencyBound::read(name, &one)).collect();
+    bounds.sort_by(|one, other| one.name.cmp(&other.name));
+    bounds
 }
 
 fn known(reader: &Reader<'_>) -> Option<Known> {
