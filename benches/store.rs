@@ -94,6 +94,8 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
                 signature: None,
             })
             .collect(),
+        atomic: false,
+        withheld: false,
         outbox: None,
     })
 }

@@ -49,6 +49,8 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
         received: now,
         bodies: bodies.made,
         targets,
+        atomic: offer.atomic,
+        withheld: false,
         outbox: None,
     }
 }

@@ -88,26 +88,27 @@ fn judge(evidence: &Evidence<'_>, choose: fn(Found) -> Tally, noun: &str, good: 
 }
 
 fn follow(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, breaker: &Breaker, found: &mut Found) {
-    // Beginnings and ends by time; at one moment ends come first.
-    let mut steps: Vec<(u64, bool, u32)> = Vec::with_capacity(lane.arrivals.len() * 2);
+    // Beginnings and ends by time. At one moment come first the ends of what began before, and then, one after another,
+    // what begins there: in virtual time an exchange may end in the moment in which it began.
+    let mut steps: Vec<(u64, bool, u32, bool)> = Vec::with_capacity(lane.arrivals.len() * 2);
     for n in &lane.arrivals {
         let exchange = evidence.exchange(*n);
-        steps.push((exchange.t, true, *n));
-        steps.push((exchange.end, false, *n));
+        steps.push((exchange.t, true, *n, false));
+        steps.push((exchange.end, exchange.end == exchange.t, *n, true));
     }
     steps.sort_unstable();
     let grace = evidence.scenario.expect.retry_after_late.0;
     let mut state = State::CLOSED;
     let mut earlier = 0;
-    for (t, begins, n) in steps {
+    for (t, _, n, ends) in steps {
         if evidence.was_killed(earlier, t) {
             state = State::CLOSED;
         }
         earlier = t;
-        state = if begins {
-            begin(state, (evidence, at, n, t), grace, found)
-        } else {
+        state = if ends {
             end(state, evidence, n, breaker, found)
+        } else {
+            begin(state, (evidence, at, n, t), grace, found)
         };
     }
 }

@@ -10,8 +10,8 @@
 use super::again::{Again, served_again};
 use super::evidence::{Evidence, Outcome};
 use super::settled::{Fate, fates};
+use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally, Witness, show};
-use super::word::unaccounted;
 use crate::scenario::FaultAction;
 use crate::trace::{CutKind, ProcessEvent};
 
@@ -39,16 +39,17 @@ pub(super) fn ack_then_kill(evidence: &Evidence<'_>) -> Finding {
             unsettled.push(delivery);
         }
     }
-    for delivery in unaccounted(evidence, &unsettled) {
+    for delivery in missing(evidence, &unsettled) {
         tally.broke(|| {
             evidence.absent(delivery, "acknowledged before a kill, and never delivered".to_owned())
         });
     }
-    tally.finding(
+    let finding = tally.finding(
         "deliveries that were open at a kill",
         "each was delivered, or given up",
         "lost by the kill",
-    )
+    );
+    unless_late(finding, not_settled_in_time(evidence, &unsettled))
 }
 
 /// `crash.stop`

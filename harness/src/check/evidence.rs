@@ -204,22 +204,6 @@ impl<'a> Evidence<'a> {
         self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
     }
 
-    /// Whether something befell the sender from `from` to `until`, or so shortly before that it may still recover. A change
-    /// of a limit and a redrive are moments; a rotation of secrets disturbs nothing.
-    pub(crate) fn is_disturbed(&self, from: u64, until: u64) -> bool {
-        let from = from.saturating_sub(self.scenario.sender.takeover_within.0);
-        let upset = self.upsets.partition_point(|t| *t < from);
-        let faulty = |fault: &crate::trace::Fault| {
-            let over = match fault.action.as_str() {
-                "rotate" => return false,
-                "limit" | "redrive" => fault.t,
-                _ => fault.until.unwrap_or(fault.t),
-            };
-            fault.t <= until && over >= from
-        };
-        self.upsets.get(upset).is_some_and(|t| *t <= until) || self.trace.faults.iter().any(faulty)
-    }
-
     /// Whether a process was killed or stopped from `from` to `until`.
     pub(crate) fn was_killed(&self, from: u64, until: u64) -> bool {
         let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);

@@ -5,8 +5,8 @@
 use super::again::{Again, served_again};
 use super::evidence::Evidence;
 use super::settled::{Fate, fates};
+use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally, Witness, show};
-use super::word::unaccounted;
 use crate::trace::{Fault, ProcessEvent};
 
 /// `fault.disk-full`
@@ -29,28 +29,32 @@ fn judge(evidence: &Evidence<'_>, action: &str) -> Finding {
         return Finding::unasked("the scenario doesn't do that");
     }
     let mut tally = Tally::default();
+    let mut late = 0;
     for fault in evidence.trace.faults.iter().filter(|fault| fault.action == action) {
         tally.see();
         let until = fault.until.unwrap_or(fault.t);
-        false_acknowledgements(evidence, fault, until, &mut tally);
+        late += false_acknowledgements(evidence, fault, until, &mut tally);
         deaths(evidence, fault, until, &mut tally);
         recovers(evidence, until, &mut tally);
     }
-    tally.finding(
+    let finding = tally.finding(
         "faults",
         "nothing was lost, and the sender went on",
         "lost events, a death or a standstill",
-    )
+    );
+    unless_late(finding, late)
 }
 
-fn false_acknowledgements(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {
+/// Answers how many deliveries that were acknowledged during the fault could still have come.
+fn false_acknowledgements(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) -> u64 {
     let during = |t: Option<u64>| t.is_some_and(|t| fault.t <= t && t <= until);
     let fates = fates(evidence);
     let lost = fates.iter().filter(|(one, fate)| *fate == Fate::Unsettled && during(evidence.accepted(one)));
     let lost: Vec<_> = lost.map(|(one, _)| *one).collect();
-    for delivery in unaccounted(evidence, &lost) {
+    for delivery in missing(evidence, &lost) {
         tally.broke(|| evidence.absent(delivery, "acknowledged during the fault, and lost".to_owned()));
     }
+    not_settled_in_time(evidence, &lost)
 }
 
 fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {

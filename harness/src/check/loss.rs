@@ -7,13 +7,12 @@
 //! `loss.unexpected`: nothing arrives that was not offered, nor at a subscriber that it doesn't concern, nor before it was
 //! offered.
 
-use super::evidence::{Delivery, Evidence};
+use super::evidence::Evidence;
 use super::given_up::groundless;
 use super::settled::{Fate, fates};
-use super::unsettled::may_still_come;
+use super::unsettled::{missing, not_settled_in_time};
 use super::verdict::{Finding, Tally, WITNESS_MAX};
-use super::word::unaccounted;
-use crate::trace::{Ended, Lack};
+use crate::trace::Ended;
 
 /// `loss.none`
 pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
@@ -24,8 +23,7 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
     let unsettled: Vec<_> =
         fates.iter().filter(|(_, fate)| *fate == Fate::Unsettled).map(|(one, _)| *one).collect();
     let late = not_settled_in_time(evidence, &unsettled);
-    let missing: Vec<_> =
-        unaccounted(evidence, &unsettled).into_iter().filter(|one| !is_late(evidence, one)).collect();
+    let missing = missing(evidence, &unsettled);
     let (unseen, groundless) = (missing.len(), groundless(evidence));
     let lost = (unseen + groundless.len()) as u64;
     let interrupted =
@@ -55,17 +53,6 @@ pub(super) fn none(evidence: &Evidence<'_>) -> Finding {
         .with("given up without a cause", groundless.len())
         .with("accounted for by the sender", (unsettled.len() - unseen) as u64 - late)
         .with("not settled in time", late)
-}
-
-/// Whether a delivery could still have come when the run's time was up, of a sender that can't be asked: one that can says
-/// it itself.
-fn is_late(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
-    evidence.trace.declared.lacks(Lack::Depth) && may_still_come(evidence, delivery)
-}
-
-/// How many of these are.
-pub(super) fn not_settled_in_time(evidence: &Evidence<'_>, unsettled: &[&Delivery]) -> u64 {
-    unsettled.iter().filter(|one| is_late(evidence, one)).count() as u64
 }
 
 /// `loss.unexpected`

@@ -1,13 +1,15 @@
 //! `network.reset`, `network.refused`, `network.stale`: a delivery whose connection was reset, refused, or closed while it
-//! lay idle is tried again until it is settled. Whether it is delivered twice is judged by `duplicate.bounded`.
+//! lay idle is tried again until it is settled. Whether it is delivered twice is judged by `duplicate.bounded`. What was cut
+//! so is not given up at once either: it is broken where one of a lane was given up with attempts left, given time, and none
+//! there was tried again. What a full queue sheds is no matter of the connection.
 //!
 //! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
 
 use super::evidence::{Delivery, Evidence, Outcome};
 use super::settled::{Fate, fates};
+use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally};
-use super::word::unaccounted;
-use crate::scenario::Answer;
+use crate::scenario::{Answer, SECOND};
 use crate::trace::CutKind;
 
 /// How much memory may grow where the scenario doesn't say.
@@ -56,10 +58,52 @@ fn survives(evidence: &Evidence<'_>, wanted: fn(&Answer) -> bool, cut: fn(CutKin
         }
     }
     // What the sender says is still waiting is not lost.
-    for delivery in unaccounted(evidence, &unsettled) {
+    for delivery in missing(evidence, &unsettled) {
         tally.broke(|| evidence.absent(delivery, "neither delivered nor given up".to_owned()));
     }
-    tally.finding("deliveries that met it", "none was lost", "lost")
+    for (at, _) in (0..).zip(&evidence.lanes) {
+        if let Some((delivery, n)) = given_up(evidence, at, cut) {
+            let what = format!("event {}: cut off, and given up with attempts left", delivery.token);
+            tally.broke(|| evidence.witness(at, &[n], what));
+        }
+    }
+    let finding = tally.finding("deliveries that met it", "none was lost", "lost, or not tried again");
+    unless_late(finding, not_settled_in_time(evidence, &unsettled))
+}
+
+/// A delivery of a lane that was given up after it was cut so, with attempts left and time for another, where none of the
+/// lane was tried again after that. Where a breaker or an endpoint hides what was tried, nobody knows.
+fn given_up<'e>(
+    evidence: &'e Evidence<'_>,
+    lane: u32,
+    cut: fn(CutKind) -> bool,
+) -> Option<(&'e Delivery, u32)> {
+    let subscriber = evidence.lanes[lane as usize].subscriber;
+    let retry = &subscriber.retry;
+    if subscriber.hides_attempts() || subscriber.breaker.is_some() || retry.ttl.0 <= evidence.end {
+        return None;
+    }
+    let is_cut = |n: &u32| matches!(evidence.exchange(*n).outcome, Outcome::Cut(kind) if cut(kind));
+    let mut found = None;
+    for delivery in evidence.deliveries_of(lane) {
+        let Some((last, before)) = evidence.attempts(delivery).split_last() else { continue };
+        if before.iter().any(is_cut) {
+            return None;
+        }
+        let number = u32::try_from(before.len() + 1).unwrap_or(u32::MAX);
+        let by = evidence.exchange(*last).end.saturating_add(retry.bounds(number).1);
+        let had_time = by.saturating_add(10 * SECOND) < evidence.end;
+        if is_cut(last) && number < retry.attempts && had_time && is_let_down(evidence, delivery) {
+            found = found.or(Some((delivery, *last)));
+        }
+    }
+    found
+}
+
+/// Whether a delivery is a dead letter, and neither its queue nor its endpoint's own word is the reason.
+fn is_let_down(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
+    let reason = delivery.dead.map(|at| evidence.trace.dead[at as usize].reason.as_str());
+    reason.is_some_and(|reason| !matches!(reason, "overflow" | "gone"))
 }
 
 /// `network.huge-answer`

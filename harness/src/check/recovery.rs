@@ -7,10 +7,10 @@
 //! given up at once, or kept for an operator who finds the endpoint well again, is the sender's to choose.
 
 use super::evidence::{Evidence, Lane};
-use super::loss::not_settled_in_time;
 use super::rate::envelope::limited;
 use super::rate::level::{fits, least_burst, peak};
 use super::settled::{Fate, fates};
+use super::unsettled::not_settled_in_time;
 use super::verdict::{Finding, Tally, show};
 use super::word::{unaccounted, waiting_at_end};
 use crate::scenario::Behaviour;

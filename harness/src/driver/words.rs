@@ -68,6 +68,7 @@ pub(crate) fn of_limit(limit: &Limit) -> Variables {
         "burst": burst,
         "windows": windows,
         "in_flight": in_flight,
+        "pace": limit.pace,
         "quarantine": limit.quarantine.to_string(),
         "doubt": limit.doubt.to_string(),
     });

@@ -162,7 +162,7 @@ fn table(
     retry.extend(if fixed { &["schedule"][..] } else { &["base", "cap"] });
     retry.extend(additive.then_some("jitter"));
     let sections: [(&str, &[&str]); 4] = [
-        ("limit", &["rate", "burst", "windows", "in_flight", "quarantine", "doubt"]),
+        ("limit", &["rate", "burst", "windows", "in_flight", "pace", "quarantine", "doubt"]),
         ("queue", &["rows", "bytes", "when_full"]),
         ("retry", &retry),
         ("breaker", &["failures", "cooldown", "cooldown_max"]),

@@ -11,6 +11,7 @@ pub(super) const LIMIT: Section = Section {
         may("burst", Form::Count, "how many at once after a rest; 1 without it"),
         may("windows", Form::List(&Form::Window), "caps on sliding windows"),
         may("in_flight", Form::Count, "how many requests may be open at once"),
+        may("pace", Form::Flag, "whether our sender starts its attempts at an even pace; false without it"),
         may(
             "quarantine",
             Form::Duration,
@@ -43,6 +44,8 @@ pub struct Limit {
     pub windows: Vec<Window>,
     /// How many requests may be open at once; none for no limit.
     pub in_flight: Option<u32>,
+    /// Whether our sender is to start its attempts at an even pace; no verdict asks for it.
+    pub pace: bool,
     /// For how long after an answer to a later one a request without an answer may still arrive.
     pub quarantine: Duration,
     /// For how long it may arrive at all, once it was given up.
@@ -75,6 +78,7 @@ impl Default for Limit {
             bucket: None,
             windows: Vec::new(),
             in_flight: None,
+            pace: false,
             quarantine: Duration::from_secs(5),
             doubt: Duration::from_secs(60),
             slack: Slack::default(),
@@ -113,6 +117,7 @@ impl Limit {
             bucket: rate.map(|rate| Bucket { rate, burst }),
             windows: reader.or("windows", Vec::new()),
             in_flight,
+            pace: reader.or("pace", false),
             quarantine,
             doubt: reader.or("doubt", default.doubt.max(quarantine)),
             slack,

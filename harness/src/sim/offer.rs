@@ -157,6 +157,8 @@ fn fan(play: &Play, due: &Due, process: &Process, now: u64) -> Result<command::E
     let refused = |why: String| SimError::Event { token: due.token, why };
     let offer = Offer::from_parts(Some(&text), kind, Some(key), data.as_bytes(), &Limits::default())
         .map_err(|refusal| refused(refusal.to_string()))?;
+    // As the harness emits to real senders: a trace tells of an event that it was taken, or that it was not.
+    let offer = Offer { atomic: true, ..offer };
     let id: PublicId = text.parse().map_err(|error| refused(format!("{error}")))?;
     let steady = process.steady(now);
     Ok(fan_out(process.roster(), &offer, &id, steady, steady))

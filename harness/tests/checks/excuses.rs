@@ -369,6 +369,25 @@ fn a_failure_beside_a_success_may_have_come_before_it() {
     check("breaker.opens", BREAKER, beside(MS / 10), Status::Inconclusive);
 }
 
+#[test]
+fn a_probe_that_is_answered_in_the_moment_in_which_it_comes_is_over() {
+    // Two failures, a probe half a minute later, and the next one at a moment; the cooldown is a minute by then.
+    let probed = |next: u64, open: bool| {
+        move |trace: &mut Trace| {
+            trace.answers[1].status = 500;
+            trace.answers[2].status = 500;
+            let answered = if open { next + SECOND } else { 34 * SECOND };
+            exchange(trace, (1, 34 * SECOND), answered, 500, None);
+            exchange(trace, (2, next), next, 204, None);
+            build::end(trace, 200 * SECOND);
+        }
+    };
+    check("breaker.one-probe", BREAKER, probed(95 * SECOND, false), Status::Pass);
+    check("breaker.one-probe", BREAKER, probed(95 * SECOND, true), Status::Warn);
+    check("breaker.cooldown", BREAKER, probed(95 * SECOND, false), Status::Pass);
+    check("breaker.cooldown", BREAKER, probed(50 * SECOND, false), Status::Warn);
+}
+
 /// The first delivery is answered at 1 s with a pause of half a minute, the process is killed at a moment, and both what
 /// was told and another delivery come at 9 s. The database is locked for a while, if that is said.
 fn forgotten(killed: u64, locked: Option<(u64, u64)>) -> impl Fn(&mut Trace) {

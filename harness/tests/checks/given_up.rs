@@ -1,9 +1,9 @@
 //! What is given up, or turned away, has a cause.
 
 use hookproof::check::Status;
-use hookproof::trace::{Dead, Refused, Trace};
+use hookproof::trace::{Cut, CutKind, Dead, Refused, Trace};
 
-use crate::build::check;
+use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -66,4 +66,46 @@ fn what_nothing_is_too_full_for_is_taken() {
     };
     check("queue.visible", "", refused, Status::Fail);
     check("queue.visible", "queue = { rows = 1, when_full = \"refuse\" }", refused, Status::Pass);
+}
+
+/// A delivery's connection was cut, and it is given up for that reason; perhaps another one was cut too and came again.
+fn cut_and_given_up(reason: &'static str, again: bool) -> impl Fn(&mut Trace) {
+    move |trace| {
+        let cut = |n: u64| Cut {
+            t: (n + 1) * SECOND,
+            endpoint: "a".to_owned(),
+            n: Some(n),
+            how: CutKind::Close,
+            began: None,
+            token: None,
+        };
+        bury(trace, 0, reason);
+        trace.answers.remove(0);
+        trace.cuts.push(cut(0));
+        if again {
+            trace.answers.remove(0);
+            trace.cuts.push(cut(1));
+            build::deliver(trace, "a", 1, 4 * SECOND, 204);
+        }
+        build::end(trace, 60 * SECOND);
+    }
+}
+
+#[test]
+fn what_was_cut_off_is_tried_again_while_attempts_are_left() {
+    let closes = |retry: &str| {
+        format!("retry = {{ {retry} }}\n[[subscriber.behaviour]]\nlasts = \"3s\"\nanswer = \"close\"")
+    };
+    let rows = [
+        ("ttl = \"10min\"", "rejected", false, Status::Fail),
+        // The sender tries again what is cut off, and has had a reason of its own here.
+        ("ttl = \"10min\"", "rejected", true, Status::Pass),
+        ("ttl = \"10min\"", "overflow", false, Status::Pass),
+        ("ttl = \"10min\", attempts = 1", "exhausted", false, Status::Pass),
+        ("ttl = \"10s\"", "expired", false, Status::Pass),
+        ("ttl = \"10min\", base = \"50s\"", "rejected", false, Status::Pass),
+    ];
+    for (retry, reason, again, expected) in rows {
+        check("network.stale", &closes(retry), cut_and_given_up(reason, again), expected);
+    }
 }

@@ -1,6 +1,7 @@
 //! The judge, judged: exact checks against all pairs, traces with known verdicts, and traces that no check may pass.
 
 mod again;
+mod alone;
 mod asked;
 mod backoff;
 mod begun;

@@ -2,9 +2,10 @@
 
 use hookproof::check::{Status, Strictness, Verdict, judge};
 use hookproof::scenario::Scenario;
-use hookproof::trace::{Declared, ENDPOINTS, Lack, Offset, Stall, Trace, Unoffered};
+use hookproof::trace::{Declared, ENDPOINTS, Lack, Offset, ProcessEvent, Stall, Trace, Unoffered};
 
 use crate::build::{scenario, trace};
+use crate::excuses::{fault, process};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -116,10 +117,60 @@ fn lost_is_only_what_cannot_come_any_more() {
     check("loss.none", &limited, &missing(&limited, 4 * SECOND), Status::Inconclusive);
     check("recovery.drains", &limited, &missing(&limited, 4 * SECOND), Status::Inconclusive);
     check("loss.none", &limited, &missing(&limited, 60 * SECOND), Status::Fail);
+    // The harness stops the sender once its time is up: what could have come by then is lost, and the rest is not.
+    for (asked, expected) in [(4 * SECOND, Status::Inconclusive), (58 * SECOND, Status::Fail)] {
+        let mut stopped = missing(&limited, 60 * SECOND);
+        for (t, event) in
+            [(0, ProcessEvent::Started), (asked, ProcessEvent::Asked), (59 * SECOND, ProcessEvent::Exited)]
+        {
+            stopped.processes.push(process(t, event));
+        }
+        check("loss.none", &limited, &stopped, expected);
+    }
     // One that can be asked has said that nothing waits.
     let mut asked = missing(&limited, 4 * SECOND);
     asked.declared = Declared::default();
     check("loss.none", &limited, &asked, Status::Fail);
+}
+
+/// The same where something happened that says of itself what was lost by it; the lane was served once more after it.
+#[track_caller]
+fn missing_after(id: &str, more: &str, befalls: impl Fn(&mut Trace), end: u64, expected: Status) {
+    let scenario = crate::build::scenario_with(more);
+    let mut trace = missing(&scenario, end);
+    befalls(&mut trace);
+    check(id, &scenario, &trace, expected);
+    check("loss.none", &scenario, &trace, expected);
+}
+
+#[test]
+fn nothing_is_lost_by_a_fault_either_that_can_still_come() {
+    let resets = "[[subscriber.behaviour]]\nlasts = \"1s\"\nanswer = \"reset-after-read\"";
+    for (end, expected) in [(4 * SECOND, Status::Inconclusive), (60 * SECOND, Status::Fail)] {
+        missing_after("network.reset", resets, |_| {}, end, expected);
+    }
+    let planned = |what: &str| {
+        format!(
+            "[sender]\ntakeover_within = \"20s\"\n[[fault]]\nat = \"0s\"\nlasts = \"1s\"\ndo = \"{what}\""
+        )
+    };
+    let befalls = |what: &'static str| {
+        move |trace: &mut Trace| {
+            trace.faults.push(fault(0, what, Some(SECOND)));
+            if what == "kill" {
+                use ProcessEvent::{Exited, Killed, Ready, Started};
+                let life =
+                    [(0, Started), (0, Ready), (0, Killed), (0, Exited), (SECOND, Started), (SECOND, Ready)];
+                trace.processes.extend(life.map(|(t, event)| process(t, event)));
+            }
+        }
+    };
+    // Until the work is taken over, and a lane may be silent, it may come.
+    for (id, what) in [("crash.ack-then-kill", "kill"), ("fault.disk-full", "disk-full")] {
+        for (end, expected) in [(25 * SECOND, Status::Inconclusive), (60 * SECOND, Status::Fail)] {
+            missing_after(id, &planned(what), befalls(what), end, expected);
+        }
+    }
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl Matrix {
             "\n## By check\n\n\
              A bug in bold breaks no other check, and the test holds it to that. What else the others break depends on chance.\n\
              A check without a bug is broken by a trace, in `harness/tests/checks/broken.rs`: no sender can be made to break it\n\
-             over real sockets.\n\n\
+             over real sockets. For each check, `kill-matrix-checks.md` has a break that only it catches.\n\n\
              | check | bugs |\n|---|---|\n",
         );
         for entry in catalogue::sender() {

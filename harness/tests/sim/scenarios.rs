@@ -6,7 +6,7 @@ use hookproof::check::{Status, Strictness};
 use hookproof::sim::{Keep, judged, simulate, skipped};
 use hookproof::trace::Trace;
 
-use crate::{options, read, shipped};
+use crate::{options, read, scenario, shipped};
 
 /// Too long for the test command; `hookproof sim scenarios/` plays them.
 const LONG: [&str; 7] = [
@@ -77,4 +77,34 @@ fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     }
     assert!(played > 12, "only {played} scenarios were found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The limit holds at the receiver, so that a burst of 1 waits for each answer; an even pace within a larger one does not.
+#[test]
+fn an_even_pace_reaches_the_full_rate_that_a_burst_of_one_does_not() {
+    let used = |limit: &str| {
+        let text = format!(
+            "[[traffic]]\nshape = \"burst\"\nevents = 300\n[[subscriber]]\nname = \"a\"\nanswers = \"50ms..50ms\"\n\
+             limit = {{ rate = \"10/s\", {limit} }}\n[expect]\nutilisation_min = 0.98\n"
+        );
+        let scenario = scenario("paced", &format!("drain = \"10min\"\n{text}"));
+        let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+        let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+        let judgement = judged(&scenario, &trace, Strictness::Strict);
+        let failed = judgement.verdicts.iter().filter(|one| one.status == Status::Fail);
+        let gaps: Vec<u64> = trace.arrivals.windows(2).map(|two| two[1].t - two[0].t).collect();
+        (failed.map(|one| one.id.clone()).collect::<Vec<_>>(), gaps)
+    };
+    let (failed, gaps) = used("burst = 2, in_flight = 2, pace = true");
+    assert_eq!(failed, Vec::<String>::new());
+    assert!(
+        gaps.iter().all(|gap| (80_000_000..120_000_000).contains(gap)),
+        "even, but for the network: {gaps:?}"
+    );
+    let took = |gaps: &[u64]| gaps.iter().sum::<u64>();
+    assert!(took(&gaps) * 98 / 100 <= 100_000_000 * gaps.len() as u64, "the full rate");
+    let (_, gaps) = used("burst = 1, in_flight = 1");
+    assert!(took(&gaps) >= 145_000_000 * gaps.len() as u64, "each waits for the answer before it");
+    let (_, gaps) = used("burst = 8, in_flight = 4");
+    assert!(gaps.iter().any(|gap| *gap < 10_000_000), "without a pace a burst goes out at once");
 }

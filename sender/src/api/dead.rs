@@ -11,7 +11,7 @@ use super::input::{Query, bad, nothing_left, object, subscriber, take_text};
 use super::moment;
 use super::problem::{Problem, ok};
 use crate::engine::{DeliveryId, Nanos, StoreTime};
-use crate::operate::dead::{GROUPS_MAX, analyse};
+use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
 use crate::operate::shown;
 use crate::store::Reply;
 use crate::store::command::{Command, Dead, Forget, Redrive};
@@ -23,7 +23,6 @@ const STEPS_MAX: u32 = 200;
 /// Ids in one request.
 const IDS_MAX: usize = 10_000;
 /// How far back an analysis looks by default, and at most: as long as dead letters are kept.
-const HOURS_DEFAULT: u64 = 24 * 7;
 const HOURS_MAX: u64 = 24 * 30;
 
 /// `GET /v1/dead`
@@ -48,7 +47,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Result<Response, P
 pub(super) async fn analysis(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
     let query = Query::read(uri.query(), &["hours"])?;
     let hours = match query.get("hours") {
-        None => HOURS_DEFAULT,
+        None => LOOK_BACK_DAYS * 24,
         Some(text) => text
             .parse()
             .ok()

@@ -5,13 +5,14 @@ use std::fmt::{self, Write};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::App;
 use super::input::{Query, media_type, unsupported};
-use super::problem::{Problem, answer};
+use super::problem::{FULL_SECS, Problem, answer};
 use crate::event::{Batch, Offer, Refusal};
 use crate::runtime::{Accepted, EmitError, FAILING_MAX};
+use crate::store::reply::FullLane;
 
 const ONE: &str = "application/json";
 const MANY: &str = "application/x-ndjson";
@@ -38,11 +39,14 @@ async fn one(app: &App, request: Request) -> Result<Response, Problem> {
     let accepted = result.unwrap_or_else(|| Err(EmitError::Store("the sender is stopping".to_owned())));
     let accepted = accepted.map_err(|error| explain(app, error))?;
     app.count_shed(accepted.shed);
-    Ok(answer(StatusCode::ACCEPTED, &Shown { accepted: &accepted, line: None }))
+    let shown = Shown::of(app, &accepted, None);
+    let mut response = answer(shown.status(), &shown);
+    say_when(&mut response, shown.retry_after_secs());
+    Ok(response)
 }
 
 /// Every line is an event of its own: one that is refused spoils no other. The answer has a line for each, in their
-/// order, and its status says at a glance whether all were taken (202) or some were not (207).
+/// order, and its status says at a glance whether all were taken by all (202) or some were not (207).
 async fn many(app: &App, request: Request) -> Result<Response, Problem> {
     let limits = *app.sender().limits();
     let events = app.room().read(request.into_body(), limits.batch_bytes_max).await?;
@@ -86,7 +90,10 @@ fn lines_shown(
         let _ = match result {
             Ok(accepted) => {
                 app.count_shed(accepted.shed);
-                writeln!(text, "{}", Shown { accepted: &accepted, line: Some(number) })
+                let shown = Shown::of(app, &accepted, Some(number));
+                all &= shown.status() == StatusCode::ACCEPTED;
+                retry_after_secs = retry_after_secs.max(shown.retry_after_secs());
+                writeln!(text, "{shown}")
             }
             Err(error) => {
                 let problem = explain(app, error);
@@ -100,24 +107,60 @@ fn lines_shown(
     let status = if all { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS };
     let mut response =
         (status, [(header::CONTENT_TYPE, HeaderValue::from_static(MANY))], text).into_response();
+    say_when(&mut response, retry_after_secs);
+    response
+}
+
+/// Tells the emitter when to come back, if it is to.
+fn say_when(response: &mut Response, retry_after_secs: Option<u32>) {
     if let Some(secs) = retry_after_secs {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
-    response
 }
 
 /// What was recorded, as JSON. Written out, as a batch has thousands of these; an id has no letter to be escaped.
 struct Shown<'a> {
     accepted: &'a Accepted,
+    /// Who had no room, by name.
+    refused: Vec<Value>,
     line: Option<usize>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(app: &App, accepted: &'a Accepted, line: Option<usize>) -> Self {
+        let full = accepted.refused.as_slice();
+        let roster = (!full.is_empty()).then(|| app.sender().roster());
+        let one = |full: &FullLane| {
+            let subscriber = roster
+                .as_ref()
+                .and_then(|roster| roster.get(full.lane))
+                .map(|known| known.name().to_string());
+            let retry_after = (!full.never_fits()).then_some(FULL_SECS);
+            json!({ "subscriber": subscriber, "why": full.bound.as_str(), "retry_after": retry_after })
+        };
+        Self { accepted, refused: full.iter().map(one).collect(), line }
+    }
+
+    /// Whether all have it, or some were refused.
+    fn status(&self) -> StatusCode {
+        if self.refused.is_empty() { StatusCode::ACCEPTED } else { StatusCode::MULTI_STATUS }
+    }
+
+    /// When to emit it again for those who were refused, if that can help.
+    fn retry_after_secs(&self) -> Option<u32> {
+        self.accepted.refused.iter().any(|full| !full.never_fits()).then_some(FULL_SECS)
+    }
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Accepted { id, deliveries, duplicates, shed } = self.accepted;
+        let Accepted { id, deliveries, duplicates, shed, refused: _ } = self.accepted;
         write!(f, r#"{{"deliveries":{deliveries},"duplicates":{duplicates},"id":"{id}""#)?;
         if let Some(line) = self.line {
             write!(f, r#","line":{line}"#)?;
+        }
+        if !self.refused.is_empty() {
+            write!(f, r#","refused":{}"#, Value::from(self.refused.as_slice()))?;
         }
         write!(f, r#","shed":{shed}}}"#)
     }
@@ -125,7 +168,10 @@ impl fmt::Display for Shown<'_> {
 
 /// The refusal in the words of whoever knows subscribers by name, not by lane.
 fn explain(app: &App, error: EmitError) -> Problem {
-    let first = if let EmitError::Full(full) = &error { full.first().copied() } else { None };
+    let first = match &error {
+        EmitError::Full(full) | EmitError::NeverFits(full) => full.first().copied(),
+        _ => None,
+    };
     let problem = Problem::from(error);
     let roster = app.sender().roster();
     match first.and_then(|full| roster.get(full.lane)) {

@@ -13,7 +13,7 @@ use crate::guard::TargetError;
 use crate::runtime::{EmitError, Failed};
 use crate::sign::SecretError;
 use crate::store::read::ReadError;
-use crate::store::reply::{Bound, Refusal};
+use crate::store::reply::Refusal;
 use crate::store::thread::Why;
 use crate::store::{Reply, StoreError};
 use crate::subscriber::SettingsError;
@@ -21,7 +21,7 @@ use crate::subscriber::SettingsError;
 /// When to come back if more is asked than can be written: the store's queue empties in about that.
 const BUSY_SECS: u32 = 1;
 /// When to come back if a subscriber is full: its backlog falls no faster than its contract allows.
-const FULL_SECS: u32 = 5;
+pub(super) const FULL_SECS: u32 = 5;
 /// When to come back if the store is in trouble: somebody has to see to it.
 const STORE_SECS: u32 = 5;
 
@@ -144,7 +144,7 @@ impl From<EmitError> for Problem {
         let message = error.to_string();
         match error {
             EmitError::Offer(refusal) => refusal.into(),
-            EmitError::Full(full) if full.iter().any(|full| full.bound == Bound::BodyBytes) => {
+            EmitError::NeverFits(_) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large_for_subscriber", message).field("data")
             }
             EmitError::Full(_) => {
@@ -201,9 +201,10 @@ impl From<Refusal> for Problem {
             Refusal::Full(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "full", message).retry_after(FULL_SECS)
             }
-            Refusal::StaleRoster { .. } | Refusal::OutboxTaken(_) | Refusal::StaleTerm { .. } => {
-                Self::busy(message)
-            }
+            Refusal::StaleRoster { .. }
+            | Refusal::OutboxTaken(_)
+            | Refusal::OutboxNamed(_)
+            | Refusal::StaleTerm { .. } => Self::busy(message),
             Refusal::LogFull { .. } => Self::unavailable("store", message),
             Refusal::Nonsense(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "defect", message),
         }

@@ -16,9 +16,10 @@ use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, WriteSession, each};
 use super::signals::Signals;
 use super::words::rough;
+use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::runtime::Sender;
-use crate::store::lane::{Counts, LaneState, OwnerId};
+use crate::store::lane::{LaneState, OwnerId};
 use crate::store::read::Reader;
 
 /// How often to look whether anything is left to do.
@@ -58,15 +59,15 @@ impl Drain {
         }
         let options =
             delivering(common.existing_database()?, &self.reach, self.durable, self.keep, self.lease)?;
-        let others = owners(common.existing_database()?);
+        let others = Arc::new(owners(common.existing_database()?));
         let session = WriteSession::open(options, self.requests.settings()?)?;
-        let clock = session.sender().clock();
+        let (sender, clock) = (session.sender(), session.sender().clock());
         let begun = clock.now();
-        let worked = session.wait(work(session.sender(), begun, self.span, others));
-        let stopped = session.wait(session.sender().stop(Duration::from_nanos(self.stop_within.0)));
-        let (before, idle) = worked?;
-        let after = session.wait(counts(session.sender()))?;
-        summarise(&before, &after, clock.now().since(begun), idle, printer)?;
+        let worked = session.wait(work(sender, begun, self.span, &others));
+        let stopped = session.wait(sender.stop(Duration::from_nanos(self.stop_within.0)));
+        let idle = worked?;
+        let left = session.wait(sender.read(move |reader| left(reader, &others)))??;
+        summarise(sender.work_done(), &left, clock.now().since(begun), idle, printer)?;
         if !stopped {
             return Err(Failure::refused(format_args!(
                 "what was under way did not end within {}; it is attempted again",
@@ -86,27 +87,25 @@ fn owners(database: &Path) -> BTreeSet<OwnerId> {
     owners.into_iter().map(|owner| owner.owner).collect()
 }
 
-/// Works until the end of its time, or until nothing is left. The counts from before, and whether nothing is left.
+/// Works until the end of its time, or until nothing is left: whether it was that.
 async fn work(
     sender: &Sender,
     begun: StoreTime,
     span: Nanos,
-    others: BTreeSet<OwnerId>,
-) -> Result<(Counts, bool), Failure> {
-    let before = counts(sender).await?;
+    others: &Arc<BTreeSet<OwnerId>>,
+) -> Result<bool, Failure> {
     let until = StoreTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
     let mut signals = Signals::new()?;
-    let idle = tokio::select! {
-        idle = timeout(left, idle(sender, until, Arc::new(others))) => idle.ok().transpose()?.is_some(),
+    Ok(tokio::select! {
+        idle = timeout(left, idle(sender, until, others)) => idle.ok().transpose()?.is_some(),
         // Its time is up sooner than it thought.
         () = signals.next() => false,
-    };
-    Ok((before, idle))
+    })
 }
 
 /// Waits until nothing is left that this process could deliver before then.
-async fn idle(sender: &Sender, until: StoreTime, others: Arc<BTreeSet<OwnerId>>) -> Result<(), Failure> {
+async fn idle(sender: &Sender, until: StoreTime, others: &Arc<BTreeSet<OwnerId>>) -> Result<(), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -115,7 +114,7 @@ async fn idle(sender: &Sender, until: StoreTime, others: Arc<BTreeSet<OwnerId>>)
         let views = sender.views().await;
         let held_back = views.iter().filter(|view| view.paused_for > left && view.in_flight == 0);
         let held_back = held_back.map(|view| view.lane).collect();
-        let others = Arc::clone(&others);
+        let others = Arc::clone(others);
         if !sender.read(move |reader| has_work(reader, until, &others, &held_back)).await?? {
             return Ok(());
         }
@@ -142,31 +141,59 @@ fn has_work(
     Ok(found)
 }
 
-async fn counts(sender: &Sender) -> Result<Counts, Failure> {
-    let now = sender.clock().now();
-    Ok(sender.read(move |reader| reader.status(now)).await??.counts)
+/// What waits at the end.
+#[derive(Debug, Default)]
+struct Left {
+    waiting: u64,
+    /// Of that, for subscribers that another process delivers to.
+    others: u64,
+    other_subscribers: u64,
+}
+
+fn left(reader: &dyn Reader, others: &BTreeSet<OwnerId>) -> Result<Left, Failure> {
+    let mut left = Left::default();
+    each(
+        |from| reader.lanes(from, PAGE_ROWS),
+        |lane| {
+            left.waiting += lane.counts.waiting;
+            if lane.counts.waiting > 0 && lane.owner.is_some_and(|(owner, _)| others.contains(&owner)) {
+                left.others += lane.counts.waiting;
+                left.other_subscribers += 1;
+            }
+            Ok(true)
+        },
+    )?;
+    Ok(left)
 }
 
 fn summarise(
-    before: &Counts,
-    after: &Counts,
+    done: WorkDone,
+    left: &Left,
     took: Nanos,
     idle: bool,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    let delivered = after.delivered.saturating_sub(before.delivered);
-    let failed = after.failed_attempts.saturating_sub(before.failed_attempts);
-    let dead = after.dead.saturating_sub(before.dead);
+    let WorkDone { delivered, failed_attempts, dead } = done;
+    let Left { waiting, others, other_subscribers } = left;
     if printer.json {
         return printer.object(&json!({
-            "delivered": delivered, "failed_attempts": failed, "dead": dead, "waiting": after.waiting,
-            "took_ms": took.0 / 1_000_000, "nothing_left": idle,
+            "delivered": delivered, "failed_attempts": failed_attempts, "dead": dead, "waiting": waiting,
+            "waiting_for_other_processes": others, "took_ms": took.0 / 1_000_000, "nothing_left": idle,
         }));
     }
-    let end = if idle { "nothing more falls due in time" } else { "time is up" };
+    let elsewhere = match other_subscribers {
+        0 => String::new(),
+        1 => format!(", {others} of them for a subscriber that another process delivers to"),
+        count => format!(", {others} of them for {count} subscribers that other processes deliver to"),
+    };
+    let end = match (idle, others) {
+        (true, 0) => "nothing more falls due in time",
+        (true, _) => "nothing more falls due here in time",
+        (false, _) => "time is up",
+    };
     printer.line(format_args!(
-        "drained for {}: {delivered} delivered, {failed} attempts failed, {dead} given up, {} waiting; {end}",
+        "drained for {}: {delivered} delivered, {failed_attempts} attempts failed, {dead} given up, {waiting} \
+         waiting{elsewhere}; {end}",
         rough(took),
-        after.waiting
     ))
 }

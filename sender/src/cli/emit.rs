@@ -28,8 +28,9 @@ Examples:
   render-event | hookproof-sender emit --db sender.db --type video.trending -
   hookproof-sender emit --db sender.db --ndjson events.ndjson --json
 
-A line of NDJSON is {\"type\":\"video.trending\",\"key\":\"v1\",\"id\":\"my-id-1\",\"data\":{…}}; id and key may be left out.
-What is answered for is durable. A bad line spoils no other; the exit code is 1 if there was one.")]
+A line of NDJSON is {\"type\":\"video.trending\",\"key\":\"v1\",\"id\":\"my-id-1\",\"data\":{…}}; id, key and atomic may be left out.
+What is answered for is durable. A bad line spoils no other; the exit code is 1 if there was one.
+A subscriber that is full refuses the event for itself alone: emit it again with its id, and only who lacks it gets it.")]
 pub(super) struct Emit {
     /// What happened, such as video.trending
     #[arg(long = "type", value_name = "TYPE", required_unless_present = "ndjson")]
@@ -40,6 +41,9 @@ pub(super) struct Emit {
     /// Your own id for it: the same id twice is the same event
     #[arg(long, conflicts_with = "ndjson")]
     id: Option<String>,
+    /// Refuse it for all of its subscribers if one of them has no room; else those who have room get it
+    #[arg(long, conflicts_with = "ndjson")]
+    atomic: bool,
     /// Its data, as JSON
     #[arg(long, value_name = "JSON", conflicts_with_all = ["data_file", "stdin", "ndjson"])]
     data: Option<String>,
@@ -71,7 +75,7 @@ impl Emit {
                 let data = self.data(&limits)?;
                 let kind = self.event_type.as_deref().unwrap_or_default();
                 let offer = Offer::from_parts(self.id.as_deref(), kind, self.key.as_deref(), &data, &limits);
-                let offer = offer.map_err(Failure::usage)?;
+                let offer = Offer { atomic: self.atomic, ..offer.map_err(Failure::usage)? };
                 with_session(options, |session| emit_one(session, offer, printer))
             }
         }
@@ -113,19 +117,43 @@ fn emit_one(session: &WriteSession, offer: Offer<'_>, printer: &mut Printer) -> 
         EmitError::Store(_) => Failure::ours(error),
         error => Failure::refused(error),
     })?;
-    if printer.json { printer.object(&shown(&accepted)) } else { printer.line(told(&accepted)) }?;
-    Ok(ExitCode::SUCCESS)
+    let refused = refused(session, &accepted);
+    let any = !refused.is_empty();
+    if printer.json {
+        printer.object(&shown(&accepted, refused))
+    } else {
+        printer.line(told(&accepted, &refused))
+    }?;
+    Ok(if any { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-fn shown(accepted: &Accepted) -> Value {
-    json!({
+/// A subscriber that had no room: its name, and why not.
+type Refused = (String, &'static str);
+
+/// Who had no room, by name.
+fn refused(session: &WriteSession, accepted: &Accepted) -> Vec<Refused> {
+    let full = accepted.refused.iter();
+    let roster = session.sender().roster();
+    let name =
+        |lane| roster.get(lane).map_or_else(|| format!("lane {}", lane.0), |known| known.name().to_string());
+    full.map(|full| (name(full.lane), full.bound.as_str())).collect()
+}
+
+fn shown(accepted: &Accepted, refused: Vec<Refused>) -> Value {
+    let mut shown = json!({
         "id": &*accepted.id, "deliveries": accepted.deliveries, "duplicates": accepted.duplicates,
         "shed": accepted.shed,
-    })
+    });
+    if !refused.is_empty() {
+        let refused =
+            refused.into_iter().map(|(subscriber, why)| json!({ "subscriber": subscriber, "why": why }));
+        shown["refused"] = refused.collect();
+    }
+    shown
 }
 
-fn told(accepted: &Accepted) -> String {
-    let Accepted { id, deliveries, duplicates, shed } = accepted;
+fn told(accepted: &Accepted, refused: &[Refused]) -> String {
+    let Accepted { id, deliveries, duplicates, shed, refused: _ } = accepted;
     let mut text = match (deliveries, duplicates) {
         (0, 0) => format!("{id}: nobody wants it"),
         (1, _) => format!("{id}: recorded for 1 subscriber"),
@@ -137,6 +165,12 @@ fn told(accepted: &Accepted) -> String {
     if *shed > 0 {
         text.push_str(&format!(", {shed} older deliveries gave way"));
     }
+    for (subscriber, why) in refused {
+        text.push_str(&format!("; refused by {subscriber}: {why}"));
+    }
+    if !refused.is_empty() {
+        text.push_str(&format!("; emit it again with the id {id} once there is room"));
+    }
     text
 }
 
@@ -146,6 +180,8 @@ struct Tally {
     lines: u64,
     recorded: u64,
     deliveries: u64,
+    /// Recorded, but for who had no room.
+    in_part: u64,
     refused: u64,
 }
 
@@ -164,13 +200,14 @@ fn emit_lines(
         emit_batch(session, &batch, limits, &mut tally, printer)?;
         Ok(!is_last)
     })?;
-    let Tally { recorded, deliveries, refused, .. } = tally;
+    let Tally { recorded, deliveries, in_part, refused, .. } = tally;
     if !printer.json {
+        let in_part = if in_part == 0 { String::new() } else { format!(" ({in_part} in part)") };
         printer.line(format_args!(
-            "{recorded} events recorded, {deliveries} deliveries owed, {refused} refused"
+            "{recorded} events recorded{in_part}, {deliveries} deliveries owed, {refused} refused"
         ))?;
     }
-    Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if refused + in_part == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 type Numbered = (u64, Line);
@@ -231,22 +268,24 @@ fn emit_batch(
             Ok(accepted) => {
                 tally.recorded += 1;
                 tally.deliveries += u64::try_from(accepted.deliveries).unwrap_or(u64::MAX);
+                tally.in_part += u64::from(!accepted.refused.is_empty());
             }
             Err(_) => tally.refused += 1,
         }
-        answer_line(number, &answer, printer)?;
+        answer_line(session, number, &answer, printer)?;
     }
     Ok(())
 }
 
 fn answer_line(
+    session: &WriteSession,
     number: u64,
     answer: &Result<Accepted, EmitError>,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
     match answer {
         Ok(accepted) if printer.json => {
-            let mut shown = shown(accepted);
+            let mut shown = shown(accepted, refused(session, accepted));
             shown["line"] = number.into();
             printer.object(&shown)
         }
@@ -254,6 +293,7 @@ fn answer_line(
             let (code, field) = match error {
                 EmitError::Offer(refusal) => (refusal.code(), refusal.field()),
                 EmitError::Full(_) => ("full", None),
+                EmitError::NeverFits(_) => ("too_large_for_subscriber", Some("data")),
                 EmitError::Broken { .. } => ("broken_subscriber", None),
                 EmitError::Busy => ("busy", None),
                 EmitError::Store(_) => ("store", None),
@@ -263,7 +303,13 @@ fn answer_line(
                 "error": { "code": code, "message": error.to_string(), "field": field, "may_pass": error.may_pass() },
             }))
         }
-        Ok(_) => Ok(()),
+        Ok(accepted) => {
+            let refused = refused(session, accepted);
+            if !refused.is_empty() {
+                eprintln!("line {number}: {}", told(accepted, &refused));
+            }
+            Ok(())
+        }
         Err(error) => {
             eprintln!("line {number}: {error}");
             Ok(())

@@ -108,6 +108,9 @@ impl Dispatcher {
             self.pass(row.lane, Cause::Settle(number));
         }
         for (row, result) in rows.into_iter().zip(results) {
+            if *result == SettleResult::Applied {
+                self.work_done.count(&row);
+            }
             if *result == SettleResult::Stale {
                 self.lose(row.lane, row.term);
             } else if is_late {

@@ -11,6 +11,7 @@ use super::obstacles::{Cause, Obstacles, STUCK_MAX, Stuck};
 use super::records::{Records, Unkept};
 use super::tenure::{Step, Tenure};
 use super::unsettled::Unsettled;
+use super::work::WorkDone;
 use super::{instant, wall_time};
 use crate::engine::{
     AttemptId, BatchId, DeliveryId, Engine, Fate, Input, Instant, LaneId, LaneView, Limits, Nanos, Output,
@@ -53,6 +54,7 @@ pub struct Dispatcher {
     pub(super) unsettled: Unsettled,
     pub(super) records: Records,
     pub(super) obstacles: Obstacles,
+    pub(super) work_done: WorkDone,
     /// Decided, and not polled yet.
     pub(super) effects: VecDeque<Effect>,
     pub(super) stopping: bool,
@@ -76,6 +78,7 @@ impl Dispatcher {
             unsettled: Unsettled::default(),
             records: Records::default(),
             obstacles: Obstacles::default(),
+            work_done: WorkDone::default(),
             effects: VecDeque::new(),
             stopping: false,
             ended: HashMap::default(),
@@ -146,6 +149,12 @@ impl Dispatcher {
     #[must_use]
     pub const fn is_stopping(&self) -> bool {
         self.stopping
+    }
+
+    /// What this process has done so far.
+    #[must_use]
+    pub const fn work_done(&self) -> WorkDone {
+        self.work_done
     }
 
     /// How all lanes are.

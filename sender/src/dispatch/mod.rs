@@ -31,7 +31,7 @@
 //! claims nothing meanwhile. [`Dispatcher::stuck`] lists the lanes that cannot move, and why.
 //!
 //! Reading order: `event` and `effect` (what goes in and out), `dispatcher`, `ownership` (lanes come and go), `answers`
-//! (what the store said), then the bookkeeping: `tenure`, `lanes`, `records`, `unsettled`, `obstacles`; and what a
+//! (what the store said), then the bookkeeping: `tenure`, `lanes`, `records`, `unsettled`, `obstacles`, `work`; and what a
 //! lane's record looks like on its way to the next owner: `handover`.
 
 mod answers;
@@ -45,6 +45,7 @@ mod ownership;
 mod records;
 mod tenure;
 mod unsettled;
+mod work;
 
 pub use crate::boot_clock::Moment;
 pub use dispatcher::{Dispatcher, Settings};
@@ -52,6 +53,7 @@ pub use effect::{Effect, NewAttempt, News, SendLimits};
 pub use event::{Answered, AttemptEnd, Event, Failure, Order};
 pub use obstacles::{PAUSE_LONGEST, STUCK_MAX, Stuck};
 pub use tenure::{LEASE_DEFAULT, LEASES};
+pub use work::WorkDone;
 
 use crate::engine::{Instant, StoreTime};
 

@@ -82,8 +82,9 @@ impl Dispatcher {
             self.change_lane(lane, term, before.get(lane), new.as_ref());
         }
         for subscriber in self.roster.subscribers() {
-            let was_broken = before.get(subscriber.lane()).is_some_and(|old| old.ready().is_err());
-            if was_broken && subscriber.ready().is_ok() {
+            // Nobody may own it, and much may wait for it.
+            let rested = before.get(subscriber.lane()).is_some_and(|old| !old.is_sendable());
+            if rested && subscriber.is_sendable() {
                 self.tenure.want(subscriber.lane());
             }
         }

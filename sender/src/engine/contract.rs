@@ -158,6 +158,7 @@ pub struct Contract {
     bucket: Bucket,
     windows: Vec<Window>,
     in_flight: u32,
+    paced: bool,
 }
 
 impl Contract {
@@ -168,7 +169,19 @@ impl Contract {
     pub fn new(bucket: Option<Bucket>, windows: Vec<Window>, in_flight: u32) -> Result<Self, OutOfRange> {
         let in_flight = within("limit.in_flight", in_flight, 1..=IN_FLIGHT_MAX)?;
         within("limit.windows (how many)", windows.len(), 0..=WINDOWS_MAX)?;
-        Ok(Self { bucket: bucket.unwrap_or(Bucket::WIDEST), windows, in_flight })
+        Ok(Self { bucket: bucket.unwrap_or(Bucket::WIDEST), windows, in_flight, paced: false })
+    }
+
+    /// The same, with starts at an even pace if that is wanted.
+    #[must_use]
+    pub fn paced(self, paced: bool) -> Self {
+        Self { paced, ..self }
+    }
+
+    /// Whether starts follow one another at an even pace, however many the bucket holds.
+    #[must_use]
+    pub fn is_paced(&self) -> bool {
+        self.paced
     }
 
     /// The token bucket.

@@ -11,6 +11,7 @@ use super::breaker::{Breaker, Health, IsProbe};
 use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Outcome, Reason, Takeover};
+use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
 use super::record::LaneRecord;
@@ -59,6 +60,7 @@ pub(super) struct Lane {
     limiter: Limiter,
     breaker: Breaker,
     pressure: Pressure,
+    pace: Pace,
     window: VecDeque<Due>,
     /// The endpoint asked to be left alone until then.
     paused_until: Instant,
@@ -110,6 +112,7 @@ impl Lane {
             limiter,
             breaker: Breaker::restore(breaker, settings.breaker(), downtime, now),
             pressure: Pressure::default(),
+            pace: Pace::default(),
             window: VecDeque::new(),
             paused_until: now + pause.min(settings.retry().retry_after_cap()),
             lease_until,
@@ -325,10 +328,14 @@ impl Lane {
         let contract = self.limiter.contract();
         let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
         let asked = if self.paused_until > now { Ready::At(self.paused_until) } else { Ready::Now };
-        self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure).and(asked)
+        let pace = if contract.is_paced() { self.pace.ready(now) } else { Ready::Now };
+        self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure).and(asked).and(pace)
     }
 
     fn start(&mut self, now: Instant) -> IsProbe {
+        if self.limiter.contract().is_paced() {
+            self.pace.start(self.limiter.contract().bucket().rate(), now);
+        }
         self.limiter.start(now);
         self.pressure.start(now);
         self.breaker.start()

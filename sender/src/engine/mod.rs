@@ -63,6 +63,7 @@ mod lateness;
 pub mod limiter;
 mod machine;
 mod message;
+mod pace;
 pub mod pressure;
 mod range;
 mod reading;

@@ -21,17 +21,19 @@ pub struct Offer<'a> {
     pub key: Option<EventKey>,
     /// Everything else, carried byte for byte.
     pub data: Json<'a>,
+    /// Whether it is refused for all of its subscribers as soon as one of them has no room.
+    pub atomic: bool,
 }
 
 impl<'a> Offer<'a> {
-    /// Reads an event from one JSON object with the fields `type` and `data`, and perhaps `id` and `key`.
+    /// Reads an event from one JSON object with the fields `type` and `data`, and perhaps `id`, `key` and `atomic`.
     pub fn parse(bytes: &'a [u8], limits: &Limits) -> Result<Self, Refusal> {
         check_length(bytes, limits)?;
         let json = Json::parse(bytes, limits.depth_max)?;
         if json.kind() != JsonKind::Object {
             return Err(Refusal::NotAnObject { found: json.kind() });
         }
-        let [mut id, mut event_type, mut key, mut data] = [None; 4];
+        let [mut id, mut event_type, mut key, mut data, mut atomic] = [None; 5];
         for (name, value) in json.fields() {
             let name = name.string().unwrap_or(name.text().into());
             let (field, place) = match &*name {
@@ -39,6 +41,7 @@ impl<'a> Offer<'a> {
                 "type" => ("type", &mut event_type),
                 "key" => ("key", &mut key),
                 "data" => ("data", &mut data),
+                "atomic" => ("atomic", &mut atomic),
                 other => return Err(Refusal::UnknownField { name: Excerpt::of(other) }),
             };
             if place.replace(value).is_some() {
@@ -51,6 +54,7 @@ impl<'a> Offer<'a> {
             event_type: text("type", event_type)?.parse()?,
             key: optional("key", key)?.map(|key| key.parse()).transpose()?,
             data: data.ok_or(Refusal::MissingField { field: "data" })?,
+            atomic: truth("atomic", atomic)?,
         })
     }
 
@@ -68,6 +72,7 @@ impl<'a> Offer<'a> {
             event_type: event_type.parse()?,
             key: key.map(str::parse).transpose()?,
             data: Json::parse(data, limits.depth_max)?,
+            atomic: false,
         })
     }
 }
@@ -82,6 +87,15 @@ fn check_length(bytes: &[u8], limits: &Limits) -> Result<(), Refusal> {
 /// The text of an optional field; `null` is as good as leaving it out.
 fn optional<'a>(field: &'static str, value: Option<Json<'a>>) -> Result<Option<Cow<'a, str>>, Refusal> {
     value.filter(|value| value.kind() != JsonKind::Null).map(|value| text(field, value)).transpose()
+}
+
+/// The truth of an optional field; left out, or `null`, it is not so.
+fn truth(field: &'static str, value: Option<Json<'_>>) -> Result<bool, Refusal> {
+    match value.map(|value| (value.kind(), value.text())) {
+        None | Some((JsonKind::Null, _)) => Ok(false),
+        Some((JsonKind::Bool, text)) => Ok(text == "true"),
+        Some((found, _)) => Err(Refusal::NotTruth { field, found }),
+    }
 }
 
 fn text<'a>(field: &'static str, value: Json<'a>) -> Result<Cow<'a, str>, Refusal> {

@@ -47,7 +47,7 @@ pub enum Refusal {
     },
     /// A field that no event has.
     #[error(
-        "the event has a field {name}; expected id, type, key and data only, and anything else inside data"
+        "the event has a field {name}; expected id, type, key, data and atomic only, and anything else inside data"
     )]
     UnknownField {
         /// Its name.
@@ -68,6 +68,14 @@ pub enum Refusal {
     /// A field of the wrong kind.
     #[error("the field {field} is {found}; expected text")]
     NotText {
+        /// Its name.
+        field: &'static str,
+        /// What it is.
+        found: JsonKind,
+    },
+    /// A field that is neither true nor false.
+    #[error("the field {field} is {found}; expected true or false")]
+    NotTruth {
         /// Its name.
         field: &'static str,
         /// What it is.
@@ -101,6 +109,7 @@ impl Refusal {
             Self::DoubledField { .. } => "doubled_field",
             Self::MissingField { .. } => "missing_field",
             Self::NotText { .. } => "not_text",
+            Self::NotTruth { .. } => "not_truth",
             Self::Type(EventTypeError::Empty) => "type_empty",
             Self::Type(EventTypeError::TooLong { .. }) => "type_too_long",
             Self::Type(EventTypeError::Character { .. }) => "type_character",
@@ -123,9 +132,10 @@ impl Refusal {
             | Self::Json(_)
             | Self::NotAnObject { .. } => None,
             Self::UnknownField { name } => Some(name.as_str()),
-            Self::DoubledField { field } | Self::MissingField { field } | Self::NotText { field, .. } => {
-                Some(field)
-            }
+            Self::DoubledField { field }
+            | Self::MissingField { field }
+            | Self::NotText { field, .. }
+            | Self::NotTruth { field, .. } => Some(field),
             Self::Type(_) => Some("type"),
             Self::Key(_) => Some("key"),
             Self::Id(_) => Some("id"),

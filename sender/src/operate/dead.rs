@@ -13,6 +13,8 @@ use crate::store::read::DeadGroup;
 const CLUSTER_ROWS: u64 = 50;
 /// So many with one kind of status are a pattern, not an accident.
 const STATUS_ROWS: u64 = 5;
+/// How far an analysis looks back, if nobody says otherwise: what takes days to show must be within it.
+pub(crate) const LOOK_BACK_DAYS: u64 = 7;
 /// A few a day, on so many days, are an endpoint that mostly works.
 const ACCUMULATION_DAYS: usize = 3;
 /// Failures over so many hours are no one outage.

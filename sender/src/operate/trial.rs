@@ -154,7 +154,9 @@ fn wanted(ready: &Ready) -> String {
 fn placed(targets: &[Placed]) -> Result<DeliveryId, TrialError> {
     let problem = match targets.first() {
         Some(Placed::Waiting { delivery, .. }) => return Ok(*delivery),
-        Some(Placed::Overflowed { .. }) => "the subscriber's queue is full; expected room for one more",
+        Some(Placed::Overflowed { .. } | Placed::Refused(_)) => {
+            "the subscriber's queue is full; expected room for one more"
+        }
         Some(Placed::Duplicate | Placed::Absent) | None => {
             "the subscriber takes nothing now; expected an active one; try `resume`"
         }

@@ -16,18 +16,18 @@ use crate::engine::{DeliveryId, LaneId};
 use crate::event::{Kind, Limits, Offer, PublicId, Refusal as BadOffer};
 use crate::fanout::fan_out;
 use crate::roster::Roster;
-use crate::store::command::{Emit, OutboxId};
-use crate::store::reply::{Bound, Emitted, FullLane, Placed, Refusal, Reply};
+use crate::store::command::Emit;
+use crate::store::reply::{Emitted, FullLane, Placed, Refusal, Reply};
 use crate::store::thread::{Handle, Why};
 use chunk::{CHUNKS_MAX, Chunk, Told, Unrecorded};
-pub(super) use outbox::Outboxed;
+pub(super) use outbox::{Outboxed, Wanted};
 
 /// Deliveries of this process that the watcher has not looked at, at most.
 const RECORDED_MAX: usize = 100_000;
 /// How often an event is matched anew because subscribers changed in between.
 const MATCHES_MAX: u32 = 8;
 
-/// An event is recorded, durably.
+/// An event is recorded, durably, for all who are owed it but those who had no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Its public id.
@@ -38,6 +38,8 @@ pub struct Accepted {
     pub duplicates: usize,
     /// Older deliveries that became dead letters to make room, its own included where there was none to be made.
     pub shed: u64,
+    /// Who had no room. The same event with the same id, emitted again, goes to these alone.
+    pub refused: Vec<FullLane>,
 }
 
 /// An event is not recorded, and nothing of it is.
@@ -49,6 +51,9 @@ pub enum EmitError {
     /// Subscribers that would rather refuse than shed are full. Try again later.
     #[error("{} subscribers cannot take the event now: {}", .0.len(), .0.first().map_or("full", |full| full.bound.as_str()))]
     Full(Vec<FullLane>),
+    /// Subscribers that can't ever take it: its body is larger than all that may wait for them.
+    #[error("the event's body is larger than all that may wait for {} of its subscribers; make it smaller, or raise their queue.bytes", .0.len())]
+    NeverFits(Vec<FullLane>),
     /// A subscriber that wants the event is broken: nobody knows what of it it may be sent. Try again once it is mended.
     #[error(
         "the subscriber {subscriber} wants the event and can't be sent to: {fault}; mend it, give this process the secret \
@@ -73,10 +78,18 @@ impl EmitError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Offer(_) => false,
-            Self::Full(full) => full.iter().all(|full| full.bound != Bound::BodyBytes),
-            Self::Broken { .. } | Self::Busy | Self::Store(_) => true,
+            Self::Offer(_) | Self::NeverFits(_) => false,
+            Self::Full(_) | Self::Broken { .. } | Self::Busy | Self::Store(_) => true,
         }
+    }
+
+    /// What it means that nothing of an event was taken, as these are full.
+    fn full(full: Vec<FullLane>, atomic: bool) -> Self {
+        let never: Vec<FullLane> = full.iter().copied().filter(FullLane::never_fits).collect();
+        if never.len() == full.len() || (atomic && !never.is_empty()) {
+            return Self::NeverFits(never);
+        }
+        Self::Full(full)
     }
 }
 
@@ -169,7 +182,7 @@ impl Emitter {
             let answers = told.answers.await.unwrap_or(told.unanswered);
             for (place, answer) in places.into_iter().zip(answers) {
                 match answer {
-                    Err(Unrecorded::StaleRoster) => stale.add(place, version),
+                    Err(Unrecorded::Stale) => stale.add(place, version),
                     Err(Unrecorded::For(error)) => results[place] = Err(error),
                     Ok(accepted) => results[place] = Ok(accepted),
                 }
@@ -189,7 +202,7 @@ impl Emitter {
         while !chunk.is_full()
             && let Some(place) = left.next()
         {
-            match self.prepare(roster, &offers[place], None) {
+            match self.prepare(roster, &offers[place]) {
                 Ok(emit) => chunk.add(place, emit),
                 Err(error) => results[place] = Err(error),
             }
@@ -197,12 +210,7 @@ impl Emitter {
         chunk
     }
 
-    fn prepare(
-        &self,
-        roster: &Roster,
-        offer: &Offer<'_>,
-        outbox: Option<OutboxId>,
-    ) -> Result<Emit, EmitError> {
+    fn prepare(&self, roster: &Roster, offer: &Offer<'_>) -> Result<Emit, EmitError> {
         if let Some((known, fault)) = roster.in_the_way(&offer.event_type) {
             return Err(EmitError::Broken {
                 subscriber: Arc::clone(known.name()),
@@ -210,7 +218,7 @@ impl Emitter {
             });
         }
         let id = offer.id.clone().unwrap_or_else(|| PublicId::new(Kind::Event, wall(), unique()));
-        Ok(Emit { outbox, ..fan_out(roster, offer, &id, self.clock.now(), wall()) })
+        Ok(fan_out(roster, offer, &id, self.clock.now(), wall()))
     }
 
     /// Hands events to the store, which records them in one commit.
@@ -247,18 +255,18 @@ impl Emitter {
                 }
                 recorded.extend(emitted.targets.iter().filter_map(|placed| match placed {
                     Placed::Waiting { delivery, .. } | Placed::Overflowed { delivery } => Some(*delivery),
-                    Placed::Duplicate | Placed::Absent => None,
+                    Placed::Duplicate | Placed::Absent | Placed::Refused(_) => None,
                 }));
-                Ok(Accepted::new(known.id, &emitted))
+                Ok(Accepted::new(known, &emitted))
             }
-            Reply::Refused(Refusal::StaleRoster { .. }) => Err(Unrecorded::StaleRoster),
-            Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::Full(full))),
+            Reply::Refused(Refusal::StaleRoster { .. } | Refusal::OutboxNamed(_)) => Err(Unrecorded::Stale),
+            Reply::Refused(Refusal::Full(full)) => Err(Unrecorded::For(EmitError::full(full, known.atomic))),
             Reply::Refused(refusal @ Refusal::LogFull { .. }) => {
                 Err(Unrecorded::For(EmitError::Store(refusal.to_string())))
             }
             // Another process made an event of the outbox row.
             Reply::Refused(Refusal::OutboxTaken(_)) => {
-                Ok(Accepted::new(known.id, &Emitted { targets: vec![], shed: 0 }))
+                Ok(Accepted::new(known, &Emitted { targets: vec![], shed: 0 }))
             }
             other => Err(Unrecorded::For(EmitError::Store(format!("the store answered {other:?}")))),
         });
@@ -283,12 +291,14 @@ impl Emitter {
 /// What is known of an event while the store has it.
 struct Known {
     id: Arc<str>,
+    atomic: bool,
     lanes: Vec<LaneId>,
 }
 
 impl Known {
     fn of(emit: &Emit) -> Self {
-        Self { id: Arc::clone(&emit.id), lanes: emit.targets.iter().map(|target| target.lane).collect() }
+        let lanes = emit.targets.iter().map(|target| target.lane).collect();
+        Self { id: Arc::clone(&emit.id), atomic: emit.atomic, lanes }
     }
 }
 
@@ -308,13 +318,14 @@ impl Stale {
 }
 
 impl Accepted {
-    fn new(id: Arc<str>, emitted: &Emitted) -> Self {
+    fn new(known: Known, emitted: &Emitted) -> Self {
         let count = |is: fn(&Placed) -> bool| emitted.targets.iter().filter(|placed| is(placed)).count();
         Self {
-            id,
+            id: known.id,
             deliveries: count(|placed| matches!(placed, Placed::Waiting { .. } | Placed::Overflowed { .. })),
             duplicates: count(|placed| matches!(placed, Placed::Duplicate)),
             shed: emitted.shed,
+            refused: emitted.refused(&known.lanes).collect(),
         }
     }
 }

@@ -43,7 +43,7 @@ use tracing::{error, info, warn};
 
 use crate::boot_clock::BootClock;
 use crate::delivery_ids::DeliveryIds;
-use crate::dispatch::{Dispatcher, Event, Settings, Stuck};
+use crate::dispatch::{Dispatcher, Event, Settings, Stuck, WorkDone};
 use crate::engine::{LaneView, Limits, Nanos};
 use crate::event::{self, Offer};
 use crate::guard::Guard;
@@ -139,6 +139,7 @@ struct Inner {
     events: EventSender,
     readers: Readers,
     looked: watcher::Looked,
+    work_done: Arc<Mutex<WorkDone>>,
     running: Mutex<Option<Running>>,
 }
 
@@ -196,6 +197,7 @@ impl Sender {
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         watcher::tell_of_broken(&Roster::default(), &roster);
         let dispatcher = dispatcher(registration.id(), options.lease, roster, clock);
+        let work_done = Arc::<Mutex<WorkDone>>::default();
         let shell = Shell {
             dispatcher,
             clock,
@@ -204,6 +206,8 @@ impl Sender {
             messages,
             events: events.clone(),
             rights: HashMap::new(),
+            work_done: Arc::clone(&work_done),
+            told: WorkDone::default(),
         };
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
@@ -229,7 +233,16 @@ impl Sender {
         let upkeep = tokio::spawn(keep_up(handle.clone(), clock, options.retention, stop));
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let running = Mutex::new(Some(running));
-        Ok(Self(Arc::new(Inner { store: handle, emitter, clock, events, readers, looked, running })))
+        Ok(Self(Arc::new(Inner {
+            store: handle,
+            emitter,
+            clock,
+            events,
+            readers,
+            looked,
+            work_done,
+            running,
+        })))
     }
 
     /// Records events, and answers for each in order once it is durable.
@@ -272,6 +285,12 @@ impl Sender {
     /// Waits until this process knows of a change of subscribers that is newer than that.
     pub async fn wait_for_roster_after(&self, version: u64) {
         self.0.emitter.wait_for_roster_after(version).await;
+    }
+
+    /// What this process itself has delivered and given up, whatever others did meanwhile; also once it has stopped.
+    #[must_use]
+    pub fn work_done(&self) -> WorkDone {
+        *self.0.work_done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How the lanes of this process are.

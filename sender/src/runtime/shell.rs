@@ -5,7 +5,7 @@
 //! nothing: see [`crate::dispatch`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
@@ -14,7 +14,9 @@ use super::clock::{Clock, Moment, instant, wall_time};
 use super::events::{EventSender, Message};
 use super::link::ask;
 use super::post::Post;
-use crate::dispatch::{Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, handover};
+use crate::dispatch::{
+    Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, WorkDone, handover,
+};
 use crate::engine::{Instant, LaneId, LaneRecord, Term};
 use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
@@ -33,6 +35,9 @@ pub(super) struct Shell<P> {
     pub(super) events: EventSender,
     /// What the attempts of our lanes that have sent something depend on.
     pub(super) rights: HashMap<LaneId, Rights>,
+    /// What was done, for whoever asks, even once the shell is gone; and what of it was told there.
+    pub(super) work_done: Arc<Mutex<WorkDone>>,
+    pub(super) told: WorkDone,
 }
 
 /// What a lane's attempts under way depend on, and those to come.
@@ -75,6 +80,11 @@ impl<P: Post> Shell<P> {
         self.dispatcher.handle(self.now(), Event::Tick);
         while let Some(effect) = self.dispatcher.poll() {
             self.carry_out(effect);
+        }
+        let done = self.dispatcher.work_done();
+        if done != self.told {
+            self.told = done;
+            *self.work_done.lock().unwrap_or_else(PoisonError::into_inner) = done;
         }
     }
 

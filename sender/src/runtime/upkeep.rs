@@ -197,6 +197,8 @@ mod tests {
                 received: NOW,
                 bodies: vec![Body { bytes: b"1".to_vec().into(), hash: 1 }],
                 targets: vec![target],
+                atomic: false,
+                withheld: false,
                 outbox: None,
             })
         };

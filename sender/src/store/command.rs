@@ -70,8 +70,13 @@ pub struct Emit {
     pub bodies: Vec<Body>,
     /// Who is owed the event: every lane once. Without targets nothing is recorded.
     pub targets: Vec<Target>,
-    /// The outbox row that this event is: it vanishes in the same transaction, and if it has vanished already, the
-    /// event is refused.
+    /// Whether it is refused as a whole where one of them has no room. Else it is taken in part: whoever has room gets it,
+    /// and the same id, emitted again, goes to the others alone.
+    pub atomic: bool,
+    /// Whether more are owed it than the targets: it is taken in part, whatever room there is.
+    pub withheld: bool,
+    /// The outbox row that this event is. It vanishes in the transaction in which the last of them gets it; until then it
+    /// stays, with the event's id. If it has vanished already, or has another id, the event is refused.
     pub outbox: Option<OutboxId>,
 }
 

@@ -71,6 +71,9 @@ pub enum Refusal {
     /// The outbox row is gone: another process made an event of it.
     #[error("outbox row {} is gone: another process took it", .0.0)]
     OutboxTaken(OutboxId),
+    /// The outbox row has got another id: another process made an event of it, in part.
+    #[error("outbox row {} has another id: another process took it in part; read it again", .0.0)]
+    OutboxNamed(OutboxId),
     /// No such lane, or it is removed.
     #[error("lane {} is unknown or removed", .0.0)]
     UnknownLane(LaneId),
@@ -126,6 +129,14 @@ pub struct FullLane {
     pub bound: Bound,
 }
 
+impl FullLane {
+    /// Whether trying again cannot help.
+    #[must_use]
+    pub fn never_fits(&self) -> bool {
+        self.bound == Bound::BodyBytes
+    }
+}
+
 /// A bound that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bound {
@@ -169,7 +180,15 @@ impl Emitted {
     pub fn work<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = (LaneId, StoreTime)> + 'a {
         lanes.iter().zip(&self.targets).filter_map(|(lane, placed)| match placed {
             Placed::Waiting { due, .. } => Some((*lane, *due)),
-            Placed::Overflowed { .. } | Placed::Duplicate | Placed::Absent => None,
+            Placed::Overflowed { .. } | Placed::Duplicate | Placed::Absent | Placed::Refused(_) => None,
+        })
+    }
+
+    /// Which of these lanes, those of the targets in their order, had no room.
+    pub fn refused<'a>(&'a self, lanes: &'a [LaneId]) -> impl Iterator<Item = FullLane> + 'a {
+        lanes.iter().zip(&self.targets).filter_map(|(lane, placed)| match placed {
+            Placed::Refused(bound) => Some(FullLane { lane: *lane, bound: *bound }),
+            _ => None,
         })
     }
 }
@@ -195,6 +214,8 @@ pub enum Placed {
     Duplicate,
     /// The lane is gone, or takes nothing more.
     Absent,
+    /// The lane would rather refuse than shed, and is full: the same event, emitted again, is for it and the like.
+    Refused(Bound),
 }
 
 /// Deliveries handed out.

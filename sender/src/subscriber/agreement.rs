@@ -146,7 +146,8 @@ impl Limit {
     fn contract(&self) -> Result<Contract, OutOfRange> {
         let bucket = Bucket::new(self.rate.try_into()?, self.burst)?;
         let windows = self.windows.iter().map(|cap| (*cap).try_into());
-        Contract::new(Some(bucket), windows.collect::<Result<_, _>>()?, self.in_flight)
+        let contract = Contract::new(Some(bucket), windows.collect::<Result<_, _>>()?, self.in_flight)?;
+        Ok(contract.paced(self.pace))
     }
 }
 

@@ -37,7 +37,7 @@ fn only(field: &str, value: Value) -> Value {
 fn without_settings_the_defaults_hold_and_all_are_shown() {
     let shown = SettingsText::default().shown();
     let expected = json!({
-        "limit": { "rate": "5/s", "burst": 10, "windows": [], "in_flight": 5, "quarantine": "5s", "doubt": "1min" },
+        "limit": { "rate": "5/s", "burst": 10, "windows": [], "in_flight": 5, "pace": false, "quarantine": "5s", "doubt": "1min" },
         "queue": { "rows": 100_000, "bytes": "256MiB", "when_full": "shed-oldest" },
         "sign": "standard-webhooks",
         "timeout": "8s",
@@ -205,9 +205,9 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(section == "shape" || shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 11 + 6 + 3 + 8 + 5 + 5 + 3);
+    assert_eq!(fields.len(), 11 + 7 + 3 + 8 + 5 + 5 + 3);
     for field in fields {
-        let error = agree(&only(&field, json!(false))).unwrap_err();
+        let error = agree(&only(&field, json!(0.5))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");
         assert_eq!(agree(&only(&field, Value::Null)).err(), None, "{field} may be null");
     }
@@ -223,7 +223,7 @@ fn an_unknown_field_is_named_with_the_one_that_was_meant() {
         ("limits", "did you mean limit?"),
         ("timeouts", "did you mean timeout?"),
         ("shape.pseudonymize", "did you mean shape.pseudonymise?"),
-        ("limit.zebra", "expected one of rate, burst, windows, in_flight, quarantine, doubt"),
+        ("limit.zebra", "expected one of rate, burst, windows, in_flight, pace, quarantine, doubt"),
     ];
     for (field, hint) in rows {
         let sentence = format!("the settings have no field \"{field}\"; {hint}");

@@ -64,6 +64,9 @@ section! {
         /// way is in doubt, and a burst that is all in doubt stops its lane.
         #[serde(deserialize_with = "count")]
         in_flight: u32 = (burst / 2).clamp(1, 10);
+        /// Whether attempts start at an even pace, one each time that the rate allows one more, however many the burst is:
+        /// no. The full rate needs a burst and a cap in flight of rate × answer time + 2.
+        pace: bool = false;
         /// For how long after an answer to a later one a request without an answer may still arrive: `5s`.
         quarantine: Nanos = Nanos::from_secs(5);
         /// For how long it may arrive at all, once it was given up: `60s`, or the quarantine if that is longer.

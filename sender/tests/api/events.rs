@@ -131,6 +131,41 @@ async fn a_full_subscriber_that_would_rather_refuse_turns_the_emitter_away_and_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_some_have_no_room_for_is_answered_with_their_names() {
+    let world = World::with(None, |options| options.delivers = false).await;
+    world.subscribe("wide", NOWHERE, json!({})).await;
+    world.subscribe("full", NOWHERE, json!({ "queue": { "rows": 1, "when_full": "refuse" } })).await;
+    world.subscribe("tiny", NOWHERE, json!({ "queue": { "bytes": "120B", "when_full": "refuse" } })).await;
+    world.post("/v1/events", json!({ "type": "x", "data": 1 })).await.expect(202);
+    let event = json!({ "type": "x", "id": "mine", "data": "x".repeat(200) });
+    let answer = world.post("/v1/events", event.clone()).await;
+    assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (207, &"5".parse().unwrap()));
+    let told: Value = serde_json::from_str(&answer.text).unwrap();
+    let refused = json!([
+        { "subscriber": "full", "why": "as many deliveries wait as may", "retry_after": 5 },
+        { "subscriber": "tiny", "why": "the body is larger than all that may wait", "retry_after": null },
+    ]);
+    assert_eq!((&told["deliveries"], &told["refused"]), (&json!(1), &refused));
+    let many = world.call_with("POST", "/v1/events", MANY, event.to_string()).await;
+    let line: Value = serde_json::from_str(&many.text).unwrap();
+    assert_eq!(
+        (many.status.as_u16(), &line["status"], &line["error"]["code"]),
+        (207, &json!(429), &json!("full"))
+    );
+    for (atomic, status, code) in
+        [(json!(true), 413, "too_large_for_subscriber"), (json!(1), 422, "not_truth")]
+    {
+        let event = json!({ "type": "x", "data": "x".repeat(200), "atomic": atomic });
+        world.post("/v1/events", event).await.refuses(
+            status,
+            code,
+            Some(if status == 413 { "data" } else { "atomic" }),
+        );
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_full_subscriber_sheds_is_counted() {
     let world = World::with(None, |options| options.delivers = false).await;
     world.subscribe("small", NOWHERE, json!({ "queue": { "rows": 1 } })).await;

@@ -92,6 +92,17 @@ fn an_endpoint_that_is_resumed_before_anybody_saw_that_it_was_gone_gets_what_is_
 }
 
 #[test]
+fn what_waits_for_a_resumed_endpoint_that_nobody_owns_is_sent_at_once() {
+    let mut world = World::with(1);
+    let change = |state| Command::Change(Change { state: Some(state), ..Change::of(LaneId(1)) });
+    world.operate(change(LaneState::Paused));
+    let now = StoreTime(world.now.0);
+    world.record(&[1], now);
+    world.operate(change(LaneState::Active));
+    assert_eq!(world.sent_to(), [1]);
+}
+
+#[test]
 fn who_stops_withdraws_what_is_not_sent_and_gives_everything_back() {
     let mut world = World::with(2);
     world.emit(&[1, 2]);

@@ -141,6 +141,8 @@ impl World {
             received: now,
             bodies: vec![Body { bytes: b"1".to_vec().into(), hash: 1 }],
             targets: lanes.iter().map(target).collect(),
+            atomic: false,
+            withheld: false,
             outbox: None,
         }));
     }

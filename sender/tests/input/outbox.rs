@@ -176,3 +176,53 @@ fn rows_for_a_full_subscriber_are_taken_the_oldest_first_as_soon_as_there_is_roo
     assert!(serving.complaints().len() <= 1, "{:#?}", serving.complaints());
     serving.stop_in_order();
 }
+
+#[test]
+fn rows_that_a_full_subscriber_waits_for_are_everybody_elses_at_once_and_nobody_gets_them_twice() {
+    const ROWS: usize = 60;
+    let (full, healthy) = (Endpoint::taking(), Endpoint::taking());
+    let generous = ["limit.rate=1000/s", "limit.burst=100", "dedupe=0s"];
+    let database = Database::with_sink(&healthy.url, &generous);
+    let narrow = ["queue.rows=5", "queue.when_full=refuse"];
+    database.subscribe("full", &full.url, &[&generous[..], &narrow].concat());
+    database.json(&["subscriber", "pause", "full", "--json"]);
+    let sql = database.sql();
+    let insert = |number: usize| {
+        sql.execute("INSERT INTO outbox (type, key, data) VALUES ('a', ?1, '1')", [number.to_string()])
+            .unwrap();
+    };
+    let mut serving = database.serve();
+    (0..ROWS / 2).for_each(insert);
+    // What is not written down when it is killed would come again.
+    serving.until("/v1/status", |status| status["deliveries"]["delivered"] == ROWS / 2);
+    // Killed and begun anew, it knows who has what: the rows that wait have the ids of their events.
+    serving.kill();
+    let serving = database.serve();
+    (ROWS / 2..ROWS).for_each(insert);
+    healthy.wait_for(ROWS);
+    database.json(&["subscriber", "resume", "full", "--json"]);
+    full.wait_for(ROWS);
+    serving.wait_for_line("no row of the outbox waits any more");
+    serving.stop_in_order();
+    assert_eq!((full.count(), healthy.count()), (ROWS, ROWS));
+    let keys = "SELECT CAST(e.key AS INTEGER) FROM deliveries d JOIN events e ON e.event = d.event
+        JOIN subscribers s ON s.lane = d.lane WHERE s.name = 'full' ORDER BY d.delivery";
+    let mut keys = sql.prepare(keys).unwrap();
+    let keys: Vec<usize> = keys.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(keys, (0..ROWS).collect::<Vec<_>>(), "the oldest first");
+}
+
+#[test]
+fn a_row_that_can_never_fit_one_subscriber_is_set_aside_once_the_others_have_it() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &[]);
+    database.subscribe("tiny", &sink.url, &["queue.bytes=100B", "queue.when_full=refuse"]);
+    let serving = database.serve();
+    let sql = database.sql();
+    sql.execute("INSERT INTO outbox (type, data) VALUES ('a', ?1)", [format!("{:?}", "x".repeat(1_000))])
+        .unwrap();
+    serving.wait_for_lines("set aside an outbox row", 1);
+    sink.wait_for(1);
+    serving.stop_in_order();
+    assert_eq!(sink.count(), 1);
+}

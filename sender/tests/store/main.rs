@@ -1,5 +1,5 @@
 //! What any store must do (`contract`), what random commands must not break (`law`), and what is SQLite's own affair
-//! (`sqlite`, `kills`).
+//! (`sqlite`, `kills`). What an event taken in part means is said by its definition (`parts`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -7,5 +7,6 @@ mod contract;
 mod kills;
 mod law;
 mod log;
+mod parts;
 mod sqlite;
 mod world;

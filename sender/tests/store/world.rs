@@ -185,6 +185,8 @@ impl<B: Backend> World<B> {
             received: self.now,
             bodies: vec![body(format!("{:010}", self.serial).as_bytes())],
             targets: lanes.iter().map(|lane| self.target(*lane)).collect(),
+            atomic: false,
+            withheld: false,
             outbox: None,
         }
     }

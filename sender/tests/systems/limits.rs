@@ -73,6 +73,26 @@ fn a_burst_of_one_spaces_evenly_and_a_window_caps() {
 }
 
 #[test]
+fn a_paced_contract_starts_one_by_one_whatever_its_burst_holds() {
+    const STEP: u64 = 10_000_000;
+    let sink = Endpoint::taking();
+    let settings = ["limit.rate=100/s", "limit.burst=20", "limit.pace=true"];
+    let database = Database::with_sink(&sink.url, &settings);
+    for number in 0..30 {
+        database.json(&["emit", "--type", "a", "--data", &number.to_string(), "--json"]);
+    }
+    let told = database.json(&["drain", "--for", "5min", "--allow-private-targets", "--json"]);
+    assert_eq!(told["delivered"], 30);
+    let sql = database.sql();
+    let mut starts = sql.prepare("SELECT at FROM attempts ORDER BY at").unwrap();
+    let starts: Vec<u64> = starts.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    for (n, start) in (0..).zip(&starts) {
+        assert!(start - starts[0] >= n * STEP, "start {n} after {} ns", start - starts[0]);
+    }
+    assert_eq!(database.json(&["subscriber", "show", "sink", "--json"])["limit"]["pace"], true);
+}
+
+#[test]
 fn drains_in_parallel_and_beside_serve_end_by_themselves_and_deliver_each_event_once() {
     let sink = Endpoint::taking();
     let database = Database::with_sink(&sink.url, &["limit.rate=6000/1min", "limit.burst=20"]);
@@ -93,6 +113,40 @@ fn drains_in_parallel_and_beside_serve_end_by_themselves_and_deliver_each_event_
     serving.until("/v1/status", |status| status["deliveries"]["delivered"] == 120);
     serving.stop_in_order();
     assert_eq!(sink.count(), 120, "each once");
+}
+
+#[test]
+fn each_drain_tells_what_it_did_itself_and_who_has_the_rest() {
+    let sink = Endpoint::taking();
+    let generous = ["limit.rate=1000/s", "limit.burst=100"];
+    let database = Database::with_sink(&sink.url, &generous);
+    for name in ["b", "c", "d"] {
+        database.subscribe(name, &sink.url, &generous);
+    }
+    for number in 0..30 {
+        database.json(&["emit", "--type", "a", "--data", &number.to_string(), "--json"]);
+    }
+    let drain = ["drain", "--for", "5min", "--allow-private-targets", "--json"];
+    let drains: Vec<Serving> = (0..3).map(|_| Serving::spawn(database.command(&drain))).collect();
+    let delivered = drains.into_iter().map(|mut drain| {
+        let told: serde_json::Value = serde_json::from_str(&drain.wait().1).unwrap();
+        told["delivered"].as_u64().unwrap()
+    });
+    assert_eq!(delivered.sum::<u64>(), 120);
+    // Beside a process that has to wait for its contract.
+    let slow = Database::with_sink(&sink.url, &["limit.rate=1/1h", "limit.burst=1"]);
+    let serving = slow.serve();
+    (0..5).for_each(|n| drop(serving.emit(&n.to_string())));
+    serving.until("/v1/status", |status| status["deliveries"]["delivered"] == 1);
+    let told = slow.json(&drain);
+    let found = ["delivered", "waiting", "waiting_for_other_processes"].map(|name| told[name].as_u64());
+    assert_eq!(found, [Some(0), Some(4), Some(4)], "{told}");
+    let output = slow.command(&drain[..4]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let end = "0 delivered, 0 attempts failed, 0 given up, 4 waiting, 4 of them for a subscriber that another process \
+               delivers to; nothing more falls due here in time\n";
+    assert!(text.ends_with(end), "{text}");
+    serving.stop_in_order();
 }
 
 #[test]

@@ -42,6 +42,77 @@ fn a_full_subscriber_slows_its_emitter_and_says_when_to_come_back() {
 }
 
 #[test]
+fn a_full_subscriber_slows_nobody_else_and_gets_what_it_lacks_when_it_is_emitted_again() {
+    let (full, healthy) = (Endpoint::taking(), Endpoint::taking());
+    let generous = ["limit.rate=1000/s", "limit.burst=100"];
+    let database = Database::with_sink(&healthy.url, &generous);
+    let narrow = ["queue.rows=11", "queue.when_full=refuse", "dedupe=0s"];
+    database.subscribe("full", &full.url, &[&generous[..], &narrow].concat());
+    database.json(&["subscriber", "pause", "full", "--json"]);
+    let serving = database.serve();
+    let named = |number: usize, more: &str| {
+        serving.post("/v1/events", &format!(r#"{{"type":"a","data":1,"id":"event-{number}"{more}}}"#))
+    };
+    for number in 0..50 {
+        let answer = named(number, "");
+        assert_eq!(answer.status, if number < 11 { 202 } else { 207 }, "{answer:?}");
+        if number >= 11 {
+            let refused = &answer.json()["refused"];
+            assert_eq!((refused.as_array().unwrap().len(), &refused[0]["subscriber"]), (1, &"full".into()));
+            let when = answer.header("retry-after").unwrap().to_owned();
+            assert_eq!(refused[0]["retry_after"].to_string(), when);
+            assert!(when.parse::<u32>().unwrap() > 0);
+        }
+    }
+    healthy.wait_for(50);
+    // Who wants all or nothing gets nothing; and so does who asks again too soon.
+    assert_eq!(named(50, r#","atomic":true"#).status, 429);
+    assert_eq!(named(49, "").status, 429);
+    database.json(&["subscriber", "resume", "full", "--json"]);
+    for number in 11..50 {
+        full.wait_for(number);
+        let answer = named(number, "");
+        assert_eq!(answer.status, 202, "{answer:?}");
+        assert_eq!((&answer.json()["deliveries"], &answer.json()["duplicates"]), (&1.into(), &1.into()));
+    }
+    full.wait_for(50);
+    serving.stop_in_order();
+    assert_eq!((full.count(), healthy.count()), (50, 50), "each once, and nothing of the one refused");
+}
+
+#[test]
+fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    database.subscribe("full", "http://127.0.0.1:9/", &["queue.rows=1", "queue.when_full=refuse"]);
+    let emit = |more: &[&str]| {
+        let arguments = ["emit", "--type", "a", "--data", "1"];
+        let output = database.command(&[&arguments, more].concat()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), text, String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(emit(&[]).0, Some(0));
+    let (code, text, _) = emit(&["--id", "mine"]);
+    assert_eq!(code, Some(1));
+    let expected = "mine: recorded for 1 subscriber; refused by full: as many deliveries wait as may; \
+                    emit it again with the id mine once there is room\n";
+    assert_eq!(text, expected);
+    let (code, text, complaint) = emit(&["--id", "mine", "--json"]);
+    assert_eq!((code, text.as_str()), (Some(1), ""), "whoever has it does not get it again");
+    assert!(complaint.contains("1 subscribers cannot take the event now"), "{complaint}");
+    let (code, text, _) = emit(&["--id", "other", "--atomic"]);
+    assert_eq!((code, text.as_str()), (Some(1), ""));
+    let shown = database.json(&["status", "--json"]);
+    assert_eq!(shown["deliveries"]["waiting"], 3, "{shown}");
+    let lines = format!("{0}{0}", "{\"type\":\"a\",\"data\":1}\n");
+    let file = database.folder.path().join("events.ndjson");
+    std::fs::write(&file, lines).unwrap();
+    let output = database.command(&["emit", "--ndjson", file.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "2 events recorded (2 in part), 2 deliveries owed, 0 refused\n");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
     let (begin, may_answer) = channel::<()>();
     let may_answer = std::sync::Mutex::new(may_answer);
@@ -80,6 +151,24 @@ fn dead_letters_are_grouped_by_what_they_have_in_common() {
     let output = database.command(&["dead", "analyse"]).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.contains("rotated or wrong credentials") && told.contains("429"), "{told}");
+}
+
+#[test]
+fn a_few_dead_letters_a_day_are_found_by_an_analysis_that_nobody_told_how_far_to_look() {
+    const DAY: u64 = 24 * 3_600 * 1_000_000_000;
+    let broken = Endpoint::answering(|_| "500 Broken\r\n".to_owned());
+    let one = ["retry.attempts=1", "breaker.failures=100", "breaker.failures_when_slow=100"];
+    let database = Database::with_sink(&broken.url, &one);
+    (0..4).for_each(|_| drop(database.json(&["emit", "--type", "a", "--data", "1", "--json"])));
+    let summary = database.json(&["drain", "--for", "5min", "--allow-private-targets", "--json"]);
+    assert_eq!(summary["dead"], 4, "{summary}");
+    // As if one had died on each of the last four days.
+    let moved =
+        database.sql().execute("UPDATE deliveries SET at = at - (delivery - 1) * ?1 WHERE state = 2", [DAY]);
+    assert_eq!(moved.unwrap(), 4);
+    let output = database.command(&["dead", "analyse"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("a few a day"), "{told}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::cli::print::{Printer, Table};
 use crate::cli::session::Look;
 use crate::cli::words::{moment, reason};
 use crate::engine::{Nanos, StoreTime};
-use crate::operate::dead::{GROUPS_MAX, analyse};
+use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
 use crate::store::read::Reader;
 
 #[derive(Args, Debug)]
@@ -19,7 +19,7 @@ Examples:
   hookproof-sender dead analyse --db sender.db --since 1h --json")]
 pub(in crate::cli) struct Analyse {
     /// How far to look back
-    #[arg(long, value_name = "TIME", default_value = "24h")]
+    #[arg(long, value_name = "TIME", default_value_t = Nanos::DAY.times(LOOK_BACK_DAYS))]
     since: Nanos,
 }
 

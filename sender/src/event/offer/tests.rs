@@ -68,7 +68,7 @@ fn a_refusal_is_a_sentence_that_says_what_to_do() {
     let says = |text: &str| parse(text).unwrap_err().to_string();
     assert_eq!(
         says(r#"{"type":"a","data":1,"payload":2}"#),
-        "the event has a field \"payload\"; expected id, type, key and data only, and anything else inside data"
+        "the event has a field \"payload\"; expected id, type, key, data and atomic only, and anything else inside data"
     );
     assert_eq!(says("[]"), "the event is an array; expected an object with type and data");
     assert_eq!(

@@ -59,8 +59,8 @@ pub(super) struct Told {
 
 #[derive(Clone)]
 pub(super) enum Unrecorded {
-    /// Match it again.
-    StaleRoster,
+    /// Read it and match it again.
+    Stale,
     For(EmitError),
 }
 
@@ -88,6 +88,8 @@ mod tests {
             received: StoreTime(1),
             bodies: vec![Body { bytes: vec![b'1'; bytes].into(), hash: 1 }],
             targets: vec![target; targets],
+            atomic: false,
+            withheld: false,
             outbox: None,
         }
     }

@@ -1,5 +1,6 @@
 //! Rows of the outbox become events, or are set aside.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -9,67 +10,86 @@ use super::{Accepted, Chunk, EmitError, Emitter, Failed, Unrecorded, submit};
 use crate::engine::LaneId;
 use crate::event::Offer;
 use crate::roster::Roster;
-use crate::store::command::{Command, Emit, RejectOutbox};
+use crate::store::command::{Command, Emit, OutboxId, RejectOutbox};
 use crate::store::read::OutboxRow;
-use crate::store::reply::Reply;
+use crate::store::reply::{FullLane, Reply};
 
 /// What became of an outbox row.
 #[derive(Clone, Debug)]
 pub(in crate::runtime) enum Outboxed {
     /// It is an event, or set aside.
     Gone,
-    /// It stays: these lanes can't take it now.
-    Waits { lanes: Vec<LaneId>, error: EmitError },
-    /// It stays: whoever asked did not want it tried, since it is for these lanes.
-    Passed(Vec<LaneId>),
-    /// It stays: subscribers changed meanwhile, and it is to be matched anew.
+    /// It stays as it was: whoever asked did not want it tried.
+    Untried,
+    /// It stays, whoever else may have it: `refused` can't take it now, and `withheld` were not to be asked.
+    Waits { refused: Vec<LaneId>, withheld: Vec<LaneId>, error: Option<EmitError> },
+    /// It stays: subscribers changed meanwhile, or another process took it in part, and it is to be read and matched anew.
     Stale,
     /// It stays: the store took nothing.
     Failed(EmitError),
 }
 
+/// Which rows are to be tried, and for whom.
+pub(in crate::runtime) trait Wanted {
+    /// Whether a row for these lanes is to be tried at all.
+    fn wants(&self, lanes: &[LaneId]) -> bool;
+    /// Whether a lane is to be left out, since something older may wait for it.
+    fn withholds(&self, row: OutboxId, lane: LaneId) -> bool;
+}
+
 /// What is to be done with a row.
 enum Plan {
-    Emit(Emit),
+    /// These are not to be asked.
+    Emit(Emit, Vec<LaneId>),
     Reject(String),
     Leave(Outboxed),
 }
 
 /// What becomes of a row by the answer to its event; why to set it aside, if it would wait for ever, and all that come
 /// after it.
-fn fate(answer: Result<Accepted, Unrecorded>) -> Result<Outboxed, String> {
-    match answer {
-        Ok(_) => Ok(Outboxed::Gone),
-        Err(Unrecorded::StaleRoster) => Ok(Outboxed::Stale),
-        Err(Unrecorded::For(error)) if !error.may_pass() => Err(error.to_string()),
-        Err(Unrecorded::For(EmitError::Full(full))) => {
-            let lanes = full.iter().map(|full| full.lane).collect();
-            Ok(Outboxed::Waits { lanes, error: EmitError::Full(full) })
-        }
-        Err(Unrecorded::For(error)) => Ok(Outboxed::Failed(error)),
+fn fate(answer: Result<Accepted, Unrecorded>, withheld: Vec<LaneId>) -> Result<Outboxed, String> {
+    let full = match answer {
+        Ok(accepted) if accepted.refused.is_empty() && withheld.is_empty() => return Ok(Outboxed::Gone),
+        Ok(accepted) => accepted.refused,
+        Err(Unrecorded::For(EmitError::Full(full) | EmitError::NeverFits(full))) => full,
+        Err(Unrecorded::Stale) => return Ok(Outboxed::Stale),
+        Err(Unrecorded::For(error)) if !error.may_pass() => return Err(error.to_string()),
+        Err(Unrecorded::For(error)) => return Ok(Outboxed::Failed(error)),
+    };
+    let waiting: Vec<FullLane> = full.iter().copied().filter(|full| !full.never_fits()).collect();
+    if waiting.is_empty() && withheld.is_empty() {
+        return Err(EmitError::NeverFits(full).to_string());
     }
+    let refused = waiting.iter().map(|full| full.lane).collect();
+    let error = (!waiting.is_empty()).then_some(EmitError::Full(waiting));
+    Ok(Outboxed::Waits { refused, withheld, error })
 }
 
 impl Emitter {
-    /// Makes events of those outbox rows whose lanes are wanted, in their order, about one commit's worth at a time,
+    /// Makes events of those outbox rows that are wanted, in their order, about one commit's worth at a time,
     /// and waits until that is durable. What became of each. For a thread of its own.
     pub(in crate::runtime) fn emit_outbox(
         self: &Arc<Self>,
         rows: &[OutboxRow],
-        wanted: impl Fn(&[LaneId]) -> bool,
+        wanted: &impl Wanted,
     ) -> Vec<Outboxed> {
         let roster = self.roster();
         let mut fates = vec![Outboxed::Gone; rows.len()];
         let mut rejects = Vec::new();
         let mut left = rows.iter().enumerate();
         let mut over = None;
+        // No newer row is for those who refused one of an earlier commit.
+        let mut full: BTreeSet<LaneId> = BTreeSet::new();
         while over.is_none() {
-            let mut chunk = Chunk::default();
+            let (mut chunk, mut withheld) = (Chunk::default(), Vec::new());
             while !chunk.is_full()
                 && let Some((place, row)) = left.next()
             {
-                match self.plan(&roster, row, &wanted) {
-                    Plan::Emit(emit) => chunk.add(place, emit),
+                match self.plan(&roster, row, wanted, &full) {
+                    Plan::Emit(emit, lanes) => {
+                        chunk.add(place, emit);
+                        withheld.push(lanes);
+                    }
                     Plan::Reject(why) => rejects.push((place, RejectOutbox { id: row.id, why })),
                     Plan::Leave(fate) => fates[place] = fate,
                 }
@@ -77,9 +97,14 @@ impl Emitter {
             if chunk.is_empty() {
                 break;
             }
-            for (place, answer) in self.record(chunk) {
-                match fate(answer) {
-                    Ok(fate) => fates[place] = fate,
+            for ((place, answer), withheld) in self.record(chunk).zip(withheld) {
+                match fate(answer, withheld) {
+                    Ok(fate) => {
+                        if let Outboxed::Waits { refused, .. } = &fate {
+                            full.extend(refused);
+                        }
+                        fates[place] = fate;
+                    }
                     Err(why) => rejects.push((place, RejectOutbox { id: rows[place].id, why })),
                 }
                 if matches!(fates[place], Outboxed::Stale | Outboxed::Failed(_)) {
@@ -111,7 +136,7 @@ impl Emitter {
         places.into_iter().zip(answers)
     }
 
-    fn plan(&self, roster: &Roster, row: &OutboxRow, wanted: impl Fn(&[LaneId]) -> bool) -> Plan {
+    fn plan(&self, roster: &Roster, row: &OutboxRow, wanted: &impl Wanted, full: &BTreeSet<LaneId>) -> Plan {
         if let Some(why) = &row.unreadable {
             return Plan::Reject(why.clone());
         }
@@ -124,12 +149,23 @@ impl Emitter {
             Some((broken, _)) => vec![broken.lane()],
             None => roster.matching(&offer.event_type).into_iter().map(|(lane, _)| lane).collect(),
         };
-        if !wanted(&lanes) {
-            return Plan::Leave(Outboxed::Passed(lanes));
+        if !wanted.wants(&lanes) {
+            return Plan::Leave(Outboxed::Untried);
         }
-        match self.prepare(roster, &offer, Some(row.id)) {
-            Ok(emit) => Plan::Emit(emit),
-            Err(error) => Plan::Leave(Outboxed::Waits { lanes, error }),
+        let is_withheld = |lane: &LaneId| full.contains(lane) || wanted.withholds(row.id, *lane);
+        let withheld: Vec<LaneId> = lanes.iter().copied().filter(is_withheld).collect();
+        if !lanes.is_empty() && withheld.len() == lanes.len() {
+            return Plan::Leave(Outboxed::Waits { refused: Vec::new(), withheld, error: None });
+        }
+        match self.prepare(roster, &offer) {
+            Ok(mut emit) => {
+                emit.targets.retain(|target| !withheld.contains(&target.lane));
+                let (is_part, outbox) = (!withheld.is_empty(), Some(row.id));
+                Plan::Emit(Emit { withheld: is_part, outbox, ..emit }, withheld)
+            }
+            Err(error) => {
+                Plan::Leave(Outboxed::Waits { refused: lanes, withheld: Vec::new(), error: Some(error) })
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! The outbox: rows that any program put there become events, the oldest first.
 //!
 //! A row waits while a subscriber that wants it can't take it: full, and it would rather refuse than shed, or broken.
-//! Then no newer row for that lane is tried before it, and rows for other lanes go on. As soon as there is room, the
-//! oldest rows for that lane get it.
+//! The others get it meanwhile. No newer row is tried for that lane before it; as soon as there is room, the oldest rows for
+//! that lane get it.
 //!
 //! What holds between two looks: each row up to `read` that is still there is for some lane of `waits`, whose place is
 //! not after it. So a lane's rows are found from its place on, and memory holds one place for each lane, however many
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::super::emitter::{EmitError, Emitter, Outboxed};
+use super::super::emitter::{EmitError, Emitter, Outboxed, Wanted};
 use crate::engine::LaneId;
 use crate::store::StoreError;
 use crate::store::command::OutboxId;
@@ -60,6 +60,32 @@ pub(in crate::runtime) struct Outbox {
 
 /// Nothing more is to be done in this look.
 struct Interrupted;
+
+/// Rows that are read for the first time are for everybody for whom none waits.
+struct AllBut<'a>(&'a BTreeMap<LaneId, OutboxId>);
+
+impl Wanted for AllBut<'_> {
+    fn wants(&self, _: &[LaneId]) -> bool {
+        true
+    }
+
+    fn withholds(&self, _: OutboxId, lane: LaneId) -> bool {
+        self.0.contains_key(&lane)
+    }
+}
+
+/// Rows that are read again for one lane are also for those for whom none before them waits.
+struct OneLane<'a>(LaneId, &'a BTreeMap<LaneId, OutboxId>);
+
+impl Wanted for OneLane<'_> {
+    fn wants(&self, lanes: &[LaneId]) -> bool {
+        lanes.contains(&self.0)
+    }
+
+    fn withholds(&self, row: OutboxId, lane: LaneId) -> bool {
+        lane != self.0 && self.1.get(&lane).is_some_and(|first| *first < row)
+    }
+}
 
 impl Outbox {
     /// Makes events of the rows that there are, as far as one look goes. Looks are counted from 1.
@@ -123,9 +149,7 @@ impl Outbox {
         for _ in 0..PAGES_MAX {
             let rows = reader.outbox(self.read, ROWS_MAX)?;
             let Some(last) = rows.last() else { break };
-            let before = self.waits.clone();
-            let fates =
-                emitter.emit_outbox(&rows, |lanes| !lanes.iter().any(|lane| before.contains_key(lane)));
+            let fates = emitter.emit_outbox(&rows, &AllBut(&self.waits));
             if self.note(&rows, fates, look).is_err() {
                 return Ok(Err(Interrupted));
             }
@@ -178,15 +202,14 @@ impl Outbox {
                 self.waits.remove(&lane);
                 return Ok(Ok(false));
             };
-            let fates = emitter.emit_outbox(&rows, |lanes| lanes.contains(&lane));
+            let fates = emitter.emit_outbox(&rows, &OneLane(lane, &self.waits));
             let still = rows
                 .iter()
                 .zip(&fates)
-                .find(|(_, fate)| matches!(fate, Outboxed::Waits { lanes, .. } if lanes.contains(&lane)));
+                .find(|(_, fate)| matches!(fate, Outboxed::Waits { refused, .. } if refused.contains(&lane)));
             let place = still.map_or(OutboxId(last.id.0 + 1), |(row, _)| row.id);
             let is_full = still.is_some();
-            let passes = |fate: Outboxed| if let Outboxed::Passed(_) = fate { Outboxed::Gone } else { fate };
-            if self.note(&rows, fates.into_iter().map(passes).collect(), look).is_err() {
+            if self.note(&rows, fates, look).is_err() {
                 return Ok(Err(Interrupted));
             }
             self.waits.insert(lane, place);
@@ -202,27 +225,17 @@ impl Outbox {
     fn note(&mut self, rows: &[OutboxRow], fates: Vec<Outboxed>, look: u64) -> Result<(), Interrupted> {
         let (mut waits, mut stale, mut failed) = (None, false, None);
         for (row, fate) in rows.iter().zip(fates) {
-            let (lanes, is_new) = match fate {
-                Outboxed::Gone => continue,
-                Outboxed::Passed(lanes) => (lanes, false),
-                Outboxed::Waits { lanes, error } => {
-                    waits.get_or_insert(error);
-                    (lanes, true)
+            match fate {
+                Outboxed::Gone | Outboxed::Untried => {}
+                Outboxed::Waits { refused, withheld, error } => {
+                    waits = waits.or(error);
+                    for lane in withheld.into_iter().chain(refused) {
+                        let first = self.waits.entry(lane).or_insert(row.id);
+                        *first = row.id.min(*first);
+                    }
                 }
-                Outboxed::Stale => {
-                    stale = true;
-                    continue;
-                }
-                Outboxed::Failed(error) => {
-                    failed.get_or_insert(error);
-                    continue;
-                }
-            };
-            for lane in lanes {
-                if is_new || self.waits.contains_key(&lane) {
-                    let first = self.waits.entry(lane).or_insert(row.id);
-                    *first = row.id.min(*first);
-                }
+                Outboxed::Stale => stale = true,
+                Outboxed::Failed(error) => failed = failed.or(Some(error)),
             }
         }
         let is_failed = failed.is_some();

@@ -1,6 +1,8 @@
 //! Recording an event: who is owed it, whether it fits, and then the rows.
 //!
-//! First everything is looked at, then everything is written: an event is refused as a whole or not at all.
+//! First everything is looked at, then everything is written. An event that some lane has no room for is taken in part, or
+//! refused as a whole if its emitter wants that. What was taken in part is known by its id for as long as it is kept, however
+//! short the lanes' windows for duplicates are: emitted again, it goes to those alone who lack it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +12,16 @@ use super::values::{Bits, int, size};
 use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
-use crate::store::reply::{Emitted, Placed, Refusal, Reply};
+use crate::store::reply::{Bound, Emitted, Placed, Refusal, Reply};
 
 /// So many outbox rows that were set aside are kept.
 const REJECTED_MAX: u64 = 10_000;
 
-/// For whom an event was received since a moment, and when.
-pub(super) const RECEIVED_BEFORE: &str = "SELECT d.lane, e.received FROM events e JOIN deliveries d
+/// For whom an event was received since a moment, or at any time in part; when, and which of both.
+pub(super) const RECEIVED_BEFORE: &str =
+    "SELECT d.lane, e.received, e.in_part IS NOT NULL FROM events e JOIN deliveries d
     ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
-    WHERE e.id = ?1 AND e.received > ?2";
+    WHERE e.id = ?1 AND (e.received > ?2 OR e.in_part IS NOT NULL)";
 
 /// What is to become of one target.
 pub(super) enum Route {
@@ -28,6 +31,16 @@ pub(super) enum Route {
     Replace(Replaced),
     Duplicate,
     Absent,
+    Refused(Bound),
+}
+
+/// What is known of an event's id.
+#[derive(Default)]
+struct Before {
+    /// The lanes that have it, and when they got it last.
+    lanes: BTreeMap<LaneId, StoreTime>,
+    /// The lanes that got it when it was taken in part.
+    in_part: BTreeSet<LaneId>,
 }
 
 /// A delivery that a newer one takes the place of.
@@ -49,20 +62,24 @@ impl Work<'_> {
         if let Some(refusal) = self.emit_refusal(emit)? {
             return Ok(Reply::Refused(refusal));
         }
-        let routes = self.routes(emit)?;
-        let full = self.full_lanes(emit, &routes)?;
-        if !full.is_empty() {
+        let before = self.received_before(emit)?;
+        let mut routes = self.routes(emit, &before)?;
+        let full = self.refuse_where_full(emit, &mut routes)?;
+        let any = routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_)));
+        if !full.is_empty() && (emit.atomic || !any) {
             return Ok(Reply::Refused(Refusal::Full(full)));
         }
+        let is_whole = full.is_empty() && !emit.withheld;
         if let Some(outbox) = emit.outbox {
-            self.sql.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([outbox])?;
+            self.leave_outbox(emit, outbox, is_whole)?;
         }
         let mut emitted = Emitted { targets: Vec::with_capacity(routes.len()), shed: 0 };
-        if !routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_))) {
+        if !any {
             emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
             return Ok(Reply::Emitted(emitted));
         }
-        let numbers = self.record_event(emit, &routes)?;
+        let in_part = !is_whole || !before.in_part.is_empty();
+        let numbers = self.record_event(emit, &routes, in_part)?;
         // All of these first: making room for one target must not shed what another is about to replace.
         for (target, route) in emit.targets.iter().zip(&routes) {
             if let Route::Replace(older) = route {
@@ -87,22 +104,39 @@ impl Work<'_> {
         if emit.targets.iter().any(|target| target.body >= emit.bodies.len()) {
             return Ok(Some(Refusal::Nonsense("a target names a body that the event does not have")));
         }
-        if let Some(outbox) = emit.outbox
-            && !self.exists("SELECT 1 FROM outbox WHERE id = ?1", outbox)?
-        {
-            return Ok(Some(Refusal::OutboxTaken(outbox)));
-        }
-        Ok(None)
+        let Some(outbox) = emit.outbox else { return Ok(None) };
+        let has_that_id: Option<bool> = self
+            .sql
+            .prepare_cached("SELECT event IS NULL OR event = ?2 FROM outbox WHERE id = ?1")?
+            .query_row(params![outbox, emit.id], |row| row.get(0))
+            .optional()?;
+        Ok(match has_that_id {
+            Some(true) => None,
+            Some(false) => Some(Refusal::OutboxNamed(outbox)),
+            None => Some(Refusal::OutboxTaken(outbox)),
+        })
     }
 
-    fn routes(&mut self, emit: &Emit) -> Result<Vec<Route>> {
-        let received = self.received_before(emit)?;
+    /// The row of an event goes, once nobody lacks it any more. Until then it keeps the event's id.
+    fn leave_outbox(&self, emit: &Emit, outbox: OutboxId, is_whole: bool) -> Result<()> {
+        if is_whole {
+            self.sql.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([outbox])?;
+        } else {
+            self.sql
+                .prepare_cached("UPDATE outbox SET event = ?2 WHERE id = ?1 AND event IS NULL")?
+                .execute(params![outbox, emit.id])?;
+        }
+        Ok(())
+    }
+
+    fn routes(&mut self, emit: &Emit, before: &Before) -> Result<Vec<Route>> {
         let mut named = BTreeSet::new();
         let mut routes = Vec::with_capacity(emit.targets.len());
         for target in &emit.targets {
             let accepts = self.ledger.lane(self.sql, target.lane)?.is_some_and(|lane| lane.state.accepts());
             let since = emit.received.0.saturating_sub(target.dedupe.0);
-            let has_it = target.dedupe.0 > 0 && received.get(&target.lane).is_some_and(|at| at.0 > since);
+            let lately = target.dedupe.0 > 0 && before.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
+            let has_it = lately || before.in_part.contains(&target.lane);
             routes.push(if !accepts {
                 Route::Absent
             } else if has_it || !named.insert(target.lane) {
@@ -114,23 +148,23 @@ impl Work<'_> {
         Ok(routes)
     }
 
-    /// The lanes for which the same event was received not long ago, and when that was last. Not long is the longest
-    /// window of any of its targets.
-    fn received_before(&self, emit: &Emit) -> Result<BTreeMap<LaneId, StoreTime>> {
-        let mut lanes = BTreeMap::new();
+    /// The lanes for which the same event was received not long ago, or in part. Not long is the longest window of any of its
+    /// targets.
+    fn received_before(&self, emit: &Emit) -> Result<Before> {
+        let mut before = Before::default();
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
-        if longest.0 == 0 {
-            return Ok(lanes);
-        }
         let since = StoreTime(emit.received.0.saturating_sub(longest.0));
         let mut query = self.sql.prepare_cached(RECEIVED_BEFORE)?;
         let mut rows = query.query(params![emit.id, since])?;
         while let Some(row) = rows.next()? {
-            let received: StoreTime = row.get(1)?;
-            let last = lanes.entry(row.get(0)?).or_insert(received);
+            let (lane, received) = (row.get(0)?, row.get(1)?);
+            let last: &mut StoreTime = before.lanes.entry(lane).or_insert(received);
             *last = received.max(*last);
+            if row.get(2)? {
+                before.in_part.insert(lane);
+            }
         }
-        Ok(lanes)
+        Ok(before)
     }
 
     /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open. Until then it
@@ -149,7 +183,7 @@ impl Work<'_> {
             .map(|older| older.filter(|older| !self.held.has(target.lane, older.delivery)))
     }
 
-    fn record_event(&mut self, emit: &Emit, routes: &[Route]) -> Result<Numbers> {
+    fn record_event(&mut self, emit: &Emit, routes: &[Route], in_part: bool) -> Result<Numbers> {
         let mut used = vec![false; emit.bodies.len()];
         let mut deliveries = 0;
         for (target, route) in emit.targets.iter().zip(routes) {
@@ -173,7 +207,7 @@ impl Work<'_> {
                 insert.execute(params![int(*number), Bits(body.hash), &*body.bytes])?;
             }
         }
-        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         at_hand(&mut self.hot.insert_event, self.sql, insert)?.execute(params![
             int(event),
             emit.id,
@@ -183,7 +217,8 @@ impl Work<'_> {
             int(first_delivery),
             int(deliveries),
             int(first_body),
-            int(body_count)
+            int(body_count),
+            in_part.then_some(1)
         ])?;
         Ok(Numbers { event, bodies })
     }
@@ -289,6 +324,7 @@ impl Route {
     const fn placed_nowhere(&self) -> Placed {
         match self {
             Self::Duplicate => Placed::Duplicate,
+            Self::Refused(bound) => Placed::Refused(*bound),
             Self::Fresh | Self::Replace(_) | Self::Absent => Placed::Absent,
         }
     }

@@ -62,16 +62,16 @@ impl Waiting {
 }
 
 impl Work<'_> {
-    /// The lanes that would refuse the event.
-    pub(super) fn full_lanes(&mut self, emit: &Emit, routes: &[Route]) -> Result<Vec<FullLane>> {
+    /// Refuses the event for the lanes that would rather do that than shed, and have no room. Which these are.
+    pub(super) fn refuse_where_full(&mut self, emit: &Emit, routes: &mut [Route]) -> Result<Vec<FullLane>> {
         let mut full = Vec::new();
-        // What would wait in total, if only the lanes that refuse got theirs: the others make their own room.
+        // What would wait in total, if of the lanes that may refuse those got theirs that don't: the others make room.
         let mut total = Waiting::of(&self.ledger.totals.counts);
         for (target, route) in emit.targets.iter().zip(routes) {
             let gone = match route {
                 Route::Fresh => Waiting { rows: 0, bytes: 0 },
                 Route::Replace(older) => Waiting { rows: 1, bytes: older.bytes },
-                Route::Duplicate | Route::Absent => continue,
+                Route::Duplicate | Route::Absent | Route::Refused(_) => continue,
             };
             let Some(lane) = self.ledger.lane(self.sql, target.lane)? else { continue };
             if lane.bounds.when_full == WhenFull::ShedOldest {
@@ -80,15 +80,20 @@ impl Work<'_> {
             let body = size(emit.bodies[target.body].bytes.len());
             let before = Waiting::of(&lane.counts).less(gone);
             let bound = lane.bounds.reached(before.rows, before.bytes, body);
-            total = total.less(gone).and(body);
-            let total_bound = if gone.rows == 0 && total.rows > self.limits.waiting_rows_max {
+            let with_it = total.less(gone).and(body);
+            let total_bound = if gone.rows == 0 && with_it.rows > self.limits.waiting_rows_max {
                 Some(Bound::TotalRows)
-            } else if body > gone.bytes && total.bytes > self.limits.waiting_bytes_max {
+            } else if body > gone.bytes && with_it.bytes > self.limits.waiting_bytes_max {
                 Some(Bound::TotalBytes)
             } else {
                 None
             };
-            full.extend(bound.or(total_bound).map(|bound| FullLane { lane: target.lane, bound }));
+            if let Some(bound) = bound.or(total_bound) {
+                full.push(FullLane { lane: target.lane, bound });
+                *route = Route::Refused(bound);
+            } else {
+                total = with_it;
+            }
         }
         Ok(full)
     }

@@ -34,3 +34,6 @@ INSERT INTO measured SELECT lane, 0, hour, counted FROM latencies;
 DROP TABLE latencies;
 ALTER TABLE measured RENAME TO latencies;
 CREATE INDEX latencies_hour ON latencies (hour);
+
+-- Events of which some subscriber had no room for its part: whoever has the same id already never gets it again.
+ALTER TABLE events ADD COLUMN in_part INTEGER;

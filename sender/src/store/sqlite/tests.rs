@@ -230,6 +230,8 @@ fn emit_body(number: u64, body: Body) -> Command {
         received: NOW,
         bodies: vec![body],
         targets: vec![target],
+        atomic: false,
+        withheld: false,
         outbox: None,
     })
 }

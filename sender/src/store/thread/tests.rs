@@ -161,6 +161,8 @@ fn emit() -> Command {
         received: StoreTime(0),
         bodies: Vec::new(),
         targets: Vec::new(),
+        atomic: false,
+        withheld: false,
         outbox: None,
     })
 }

@@ -1,8 +1,8 @@
 //! Recording events.
 
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, RejectOutbox};
-use hookproof_sender::store::lane::LaneState;
+use hookproof_sender::store::command::{Change, Emit, RejectOutbox};
+use hookproof_sender::store::lane::{Bounds, LaneState};
 use hookproof_sender::store::reply::Placed;
 use hookproof_sender::store::{Command, Refusal, Reply};
 
@@ -183,7 +183,7 @@ pub(super) fn an_outbox_row_becomes_an_event_exactly_once<B: Backend>() {
     assert_eq!(world.reader.outbox(Some(rows[0].id), 10).unwrap(), rows[1..]);
 
     let mut event = world.event(&[lane]);
-    event.outbox = Some(rows[0].id);
+    (event.outbox, event.id) = (Some(rows[0].id), "mine-1".into());
     waiting(&world.try_emit(event.clone()).unwrap().targets[0]);
     // Another process has read the same row.
     assert_eq!(world.try_emit(event), Err(Refusal::OutboxTaken(rows[0].id)));
@@ -207,6 +207,25 @@ pub(super) fn an_outbox_row_that_is_refused_stays<B: Backend>() {
     event.outbox = Some(id);
     assert!(matches!(world.try_emit(event), Err(Refusal::Full(_))));
     assert_eq!(world.reader.status(world.now).unwrap().outbox, 1);
+}
+
+pub(super) fn an_outbox_row_that_is_taken_in_part_stays_with_the_id_of_its_event<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (wide, narrow) = (world.new_lane(WIDE), world.new_lane(Bounds { rows_max: 0, ..WIDE }));
+    world.backend.application_emits("video.trending", None, "{}", None);
+    let row = world.reader.outbox(None, 10).unwrap().remove(0);
+    let event = Emit { outbox: Some(row.id), ..world.event(&[wide, narrow]) };
+    world.try_emit(event.clone()).unwrap();
+    let stays = world.reader.outbox(None, 10).unwrap().remove(0);
+    assert_eq!((stays.id, stays.event.as_deref()), (row.id, Some(&*event.id)));
+    // Another process that has read the row before can't make another event of it.
+    let other = Emit { outbox: Some(row.id), ..world.event(&[wide, narrow]) };
+    assert_eq!(world.try_emit(other), Err(Refusal::OutboxNamed(row.id)));
+    world.change(Change { bounds: Some(WIDE), ..Change::of(narrow) });
+    let event = Emit { roster: world.reader.glance().unwrap().roster, ..event };
+    world.try_emit(event).unwrap();
+    assert_eq!(world.reader.outbox(None, 10).unwrap(), []);
+    assert_eq!([wide, narrow].map(|lane| world.counts(lane).accepted), [1, 1]);
 }
 
 pub(super) fn an_outbox_row_that_cannot_be_an_event_is_set_aside<B: Backend>() {

@@ -41,6 +41,7 @@ mod sqlite {
             each_subscriber_has_a_window_of_its_own
             an_outbox_row_becomes_an_event_exactly_once
             an_outbox_row_that_is_refused_stays
+            an_outbox_row_that_is_taken_in_part_stays_with_the_id_of_its_event
             rejected_outbox_rows_are_listed_from_the_highest_number_to_the_lowest
             an_outbox_row_that_cannot_be_an_event_is_set_aside
             a_target_without_a_body_is_nonsense
@@ -67,7 +68,9 @@ mod sqlite {
             a_full_lane_still_takes_a_newer_one_in_the_place_of_an_older
         }
         room {
-            a_lane_that_refuses_refuses_the_whole_event
+            a_lane_that_refuses_refuses_an_atomic_event_for_all
+            a_lane_that_refuses_does_so_for_itself_alone
+            what_was_taken_in_part_is_known_however_short_the_window_for_duplicates_is
             a_lane_that_sheds_gives_up_those_longest_due
             bytes_are_bounded_like_rows
             what_is_handed_out_is_not_shed

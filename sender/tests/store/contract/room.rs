@@ -29,19 +29,57 @@ fn reason<B: Backend>(world: &World<B>, delivery: DeliveryId) -> Option<Reason> 
     letters.iter().find(|letter| letter.delivery.delivery == delivery).map(|letter| letter.reason)
 }
 
-pub(super) fn a_lane_that_refuses_refuses_the_whole_event<B: Backend>() {
+pub(super) fn a_lane_that_refuses_refuses_an_atomic_event_for_all<B: Backend>() {
     let mut world = World::<B>::new();
     let wide = world.new_lane(WIDE);
     let (narrow, term) = world.own_lane(rows(2, WhenFull::Refuse));
     world.emit_one(narrow);
     world.emit_one(narrow);
-    assert_eq!(emit_bytes(&mut world, &[wide, narrow], 1), full(narrow, Bound::LaneRows));
+    let mut event = world.event(&[wide, narrow]);
+    event.atomic = true;
+    assert_eq!(world.try_emit(event), full(narrow, Bound::LaneRows));
     assert_eq!((world.counts(wide).accepted, world.counts(narrow).accepted), (0, 2));
     // What is handed out still waits; what is settled makes room.
     let claimed = world.claim(narrow, term);
     assert_eq!(emit_bytes(&mut world, &[narrow], 1), full(narrow, Bound::LaneRows));
     world.settle(narrow, term, claimed[0], Fate::Delivered);
     assert!(emit_bytes(&mut world, &[wide, narrow], 1).is_ok());
+}
+
+pub(super) fn a_lane_that_refuses_does_so_for_itself_alone<B: Backend>() {
+    let mut world = World::<B>::new();
+    let wide = world.new_lane(WIDE);
+    let (narrow, term) = world.own_lane(rows(1, WhenFull::Refuse));
+    let first = world.emit_one(narrow);
+    let event = world.event(&[wide, narrow]);
+    let emitted = world.try_emit(event.clone()).unwrap();
+    assert!(matches!(emitted.targets[..], [Placed::Waiting { .. }, Placed::Refused(Bound::LaneRows)]));
+    // Again, while it is still full: whoever has it keeps it.
+    assert_eq!(world.try_emit(event.clone()), full(narrow, Bound::LaneRows));
+    assert_eq!(world.claim(narrow, term), [first]);
+    world.settle(narrow, term, first, Fate::Delivered);
+    let emitted = world.try_emit(event).unwrap();
+    assert!(matches!(emitted.targets[..], [Placed::Duplicate, Placed::Waiting { .. }]), "{emitted:?}");
+    assert_eq!((world.counts(wide).accepted, world.counts(narrow).accepted), (1, 2));
+}
+
+pub(super) fn what_was_taken_in_part_is_known_however_short_the_window_for_duplicates_is<B: Backend>() {
+    let mut world = World::<B>::new();
+    let lanes = [world.new_lane(WIDE), world.new_lane(WIDE)];
+    let mut event = world.event(&lanes);
+    assert!(event.targets.iter().all(|target| target.dedupe == Nanos::ZERO));
+    let whole = event.clone();
+    event.targets.truncate(1);
+    event.withheld = true;
+    world.try_emit(event.clone()).unwrap();
+    world.pass(Nanos::DAY);
+    for expected in [[1, 1], [1, 1]] {
+        world.try_emit(whole.clone()).unwrap();
+        assert_eq!(lanes.map(|lane| world.counts(lane).accepted), expected);
+    }
+    // Its deliveries are one event's.
+    let deliveries = world.reader.deliveries_of_event(&event.id, 10).unwrap();
+    assert_eq!(deliveries.iter().map(|delivery| delivery.lane).collect::<Vec<_>>(), lanes);
 }
 
 pub(super) fn a_lane_that_sheds_gives_up_those_longest_due<B: Backend>() {
@@ -154,7 +192,9 @@ pub(super) fn when_everything_is_full_lanes_that_refuse_refuse<B: Backend>() {
     assert_eq!(emit_bytes(&mut world, &[refuses], 91), full(refuses, Bound::TotalBytes));
     emit_bytes(&mut world, &[refuses], 10).unwrap();
     assert_eq!(emit_bytes(&mut world, &[refuses], 10), full(refuses, Bound::TotalRows));
-    assert_eq!(emit_bytes(&mut world, &[sheds, refuses], 10), full(refuses, Bound::TotalRows));
+    let mut event = world.event(&[sheds, refuses]);
+    event.atomic = true;
+    assert_eq!(world.try_emit(event), full(refuses, Bound::TotalRows));
     assert_eq!(world.total().accepted, 2);
 }
 

@@ -178,7 +178,7 @@ fn random_steps_reach_every_kind_of_reply() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::new();
-    for _ in 0..40 {
+    for _ in 0..80 {
         let (limits, steps) = (random::limits(), steps()).new_tree(&mut runner).unwrap().current();
         let mut model = Model::new(limits, StoreTime::from_secs(1_800_000_000));
         let mut hands = [Hands::default(), Hands::default()];
@@ -208,6 +208,7 @@ fn random_steps_reach_every_kind_of_reply() {
         "overflowed",
         "duplicate",
         "absent",
+        "refused alone",
         "shed",
         "full LaneRows",
         "full LaneBytes",
@@ -248,6 +249,7 @@ fn kinds(reply: &Reply) -> Vec<&'static str> {
                     Placed::Overflowed { .. } => "overflowed",
                     Placed::Duplicate => "duplicate",
                     Placed::Absent => "absent",
+                    Placed::Refused(_) => "refused alone",
                 })
                 .collect();
             kinds.extend((emitted.shed > 0).then_some("shed"));

@@ -38,6 +38,7 @@ struct Delivery {
     expires: StoreTime,
     ttl: Nanos,
     alike: Option<std::sync::Arc<str>>,
+    in_part: bool,
 }
 
 #[derive(Debug)]
@@ -259,10 +260,12 @@ impl Model {
                 Ok(self.older(hands, target))
             });
         }
-        let full = self.full(emit, &routes);
-        if !full.is_empty() {
+        let full = self.full(emit, &mut routes);
+        let taken = routes.iter().any(Result::is_ok);
+        if !full.is_empty() && (emit.atomic || !taken) {
             return Err(Refusal::Full(full));
         }
+        let in_part = emit.withheld || !full.is_empty() || self.was_taken_in_part(&emit.id);
         // What is replaced leaves its time behind.
         let mut times = BTreeMap::new();
         for older in routes.iter().filter_map(|route| route.ok().flatten()) {
@@ -275,7 +278,11 @@ impl Model {
                 Err(nowhere) => nowhere,
                 Ok(older) => {
                     let older = older.map(|older| (older, times[&older]));
-                    self.place(hands, emit, target, older, &mut emitted.shed)
+                    let placed = self.place(hands, emit, target, older, &mut emitted.shed);
+                    if let Placed::Waiting { delivery, .. } | Placed::Overflowed { delivery } = placed {
+                        self.deliveries.get_mut(&delivery).unwrap().in_part = in_part;
+                    }
+                    placed
                 }
             };
             emitted.targets.push(placed);
@@ -283,10 +290,18 @@ impl Model {
         Ok(emitted)
     }
 
+    fn kept(&self) -> impl Iterator<Item = &Delivery> {
+        self.deliveries.values().filter(|delivery| delivery.place != Where::Forgotten)
+    }
+
+    fn was_taken_in_part(&self, id: &str) -> bool {
+        self.kept().any(|delivery| *delivery.event == *id && delivery.in_part)
+    }
+
     fn served(&self, emit: &Emit, target: &Target) -> bool {
         let (lane, since) = (target.lane, emit.received.0 - target.dedupe.0);
-        let mut kept = self.deliveries.values().filter(|delivery| delivery.place != Where::Forgotten);
-        kept.any(|delivery| delivery.lane == lane && delivery.event == emit.id && delivery.received.0 > since)
+        let counts = |delivery: &Delivery| delivery.in_part || delivery.received.0 > since;
+        self.kept().any(|one| one.lane == lane && one.event == emit.id && counts(one))
     }
 
     fn older(&self, hands: &Hands, target: &Target) -> Option<DeliveryId> {
@@ -301,14 +316,15 @@ impl Model {
         found.first().map(|(_, id)| *id).filter(|id| !hands.has(target.lane, *id))
     }
 
-    /// The lanes that refuse, of those that would rather: as if only they got something.
-    fn full(&self, emit: &Emit, routes: &[Result<Option<DeliveryId>, Placed>]) -> Vec<FullLane> {
+    /// The lanes that refuse, of those that would rather: as if only these got something, and nobody who refuses.
+    fn full(&self, emit: &Emit, routes: &mut [Result<Option<DeliveryId>, Placed>]) -> Vec<FullLane> {
         let mut full = Vec::new();
         let (mut total_rows, mut total_bytes) = (self.number(None, Where::Waiting), self.bytes(None));
         for (target, route) in emit.targets.iter().zip(routes) {
             let lane = target.lane;
             let Lane { bounds, .. } = self.lanes[&lane];
-            let (Ok(older), WhenFull::Refuse) = (route, bounds.when_full) else { continue };
+            let (Ok(older), WhenFull::Refuse) = (&*route, bounds.when_full) else { continue };
+            let before = (total_rows, total_bytes);
             let (gone_rows, gone_bytes) = older.map_or((0, 0), |older| (1, self.deliveries[&older].size()));
             let size = u64::try_from(emit.bodies[target.body].bytes.len()).unwrap();
             let rows = self.number(Some(lane), Where::Waiting) + 1 - gone_rows;
@@ -329,7 +345,11 @@ impl Model {
             } else {
                 None
             };
-            full.extend(bound.map(|bound| FullLane { lane, bound }));
+            if let Some(bound) = bound {
+                full.push(FullLane { lane, bound });
+                *route = Err(Placed::Refused(bound));
+                (total_rows, total_bytes) = before;
+            }
         }
         full
     }
@@ -358,6 +378,7 @@ impl Model {
             expires: target.expires,
             ttl: target.expires.since(emit.received),
             alike: target.coalesce.as_ref().map(|coalesce| coalesce.key.clone()),
+            in_part: false,
         };
         self.deliveries.insert(delivery, new);
         if fits {

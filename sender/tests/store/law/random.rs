@@ -30,10 +30,17 @@ pub(crate) enum Step {
     PowerCut,
 }
 
+/// In which way an event is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    atomic: bool,
+    withheld: bool,
+}
+
 /// What a command should be like.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
-    Emit { lanes: Vec<u64>, bytes: usize, alike: Option<u8>, again: Option<u64>, due_in: u64, ttl: u64 },
+    Emit { lanes: Vec<u64>, bytes: usize, alike: Option<u8>, again: Option<u64>, times: (u64, u64), how: How },
     Claim { lane: u64, max: u32, bytes_max: u64, late: bool },
     Settle { picks: Vec<(prop::sample::Index, Fate, bool)> },
     Acquire { which: u8, max: u32 },
@@ -106,6 +113,11 @@ fn bounds() -> impl Strategy<Value = Bounds> {
     })
 }
 
+fn how() -> impl Strategy<Value = How> {
+    (prop::bool::weighted(0.3), prop::bool::weighted(0.1))
+        .prop_map(|(atomic, withheld)| How { atomic, withheld })
+}
+
 fn claim() -> impl Strategy<Value = Wish> {
     (lane(), 0..4_u32, 0..100_u64, prop::bool::weighted(0.1))
         .prop_map(|(lane, max, bytes_max, late)| Wish::Claim { lane, max, bytes_max, late })
@@ -114,8 +126,8 @@ fn claim() -> impl Strategy<Value = Wish> {
 fn wish() -> impl Strategy<Value = Wish> {
     let states = [LaneState::Active, LaneState::Active, LaneState::Paused, LaneState::Disabled];
     prop_oneof![
-        12 => (vec(lane(), 1..4), 0..40_usize, weighted(0.4, 0..2_u8), weighted(0.2, 0..30_u64), 0..3_u64, 5..60_u64)
-            .prop_map(|(lanes, bytes, alike, again, due_in, ttl)| Wish::Emit { lanes, bytes, alike, again, due_in, ttl }),
+        12 => (vec(lane(), 1..4), 0..40_usize, weighted(0.4, 0..2_u8), weighted(0.2, 0..30_u64), (0..3_u64, 5..60_u64), how())
+            .prop_map(|(lanes, bytes, alike, again, times, how)| Wish::Emit { lanes, bytes, alike, again, times, how }),
         8 => claim(),
         8 => vec((any::<prop::sample::Index>(), fate(), prop::bool::weighted(0.15)), 1..5)
             .prop_map(|picks| Wish::Settle { picks }),
@@ -143,8 +155,9 @@ impl Wish {
             (None, _) => Term(model.term(lane).0.saturating_sub(1)),
         };
         match self {
-            Self::Emit { lanes, bytes, alike, again, due_in, ttl } => {
-                Command::Emit(emit(model, lanes, *bytes, *alike, *again, (*due_in, *ttl)))
+            Self::Emit { lanes, bytes, alike, again, times, how } => {
+                let emit = emit(model, lanes, *bytes, *alike, *again, *times);
+                Command::Emit(Emit { atomic: how.atomic, withheld: how.withheld, ..emit })
             }
             Self::Claim { lane, max, bytes_max, late } => {
                 let lane = LaneId(*lane);
@@ -219,6 +232,8 @@ fn emit(
                 signature: None,
             })
             .collect(),
+        atomic: false,
+        withheld: false,
         outbox: None,
     }
 }

@@ -167,7 +167,8 @@ pub(super) fn delivery(sql: &Connection, delivery: DeliveryId) -> Result<Option<
 
 pub(super) fn deliveries_of_event(sql: &Connection, event: &str, max: u32) -> Result<Vec<Delivery>> {
     sql.prepare_cached(&format!(
-        "{DELIVERY} {ITS_EVENT} WHERE e.event = (SELECT max(event) FROM events WHERE id = ?1)
+        "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1
+         AND (e.in_part IS NOT NULL OR e.event = (SELECT max(event) FROM events WHERE id = ?1))
          AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
          ORDER BY d.delivery LIMIT ?2"
     ))?

@@ -1,0 +1,98 @@
+//! `crash`, `process` and `fault`: what befalls the sender, and what it does then.
+
+use hookproof::trace::ProcessEvent;
+
+use super::Row;
+use super::run::{Run, calm, forgiving};
+
+pub(super) const ROWS: [Row; 7] = [
+    Row {
+        check: "crash.ack-then-kill",
+        broken: "an event that was taken just before a kill never comes; the scenario lets one be lost",
+        good: || {
+            let mut run = forgiving("[[fault]]\nat = \"1600ms\"\ndo = \"kill\"\nlasts = \"400ms\"");
+            run.killed(1_600, 2_000).event(0, 1_500).request(0, 2_010, 204);
+            run
+        },
+        breaks: |run| {
+            run.unsent();
+        },
+    },
+    Row {
+        check: "crash.stop",
+        broken: "a process that is asked to stop takes six seconds; it promised to be gone in two",
+        good: stopped,
+        breaks: |run| run.trace.processes[3].t += 5_000_000_000,
+    },
+    Row {
+        check: "crash.takeover",
+        broken: "after a kill a lane with work is left alone for twenty seconds; five are promised",
+        good: taken_over,
+        breaks: |run| {
+            run.moved(1, 22_000);
+        },
+    },
+    Row {
+        check: "process.exits",
+        broken: "a process that is asked to stop ends with 101",
+        good: || {
+            let mut run = calm("");
+            run.process(0, 0, ProcessEvent::Started).process(0, 50_000, ProcessEvent::Asked);
+            run.process(0, 51_000, ProcessEvent::Exited);
+            run
+        },
+        breaks: |run| run.trace.processes[2].status = Some("exit 101".to_owned()),
+    },
+    Row {
+        check: "fault.disk-full",
+        broken: "once the disk has room again, what waited comes after half a minute; five seconds are promised",
+        good: || befallen("disk-full", ""),
+        breaks: |run| {
+            run.moved(1, 33_000);
+        },
+    },
+    Row {
+        check: "fault.locked",
+        broken: "once the database is free again, what waited comes after half a minute; five seconds are promised",
+        good: || befallen("lock-database", ""),
+        breaks: |run| {
+            run.moved(1, 33_000);
+        },
+    },
+    Row {
+        check: "fault.clock-step",
+        broken: "once the clock is right again, what waited comes after half a minute; five seconds are promised",
+        good: || befallen("clock-step", "by = \"-1h\""),
+        breaks: |run| {
+            run.moved(1, 33_000);
+        },
+    },
+];
+
+/// A process is asked to stop, and another one takes its place.
+fn stopped() -> Run {
+    use ProcessEvent::{Asked, Exited, Ready, Started};
+    let more = "[sender]\nstop_within = \"2s\"\n[[fault]]\nat = \"4s\"\ndo = \"restart\"";
+    let mut run = calm(more);
+    for (t, event) in [(0, Started), (0, Ready), (4_000, Asked), (5_000, Exited), (11_000, Started)] {
+        run.process(0, t, event);
+    }
+    run.process(0, 11_000, Ready).fault(4_000, "restart", 11_000);
+    run
+}
+
+/// The sender is killed with an event that waits, and sends it half a second after it is ready again.
+fn taken_over() -> Run {
+    let more = "[sender]\ntakeover_within = \"5s\"\n[[fault]]\nat = \"2s\"\ndo = \"kill\"\nlasts = \"500ms\"";
+    let mut run = Run::new(more);
+    run.delivery(0, 1_000).event(1, 1_900).request(1, 3_000, 204).killed(2_000, 2_500);
+    run
+}
+
+/// Something befalls the sender from 1 to 3 s, and what was taken meanwhile comes right after it.
+fn befallen(action: &str, how: &str) -> Run {
+    let fault = format!("[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"{action}\"\n{how}");
+    let mut run = Run::new(&format!("[sender]\ntakeover_within = \"5s\"\n{fault}"));
+    run.delivery(0, 500).fault(1_000, action, 3_000).event(1, 2_000).request(1, 3_010, 204);
+    run
+}

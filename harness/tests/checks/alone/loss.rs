@@ -1,0 +1,58 @@
+//! `loss`, `duplicate` and `order`: what arrives, how often, and after what.
+
+use super::Row;
+use super::run::{Run, calm};
+use crate::build;
+
+pub(super) const ROWS: [Row; 5] = [
+    Row {
+        check: "loss.none",
+        broken: "an event that was taken never comes, and nobody says that it waits or is given up",
+        good: || {
+            let mut run = calm("");
+            run.mute().event(3, 1_500).request(3, 1_510, 204);
+            run
+        },
+        breaks: |run| {
+            run.unsent();
+        },
+    },
+    Row {
+        check: "loss.unexpected",
+        broken: "an event comes to a subscriber that it does not concern",
+        good: || calm("[[subscriber]]\nname = \"b\""),
+        breaks: |run| build::deliver(&mut run.trace, "b", 0, 1_010_000_000, 204),
+    },
+    Row {
+        check: "duplicate.bounded",
+        broken: "what was delivered four seconds before a kill comes again after it",
+        good: || {
+            let mut run = calm("[[fault]]\nat = \"5s\"\ndo = \"kill\"\nlasts = \"500ms\"");
+            run.event(3, 4_900).request(3, 5_510, 204).killed(5_000, 5_500);
+            run
+        },
+        breaks: |run| {
+            run.request(0, 5_520, 204);
+        },
+    },
+    Row {
+        check: "duplicate.dedupe",
+        broken: "an event that was offered twice is delivered twice",
+        good: || {
+            let mut run = Run::new("[events]\nrepeated = 0.5");
+            run.delivery(0, 1_000).event(0, 2_000);
+            run
+        },
+        breaks: |run| {
+            run.request(0, 2_010, 204);
+        },
+    },
+    Row {
+        check: "order.per-key",
+        broken: "an event overtakes an earlier one of its key",
+        good: || calm("ordered = true"),
+        breaks: |run| {
+            run.moved(1, 3_020);
+        },
+    },
+];

@@ -1,0 +1,58 @@
+//! `format`, `path` and `identity`: what each request is like, and what stays the same on each attempt.
+
+use super::Row;
+use super::run::{Run, calm, retried};
+
+pub(super) const ROWS: [Row; 7] = [
+    Row {
+        check: "format.post-json",
+        broken: "one request says that its body is plain text",
+        good: || calm(""),
+        breaks: |run| run.trace.arrivals[1].content_type = Some("text/plain".to_owned()),
+    },
+    Row {
+        check: "format.timestamp",
+        broken: "one timestamp is an hour ahead",
+        good: || calm(""),
+        breaks: |run| run.trace.arrivals[1].signed.timestamp = Some("3602".to_owned()),
+    },
+    Row {
+        check: "format.id",
+        broken: "two deliveries have one id",
+        good: || calm(""),
+        breaks: |run| run.trace.arrivals[1].id = run.trace.arrivals[0].id.clone(),
+    },
+    Row {
+        check: "path.own",
+        broken: "one request comes to the root of the URL",
+        good: || calm(""),
+        breaks: |run| run.trace.arrivals[1].path = "/".to_owned(),
+    },
+    Row {
+        check: "identity.body",
+        broken: "a retry has another body",
+        good: || retried(""),
+        breaks: |run| run.trace.arrivals[1].sha256 = "1".repeat(64),
+    },
+    Row {
+        check: "identity.headers",
+        broken: "a retry has another content type, JSON as well",
+        good: || retried(""),
+        breaks: |run| run.trace.arrivals[1].content_type = Some("application/event+json".to_owned()),
+    },
+    Row {
+        check: "identity.secret",
+        broken: "while two secrets are valid, the newer one signs alone",
+        good: rotated,
+        breaks: |run| {
+            run.signed(2, &[1]);
+        },
+    },
+];
+
+/// A second secret is added at half a second, and both sign what comes at 2 s and later.
+fn rotated() -> Run {
+    let mut run = calm("[[fault]]\nat = \"500ms\"\ndo = \"rotate\"\nlasts = \"30s\"");
+    run.fault(600, "rotate", 30_500).signed(1, &[0, 1]).signed(2, &[0, 1]);
+    run
+}

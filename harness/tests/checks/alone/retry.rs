@@ -1,0 +1,190 @@
+//! `retry`: what follows a failure, and when.
+
+use hookproof::trace::CutKind;
+
+use super::Row;
+use super::run::{Run, retried};
+
+pub(super) const ROWS: [Row; 11] = [
+    Row {
+        check: "retry.after-429",
+        broken: "told to come back in two seconds, a delivery comes back in a tenth of one",
+        good: || told(429),
+        breaks: |run| {
+            run.moved(1, 1_110);
+        },
+    },
+    Row {
+        check: "retry.after-503",
+        broken: "an endpoint is left alone for five seconds longer than it asked for",
+        good: || told(503),
+        breaks: |run| {
+            run.moved(1, 8_010);
+        },
+    },
+    Row {
+        check: "retry.after-endpoint",
+        broken: "another delivery comes inside the pause that an endpoint asked for",
+        good: || {
+            let mut run = told(429);
+            run.event(1, 2_000).request(1, 3_020, 204);
+            run
+        },
+        breaks: |run| {
+            run.moved(2, 2_010);
+        },
+    },
+    Row {
+        check: "retry.after-hostile",
+        broken: "after `Retry-After: inf` nothing is tried for 49 s; no pause is to count for more than two",
+        good: hostile,
+        breaks: |run| {
+            run.moved(1, 50_010);
+        },
+    },
+    Row {
+        check: "retry.after-zero",
+        broken: "after `Retry-After: 0` five attempts come in 40 ms",
+        good: zero,
+        breaks: |run| {
+            for (n, t) in [(1, 1_020), (2, 1_030), (3, 1_040), (4, 1_050)] {
+                run.moved(n, t);
+            }
+        },
+    },
+    Row {
+        check: "retry.backoff-bounds",
+        broken: "a retry comes after half a second; the shortest delay is a whole one",
+        good: || {
+            let mut run = retried("retry = { backoff = \"equal-jitter\", base = \"2s\" }");
+            run.moved(1, 2_510);
+            run
+        },
+        breaks: |run| {
+            run.moved(1, 1_510);
+        },
+    },
+    Row {
+        check: "retry.backoff-jitter",
+        broken: "each of two hundred retries waits for the longest delay, inside the bounds",
+        good: jittered,
+        breaks: |run| {
+            (0..SAMPLES).for_each(|token| {
+                run.moved(usize::try_from(2 * token + 1).expect("small"), failed_at(token) + BASE);
+            });
+        },
+    },
+    Row {
+        check: "retry.attempts",
+        broken: "a delivery is tried a third time; two attempts are declared",
+        good: exhausted,
+        breaks: |run| {
+            run.request(0, 3_010, 500);
+        },
+    },
+    Row {
+        check: "retry.status",
+        broken: "a delivery that was answered 400 is given up, with attempts left",
+        good: refused,
+        breaks: |run| {
+            run.unsent().dead(0, 2_000, "rejected");
+        },
+    },
+    Row {
+        check: "retry.gone",
+        broken: "an event is sent to an endpoint that answered 410",
+        good: gone,
+        breaks: |run| {
+            run.request(1, 3_010, 204);
+        },
+    },
+    Row {
+        check: "retry.hidden",
+        broken: "after a close the next request is the same attempt, by its number",
+        good: closed,
+        breaks: |run| run.trace.arrivals[1].attempt = Some("1".to_owned()),
+    },
+];
+
+/// How many retries tell a law.
+const SAMPLES: u64 = 210;
+/// The longest first delay of these.
+const BASE: u64 = 10_000;
+
+/// A delivery is told to come back in two seconds, and does.
+fn told(status: u16) -> Run {
+    let more = format!("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = {status}\nretry_after = \"2s\"");
+    let mut run = Run::new(&more);
+    run.event(0, 1_000).request(0, 1_010, status).told("2").request(0, 3_010, 204);
+    run
+}
+
+/// A delivery is told to come back never, and comes back after a second.
+fn hostile() -> Run {
+    let retry = "retry = { base = \"1s\", cap = \"1s\", retry_after_cap = \"2s\" }";
+    let behaviour = "[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 503\nretry_after_text = \"inf\"";
+    let mut run = Run::new(&format!("{retry}\n{behaviour}"));
+    run.event(0, 1_000).request(0, 1_010, 503).told("inf").request(0, 2_010, 204).ends(300_000);
+    run
+}
+
+/// A delivery is told four times to come back at once, and takes its time.
+fn zero() -> Run {
+    let behaviour = "[[subscriber.behaviour]]\nattempts = \"1..4\"\nanswer = 503\nretry_after = \"0s\"";
+    let mut run = Run::new(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"));
+    run.event(0, 1_000);
+    for attempt in 0..4 {
+        run.request(0, 1_010 + attempt * 4_000, 503).told("0");
+    }
+    run.request(0, 17_010, 204);
+    run
+}
+
+const fn failed_at(token: u64) -> u64 {
+    1_010 + token * 15_000
+}
+
+/// Two hundred deliveries fail once, and their delays are spread evenly from nothing to the longest.
+fn jittered() -> Run {
+    let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 500";
+    let mut run = Run::new(&format!("retry = {{ base = \"10s\" }}\n{behaviour}"));
+    for token in 0..SAMPLES {
+        let failed = failed_at(token);
+        run.event(token, failed - 10).request(token, failed, 500);
+        run.request(token, failed + BASE * token / SAMPLES, 204);
+    }
+    run.ends(failed_at(SAMPLES));
+    run
+}
+
+/// A delivery fails as often as it may be tried, and is a dead letter.
+fn exhausted() -> Run {
+    let mut run = Run::new("retry = { attempts = 2 }\n[[subscriber.behaviour]]\nanswer = 500");
+    run.event(0, 1_000).request(0, 1_010, 500).request(0, 1_510, 500).dead(0, 1_600, "exhausted");
+    run
+}
+
+/// A delivery is answered 400 first, and taken then.
+fn refused() -> Run {
+    let behaviour = "[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = 400";
+    let mut run = Run::new(&format!("retry = {{ ttl = \"10min\" }}\n{behaviour}"));
+    run.event(0, 1_000).request(0, 1_010, 400).request(0, 1_510, 204);
+    run
+}
+
+/// An endpoint answers 410, and an event that comes after that is not sent.
+fn gone() -> Run {
+    let mut run = Run::new("[[subscriber.behaviour]]\nlasts = \"2s\"\nanswer = 410");
+    run.event(0, 1_000).request(0, 1_010, 410).dead(0, 1_100, "gone").event(1, 3_000);
+    run
+}
+
+/// An endpoint closes the connection of the first of two attempts, which say their numbers.
+fn closed() -> Run {
+    let mut run = Run::new("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"close\"");
+    run.event(0, 1_000).request(0, 1_010, 500).cut(1_010, CutKind::Close).request(0, 1_510, 204);
+    for (arrival, number) in run.trace.arrivals.iter_mut().zip(["1", "2"]) {
+        arrival.attempt = Some(number.to_owned());
+    }
+    run
+}

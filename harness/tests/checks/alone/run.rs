@@ -1,0 +1,199 @@
+//! Runs that keep every promise, written down by hand. All times are milliseconds since the run began.
+
+use hookproof::check::{Judgement, Strictness, judge};
+use hookproof::scenario::Scenario;
+use hookproof::trace::{
+    Cut, CutKind, Dead, Declared, Depth, Fault, Lack, Process, ProcessEvent, Trace, Verified,
+};
+
+use crate::build;
+
+const MS: u64 = 1_000_000;
+/// When a run ends that doesn't say otherwise.
+const END: u64 = 60_000;
+
+/// What was agreed, and what was seen.
+pub(super) struct Run {
+    pub(super) scenario: Scenario,
+    pub(super) trace: Trace,
+}
+
+impl Run {
+    /// Nothing has happened yet between a sender and the subscriber `a`, which has this limit. `more` is what its scenario
+    /// says besides.
+    pub(super) fn limited(limit: &str, more: &str) -> Self {
+        let scenario = build::named(&format!("{}{more}\n", build::scenario(limit).text));
+        let mut trace = build::trace(&scenario, &[]);
+        build::end(&mut trace, END * MS);
+        Self { scenario, trace }
+    }
+
+    /// The same with a limit of ten a second, five at once.
+    pub(super) fn new(more: &str) -> Self {
+        Self::limited("rate = \"10/s\", burst = 5", more)
+    }
+
+    /// An event for `a` is offered, and taken in the same moment.
+    pub(super) fn event(&mut self, token: u64, t: u64) -> &mut Self {
+        build::offer(&mut self.trace, token, t * MS, &["a"]);
+        self
+    }
+
+    /// An event reaches `a`, which answers at once.
+    pub(super) fn request(&mut self, token: u64, t: u64, status: u16) -> &mut Self {
+        build::deliver(&mut self.trace, "a", token, t * MS, status);
+        self
+    }
+
+    /// An event is taken, and delivered 10 ms later.
+    pub(super) fn delivery(&mut self, token: u64, t: u64) -> &mut Self {
+        self.event(token, t).request(token, t + 10, 204)
+    }
+
+    /// The last request is answered with that `Retry-After`.
+    pub(super) fn told(&mut self, text: &str) -> &mut Self {
+        self.trace.answers.last_mut().expect("a request").retry_after = Some(text.to_owned());
+        self
+    }
+
+    /// A request is answered then, and not at once.
+    pub(super) fn answered(&mut self, n: usize, t: u64) -> &mut Self {
+        (self.trace.answers[n].t, self.trace.answers[n].end) = (t * MS, t * MS);
+        self
+    }
+
+    /// The last request is not answered: its exchange ends so.
+    pub(super) fn cut(&mut self, t: u64, how: CutKind) -> &mut Self {
+        let n = self.trace.answers.pop().map(|answer| answer.n);
+        self.trace.cuts.push(Cut { t: t * MS, endpoint: "a".to_owned(), n, how, began: None, token: None });
+        self
+    }
+
+    /// A request comes at another moment, and is answered at once.
+    pub(super) fn moved(&mut self, n: usize, t: u64) -> &mut Self {
+        let arrival = &mut self.trace.arrivals[n];
+        (arrival.t, arrival.read) = (t * MS, t * MS);
+        arrival.signed.timestamp = Some((t / 1_000).to_string());
+        let answer = self.trace.answers.iter_mut().find(|answer| answer.n == arrival.n).expect("answered");
+        (answer.t, answer.end) = (t * MS, t * MS);
+        self
+    }
+
+    /// The request that was written down last never comes.
+    pub(super) fn unsent(&mut self) -> &mut Self {
+        self.trace.arrivals.pop();
+        self.trace.answers.pop();
+        self
+    }
+
+    /// A request is signed with these of the subscriber's secrets.
+    pub(super) fn signed(&mut self, n: usize, keys: &[usize]) -> &mut Self {
+        self.trace.arrivals[n].signed.verified = Verified::Keys(keys.to_vec());
+        self
+    }
+
+    /// The sender lists a delivery as given up.
+    pub(super) fn dead(&mut self, token: u64, t: u64, reason: &str) -> &mut Self {
+        let (subscriber, reason) = ("a".to_owned(), reason.to_owned());
+        self.trace.dead.push(Dead {
+            t: t * MS,
+            subscriber,
+            token: Some(token),
+            id: None,
+            reason,
+            attempts: None,
+        });
+        self
+    }
+
+    /// The sender says that so many deliveries wait.
+    pub(super) fn waiting(&mut self, t: u64, waiting: u64) -> &mut Self {
+        self.trace.depths.push(build::depth(t * MS, None, waiting));
+        self
+    }
+
+    /// The sender's memory is so large.
+    pub(super) fn resident(&mut self, t: u64, mebibytes: u64) -> &mut Self {
+        let silent = Depth { waiting: None, ..build::depth(t * MS, None, 0) };
+        self.trace.depths.push(Depth { resident_bytes: Some(mebibytes << 20), ..silent });
+        self
+    }
+
+    /// The first fault that the scenario plans is done.
+    pub(super) fn fault(&mut self, t: u64, action: &str, until: u64) -> &mut Self {
+        let (action, until) = (action.to_owned(), (until > t).then_some(until * MS));
+        self.trace.faults.push(Fault { t: t * MS, action, until, detail: None, plan: Some(0) });
+        self
+    }
+
+    /// Something happens to a process.
+    pub(super) fn process(&mut self, worker: u32, t: u64, event: ProcessEvent) -> &mut Self {
+        let status = (event == ProcessEvent::Exited).then(|| "exit 0".to_owned());
+        self.trace.processes.push(Process { t: t * MS, worker, event, status });
+        self
+    }
+
+    /// The only process is killed, and ready again at another moment.
+    pub(super) fn killed(&mut self, t: u64, ready: u64) -> &mut Self {
+        use ProcessEvent::{Exited, Killed, Ready, Started};
+        for (t, event) in
+            [(0, Started), (0, Ready), (t, Killed), (t, Exited), (ready, Started), (ready, Ready)]
+        {
+            self.process(0, t, event);
+        }
+        self.fault(t, "kill", ready)
+    }
+
+    /// Nobody can ask the sender how much waits.
+    pub(super) fn mute(&mut self) -> &mut Self {
+        self.trace.declared = Declared { lacks: vec![Lack::Depth], ..Declared::default() };
+        self
+    }
+
+    /// The run ends then.
+    pub(super) fn ends(&mut self, t: u64) -> &mut Self {
+        build::end(&mut self.trace, t * MS);
+        self
+    }
+
+    /// What all checks say of it. A trace that its reader would refuse proves nothing.
+    pub(super) fn judged(&mut self) -> Judgement {
+        let t = self.trace.trailer.as_ref().map_or(0, |trailer| trailer.t);
+        build::end(&mut self.trace, t);
+        self.trace.settle().expect("a trace that doesn't contradict itself");
+        judge(&self.scenario, &self.trace, Strictness::Strict)
+    }
+}
+
+/// Three deliveries, a second apart.
+pub(super) fn calm(more: &str) -> Run {
+    let mut run = Run::new(more);
+    run.delivery(0, 1_000).delivery(1, 2_000).delivery(2, 3_000);
+    run
+}
+
+/// A delivery fails at 1 s and is taken half a second later.
+pub(super) fn retried(more: &str) -> Run {
+    let mut run = Run::new(&format!("{more}\n[[subscriber.behaviour]]\nanswer = 500\nattempts = \"1\""));
+    run.event(0, 1_000).request(0, 1_010, 500).request(0, 1_510, 204);
+    run
+}
+
+/// Events are offered at 5 s, and delivered as soon as ten a second and five at once allow.
+pub(super) fn crowded(more: &str, events: u64) -> Run {
+    let mut run = Run::new(more);
+    for token in 0..events {
+        let wait = (token + 1).saturating_sub(5) * 100;
+        run.event(token, 5_000).request(token, 5_010 + wait, 204);
+    }
+    run
+}
+
+/// A sender that can't be asked how much waits, in a scenario that lets one delivery be lost: event 0 is left to tell about,
+/// and two others are delivered after it.
+pub(super) fn forgiving(more: &str) -> Run {
+    let sender = "[sender]\ntakeover_within = \"5s\"\n[expect]\nlost = 1";
+    let mut run = Run::new(&format!("{more}\n{sender}"));
+    run.mute().delivery(1, 5_000).delivery(2, 20_000);
+    run
+}
