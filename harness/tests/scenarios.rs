@@ -46,7 +46,10 @@ fn the_promised_scenarios_are_all_there() {
     let promised = [
         "viral-spike",
         "eurovision",
+        "eurovision-mini",
         "skateboard",
+        "skateboard-minutes",
+        "skateboard-mini",
         "slow-endpoint",
         "dead-endpoint",
         "retry-after",

@@ -57,7 +57,7 @@ pub(super) fn accepted(evidence: &Evidence<'_>) -> Finding {
 fn is_bounded(evidence: &Evidence<'_>) -> bool {
     let scenario = evidence.scenario;
     let refuses = scenario.subscribers.iter().any(|one| one.queue.when_full == WhenFull::Refuse);
-    refuses || scenario.expect.queue_rows_max.is_some() || !scenario.sender.arguments.is_empty()
+    refuses || scenario.expect.queue_rows.max.is_some() || !scenario.sender.arguments.is_empty()
 }
 
 fn silent(refusal: &Refused) -> Witness {

@@ -1,5 +1,5 @@
 //! `latency.first-attempt`: percentiles of the time from an event's *intended* moment to its first arrival, against the
-//! scenario's figures. The intended moment, not the moment of sending: a generator that is held up would otherwise hide the
+//! scenario's figures, of all events or of those of a while. The intended moment, not the moment of sending: a generator that is held up would otherwise hide the
 //! wait of every event behind it (coordinated omission). What an event waited for the sender's API to answer earlier calls
 //! is no delivery latency; `harness.schedule` says it in a figure of its own. Percentiles are by nearest rank: the
 //! smallest value that at least p of the values don't exceed. What never arrived counts as late as the run was long,
@@ -16,7 +16,7 @@ use super::evidence::{Delivery, Evidence};
 use super::late::unexplained;
 use super::settled::replaced;
 use super::verdict::{Finding, Found, Tally, Witness, show};
-use crate::scenario::{Duration, SECOND};
+use crate::scenario::{Duration, LatencyBound, Percentiles, SECOND};
 use crate::trace::Offer;
 
 /// The smallest value that at least so many thousandths of the values don't exceed. `sorted` ascends and isn't empty.
@@ -71,33 +71,13 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         return Finding::unasked("the scenario sets no latency, and no endpoint is well throughout");
     }
     let (mut figures, mut unseen) = (Vec::new(), None);
-    for (name, most) in expected {
-        let named = |delivery: &Delivery| {
-            let subscriber = evidence.subscriber(delivery);
-            subscriber.name == *name || subscriber.group == *name
-        };
-        let latencies = latencies(evidence, named);
+    for bound in expected {
+        let latencies = latencies(evidence, |delivery| concerns(evidence, bound, delivery));
         if latencies.is_empty() {
-            unseen = unseen.or(Some(name));
+            unseen = unseen.or(Some(title(bound)));
             continue;
         }
-        let rows = [
-            ("p50", 500, most.p50),
-            ("p95", 950, most.p95),
-            ("p99", 990, most.p99),
-            ("max", 1_000, most.max),
-        ];
-        for (label, thousandths, allowed) in rows {
-            let value = percentile(&latencies, thousandths);
-            figures.push((format!("{name} {label}"), show(value)));
-            let Some(Duration(allowed)) = allowed else { continue };
-            tally.see();
-            if value > allowed {
-                let what = format!("{label} is {}; {} is expected", show(value), show(allowed));
-                let (subscriber, until) = (Some(name.clone()), evidence.end);
-                tally.broke(|| Witness { subscriber, from: 0, until, what, arrivals: Vec::new() });
-            }
-        }
+        hold(evidence, bound, &latencies, &mut tally, &mut figures);
     }
     figures.extend(
         longest.map(|(most, name)| (format!("longest wait of those that are well ({name})"), show(most))),
@@ -108,10 +88,57 @@ pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
         "beyond their figures, or late without a cause",
     );
     let finding = match unseen.filter(|_| finding.found == Found::Held) {
-        Some(name) => Finding::unseen(format!("nothing was taken that is owed to {name}")),
+        Some(title) => Finding::unseen(format!("nothing was taken that is owed to {title}")),
         None => finding,
     };
     figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
+}
+
+/// Whether a delivery is of the subscribers and of the while that a bound is for.
+fn concerns(evidence: &Evidence<'_>, bound: &LatencyBound, delivery: &Delivery) -> bool {
+    let subscriber = evidence.subscriber(delivery);
+    let named = subscriber.name == bound.name || subscriber.group == bound.name;
+    let intended =
+        || evidence.event(delivery).map(|event| evidence.trace.offers[event.offer as usize].intended);
+    named && intended().is_some_and(|t| bound.covers(t))
+}
+
+/// Whose latencies a bound is for, and of which while.
+fn title(bound: &LatencyBound) -> String {
+    let name = &bound.name;
+    match bound.lasts {
+        None if bound.at == Duration(0) => name.clone(),
+        None => format!("{name} from {}", bound.at),
+        Some(lasts) => {
+            format!("{name} from {} to {}", bound.at, Duration(bound.at.0.saturating_add(lasts.0)))
+        }
+    }
+}
+
+/// Holds percentiles against what they may be. `latencies` ascend, and are not empty.
+fn hold(
+    evidence: &Evidence<'_>,
+    bound: &LatencyBound,
+    latencies: &[u64],
+    tally: &mut Tally,
+    figures: &mut Vec<(String, String)>,
+) {
+    let Percentiles { p50, p95, p99, max } = bound.most;
+    for (label, thousandths, allowed) in
+        [("p50", 500, p50), ("p95", 950, p95), ("p99", 990, p99), ("max", 1_000, max)]
+    {
+        let value = percentile(latencies, thousandths);
+        figures.push((format!("{} {label}", title(bound)), show(value)));
+        let Some(Duration(allowed)) = allowed else { continue };
+        tally.see();
+        if value > allowed {
+            let what = format!("{label} is {}; {} is expected", show(value), show(allowed));
+            let until =
+                bound.lasts.map_or(u64::MAX, |lasts| bound.at.0.saturating_add(lasts.0)).min(evidence.end);
+            let subscriber = Some(bound.name.clone());
+            tally.broke(|| Witness { subscriber, from: bound.at.0, until, what, arrivals: Vec::new() });
+        }
+    }
 }
 
 /// Deliveries a second, times 1,000, from the first acknowledgement to the last delivery.

@@ -165,7 +165,7 @@ fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<u64> {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let declared = queue.rows.is_some() || queue.bytes.is_some();
     // A bound on all lanes together makes one shed for what others hold.
-    let whole = !scenario.sender.arguments.is_empty() || scenario.expect.queue_rows_max.is_some();
+    let whole = !scenario.sender.arguments.is_empty() || scenario.expect.queue_rows.max.is_some();
     let (rows, bytes) = match declared {
         true if scenario.sender.arguments.is_empty() => {
             (queue.rows.unwrap_or(u64::MAX), queue.bytes.map(|size| size.0))

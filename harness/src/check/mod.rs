@@ -12,7 +12,7 @@
 //!   became of what is owed. - `offset`: the sender's clock. - `rotation`: which
 //!   secrets sign when.
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
-//!   `queue`, `loss`, `duplicate`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
+//!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
 //!   catalogue's sections; `deadline` is of `network`, `truth` of `queue`.
 //! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
@@ -21,6 +21,7 @@
 
 mod again;
 mod breaker;
+mod coalesce;
 mod crash;
 mod deadline;
 pub(crate) mod declared;
@@ -92,7 +93,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 65] = [
+pub const CHECKS: [Check; 66] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -146,6 +147,7 @@ pub const CHECKS: [Check; 65] = [
     check("loss.unexpected", loss::unexpected),
     check("duplicate.bounded", duplicate::bounded),
     check("duplicate.dedupe", duplicate::dedupe),
+    check("coalesce.window", coalesce::judge),
     check("order.per-key", order::judge),
     check("crash.ack-then-kill", crash::ack_then_kill),
     check("crash.stop", crash::stop),

@@ -2,6 +2,7 @@
 //! says is delivered, dead, coalesced and waiting adds up to what it had acknowledged. The sum is at least what was surely
 //! acknowledged at the sample before (it was asked after that), and at most what was offered before the sample after
 //! (it had answered by then): samples follow one another. What is taken once an endpoint is gone (410) may count or not.
+//! Where no sample of the whole has `queue_rows_min`, the run never was what it is meant to be, and says nothing.
 //!
 //! `queue.visible`: overload is answered (429 or 503 with `Retry-After`) or shed to dead letters (`emit.accepted` judges what
 //! is not answered at all); and what
@@ -34,7 +35,7 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
         let whole = depth.subscriber.is_none();
         most = most.max(if whole { waiting } else { 0 });
         let lane = scenario.subscribers.iter().find(|one| concerns(depth, one, scenario));
-        let rows = [lane.and_then(|one| one.queue.rows), scenario.expect.queue_rows_max.filter(|_| whole)];
+        let rows = [lane.and_then(|one| one.queue.rows), scenario.expect.queue_rows.max.filter(|_| whole)];
         let (rows, bytes) = (rows.into_iter().flatten().min(), lane.and_then(|one| one.queue.bytes));
         if let Some(rows) = rows.filter(|rows| waiting > *rows) {
             tally.broke(|| at(depth, format!("{waiting} deliveries wait; the bound is {rows}")));
@@ -47,7 +48,9 @@ pub(super) fn bounded(evidence: &Evidence<'_>) -> Finding {
     let unseen = (0..).zip(&evidence.lanes).find_map(|(at, lane)| unseen(evidence, at, lane));
     let good = if sums > 0 { "inside its bound, and all accounted for" } else { "inside its bound" };
     let finding = tally.finding("samples of the queue", good, "beyond its bound, or not adding up");
-    let finding = match unseen.filter(|_| finding.found == Found::Held) {
+    let least = scenario.expect.queue_rows.min.filter(|least| most < *least);
+    let short = least.map(|least| format!("{most} deliveries waited at most; at least {least} are needed"));
+    let finding = match short.or(unseen).filter(|_| finding.found == Found::Held) {
         Some(what) => Finding { figures: finding.figures, ..Finding::unseen(what) },
         None => finding,
     };
@@ -163,7 +166,7 @@ const LOAD_MIN: u64 = 100;
 /// Judges answers that turned events away without a cause, and says how many there are.
 fn groundless(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     let refuses = |one: &Subscriber| one.queue.when_full == WhenFull::Refuse;
-    let bounded = evidence.scenario.expect.queue_rows_max.is_some();
+    let bounded = evidence.scenario.expect.queue_rows.max.is_some();
     if bounded || evidence.scenario.subscribers.iter().any(refuses) {
         return 0;
     }

@@ -18,6 +18,11 @@ pub(super) const EXPECT: Section = Section {
         ),
         may("queue_rows_max", Form::Count, "how many deliveries may wait in all"),
         may(
+            "queue_rows_min",
+            Form::Count,
+            "how many deliveries must have waited at some moment, in all; with fewer the run says nothing of its matter",
+        ),
+        may(
             "retry_after_late",
             Form::Duration,
             "how much later than asked for, and allowed by the contract; 250ms without it",
@@ -34,7 +39,11 @@ pub(super) const EXPECT: Section = Section {
         ),
         may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
         may("rss_growth_max", Form::Size, "how much resident memory may grow"),
-        may("latency", Form::Map(&Form::Table(&PERCENTILES)), "by subscriber: from emit to first arrival"),
+        may(
+            "latency",
+            Form::Map(&Form::Either(&Form::Table(&PERCENTILES), &Form::Tables(&PERCENTILES))),
+            "by subscriber: from emit to first arrival; several tables are for several times of the run",
+        ),
         may(
             "schedule_late",
             Form::Duration,
@@ -65,8 +74,14 @@ pub(super) const EXPECT: Section = Section {
 };
 
 const PERCENTILES: Section = Section {
-    about: "The most that each percentile may be.",
+    about: "The most that each percentile may be, of the events of a while.",
     fields: &[
+        may(
+            "at",
+            Form::Duration,
+            "from which moment events count, since the run began; its beginning without it",
+        ),
+        may("lasts", Form::Duration, "for how long; to the end without it"),
         may("p50", Form::Duration, "the median"),
         may("p95", Form::Duration, "the 95th percentile"),
         may("p99", Form::Duration, "the 99th percentile"),
@@ -89,8 +104,8 @@ pub struct Expect {
     pub lost: u64,
     /// How many duplicates there may be.
     pub duplicates: Duplicates,
-    /// How many deliveries may wait in all.
-    pub queue_rows_max: Option<u64>,
+    /// How many deliveries may wait in all, and must.
+    pub queue_rows: QueueRows,
     /// How much later than asked for, and allowed by the contract.
     pub retry_after_late: Duration,
     /// The share of its rate that a backlog must use.
@@ -101,8 +116,8 @@ pub struct Expect {
     pub efficiency_min: Option<Millionths>,
     /// How much resident memory may grow.
     pub rss_growth_max: Option<Size>,
-    /// By subscriber or group: from emit to first arrival.
-    pub latency: BTreeMap<String, Percentiles>,
+    /// By subscriber or group, and by time: from emit to first arrival.
+    pub latency: Vec<LatencyBound>,
     /// How late the generator may be at its 99th percentile.
     pub schedule_late: Duration,
     /// How much later healthy subscribers may be served beside slow ones.
@@ -119,6 +134,15 @@ pub struct Expect {
     pub written: BTreeSet<&'static str>,
 }
 
+/// How many deliveries wait for all subscribers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueRows {
+    /// How many may wait.
+    pub max: Option<u64>,
+    /// How many must have waited at some moment, so that the run is about what it is meant to be.
+    pub min: Option<u64>,
+}
+
 /// How many duplicates there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
@@ -126,6 +150,36 @@ pub enum Duplicates {
     InFlightAtKill,
     /// So many, wherever.
     AtMost(u64),
+}
+
+/// The latencies that a subscriber may see for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatencyBound {
+    /// A subscriber, or a group.
+    pub name: String,
+    /// From which moment events count, since the run began.
+    pub at: Duration,
+    /// For how long; none to the end.
+    pub lasts: Option<Duration>,
+    /// The most that each percentile may be.
+    pub most: Percentiles,
+}
+
+impl LatencyBound {
+    /// Whether an event counts that was to be offered at a moment, in nanoseconds since the run began.
+    #[must_use]
+    pub fn covers(&self, t: u64) -> bool {
+        t >= self.at.0 && self.lasts.is_none_or(|lasts| t - self.at.0 < lasts.0)
+    }
+
+    fn read(name: String, reader: &Reader<'_>) -> Self {
+        let [p50, p95, p99, max] = ["p50", "p95", "p99", "max"].map(|key| reader.get(key));
+        if ["p50", "p95", "p99", "max"].iter().all(|key| !reader.has(key)) {
+            reader.wrong("p95", "missing; expected p50, p95, p99 or max");
+        }
+        let most = Percentiles { p50, p95, p99, max };
+        Self { name, at: reader.or("at", Duration(0)), lasts: reader.get("lasts"), most }
+    }
 }
 
 /// The most that each percentile may be.
@@ -155,13 +209,13 @@ impl Default for Expect {
         Self {
             lost: 0,
             duplicates: Duplicates::InFlightAtKill,
-            queue_rows_max: None,
+            queue_rows: QueueRows::default(),
             retry_after_late: Duration::from_millis(250),
             utilisation_min: Millionths(980_000),
             accepted_min: None,
             efficiency_min: None,
             rss_growth_max: None,
-            latency: BTreeMap::new(),
+            latency: Vec::new(),
             schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
             gap_max: Duration::from_secs(2),
@@ -187,13 +241,13 @@ impl Expect {
         Self {
             lost: reader.or("lost", default.lost),
             duplicates: duplicates(reader),
-            queue_rows_max: reader.get("queue_rows_max"),
+            queue_rows: QueueRows { max: reader.get("queue_rows_max"), min: reader.get("queue_rows_min") },
             retry_after_late: reader.or("retry_after_late", default.retry_after_late),
             utilisation_min,
             accepted_min,
             efficiency_min: reader.get("efficiency_min"),
             rss_growth_max: reader.get("rss_growth_max"),
-            latency: reader.map("latency").into_iter().map(|(name, one)| (name, percentiles(&one))).collect(),
+            latency: latency(reader),
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
             gap_max: reader.or("gap_max", default.gap_max),
@@ -216,9 +270,12 @@ fn duplicates(reader: &Reader<'_>) -> Duplicates {
     }
 }
 
-fn percentiles(reader: &Reader<'_>) -> Percentiles {
-    let [p50, p95, p99, max] = ["p50", "p95", "p99", "max"].map(|key| reader.get(key));
-    Percentiles { p50, p95, p99, max }
+/// In the order of their names, and of one name as they are written, so that a file that is written again means the same.
+fn latency(reader: &Reader<'_>) -> Vec<LatencyBound> {
+    let tables = reader.map("latency").into_iter();
+    let mut bounds: Vec<_> = tables.map(|(name, one)| LatencyBound::read(name, &one)).collect();
+    bounds.sort_by(|one, other| one.name.cmp(&other.name));
+    bounds
 }
 
 fn known(reader: &Reader<'_>) -> Option<Known> {

@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         items.iter().enumerate().filter_map(at).collect()
     }
 
-    /// The keys that the user chose, each with its table.
+    /// The keys that the user chose, each with its table, or with each of its tables where it may have several.
     pub(super) fn map(&self, key: &str) -> Vec<(String, Self)> {
         let (Some(entry), Some(section)) = (self.entry(key), self.section_of(key)) else { return Vec::new() };
         let Value::Table(entries) = &entry.node.value else {
@@ -149,17 +149,33 @@ impl<'a> Reader<'a> {
             self.problems.add(entry.line, &self.key(key), what);
             return Vec::new();
         };
-        let inner = |inner: &'a Entry| {
-            let path = format!("{}.{}", self.key(key), inner.key);
-            Self::new(section, &inner.node, path, self.problems).map(|reader| (inner.key.clone(), reader))
-        };
-        entries.iter().filter_map(inner).collect()
+        let read = |node: &'a Node, path: String| Self::new(section, node, path, self.problems);
+        let mut all = Vec::new();
+        for Entry { key: own, node, .. } in entries {
+            let path = format!("{}.{own}", self.key(key));
+            match &node.value {
+                Value::List(items) if self.may_be_several(key) => {
+                    let each = items.iter().enumerate();
+                    let each = each.filter_map(|(at, item)| read(item, format!("{path}[{at}]")));
+                    all.extend(each.map(|reader| (own.clone(), reader)));
+                }
+                _ => all.extend(read(node, path).map(|reader| (own.clone(), reader))),
+            }
+        }
+        all
+    }
+
+    /// Whether each key that the user chose under this one may have several tables.
+    fn may_be_several(&self, key: &str) -> bool {
+        let field = self.section.fields.iter().find(|field| field.key == key);
+        field.is_some_and(|field| matches!(field.form, Form::Map(Form::Either(_, Form::Tables(_)))))
     }
 
     fn section_of(&self, key: &str) -> Option<&'static Section> {
         let field = self.section.fields.iter().find(|field| field.key == key)?;
         match &field.form {
             Form::Table(section) | Form::Tables(section) | Form::Map(Form::Table(section)) => Some(section),
+            Form::Map(Form::Either(Form::Table(section), _)) => Some(section),
             _ => None,
         }
     }

@@ -44,7 +44,12 @@ fn every_key_that_the_interface_names_is_read() {
     assert_eq!(ingest.behaviours.len(), 14);
     assert_eq!(scenario.faults.iter().filter(|fault| fault.action == FaultAction::Kill).count(), 3);
     assert!(scenario.faults.is_sorted_by_key(|fault| fault.at));
-    assert_eq!(scenario.expect.latency["ingest"].p95, Some(Duration::from_millis(500)));
+    let [first, rest, whole] = scenario.expect.latency.as_slice() else { panic!("three bounds") };
+    assert_eq!((whole.name.as_str(), whole.most.p95), ("ingest", Some(Duration::from_millis(500))));
+    let second = 1_000_000_000;
+    assert!(whole.covers(0) && first.covers(0) && !first.covers(20 * second) && rest.covers(20 * second));
+    assert_eq!(scenario.expect.queue_rows.min, Some(10));
+    assert_eq!(scenario.traffic[0].key.as_deref(), Some("the-clip"));
     assert_eq!(scenario.expect.known["retry.after-503"].why, "vendor ticket 4711");
 }
 
@@ -68,6 +73,7 @@ fn mistakes_are_told_with_key_line_and_what_was_meant() {
     refused(&with("sign = \"standard-webhook\""), "did you mean \"standard-webhooks\"?");
     refused(&with("events = [\"video*\"]"), "is no pattern");
     refused(&SMALL.replace("rate  = \"20/s\"", ""), "traffic[0].rate: missing; this shape needs it");
+    refused(&SMALL.replace("lasts", "key = \"\"\nlasts"), "traffic[0].key: expected at least one letter");
     refused(&SMALL.replace("steady", "steddy"), "did you mean \"steady\"?");
     refused("name = \"x\"", "traffic: missing");
     refused("name = ", "s.toml:1: not TOML");
@@ -101,6 +107,13 @@ fn names_must_exist_and_be_unique() {
     );
     refused(&with("[[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = 1"), "there is no worker 1");
     refused(&with("[expect]\nlatency.b = { p95 = \"1s\" }"), "there is no subscriber \"b\"");
+    refused(&with("[expect]\nlatency.b = [{ p95 = \"1s\" }]"), "there is no subscriber \"b\"");
+    refused(
+        &with("[expect]\nlatency.a = [{ p59 = \"1s\" }]"),
+        "expect.latency.a[0].p59: unknown key; did you",
+    );
+    refused(&with("[expect]\nlatency.a = { lasts = \"1s\" }"), "latency.a.p95: missing; expected p50, p95");
+    refused(&with("[expect.known]\nx = [{ why = \"y\" }]"), "expect.known.x: expected a table, got");
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(super) const PHASE: Section = Section {
         may("to", Form::Rate, "what ramp rises to, and what spike rises to before it falls back"),
         may("lasts", Form::Duration, "how long the phase is; for recorded, at most this long"),
         may("events", Form::Count, "burst: how many events are due at its first instant"),
+        may("key", Form::Text, "the one key that all of its events have; those of `events` without it"),
         may("file", Form::Text, "recorded: CSV or JSON Lines with time,type,key,bytes, beside the scenario"),
         may("speed", Form::Decimal, "recorded: how many times faster it is played; 1 without it"),
         may("times", Form::Count, "recorded: how many of each recorded event are offered; 1 without it"),
@@ -29,6 +30,8 @@ pub struct Phase {
     pub shape: Shape,
     /// How long it is; none for a recording that is played to its end.
     pub lasts: Option<Duration>,
+    /// The one key that all of its events have; none for those of [`Events`], or of its recording.
+    pub key: Option<String>,
 }
 
 /// How the rate of a phase goes.
@@ -102,7 +105,11 @@ impl Phase {
             Shape::Burst { .. } => Some(lasts.unwrap_or_default()),
             _ => Some(lasts.or_else(|| needed(reader, "lasts"))?),
         };
-        Some(Self { shape, lasts })
+        let key: Option<String> = reader.get("key");
+        if key.as_ref().is_some_and(String::is_empty) {
+            reader.wrong("key", "expected at least one letter");
+        }
+        Some(Self { shape, lasts, key })
     }
 }
 
@@ -135,13 +142,13 @@ fn positive(reader: &Reader<'_>, key: &str) -> Option<Millionths> {
 /// A key that a shape does not go by would be a silent mistake.
 fn idle_keys(reader: &Reader<'_>, shape: &Shape) {
     let used: &[&str] = match shape {
-        Shape::Steady { .. } | Shape::Poisson { .. } => &["rate"],
-        Shape::Ramp { .. } | Shape::Spike { .. } => &["rate", "to"],
+        Shape::Steady { .. } | Shape::Poisson { .. } => &["rate", "key"],
+        Shape::Ramp { .. } | Shape::Spike { .. } => &["rate", "to", "key"],
         Shape::Recorded { .. } => &["file", "speed", "times"],
-        Shape::Burst { .. } => &["events"],
+        Shape::Burst { .. } => &["events", "key"],
         Shape::Pause => &[],
     };
-    for key in ["rate", "to", "events", "file", "speed", "times"] {
+    for key in ["rate", "to", "events", "key", "file", "speed", "times"] {
         if reader.has(key) && !used.contains(&key) {
             reader.wrong(key, "this shape does not go by it");
         }

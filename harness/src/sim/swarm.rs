@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Keep, Options, SimError, judged_disturbed, simulate};
 use crate::check::{Status, Witness};
 use crate::scenario::{
-    Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, SECOND, Scenario,
-    Subscriber,
+    Answer, Behaviour, Duration, FaultAction, FaultPlan, FaultTarget, Millionths, QueueRows, SECOND,
+    Scenario, Subscriber,
 };
 use crate::trace::Trace;
 use crate::traffic::Chance;
@@ -279,7 +279,7 @@ pub fn trouble(scenario: &Scenario, seed: u64, until: Option<u64>) -> Scenario {
     let longer = longer.saturating_add(scenario.sender.takeover_within.0).saturating_add(in_doubt);
     troubled.drain.0 = troubled.drain.0.saturating_add(longer);
     // How much waits at most is a figure of the undisturbed scenario, too; the bounds of its queues hold all the same.
-    troubled.expect.queue_rows_max = None;
+    troubled.expect.queue_rows = QueueRows::default();
     for subscriber in &mut troubled.subscribers {
         // From half to one and a half times as long.
         let share = chance.between(500, 1_500);

@@ -106,7 +106,7 @@ impl Schedule {
         };
         let begin = self.lasts;
         for at in moments {
-            filler.event(self, begin.saturating_add(at))?;
+            filler.event(self, begin.saturating_add(at), phase.key.as_deref())?;
         }
         self.lasts = begin.saturating_add(length);
         Ok(())
@@ -237,17 +237,24 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Puts one event of the scenario's own making.
-    fn event(&mut self, schedule: &mut Schedule, at: u64) -> Result<(), ScheduleError> {
+    /// Puts one event of the scenario's own making, of this key or of one that it draws.
+    fn event(&mut self, schedule: &mut Schedule, at: u64, key: Option<&str>) -> Result<(), ScheduleError> {
         let drawn = self.chance.below(self.types.last().copied().unwrap_or(1));
         let place = self.types.partition_point(|sum| *sum <= drawn);
         let kind = self.events.types.get(place).map_or("", |(name, _)| name);
         let kind = schedule.types.number(kind);
-        let drawn = self.chance.unit() * self.keys.last().copied().unwrap_or(1.0);
-        let rank = self.keys.partition_point(|sum| *sum <= drawn).min(self.keys.len().saturating_sub(1));
-        let key = schedule.keys.number(&format!("key-{}", rank + 1));
+        let key = match key {
+            Some(key) => schedule.keys.number(key),
+            None => schedule.keys.number(&self.key()),
+        };
         let bytes = self.bytes();
         self.put(schedule, at, kind, key, bytes)
+    }
+
+    fn key(&mut self) -> String {
+        let drawn = self.chance.unit() * self.keys.last().copied().unwrap_or(1.0);
+        let rank = self.keys.partition_point(|sum| *sum <= drawn).min(self.keys.len().saturating_sub(1));
+        format!("key-{}", rank + 1)
     }
 
     fn bytes(&mut self) -> u32 {

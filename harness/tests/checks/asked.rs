@@ -3,7 +3,9 @@
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::trace::{CutKind, Trace};
 
-use crate::build::{check, scenario_with, trace};
+use crate::build::{self, check, scenario_with, trace};
+
+const SECOND: u64 = 1_000_000_000;
 
 fn as_it_was(_: &mut Trace) {}
 
@@ -57,6 +59,31 @@ fn what_waits_after_a_reset_is_not_lost_by_it() {
     };
     check("network.reset", reset, cut(1), Status::Pass);
     check("network.reset", reset, cut(0), Status::Fail);
+}
+
+/// Beside three events of the first moment, which came within 3 s, one of the tenth second that came in the fiftieth.
+fn one_is_late(trace: &mut Trace) {
+    build::offer(trace, 3, 10 * SECOND, &["a"]);
+    build::deliver(trace, "a", 3, 50 * SECOND, 204);
+    build::end(trace, 51 * SECOND);
+}
+
+#[test]
+fn a_latency_is_held_for_the_events_of_its_while_alone() {
+    let rows = [
+        ("{ max = \"3s\" }", Status::Fail),
+        ("{ max = \"40s\" }", Status::Pass),
+        ("{ lasts = \"10s\", max = \"3s\" }", Status::Pass),
+        ("{ lasts = \"11s\", max = \"3s\" }", Status::Fail),
+        ("{ at = \"10s\", max = \"39s\" }", Status::Fail),
+        ("{ at = \"11s\", max = \"40s\" }", Status::Inconclusive),
+        ("[{ lasts = \"10s\", max = \"3s\" }, { at = \"10s\", max = \"40s\" }]", Status::Pass),
+        ("[{ lasts = \"10s\", max = \"3s\" }, { at = \"10s\", max = \"39s\" }]", Status::Fail),
+        ("[{ lasts = \"10s\", max = \"2s\" }, { at = \"10s\", max = \"40s\" }]", Status::Fail),
+    ];
+    for (latency, expected) in rows {
+        check("latency.first-attempt", &format!("[expect]\nlatency.a = {latency}"), one_is_late, expected);
+    }
 }
 
 #[test]

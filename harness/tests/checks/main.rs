@@ -7,6 +7,7 @@ mod backoff;
 mod begun;
 mod broken;
 mod build;
+mod coalesced;
 mod deadlines;
 mod emits;
 mod exactness;

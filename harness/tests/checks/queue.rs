@@ -31,6 +31,18 @@ fn a_bound_that_no_sample_is_about_was_not_seen_to_hold() {
 }
 
 #[test]
+fn a_queue_that_was_never_as_long_as_it_had_to_be_was_not_seen() {
+    let least = "[expect]\nqueue_rows_min = 3";
+    check("queue.bounded", least, sample(None, 3, None), Status::Pass);
+    check("queue.bounded", least, sample(None, 2, None), Status::Inconclusive);
+    let bound = format!("queue = {{ rows = 1 }}\n{least}");
+    check("queue.bounded", &bound, sample(None, 2, None), Status::Fail);
+    // What waits for one of two says nothing of the whole.
+    let beside = format!("{BESIDE}\n{least}");
+    check("queue.bounded", &beside, sample(Some("a"), 3, None), Status::Inconclusive);
+}
+
+#[test]
 fn bytes_are_bounded_by_samples_of_bytes() {
     let queue = "queue = { bytes = \"1KB\" }";
     check("queue.bounded", queue, sample(None, 3, None), Status::Inconclusive);

@@ -22,6 +22,36 @@ const LONG: [&str; 7] = [
 /// Played for real alone: requests that nobody accepts are not sent late in virtual time, which is what these are about.
 const UNMODELLED: [&str; 1] = ["lease-lost"];
 
+/// What some scenarios are about: checks that must have seen enough there to pass.
+const SUBJECTS: [(&str, &[&str]); 3] = [
+    ("eurovision-mini", &["rate.envelope", "duplicate.dedupe", "coalesce.window", "network.refused"]),
+    ("skateboard-mini", &["rate.envelope", "coalesce.window", "retry.after-429", "retry.after-503"]),
+    ("skateboard-minutes", &["rate.utilisation", "coalesce.window", "retry.after-429", "retry.after-503"]),
+];
+/// And all of these are.
+const INCIDENT: [&str; 6] = [
+    "breaker.opens",
+    "breaker.one-probe",
+    "breaker.cooldown",
+    "recovery.no-storm",
+    "queue.bounded",
+    "latency.first-attempt",
+];
+
+#[test]
+fn the_incidents_show_what_they_are_about() {
+    for (name, subjects) in SUBJECTS {
+        let scenario = read(&shipped().join(format!("{name}.toml")));
+        let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+        let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+        let judgement = judged(&scenario, &trace, Strictness::Strict);
+        for id in subjects.iter().chain(&INCIDENT) {
+            let verdict = judgement.verdicts.iter().find(|one| one.id == *id).unwrap();
+            assert_eq!(verdict.status, Status::Pass, "{name}: {id}: {}", verdict.sentence);
+        }
+    }
+}
+
 #[test]
 fn every_scenario_passes_and_what_virtual_time_cannot_show_is_named() {
     let listed = std::fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path());

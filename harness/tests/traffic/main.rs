@@ -66,6 +66,19 @@ fn phases_play_in_order_and_offer_what_they_say() {
 }
 
 #[test]
+fn a_phase_of_one_key_has_no_other() {
+    let phase =
+        |more: &str| format!("[[traffic]]\nshape = \"steady\"\nrate = \"5/s\"\nlasts = \"10s\"\n{more}\n");
+    let all = schedule(&format!("{}{}{}", phase(""), phase("key = \"the-clip\""), phase("")), 7);
+    // What is offered a second time comes a little later.
+    let firsts = |due: &&Due| all.due().iter().all(|other| other.token != due.token || other.at >= due.at);
+    let of_the_clip = all.due().iter().filter(|due| all.key(due) == "the-clip");
+    let at: Vec<u64> = of_the_clip.filter(firsts).map(|due| due.at).collect();
+    assert_eq!(at.len(), 50);
+    assert!(at.iter().all(|at| (10 * SECOND..20 * SECOND).contains(at)), "{at:?}");
+}
+
+#[test]
 fn types_keys_and_repeats_follow_their_shares() {
     let all = schedule("[[traffic]]\nshape = \"steady\"\nrate = \"10000/s\"\nlasts = \"2s\"\n", 3);
     let count = |is: &dyn Fn(&&Due) -> bool| all.due().iter().filter(is).count();

@@ -12,7 +12,7 @@ use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::world::{Backend, WIDE, World, body, claim};
+use crate::world::{Backend, WIDE, World, body, claim, later};
 
 /// A store in a file of its own.
 pub(crate) struct File {
@@ -292,9 +292,10 @@ mod threads {
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::mpsc::channel;
 
-    use hookproof_sender::engine::DeliveryId;
-    use hookproof_sender::store::command::{Claim, Settlement, Shed};
+    use hookproof_sender::engine::{DeliveryId, Nanos};
+    use hookproof_sender::store::command::{Claim, Coalesce, Settlement, Shed};
     use hookproof_sender::store::read::Place;
+    use hookproof_sender::store::reply::Placed;
 
     use hookproof_sender::store::thread::{Capacity, Request, StoreThread};
 
@@ -323,6 +324,45 @@ mod threads {
         assert_eq!(written.recorded, 100);
         assert!(written.commits < 100, "{written:?}: nothing was gathered");
         thread.stop();
+        world.check_figures();
+    }
+
+    /// One claims what has just become due while the other replaces it with something newer: what is handed out isn't
+    /// replaced, whichever comes first.
+    #[test]
+    fn what_a_commit_replaces_is_not_handed_out_beside_it() {
+        let mut world = World::<File>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let mut claimer = world.store.claimer().unwrap().unwrap();
+        let window = Nanos::from_secs(10);
+        let (now, due) = (world.now, later(world.now, window));
+        for round in 0..100 {
+            let mut alike = || {
+                let mut event = world.event(&[lane]);
+                let key = format!("clip-{round}").into();
+                event.targets[0].coalesce = Some(Coalesce { key, window });
+                Command::Emit(event)
+            };
+            let (older, newer) = (alike(), alike());
+            world.store.commit(now, &[older]).unwrap();
+            let started = AtomicBool::new(false);
+            let (handed_out, replies) = std::thread::scope(|scope| {
+                let claims = scope.spawn(|| {
+                    let claim = Claim { lane, term, max: 100, bytes_max: u64::MAX };
+                    while !started.load(SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                    claimer.claim(due, &[claim]).unwrap().unwrap().remove(0).rows
+                });
+                started.store(true, SeqCst);
+                let replies = world.store.commit(now, &[newer]).unwrap();
+                (claims.join().unwrap(), replies)
+            });
+            let [Reply::Emitted(emitted)] = &replies[..] else { panic!("{replies:?}") };
+            let Placed::Waiting { replaced, .. } = emitted.targets[0] else { panic!("{emitted:?}") };
+            let twice = handed_out.iter().find(|row| Some(row.delivery) == replaced);
+            assert!(twice.is_none(), "round {round}: {twice:?} was handed out and replaced");
+        }
         world.check_figures();
     }
 

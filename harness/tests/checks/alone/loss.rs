@@ -1,10 +1,10 @@
-//! `loss`, `duplicate` and `order`: what arrives, how often, and after what.
+//! `loss`, `duplicate`, `coalesce` and `order`: what arrives, how often, and after what.
 
 use super::Row;
 use super::run::{Run, calm};
 use crate::build;
 
-pub(super) const ROWS: [Row; 5] = [
+pub(super) const ROWS: [Row; 6] = [
     Row {
         check: "loss.none",
         broken: "an event that was taken never comes, and nobody says that it waits or is given up",
@@ -45,6 +45,18 @@ pub(super) const ROWS: [Row; 5] = [
         },
         breaks: |run| {
             run.request(0, 2_010, 204);
+        },
+    },
+    Row {
+        check: "coalesce.window",
+        broken: "of three events of one key within a window each comes",
+        good: || {
+            let mut run = Run::new("coalesce = [{ type = \"video.trending\", window = \"1s\" }]");
+            run.event(0, 1_000).event(1, 1_100).event(2, 1_200).request(2, 2_000, 204);
+            run
+        },
+        breaks: |run| {
+            run.request(0, 2_010, 204).request(1, 2_020, 204);
         },
     },
     Row {

@@ -42,7 +42,7 @@ impl Work<'_> {
                  last_attempt = max(last_attempt, 0) WHERE delivery = ?1",
             )?
             .execute(params![delivery, self.now, reason])?;
-        self.held.bury(lane, delivery);
+        self.held.leave(lane, delivery);
         self.ledger.count(self.sql, lane, |counts| {
             counts.leave(bytes, attempts_before > 0);
             counts.dead += 1;

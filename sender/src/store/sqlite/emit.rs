@@ -168,8 +168,9 @@ impl Work<'_> {
         Ok(before)
     }
 
-    /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open. Until then it
-    /// is not due, so nobody can hold it, in whatever process.
+    /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open. Until it
+    /// ends it is not due, so nobody holds it yet, in whatever process. If it ends while this commit is on its way to the disk,
+    /// another process that serves the lane may still hand the older one out; this one does not.
     fn older(&self, target: &Target) -> Result<Option<Replaced>> {
         let Some(coalesce) = &target.coalesce else { return Ok(None) };
         self.sql
@@ -274,6 +275,8 @@ impl Work<'_> {
         self.sql
             .prepare_cached("UPDATE deliveries SET state = 3, at = ?2 WHERE delivery = ?1")?
             .execute(params![older.delivery, self.now])?;
+        // It falls due while the commit is on its way to the disk: nobody may be handed it then.
+        self.held.leave(lane, older.delivery);
         self.ledger.count(self.sql, lane, |counts| {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;

@@ -4,7 +4,7 @@
 //! as large as what the engine holds. Like the file, it changes with a commit or not at all.
 //!
 //! While a commit is on its way to the disk, somebody else may claim beside it ([`Held::standing_beside`]). What that
-//! commit gives back or buries is still as it was on disk, so it counts as held until the commit is through.
+//! commit gives back, buries or replaces is still as it was on disk, so it counts as held until the commit is through.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,8 +74,8 @@ impl Held {
         }
     }
 
-    /// This commit buries a delivery that is not handed out.
-    pub(super) fn bury(&mut self, lane: LaneId, delivery: DeliveryId) {
+    /// This commit buries or replaces a delivery that is not handed out.
+    pub(super) fn leave(&mut self, lane: LaneId, delivery: DeliveryId) {
         if self.lanes.contains_key(&lane) {
             self.moving.insert(delivery);
         }
@@ -189,7 +189,7 @@ mod tests {
         let beside = |held: &Held| (0..6).filter(|id| is_free(held, *id)).collect::<Vec<_>>();
         let mut held = holding(&[1, 2]);
         held.give_back(LANE, Term(1), DeliveryId(1));
-        held.bury(LANE, DeliveryId(3));
+        held.leave(LANE, DeliveryId(3));
         held.take(LANE, DeliveryId(4));
         assert_eq!(beside(&held), [0, 5]);
         held.take_beside(LANE, DeliveryId(5));

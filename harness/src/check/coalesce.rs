@@ -1,0 +1,105 @@
+//! `coalesce.window`: of several events of a type with one key inside a window, the newest alone comes.
+//!
+//! The first of them opens the window, and whatever is taken in it stands for what was taken before. What one window leaves
+//! came once that window was over, and the next one was opened no sooner: windows begin at least their length apart. Events
+//! that were all taken within less than a window's length are thus of two windows at most, and two of them may come. A sender
+//! takes an event at some moment from its offer to its acknowledgement, so three that came break this if the last
+//! acknowledgement is less than a window after the first offer; `retry_after_late` is left for the sender's own clock.
+//!
+//! Not judged are events that were offered twice, and lanes with dead letters that were sent again: what was shed leaves its
+//! window early. Where a clock steps a window is as long as it likes.
+
+use std::collections::BTreeMap;
+
+use super::evidence::{Delivery, Evidence, Lane};
+use super::verdict::{Finding, Tally, show};
+use crate::scenario::{Coalesce, FaultAction};
+
+/// The most events of a key that may come of those that were taken within less than a window.
+const WINDOWS_MET: usize = 2;
+
+/// An event that a lane coalesces: from when to when it was taken, and its first arrival.
+#[derive(Clone, Copy)]
+struct Taken {
+    offered: u64,
+    acknowledged: u64,
+    came: Option<u32>,
+}
+
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    if evidence.lanes.iter().all(|lane| rules(lane).is_empty()) {
+        return Finding::unasked("no subscriber coalesces");
+    }
+    let steps = |action: &FaultAction| action.name() == "clock-step";
+    if evidence.has_redrives() || evidence.scenario.faults.iter().any(|fault| steps(&fault.action)) {
+        return Finding::unasked("windows are not told where dead letters are sent again, or a clock steps");
+    }
+    let (mut tally, mut counts) = (Tally::default(), Vec::new());
+    for (at, lane) in (0..).zip(&evidence.lanes) {
+        let (mut taken, mut came) = (0, 0);
+        for rule in rules(lane) {
+            for events in keys(evidence, at, rule).values() {
+                taken += events.len();
+                came += events.iter().filter(|one| one.came.is_some()).count();
+                hold(evidence, at, rule, events, &mut tally);
+            }
+        }
+        if taken > 0 {
+            counts.push((lane.subscriber.name.clone(), format!("{came} of {taken} came")));
+        }
+    }
+    let finding = tally.finding(
+        "events that others followed within their window",
+        "the newest alone came",
+        "more came than the newest",
+    );
+    counts.into_iter().fold(finding, |finding, (name, count)| finding.with(name, count))
+}
+
+fn rules<'a>(lane: &Lane<'a>) -> &'a [Coalesce] {
+    &lane.subscriber.handling.coalesce
+}
+
+/// What a rule makes one of, by key, in the order of the offers.
+fn keys<'e>(evidence: &'e Evidence<'_>, at: u32, rule: &Coalesce) -> BTreeMap<&'e str, Vec<Taken>> {
+    let first = |kind: &str| rules(&evidence.lanes[at as usize]).iter().find(|one| one.kind == kind);
+    let read = |delivery: &Delivery| {
+        let event = evidence.event(delivery).filter(|event| delivery.owed && event.offers == 1)?;
+        let offer = &evidence.trace.offers[event.offer as usize];
+        let came = evidence.attempts(delivery).first().copied();
+        let taken = Taken { offered: offer.t, acknowledged: event.accepted?, came };
+        first(&offer.kind).is_some_and(|one| one == rule).then_some((offer.key.as_str(), taken))
+    };
+    let mut keys: BTreeMap<&str, Vec<Taken>> = BTreeMap::new();
+    for (key, taken) in evidence.deliveries_of(at).iter().filter_map(read) {
+        keys.entry(key).or_default().push(taken);
+    }
+    keys.values_mut().for_each(|events| events.sort_unstable_by_key(|one| one.offered));
+    keys
+}
+
+/// Judges the events of one key, which ascend by their offers.
+fn hold(evidence: &Evidence<'_>, at: u32, rule: &Coalesce, events: &[Taken], tally: &mut Tally) {
+    let window = rule.window.0.saturating_sub(evidence.scenario.expect.retry_after_late.0);
+    for place in 0..events.len() {
+        if within(&events[place..], window).nth(WINDOWS_MET).is_some() {
+            tally.see();
+        }
+    }
+    let came: Vec<Taken> = events.iter().filter(|one| one.came.is_some()).copied().collect();
+    for place in 0..came.len() {
+        let arrivals = within(&came[place..], window).take(WINDOWS_MET + 1).filter_map(|one| one.came);
+        let arrivals: Vec<u32> = arrivals.collect();
+        if arrivals.len() > WINDOWS_MET {
+            let what = format!("these came of one key, all taken within less than {}", show(rule.window.0));
+            tally.broke(|| evidence.witness(at, &arrivals, what));
+        }
+    }
+}
+
+/// The first of these events, and those after it that were surely taken less than a window later.
+fn within(events: &[Taken], window: u64) -> impl Iterator<Item = &Taken> {
+    let until = events.first().map_or(0, |first| first.offered.saturating_add(window));
+    let near = events.iter().take_while(move |one| one.offered < until);
+    near.filter(move |one| one.acknowledged < until)
+}

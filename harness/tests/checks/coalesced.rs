@@ -1,0 +1,67 @@
+//! Of several events of one key inside a window, the newest alone comes.
+
+use hookproof::check::Status;
+use hookproof::trace::Trace;
+
+use crate::build;
+
+const MILLI: u64 = 1_000_000;
+
+/// An event of the run: its key, when it was offered and acknowledged, and whether it came.
+struct Event(&'static str, u64, u64, bool);
+
+/// A run of these events, of a type that `a` coalesces for a second, times in milliseconds.
+fn run(events: &[Event]) -> impl Fn(&mut Trace) {
+    move |trace| {
+        for (token, Event(key, offered, acknowledged, came)) in (3..).zip(events) {
+            build::offer(trace, token, offered * MILLI, &["a"]);
+            let offer = trace.offers.last_mut().expect("an offer");
+            (offer.kind, offer.key) = ("video.rank".to_owned(), (*key).to_owned());
+            trace.accepted.last_mut().expect("its answer").t = acknowledged * MILLI;
+            if *came {
+                build::deliver(trace, "a", token, 20_000 * MILLI, 204);
+            }
+        }
+        build::end(trace, 30_000 * MILLI);
+    }
+}
+
+#[track_caller]
+fn check(events: &[Event], more: &str, expected: Status) {
+    let rule = "coalesce = [{ type = \"video.rank\", window = \"1s\" }]";
+    build::check("coalesce.window", &format!("{rule}\n{more}"), run(events), expected);
+}
+
+#[test]
+fn of_events_within_one_window_two_may_come_and_not_three() {
+    let at = |ms: u64, came: bool| Event("v", 5_000 + ms, 5_000 + ms, came);
+    check(&[at(0, false), at(300, true), at(500, true)], "", Status::Pass);
+    check(&[at(0, true), at(300, true), at(500, true)], "", Status::Warn);
+    // Where the windows may have been three, and where there is nothing to make one of.
+    check(&[at(0, true), at(300, true), at(1_001, true)], "", Status::Inconclusive);
+    check(&[at(0, true), at(300, true)], "", Status::Inconclusive);
+}
+
+#[test]
+fn each_key_has_windows_of_its_own() {
+    let at = |key: &'static str, ms: u64| Event(key, 5_000 + ms, 5_000 + ms, true);
+    check(&[at("v", 0), at("w", 10), at("v", 20), at("w", 30)], "", Status::Inconclusive);
+    check(&[at("v", 0), at("w", 10), at("v", 20), at("v", 30)], "", Status::Warn);
+}
+
+#[test]
+fn an_event_may_have_been_taken_as_late_as_it_was_acknowledged() {
+    let early = || [Event("v", 5_000, 5_000, true), Event("v", 5_100, 5_100, true)];
+    let [one, two] = early();
+    check(&[one, two, Event("v", 5_200, 5_700, true)], "", Status::Warn);
+    let [one, two] = early();
+    check(&[one, two, Event("v", 5_200, 6_100, true)], "", Status::Inconclusive);
+}
+
+#[test]
+fn nothing_is_asked_where_nobody_coalesces_or_a_clock_steps() {
+    let three = || [0, 1, 2].map(|ms| Event("v", 5_000 + ms, 5_000 + ms, true));
+    build::check("coalesce.window", "", run(&three()), Status::NotApplicable);
+    let step = "[[fault]]\nat = \"1s\"\ndo = \"clock-step\"\nby = \"-1h\"";
+    check(&three(), step, Status::NotApplicable);
+}
