@@ -6,6 +6,7 @@
 //! `network.huge-answer`: the answer's body is not kept: memory stays flat while endpoints send huge ones.
 
 use super::evidence::{Delivery, Evidence, Outcome};
+use super::given_up::said_gone;
 use super::settled::{Fate, fates};
 use super::unsettled::{missing, not_settled_in_time, unless_late};
 use super::verdict::{Finding, Tally};

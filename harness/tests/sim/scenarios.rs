@@ -108,3 +108,18 @@ fn an_even_pace_reaches_the_full_rate_that_a_burst_of_one_does_not() {
     let (_, gaps) = used("burst = 8, in_flight = 4");
     assert!(gaps.iter().any(|gap| *gap < 10_000_000), "without a pace a burst goes out at once");
 }
+
+/// What an outage took from a contract comes back within minutes, though the least pace is one attempt a minute.
+#[test]
+fn an_endpoint_that_is_well_again_gets_its_backlog() {
+    let text = "drain = \"5min\"\n[[traffic]]\nshape = \"steady\"\nrate = \"30/min\"\nlasts = \"5min\"\n\
+                [[subscriber]]\nname = \"a\"\nlimit = { rate = \"60/min\", burst = 20, in_flight = 10 }\n\
+                breaker = { failures = 60, cooldown = \"1min\" }\n[[subscriber.behaviour]]\nat = \"80s\"\nlasts = \"2min\"\n\
+                answer = 504\nlatency = \"1s..3s\"\n";
+    let scenario = scenario("outage", text);
+    let simulated = simulate(&scenario, &options(Keep::Trace)).unwrap();
+    let trace = Trace::read(simulated.trace.as_slice()).unwrap();
+    let judgement = judged(&scenario, &trace, Strictness::Strict);
+    let verdict = judgement.verdicts.iter().find(|one| one.id == "recovery.drains").unwrap();
+    assert_eq!(verdict.status, Status::Pass, "{}", verdict.sentence);
+}

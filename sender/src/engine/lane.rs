@@ -210,7 +210,8 @@ impl Lane {
         self.marks.unsaved |= self.breaker.end(breaker, attempt.probe, reading.health, latency, now);
         // The breaker holds back already while its probes fail: the share must not shrink with the length of an outage.
         if !attempt.probe.0 || reading.strain != Strain::Failed {
-            self.pressure.end(self.settings.pressure(), reading.strain, attempt.started, now);
+            let contract = self.limiter.contract();
+            self.pressure.end(self.settings.pressure(), contract, reading.strain, attempt.started, now);
         }
         match (reading.meaning, reading.pause) {
             (Meaning::Success, _) => Fate::Delivered,

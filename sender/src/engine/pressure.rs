@@ -1,8 +1,9 @@
 //! Pressure: sends less to an endpoint that shows strain than its contract allows, and comes back as it recovers.
 //!
 //! The lane works at a *share* of its contract, of the rate and of the cap in flight alike. A sign of strain halves
-//! it; a streak of successes adds a twentieth of the contract (additive increase, multiplicative decrease). Signs are
-//! a 429, latency that rises well above what it was, and a large share of failures. Attempts that started before the
+//! it; a streak of successes adds a twentieth of the contract (additive increase, multiplicative decrease). What was halved
+//! again and again without a success in between, as in an outage, comes back by doubling with each success, up to the half
+//! at which it began. Signs are a 429, latency that rises well above what it was, and a large share of failures. Attempts that started before the
 //! last halving belong to the same trouble and do not halve again.
 //!
 //! Pressure only ever holds back: the contract is the limiter's affair and is neither widened nor charged here.
@@ -68,6 +69,10 @@ impl Default for PressurePolicy {
 #[derive(Clone, Debug)]
 pub struct Pressure {
     share: u32,
+    /// Up to there each success doubles the share.
+    regain: u32,
+    /// Something succeeded since the last halving.
+    succeeded: bool,
     /// Successes since the last sign of strain or step up.
     clean: u32,
     halved: Instant,
@@ -84,6 +89,8 @@ impl Default for Pressure {
     fn default() -> Self {
         Self {
             share: WHOLE,
+            regain: WHOLE,
+            succeeded: true,
             clean: 0,
             halved: Instant::START,
             started: Instant::START,
@@ -141,7 +148,14 @@ impl Pressure {
     }
 
     /// An attempt ended that started at `started`.
-    pub fn end(&mut self, policy: &PressurePolicy, strain: Strain, started: Instant, now: Instant) {
+    pub fn end(
+        &mut self,
+        policy: &PressurePolicy,
+        contract: &Contract,
+        strain: Strain,
+        started: Instant,
+        now: Instant,
+    ) {
         let latency = now.since(started);
         self.average(latency, strain);
         // Each attempt speaks for itself: a success is no sign that others failed, nor a failure that answers are slow, nor a
@@ -153,7 +167,7 @@ impl Pressure {
         };
         if is_strained {
             self.clean = 0;
-            self.give_way(started, now);
+            self.give_way(least(policy, contract), started, now);
         } else if strain == Strain::None {
             self.recover(policy);
         } else {
@@ -161,16 +175,24 @@ impl Pressure {
         }
     }
 
-    fn give_way(&mut self, started: Instant, now: Instant) {
+    fn give_way(&mut self, least: u32, started: Instant, now: Instant) {
         let answers_the_same_trouble = started < self.halved;
         if !answers_the_same_trouble {
-            self.share = (self.share / 2).max(1);
+            self.share = (self.share / 2).max(least.min(self.share));
+            if std::mem::take(&mut self.succeeded) {
+                self.regain = self.share;
+            }
             self.halved = now;
         }
     }
 
     fn recover(&mut self, policy: &PressurePolicy) {
+        self.succeeded = true;
         if self.share == WHOLE {
+            return;
+        }
+        if self.share < self.regain {
+            self.share = (self.share * 2).min(self.regain);
             return;
         }
         self.clean += 1;
@@ -217,6 +239,12 @@ impl Pressure {
     }
 }
 
+/// The share at which the lane makes one attempt per `slowest`: less would only make the way back longer.
+fn least(policy: &PressurePolicy, contract: &Contract) -> u32 {
+    let share = u128::from(contract.gap().0) * u128::from(WHOLE) / u128::from(policy.slowest.0);
+    u32::try_from(share).unwrap_or(WHOLE).clamp(1, WHOLE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +273,7 @@ mod tests {
                 self.pressure.start(self.now);
                 let started = self.now;
                 self.now = self.now + latency;
-                self.pressure.end(&self.policy, strain, started, self.now);
+                self.pressure.end(&self.policy, &self.contract, strain, started, self.now);
             }
             self.pressure.percent()
         }
@@ -275,7 +303,7 @@ mod tests {
         let volley = bench.now;
         for later in 1..20 {
             bench.now = volley + Nanos::from_millis(later);
-            bench.pressure.end(&bench.policy, Strain::Refused, volley, bench.now);
+            bench.pressure.end(&bench.policy, &bench.contract, Strain::Refused, volley, bench.now);
         }
         assert_eq!(bench.pressure.percent(), 50);
     }
@@ -287,6 +315,29 @@ mod tests {
         assert_eq!(bench.gap(), Nanos::MINUTE);
         let later = bench.now + Nanos::MINUTE;
         assert_eq!(bench.pressure.ready(&bench.policy, &bench.contract, 0, later), Ready::Now);
+    }
+
+    #[test]
+    fn what_an_outage_took_comes_back_by_doubling_up_to_the_half_at_which_it_began() {
+        let mut bench = Bench::new();
+        bench.attempts(100, Strain::Refused, QUICK);
+        let outage = bench.gap();
+        assert_eq!(outage, Nanos::MINUTE);
+        // One each minute, thirty seconds, fifteen, …: two minutes in all.
+        let mut waited = Nanos::ZERO;
+        while bench.pressure.percent() < 50 {
+            waited = waited + bench.gap();
+            bench.attempts(1, Strain::None, QUICK);
+        }
+        assert!(waited < Nanos::from_secs(121), "{waited}");
+        assert_eq!(bench.attempts(9, Strain::None, QUICK), 50, "from there on by streaks");
+        assert_eq!(bench.attempts(1, Strain::None, QUICK), 56);
+        // Strain that comes amid successes is no outage: no doubling back into it.
+        assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 28);
+        assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 14);
+        assert_eq!(bench.attempts(1, Strain::None, QUICK), 28);
+        assert_eq!(bench.attempts(1, Strain::Refused, QUICK), 14);
+        assert_eq!(bench.attempts(9, Strain::None, QUICK), 14);
     }
 
     #[test]
@@ -360,7 +411,7 @@ mod tests {
         let frozen = bench.now;
         bench.now = frozen + Nanos::from_secs(27);
         for _ in 0..4 {
-            bench.pressure.end(&bench.policy, Strain::None, frozen, bench.now);
+            bench.pressure.end(&bench.policy, &bench.contract, Strain::None, frozen, bench.now);
         }
         assert_eq!(bench.pressure.percent(), 50);
         assert_eq!(bench.attempts(10, Strain::None, QUICK), 56);
