@@ -254,10 +254,7 @@ impl Lane {
 
     /// Lowered limits hold from here on.
     pub(super) fn change(&mut self, settings: Arc<Settings>, now: Instant) {
-        let (old, new) = (self.limiter.contract(), settings.contract());
-        if (old.bucket(), old.is_paced()) != (new.bucket(), new.is_paced()) {
-            self.pace = Pace::default();
-        }
+        self.pace.change(self.limiter.contract(), settings.contract());
         self.limiter.change(settings.contract().clone(), settings.lateness(), now);
         self.settings = settings;
     }
@@ -333,14 +330,12 @@ impl Lane {
         let contract = self.limiter.contract();
         let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
         let asked = if self.paused_until > now { Ready::At(self.paused_until) } else { Ready::Now };
-        let pace = if contract.is_paced() { self.pace.ready(now) } else { Ready::Now };
+        let pace = self.pace.ready(contract, now);
         self.limiter.ready(now).and(self.breaker.ready(now)).and(pressure).and(asked).and(pace)
     }
 
     fn start(&mut self, now: Instant) -> IsProbe {
-        if self.limiter.contract().is_paced() {
-            self.pace.start(self.limiter.contract().bucket().rate(), now);
-        }
+        self.pace.start(self.limiter.contract(), now);
         self.limiter.start(now);
         self.pressure.start(now);
         self.breaker.start()
@@ -358,8 +353,7 @@ impl Lane {
             return None;
         }
         let pressed = self.pressure.room(self.settings.pressure(), self.limiter.contract(), AHEAD);
-        let contract = self.limiter.contract();
-        let paced = if contract.is_paced() { Pace::room(contract.bucket().rate(), AHEAD) } else { u32::MAX };
+        let paced = Pace::room(self.limiter.contract(), AHEAD);
         let most = if self.breaker.is_open() { 1 } else { WINDOW_MAX.min(pressed).min(paced) };
         let wanted = self.limiter.room(now, AHEAD).min(most);
         let count = wanted.checked_sub(held).filter(|&count| count > 0 && held <= wanted / 2)?;

@@ -8,7 +8,7 @@
 //! of a new one begins a grid of its own. The full rate needs room for the answers' time: a burst and a cap in flight of
 //! rate × time + 2 or more.
 
-use super::contract::Rate;
+use super::contract::Contract;
 use super::limiter::Ready;
 use super::time::{Instant, Nanos};
 
@@ -22,18 +22,33 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether the next place has come.
-    pub(super) fn ready(self, now: Instant) -> Ready {
-        self.next.filter(|next| *next > now).map_or(Ready::Now, Ready::At)
+    /// Whether the next place has come, if there is a grid.
+    pub(super) fn ready(self, contract: &Contract, now: Instant) -> Ready {
+        self.next.filter(|next| contract.is_paced() && *next > now).map_or(Ready::Now, Ready::At)
     }
 
-    /// How many places come within `ahead`.
-    pub(super) fn room(rate: Rate, ahead: Nanos) -> u32 {
-        u32::try_from(ahead.0 / rate.gap().0).unwrap_or(u32::MAX).saturating_add(1)
+    /// How many attempts may start within `ahead`.
+    pub(super) fn room(contract: &Contract, ahead: Nanos) -> u32 {
+        if !contract.is_paced() {
+            return u32::MAX;
+        }
+        let places = ahead.0 / contract.bucket().rate().gap().0;
+        u32::try_from(places).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// Another contract has a grid of its own.
+    pub(super) fn change(&mut self, old: &Contract, new: &Contract) {
+        if (old.bucket(), old.is_paced()) != (new.bucket(), new.is_paced()) {
+            *self = Self::default();
+        }
     }
 
     /// An attempt starts.
-    pub(super) fn start(&mut self, rate: Rate, now: Instant) {
+    pub(super) fn start(&mut self, contract: &Contract, now: Instant) {
+        if !contract.is_paced() {
+            return;
+        }
+        let rate = contract.bucket().rate();
         let next = self.next.filter(|next| now.since(*next) < rate.gap());
         let (place, rest) = next.map_or((now, 0), |next| (next, self.rest));
         // A period is at most a day in nanoseconds, and what is left over at most a million: nothing overflows.
@@ -46,6 +61,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::contract::{Bucket, Rate};
     use proptest::prelude::*;
 
     fn rate() -> impl Strategy<Value = Rate> {
@@ -56,14 +72,15 @@ mod tests {
     /// Starts that each come so late after their place.
     fn starts(rate: Rate, late: &[u64]) -> Vec<u64> {
         let mut pace = Pace::default();
+        let contract = Contract::new(Some(Bucket::new(rate, 10).unwrap()), vec![], 5).unwrap().paced(true);
         let mut now = Instant(1_000_000);
         let mut starts = Vec::new();
         for late in late {
-            if let Ready::At(at) = pace.ready(now) {
+            if let Ready::At(at) = pace.ready(&contract, now) {
                 now = at;
             }
             now = now + Nanos(*late);
-            pace.start(rate, now);
+            pace.start(&contract, now);
             starts.push(now.0);
         }
         starts

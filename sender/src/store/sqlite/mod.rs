@@ -6,7 +6,7 @@
 //! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::command::Command;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{Nanos, StoreTime};
 
 mod beside;
 mod claim;
@@ -184,8 +184,7 @@ impl SqliteStore {
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             latencies: &mut self.latencies,
-            payers: None,
-            outbox_refused: BTreeSet::new(),
+            room: room::Room::default(),
             bodies: BTreeMap::new(),
             recorded: 0,
             settled: 0,
@@ -284,10 +283,7 @@ struct Work<'a> {
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
     latencies: &'a mut Latencies,
-    /// Lanes to make room in, if that had to be known.
-    payers: Option<room::Payers>,
-    /// Lanes that refused a row of the outbox: no newer one is for them in this commit.
-    outbox_refused: BTreeSet<LaneId>,
+    room: room::Room,
     bodies: claim::Bodies,
     recorded: u64,
     settled: u64,
@@ -334,7 +330,7 @@ impl Work<'_> {
     fn carry_out(&mut self, command: &Command) -> rusqlite::Result<Reply> {
         if !matches!(command, Command::Emit(_)) {
             // Whatever else happens may change who can make room.
-            self.payers = None;
+            self.room.forget_payers();
         }
         match command {
             Command::Emit(emit) => self.emit(emit),

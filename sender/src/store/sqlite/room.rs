@@ -23,9 +23,25 @@ const PAYERS_MAX: usize = 8;
 /// How often one commit looks for them.
 const LOOKUPS_MAX: u32 = 4;
 
+/// What one commit knows of who has room, and who makes some.
+#[derive(Default)]
+pub(super) struct Room {
+    /// Lanes to make room in, if that had to be known.
+    payers: Option<Payers>,
+    /// Lanes that refused a row of the outbox: no newer one is for them in this commit.
+    outbox_refused: BTreeSet<LaneId>,
+}
+
+impl Room {
+    /// Who can pay has changed.
+    pub(super) fn forget_payers(&mut self) {
+        self.payers = None;
+    }
+}
+
 /// Who makes room when the whole store is full, as far as this commit knows.
 #[derive(Default)]
-pub(super) struct Payers {
+struct Payers {
     lanes: BTreeSet<LaneId>,
     /// Everything that they have is handed out.
     spent: BTreeSet<LaneId>,
@@ -79,7 +95,7 @@ impl Work<'_> {
             }
             let body = size(emit.bodies[target.body].bytes.len());
             let before = Waiting::of(&lane.counts).less(gone);
-            let behind = emit.outbox.is_some() && self.outbox_refused.contains(&target.lane);
+            let behind = emit.outbox.is_some() && self.room.outbox_refused.contains(&target.lane);
             let bound = lane.bounds.reached(before.rows, before.bytes, body);
             let bound = bound.or(behind.then_some(Bound::LaneRows));
             let with_it = total.less(gone).and(body);
@@ -93,7 +109,7 @@ impl Work<'_> {
             if let Some(bound) = bound.or(total_bound) {
                 full.push(FullLane { lane: target.lane, bound });
                 if emit.outbox.is_some() && bound != Bound::BodyBytes {
-                    self.outbox_refused.insert(target.lane);
+                    self.room.outbox_refused.insert(target.lane);
                 }
                 *route = Route::Refused(bound);
             } else {
@@ -133,7 +149,7 @@ impl Work<'_> {
             if self.shed_one(payer)? {
                 *shed += 1;
             } else {
-                self.payers.get_or_insert_default().spend(payer);
+                self.room.payers.get_or_insert_default().spend(payer);
             }
         }
         Ok(true)
@@ -153,7 +169,7 @@ impl Work<'_> {
     fn payer(&mut self) -> Result<Option<LaneId>> {
         loop {
             let mut best: Option<(u64, LaneId)> = None;
-            for lane in self.payers.get_or_insert_default().lanes.clone() {
+            for lane in self.room.payers.get_or_insert_default().lanes.clone() {
                 let waiting = self.ledger.lane(self.sql, lane)?.map_or(0, |lane| lane.counts.waiting);
                 if waiting > 0 && best.is_none_or(|(most, _)| waiting > most) {
                     best = Some((waiting, lane));
@@ -170,7 +186,7 @@ impl Work<'_> {
 
     /// Looks for the fullest lanes, a few times per commit at most: it is a scan of all lanes.
     fn look_up_payers(&mut self) -> Result<bool> {
-        let payers = self.payers.get_or_insert_default();
+        let payers = self.room.payers.get_or_insert_default();
         if payers.looked_up >= LOOKUPS_MAX {
             return Ok(false);
         }
@@ -192,7 +208,7 @@ impl Work<'_> {
 
     /// Something was added to a lane: it may have to pay for what is added next.
     pub(super) fn may_pay(&mut self, lane: LaneId) -> Result<()> {
-        let Some(payers) = &mut self.payers else { return Ok(()) };
+        let Some(payers) = &mut self.room.payers else { return Ok(()) };
         let sheds = self.ledger.lane(self.sql, lane)?;
         if sheds.is_some_and(|lane| lane.bounds.when_full == WhenFull::ShedOldest) {
             payers.spent.remove(&lane);
