@@ -1,9 +1,9 @@
 //! The reference of all settings, made of the types that read them: the comments, defaults and ranges of
 //! [`text`](super::text), so that nothing is said twice.
 //!
-//! - [`markdown`]: `docs/settings.md`.
-//! - [`plain`]: what `hookproof-sender settings` prints.
-//! - [`schema`]: JSON Schema, also the settings of the API's document.
+//! - `markdown`: `docs/settings.md`.
+//! - `plain`: what `hookproof-sender settings` prints.
+//! - `schema`: JSON Schema, also the settings of the API's document.
 //! - `form`, `range`: how a setting is written, and within what bounds.
 //! - `examples`: settings at work, before and after.
 

@@ -47,7 +47,7 @@ fn beside(name: &str) -> Value {
 
 /// What becomes of a setting with this value, and of what it needs.
 fn agreed(name: &str, value: Value) -> Result<Agreement, String> {
-    let settings = SettingsText::read(&beside(name)).unwrap().patched(&only(name, value));
+    let settings = SettingsText::read(beside(name)).unwrap().patched(&only(name, value));
     let settings = settings.map_err(|error| error.to_string())?;
     let known = ["DE".to_owned(), "a".to_owned(), "a".repeat(Region::BYTES_MAX)];
     let regions = known.iter().fold(RegionSecrets::default(), |regions, region| {
