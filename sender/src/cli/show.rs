@@ -14,7 +14,8 @@ use crate::runtime::clock::wall;
 use crate::store::latency::Measured;
 use crate::store::read::{LaneStatus, Over, Reader};
 use crate::subscriber::SettingsText;
-use crate::subscriber::reference::{Default, Form, Group, Setting};
+use crate::subscriber::description::{Default, Form, Group, Setting};
+use crate::subscriber::reference;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -72,7 +73,7 @@ impl Show {
         printer.pairs(&pairs)?;
         printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
         let given = value(&settings.to_json())?;
-        printer.pairs(&flattened("", &Group::of_settings(), &settings.in_effect(), &given))
+        printer.pairs(&flattened("", &reference::settings(), &settings.in_effect(), &given))
     }
 }
 

@@ -50,22 +50,22 @@ macro_rules! section {
             }
         }
 
-        impl $crate::subscriber::reference::Written for $text {
-            fn form() -> $crate::subscriber::reference::Form {
-                use $crate::subscriber::reference;
+        impl $crate::subscriber::description::Written for $text {
+            fn form() -> $crate::subscriber::description::Form {
+                use $crate::subscriber::description;
 
                 let full = Self::default().filled();
                 let settings = vec![$(
-                    reference::Setting {
+                    description::Setting {
                         name: stringify!($field),
                         about: concat!($($doc),+).trim_ascii(),
-                        form: <$type as reference::Written>::form(),
-                        range: reference::Range::of([$($range.into())?]),
-                        default: reference::Default::value(&full.$field),
+                        form: <$type as description::Written>::form(),
+                        range: description::Range::of([$($range.into())?]),
+                        default: description::Default::value(&full.$field),
                     }
                 ),*];
                 let about = concat!($($about),+).trim_ascii();
-                reference::Form::Group(reference::Group { about, settings })
+                description::Form::Group(description::Group { about, settings })
             }
         }
     };

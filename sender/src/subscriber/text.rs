@@ -5,13 +5,14 @@
 //! { "limit": { "rate": "50/s", "burst": 20, "windows": ["60 per 1s"] }, "retry": { "ttl": "48h" }, "timeout": "5s" }
 //! ```
 
+use std::ops::RangeInclusive;
+
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::agreement::Agreement;
+use super::description::{Default as Unset, Form, Group, PATH, Range, fields, written};
 use super::form::{count, object};
-use super::reference::Range;
 use super::section::section;
 use crate::documented::documented;
 use crate::engine::breaker::{COOLDOWN_MAX, COOLDOWN_MIN, FAILURES_MAX};
@@ -20,9 +21,9 @@ use crate::engine::contract::{
 };
 use crate::engine::pressure::{FAILURES_PERCENT, LATENCY_FACTOR, SLOWEST, STREAK};
 use crate::engine::retry::{ATTEMPTS_MAX, BASE_MIN, DELAY_MAX, RETRY_AFTER_CAP, SCHEDULE_MAX, TTL};
-use crate::engine::{DOUBT_MAX, Nanos};
+use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
 use crate::event::coalesce::{Coalescing, CoalescingRule};
-use crate::event::shape::{PseudonymRule, Region};
+use crate::event::shape::{PseudonymRule, Region, ShapingRules};
 use crate::sign::Profile;
 use crate::units::{Bytes, Rate, WindowCap};
 use crate::word_form::word_form;
@@ -39,9 +40,9 @@ section! {
         /// How its attempts are signed.
         sign: Profile = Profile::default();
         /// How long one attempt may take in all, from the first packet to the last byte of the answer.
-        timeout: Nanos = Nanos::from_secs(8), in Agreement::TIMEOUT;
+        timeout: Nanos = Nanos::from_secs(8), in SettingsText::TIMEOUT;
         /// How much of `timeout` an attempt may take to connect. The default is never longer than `timeout`.
-        connect_timeout: Nanos = Nanos::from_secs(4).min(timeout), in (*Agreement::TIMEOUT.start(), "timeout");
+        connect_timeout: Nanos = Nanos::from_secs(4).min(timeout), in (*SettingsText::TIMEOUT.start(), "timeout");
         /// What follows a failed attempt.
         #[serde(deserialize_with = "object")]
         retry: RetryText = RetryText::default();
@@ -52,7 +53,7 @@ section! {
         #[serde(deserialize_with = "object")]
         pressure: PressureText = PressureText::default();
         /// For how long an event id is remembered: an event with the same id in that time is the same event. `0s` for never.
-        dedupe: Nanos = Nanos::MINUTE.times(10), in Nanos::ZERO..=Agreement::DEDUPE_MAX;
+        dedupe: Nanos = Nanos::MINUTE.times(10), in Nanos::ZERO..=SettingsText::DEDUPE_MAX;
         /// Events of which only the newest is delivered. Of several rules that match, the first holds. An event without a
         /// `key` is never coalesced.
         coalesce: Vec<CoalescingRule> = Vec::new(), in Range::many(0..=Coalescing::RULES_MAX, Range::Any);
@@ -93,9 +94,9 @@ section! {
     QueueText, filled in as Queue {
         /// How many deliveries may wait.
         #[serde(deserialize_with = "count")]
-        rows: u64 = 100_000, in 1..=Agreement::QUEUE_ROWS_MAX;
+        rows: u64 = 100_000, in 1..=SettingsText::QUEUE_ROWS_MAX;
         /// How many bytes of bodies may wait.
-        bytes: Bytes = Bytes(256 << 20), in Bytes(1)..=Agreement::QUEUE_BYTES_MAX;
+        bytes: Bytes = Bytes(256 << 20), in Bytes(1)..=SettingsText::QUEUE_BYTES_MAX;
         /// What happens to one delivery more.
         when_full: WhenFullText = WhenFullText::ShedOldest;
     }
@@ -218,6 +219,24 @@ word_form! {
     }
 }
 
+written! {
+    WhenFullText => Form::Word(WhenFullText::ALL.map(|word| (word.name(), word.about())).into());
+    BackoffText => Form::Word(BackoffText::ALL.map(|word| (word.name(), word.about())).into());
+    PseudonymText => Form::Either(Box::new(Form::Path), Box::new(PseudonymRule::form()));
+    ShapeText => Form::Group(Group {
+        about: ShapeText::ABOUT,
+        settings: fields(ShapeText::FIELDS, ShapeText::MEANINGS, [
+            (Form::List(Box::new(Form::Path)), paths(), Unset::Unset("all fields, as they came")),
+            (Form::List(Box::new(PseudonymText::form())), paths(), Unset::Unset("none")),
+            (Form::Region, Range::Bytes(1, Region::BYTES_MAX), Unset::Unset("none")),
+        ]),
+    });
+}
+
+fn paths() -> Range {
+    Range::many(0..=ShapingRules::FIELDS_MAX, PATH)
+}
+
 /// One field that is replaced: its path alone where it keeps its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PseudonymText(pub PseudonymRule);
@@ -256,6 +275,15 @@ impl<'de> Deserialize<'de> for PseudonymText {
 }
 
 impl SettingsText {
+    /// The shortest and the longest that an attempt may take.
+    pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
+    /// The longest while over which ids are compared. What has been delivered must be kept for so long.
+    pub const DEDUPE_MAX: Nanos = Nanos::DAY;
+    /// The most deliveries that may wait.
+    pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
+    /// The most bytes that may wait.
+    pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
+
     /// The groups among its fields, with theirs.
     pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 6] = [
         ("limit", LimitText::FIELDS),

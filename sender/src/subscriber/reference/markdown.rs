@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::examples::{EXAMPLES, Example};
-use super::{Default, Form, Group, Setting, shown};
+use super::settings;
+use crate::subscriber::description::{Default, Form, Setting, shown};
 
 const HEAD: &str = "\
 # Settings of a subscriber
@@ -30,7 +31,7 @@ const COLUMNS: &str =
 
 /// All settings as a page.
 pub(crate) fn page() -> String {
-    let settings = Group::of_settings();
+    let settings = settings();
     let mut page = HEAD.to_owned();
     push_forms(&mut page);
     page += "\n## Without a group\n";

@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 
 use super::examples::EXAMPLES;
-use super::{Default, Form, Group, Range, Setting, shown};
+use super::settings;
+use crate::subscriber::description::{Default, Form, Range, Setting, shown};
 
 /// The longest line, in characters.
 const WIDTH: usize = 100;
 
 /// All settings as text.
 pub(crate) fn text() -> String {
-    let settings = Group::of_settings();
+    let settings = settings();
     let mut text = wrapped(settings.about, "");
     text.push_str(
         "Set them with KEY=VALUE of `subscriber add` and `subscriber set`, or as JSON through the API.\n",
@@ -85,6 +86,6 @@ fn wrapped(words: &str, margin: &str) -> String {
 }
 
 fn indented(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
+    let lines: Vec<_> = text.lines().map(|line| format!("  {line}").trim_end().to_owned()).collect();
     lines.join("\n")
 }

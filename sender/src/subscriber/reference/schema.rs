@@ -2,12 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Bound, Default, Form, Group, Range, Setting};
+use super::settings;
+use crate::subscriber::description::{Bound, Default, Form, Group, Range, Setting};
 use crate::units::{LENGTHS, SIZES};
 
 /// The schema of settings as they are written.
 pub(crate) fn schema() -> Value {
-    let mut schema = of_group(&Group::of_settings());
+    let mut schema = of_group(&settings());
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Hookproof settings of a subscriber");
     schema
@@ -16,7 +17,7 @@ pub(crate) fn schema() -> Value {
 /// The same as a part of a subscriber, which has other fields too.
 #[cfg(test)]
 pub(crate) fn part() -> Value {
-    let mut schema = of_group(&Group::of_settings());
+    let mut schema = of_group(&settings());
     if let Value::Object(fields) = &mut schema {
         fields.remove("additionalProperties");
     }

@@ -6,9 +6,8 @@ use super::{Default, Group, Range, Setting};
 use crate::engine::Nanos;
 use crate::event::Pattern;
 use crate::event::coalesce::{Coalescing, CoalescingRule};
-use crate::event::shape::{PseudonymRule, Region, ShapingRules};
+use crate::event::shape::{PseudonymRule, ShapingRules};
 use crate::sign::Profile;
-use crate::subscriber::text::{BackoffText, PseudonymText, ShapeText, WhenFullText};
 use crate::units::{Bytes, Quantity, Rate, WindowCap};
 
 /// How a setting is written.
@@ -34,7 +33,7 @@ pub(crate) enum Form {
 
 impl Form {
     /// The forms that have to be explained, with their grammar.
-    pub(super) const EXPLAINED: [(Self, &'static str); 8] = [
+    pub(in crate::subscriber) const EXPLAINED: [(Self, &'static str); 8] = [
         (Self::Duration, Quantity::Duration.expected()),
         (Self::Rate, Quantity::Rate.expected()),
         (Self::WindowCap, Quantity::Window.expected()),
@@ -49,7 +48,7 @@ impl Form {
     ];
 
     /// What one of it is called.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::subscriber) fn name(&self) -> String {
         match self {
             Self::Duration => "duration".to_owned(),
             Self::Rate => "rate".to_owned(),
@@ -72,7 +71,7 @@ impl Form {
     }
 
     /// One of it: no default of any setting, and within the range of every setting of the form.
-    pub(super) fn example(&self) -> Value {
+    pub(in crate::subscriber) fn example(&self) -> Value {
         match self {
             Self::Duration => json!("2s"),
             Self::Rate => json!("20/s"),
@@ -96,7 +95,7 @@ impl Form {
     }
 
     /// The fields of the rules that it is a list of, if it is one.
-    pub(super) fn rule(&self) -> Option<&Group> {
+    pub(in crate::subscriber) fn rule(&self) -> Option<&Group> {
         let Self::List(item) = self else { return None };
         match &**item {
             Self::Group(rule) => Some(rule),
@@ -118,13 +117,15 @@ pub(crate) trait Written {
 /// Types and their forms.
 macro_rules! written {
     ($($type:ty => $form:expr;)+) => {
-        $( impl Written for $type {
-            fn form() -> Form {
+        $( impl $crate::subscriber::description::Written for $type {
+            fn form() -> $crate::subscriber::description::Form {
                 $form
             }
         } )+
     };
 }
+
+pub(in crate::subscriber) use written;
 
 written! {
     Nanos => Form::Duration;
@@ -136,8 +137,6 @@ written! {
     bool => Form::Flag;
     Pattern => Form::Pattern;
     Profile => Form::Word(Profile::ALL.map(|word| (word.name(), word.about())).into());
-    BackoffText => Form::Word(BackoffText::ALL.map(|word| (word.name(), word.about())).into());
-    WhenFullText => Form::Word(WhenFullText::ALL.map(|word| (word.name(), word.about())).into());
     CoalescingRule => Form::Group(Group {
         about: CoalescingRule::ABOUT,
         settings: fields(CoalescingRule::FIELDS, CoalescingRule::MEANINGS, [
@@ -145,7 +144,6 @@ written! {
             (Form::Duration, (Nanos(1)..=Coalescing::WINDOW_MAX).into(), Default::Required),
         ]),
     });
-    PseudonymText => Form::Either(Box::new(Form::Path), Box::new(PseudonymRule::form()));
     PseudonymRule => Form::Group(Group {
         about: PseudonymRule::ABOUT,
         settings: fields(PseudonymRule::FIELDS, PseudonymRule::MEANINGS, [
@@ -153,21 +151,10 @@ written! {
             (Form::Name, PATH, Default::Unset("the name that it has")),
         ]),
     });
-    ShapeText => Form::Group(Group {
-        about: ShapeText::ABOUT,
-        settings: fields(ShapeText::FIELDS, ShapeText::MEANINGS, [
-            (Form::List(Box::new(Form::Path)), paths(), Default::Unset("all fields, as they came")),
-            (Form::List(Box::new(PseudonymText::form())), paths(), Default::Unset("none")),
-            (Form::Region, Range::Bytes(1, Region::BYTES_MAX), Default::Unset("none")),
-        ]),
-    });
 }
 
-const PATH: Range = Range::Bytes(1, ShapingRules::PATH_BYTES_MAX);
-
-fn paths() -> Range {
-    Range::many(0..=ShapingRules::FIELDS_MAX, PATH)
-}
+/// Of a path, and of a name.
+pub(in crate::subscriber) const PATH: Range = Range::Bytes(1, ShapingRules::PATH_BYTES_MAX);
 
 impl<T: Written + serde::Serialize> Written for Vec<T> {
     fn form() -> Form {
@@ -176,7 +163,7 @@ impl<T: Written + serde::Serialize> Written for Vec<T> {
 }
 
 /// The fields of a type whose documentation is kept.
-fn fields<const COUNT: usize>(
+pub(in crate::subscriber) fn fields<const COUNT: usize>(
     names: &'static [&'static str],
     meanings: &'static [&'static str],
     forms: [(Form, Range, Default); COUNT],
