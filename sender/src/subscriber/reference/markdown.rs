@@ -11,8 +11,8 @@ use crate::subscriber::description::{Default, Form, Setting, shown};
 const HEAD: &str = "\
 # Settings of a subscriber
 
-Made of the types that read the settings; `HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib reference` writes it
-anew. `hookproof-sender settings` prints the same, and with `--json-schema` as JSON Schema.
+Made of the types that read the settings; `HOOKPROOF_BLESS=1 cargo test -p hookproof-sender --lib the_types` writes it anew.
+`hookproof-sender settings` prints the same, and with `--json-schema` as JSON Schema.
 
 Set them as `KEY=VALUE` on the command line, or as JSON through the API, where the part before the dot is an object:
 
