@@ -27,6 +27,8 @@ pub mod cli;
 pub mod delivery_ids;
 #[cfg(feature = "service")]
 pub mod dispatch;
+#[cfg(feature = "service")]
+mod documented;
 pub mod engine;
 #[cfg(feature = "service")]
 pub mod event;
@@ -54,3 +56,5 @@ mod text_form;
 pub mod transport;
 #[cfg(feature = "service")]
 pub mod units;
+#[cfg(feature = "service")]
+mod word_form;

@@ -30,7 +30,7 @@ use crate::engine::{LaneId, Lateness, Nanos, OutOfRange, Settings};
 use crate::event::{EventPatterns, EventType};
 use crate::store::lane::LaneState;
 use crate::store::read::{self, LiveSecret};
-use crate::subscriber::{Agreement, RegionSecrets};
+use crate::subscriber::{RegionSecrets, SettingsText};
 use index::Index;
 
 /// All subscribers, at one moment.
@@ -214,7 +214,7 @@ impl Subscriber {
     /// How long an attempt may take; of one that is broken, how long it may ever have been.
     #[must_use]
     pub fn deadline(&self) -> Nanos {
-        self.ready.as_ref().map_or(*Agreement::TIMEOUT.end(), |ready| ready.agreement().timeouts.total)
+        self.ready.as_ref().map_or(*SettingsText::TIMEOUT.end(), |ready| ready.agreement().timeouts.total)
     }
 
     /// Whether attempts may be made.

@@ -8,6 +8,7 @@
 //!
 //! - [`text`]: the settings with their defaults: the page to read before writing any.
 //! - [`agreement`]: the same, valid by construction.
+//! - `description`: what that page says of a setting; `reference`: all of it for people and machines: `docs/settings.md`, `hookproof-sender settings`, JSON Schema.
 //! - [`error`]: why settings are refused: a sentence, a code and the field.
 //!
 //! What is stored is what was written, not what it amounts to: a setting that nobody gave follows the default of the
@@ -15,10 +16,12 @@
 //! but keys.
 
 pub mod agreement;
+pub(crate) mod description;
 pub mod error;
 mod form;
 mod nearest;
 mod patch;
+pub(crate) mod reference;
 mod section;
 pub mod text;
 

@@ -22,7 +22,8 @@ text_form!(Rate, "a rate with its unit, such as \"20/s\"");
 text_form!(WindowCap, "a window cap, such as \"60 per 1s\"");
 text_form!(Bytes, "a size with its unit, such as \"64MiB\"");
 
-const LENGTHS: [(&str, u64); 7] = [
+/// The units of lengths of time, in nanoseconds.
+pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("ns", 1),
     ("us", 1_000),
     ("ms", 1_000_000),
@@ -32,8 +33,8 @@ const LENGTHS: [(&str, u64); 7] = [
     ("d", Nanos::DAY.0),
 ];
 
-/// Powers of ten and powers of two go by different names, and mean what they say.
-const SIZES: [(&str, u64); 9] = [
+/// The units of sizes, in bytes. Powers of ten and powers of two go by different names, and mean what they say.
+pub(crate) const SIZES: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1_000),
     ("MB", 1_000_000),

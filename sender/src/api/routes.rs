@@ -79,6 +79,40 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::subscriber::SettingsText;
+    use crate::subscriber::reference::schema;
+
+    /// The document with the settings that the types give.
+    fn with_settings(document: &str) -> String {
+        let (start, end) = ("      \"Settings\": {\n", "\n      },\n");
+        let (before, rest) = document.split_once(start).unwrap();
+        let (_, after) = rest.split_once(end).unwrap();
+        let settings = format!("\"Settings\": {:#}", schema::part()).replace('\n', "\n      ");
+        format!("{before}      {settings},\n{after}")
+    }
+
+    #[test]
+    fn the_settings_in_the_document_are_those_that_the_types_give() {
+        let document = with_settings(OPENAPI);
+        if std::env::var_os("HOOKPROOF_BLESS").is_some() {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/openapi.json");
+            std::fs::write(path, document).unwrap();
+            return;
+        }
+        assert_eq!(OPENAPI, document, "openapi.json is stale; HOOKPROOF_BLESS=1 writes it anew");
+    }
+
+    #[test]
+    fn whatever_is_written_or_shown_of_a_subscriber_has_these_settings_and_no_others() {
+        let schemas = &documented().0["components"]["schemas"];
+        for name in ["SubscriberToAdd", "SubscriberToChange", "Subscriber"] {
+            let schema = &schemas[name];
+            assert_eq!(schema["allOf"][0]["$ref"], "#/components/schemas/Settings", "{name}");
+            assert!(SettingsText::FIELDS.iter().all(|field| schema["properties"][field].is_null()), "{name}");
+            // Beside `allOf`, only this one refuses what neither knows.
+            assert_eq!(schema["unevaluatedProperties"] == false, name != "Subscriber", "{name}");
+        }
+    }
 
     fn documented() -> (Value, BTreeSet<(String, String)>) {
         let document: Value = serde_json::from_str(OPENAPI).unwrap();

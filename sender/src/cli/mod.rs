@@ -16,6 +16,7 @@ mod options;
 mod outbox;
 mod print;
 mod probe;
+mod reference;
 mod serve;
 mod session;
 mod settings;
@@ -66,6 +67,8 @@ enum Command {
     /// Add, look at and change subscribers
     #[command(subcommand)]
     Subscriber(subscriber::Subscriber),
+    /// Print all settings of a subscriber: form, default, range, meaning
+    Settings(reference::Settings),
     /// Look at deliveries given up, have them delivered after all, or forget them
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -104,6 +107,7 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
         Command::Drain(drain) => drain.run(&common, &mut printer),
         Command::Emit(emit) => emit.run(&common, &mut printer),
         Command::Subscriber(command) => command.run(&common, &mut printer),
+        Command::Settings(settings) => settings.run(&mut printer),
         Command::Dead(command) => command.run(&common, &mut printer),
         Command::Audit(audit) => audit.run(&common, &mut printer),
         Command::Status(status) => status.run(&common, &mut printer),

@@ -183,14 +183,14 @@ pub(super) struct Keep {
 impl Keep {
     /// Refuses what would forget ids that are still compared.
     pub(super) fn retention(self) -> Result<Retention, Failure> {
-        use crate::subscriber::Agreement;
+        use crate::subscriber::SettingsText;
 
-        if self.keep_delivered < Agreement::DEDUPE_MAX {
+        if self.keep_delivered < SettingsText::DEDUPE_MAX {
             return Err(Failure::usage(format_args!(
                 "--keep-delivered is {}; expected at least {}, the longest dedupe window there may be: what is \
                  forgotten can't be recognised",
                 self.keep_delivered,
-                Agreement::DEDUPE_MAX
+                SettingsText::DEDUPE_MAX
             )));
         }
         Ok(Retention { settled: self.keep_delivered, attempts: self.keep_attempts, dead: self.keep_dead })

@@ -14,6 +14,8 @@ use crate::runtime::clock::wall;
 use crate::store::latency::Measured;
 use crate::store::read::{LaneStatus, Over, Reader};
 use crate::subscriber::SettingsText;
+use crate::subscriber::description::{Default, Form, Group, Setting};
+use crate::subscriber::reference;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -70,8 +72,8 @@ impl Show {
         }
         printer.pairs(&pairs)?;
         printer.line("\nsettings (KEY=VALUE of `subscriber set`; (default) where none was given)")?;
-        let (in_effect, given) = (value(&settings.shown().to_json())?, value(&settings.to_json())?);
-        printer.pairs(&flattened(&in_effect, &given))
+        let given = value(&settings.to_json())?;
+        printer.pairs(&flattened("", &reference::settings(), &settings.in_effect(), &given))
     }
 }
 
@@ -102,24 +104,27 @@ fn figures(lane: &LaneStatus, measured: Option<&Measured>, look: &Look) -> Vec<(
     rows.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// Settings in effect, by their dotted keys.
-fn flattened(in_effect: &Value, given: &Value) -> Vec<(String, String)> {
+/// Settings in effect, by their dotted keys. What has no meaning beside the others is left out.
+fn flattened(above: &str, group: &Group, in_effect: &Value, given: &Value) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    for (key, value) in in_effect.as_object().into_iter().flatten() {
-        let fields = value.as_object().filter(|_| key != "coalesce");
-        match fields {
-            Some(fields) => pairs.extend(fields.iter().map(|(field, value)| {
-                (format!("{key}.{field}"), marked(value, given.get(key).and_then(|group| group.get(field))))
-            })),
-            None => pairs.push((key.clone(), marked(value, given.get(key)))),
+    for setting in &group.settings {
+        let (key, given) = (format!("{above}{}", setting.name), &given[setting.name]);
+        let Some(value) = in_effect.get(setting.name) else { continue };
+        match &setting.form {
+            Form::Group(group) => pairs.extend(flattened(&format!("{key}."), group, value, given)),
+            _ if !given.is_null() => pairs.push((key, flat(given))),
+            _ => pairs.push((key, format!("{} (default)", unset(setting, value)))),
         }
     }
     pairs
 }
 
-fn marked(value: &Value, given: Option<&Value>) -> String {
-    let text = flat(value);
-    if given.is_some() { text } else { format!("{text} (default)") }
+/// What holds where nothing was given.
+fn unset(setting: &Setting, value: &Value) -> String {
+    match setting.default {
+        Default::Unset(what) => what.to_owned(),
+        _ => flat(value),
+    }
 }
 
 fn flat(value: &Value) -> String {

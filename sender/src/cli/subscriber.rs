@@ -76,7 +76,7 @@ Examples:
       limit.rate=10/s limit.burst=20 limit.in_flight=5 retry.ttl=48h
   hookproof-sender subscriber add --db sender.db local http://127.0.0.1:9000/ --allow-private-targets
 
-`subscriber show` lists all settings with their defaults.")]
+`hookproof-sender settings` explains every KEY: its form, default and range.")]
 pub(super) struct Add {
     /// What people call it
     name: String,
@@ -155,7 +155,8 @@ Examples:
   hookproof-sender subscriber set --db sender.db shop limit.windows='60 per 1s,900 per 1min' retry.ttl=null
   hookproof-sender subscriber set --db sender.db shop url=https://shop.example/v2 events=order.*,refund.made name=store
 
-A running `serve` goes by it within a second. null brings a default back. `subscriber show` lists the keys.")]
+A running `serve` goes by it within a second. null brings a default back. `subscriber show` lists what is in effect,
+`hookproof-sender settings` explains every KEY.")]
 pub(super) struct Set {
     /// Its name or id
     name: String,

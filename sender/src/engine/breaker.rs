@@ -11,6 +11,10 @@ use super::limiter::Ready;
 use super::range::{OutOfRange, within};
 use super::time::{Instant, Nanos};
 
+/// The most failures in a row that it may take.
+pub const FAILURES_MAX: u32 = 1_000_000;
+/// The shortest cooldown.
+pub const COOLDOWN_MIN: Nanos = Nanos::from_millis(1);
 /// The longest cooldown.
 pub const COOLDOWN_MAX: Nanos = Nanos::DAY;
 /// Fewer answers than this say nothing about a percentile.
@@ -40,10 +44,10 @@ impl BreakerPolicy {
         cooldown: Nanos,
         cooldown_max: Nanos,
     ) -> Result<Self, OutOfRange> {
-        within("breaker.failures", failures, 1..=1_000_000)?;
+        within("breaker.failures", failures, 1..=FAILURES_MAX)?;
         within("breaker.failures_when_slow", failures_when_slow, 1..=failures)?;
-        within("breaker.cooldown_max", cooldown_max, Nanos::from_millis(1)..=COOLDOWN_MAX)?;
-        within("breaker.cooldown", cooldown, Nanos::from_millis(1)..=cooldown_max)?;
+        within("breaker.cooldown_max", cooldown_max, COOLDOWN_MIN..=COOLDOWN_MAX)?;
+        within("breaker.cooldown", cooldown, COOLDOWN_MIN..=cooldown_max)?;
         Ok(Self { failures, failures_when_slow, slow, cooldown, cooldown_max })
     }
 }

@@ -8,11 +8,21 @@
 //!
 //! Pressure only ever holds back: the contract is the limiter's affair and is neither widened nor charged here.
 
+use std::ops::RangeInclusive;
+
 use super::contract::Contract;
 use super::limiter::Ready;
 use super::range::{OutOfRange, within};
 use super::time::{Instant, Nanos};
 
+/// How slow the slowest pace may be.
+pub const SLOWEST: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY;
+/// How many successes in a row may be asked for.
+pub const STREAK: RangeInclusive<u32> = 1..=1_000_000;
+/// How many times as long answers may have to take.
+pub const LATENCY_FACTOR: RangeInclusive<u32> = 2..=1_000;
+/// The share of failures, in percent.
+pub const FAILURES_PERCENT: RangeInclusive<u32> = 1..=100;
 /// The whole contract.
 const WHOLE: u32 = 1 << 16;
 /// What a clean streak gives back.
@@ -44,10 +54,10 @@ impl PressurePolicy {
         latency_factor: u32,
         failures_percent: u32,
     ) -> Result<Self, OutOfRange> {
-        within("pressure.slowest", slowest, Nanos::from_millis(1)..=Nanos::DAY)?;
-        within("pressure.streak", streak, 1..=1_000_000)?;
-        within("pressure.latency_factor", latency_factor, 2..=1_000)?;
-        within("pressure.failures_percent", failures_percent, 1..=100)?;
+        within("pressure.slowest", slowest, SLOWEST)?;
+        within("pressure.streak", streak, STREAK)?;
+        within("pressure.latency_factor", latency_factor, LATENCY_FACTOR)?;
+        within("pressure.failures_percent", failures_percent, FAILURES_PERCENT)?;
         Ok(Self { slowest, streak, latency_min, latency_factor, failures_percent })
     }
 }

@@ -1,5 +1,7 @@
 //! What follows a failed attempt: whether there is another, and when.
 
+use std::ops::RangeInclusive;
+
 use super::range::{OutOfRange, within};
 use super::rng::Rng;
 use super::time::Nanos;
@@ -10,6 +12,10 @@ pub const BASE_MIN: Nanos = Nanos::from_millis(1);
 pub const DELAY_MAX: Nanos = Nanos::DAY.times(7);
 /// The most delays in a fixed schedule.
 pub const SCHEDULE_MAX: usize = 64;
+/// How old a delivery may be allowed to grow.
+pub const TTL: RangeInclusive<Nanos> = Nanos::from_millis(1)..=Nanos::DAY.times(31);
+/// How much a `Retry-After` may count for at the most.
+pub const RETRY_AFTER_CAP: RangeInclusive<Nanos> = Nanos::SECOND..=DELAY_MAX;
 /// The most attempts.
 pub const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -119,8 +125,8 @@ impl RetryPolicy {
         retry_after_cap: Nanos,
     ) -> Result<Self, OutOfRange> {
         within("retry.attempts", attempts, 1..=ATTEMPTS_MAX)?;
-        within("retry.ttl", ttl, Nanos::from_millis(1)..=Nanos::DAY.times(31))?;
-        within("retry.retry_after_cap", retry_after_cap, Nanos::SECOND..=DELAY_MAX)?;
+        within("retry.ttl", ttl, TTL)?;
+        within("retry.retry_after_cap", retry_after_cap, RETRY_AFTER_CAP)?;
         Ok(Self { backoff, attempts, ttl, retry_after_cap })
     }
 

@@ -9,16 +9,19 @@ use sha2::{Digest, Sha256};
 use super::event_type::EventType;
 use super::key::EventKey;
 use super::pattern::Pattern;
+use crate::documented::documented;
 use crate::engine::time::Nanos;
 
-/// Which events are coalesced, and over how long a while.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CoalescingRule {
-    /// Their types. Events of different types are never taken for each other.
-    pub events: Pattern,
-    /// The first event of a while waits so long for newer ones.
-    pub window: Nanos,
+documented! {
+    /// Which events are coalesced, and over how long a while.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct CoalescingRule {
+        /// The types of events that it is for. Events of different types are never taken for each other.
+        pub events: Pattern,
+        /// How long the first event waits for newer ones. It must be shorter than `retry.ttl`.
+        pub window: Nanos,
+    }
 }
 
 /// A subscriber's rules; of several that match, the first holds. Without any, nothing is coalesced.

@@ -133,9 +133,8 @@ pub(crate) fn broken(roster: &Roster) -> Value {
 
 /// A subscriber: its own fields, and all settings in effect beside them, defaults included. No secret.
 pub(crate) fn subscriber(subscriber: &read::Subscriber, fault: Option<String>) -> Value {
-    let settings = SettingsText::from_json(&subscriber.settings).ok();
-    let settings = settings.and_then(|settings| serde_json::to_value(settings.shown()).ok());
-    let mut whole = settings.unwrap_or_else(|| json!({}));
+    let settings = SettingsText::from_json(&subscriber.settings);
+    let mut whole = settings.map_or_else(|_| json!({}), |settings| settings.in_effect());
     let events: Value = serde_json::from_str(&subscriber.patterns).unwrap_or_default();
     let own = json!({
         "id": &*subscriber.id,

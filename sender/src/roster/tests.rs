@@ -168,7 +168,7 @@ fn a_lane_that_was_never_understood_is_held_to_the_strictest_contract() {
     let roster = roster(&[spoilt]);
     let subscriber = roster.get(LaneId(1)).unwrap();
     assert_eq!(subscriber.settings().contract().gap(), Nanos::DAY);
-    assert_eq!(subscriber.deadline(), *Agreement::TIMEOUT.end());
+    assert_eq!(subscriber.deadline(), *SettingsText::TIMEOUT.end());
 }
 
 #[test]

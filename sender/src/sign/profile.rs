@@ -5,24 +5,25 @@ use std::str::FromStr;
 
 use crate::excerpt::Excerpt;
 use crate::text_form::text_form;
+use crate::word_form::word_form;
 
 text_form!(Profile, "a signing profile, such as \"standard-webhooks\"");
 
-/// A way to sign.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// Standard Webhooks 1.0: over `id.timestamp.body`, by every key, anew for each attempt.
-    #[default]
-    StandardWebhooks,
-    /// Over `timestamp.body`, in hex, anew for each attempt.
-    VvvTimestamped,
-    /// Over the body alone, in hex, once, when the event is emitted: a retry repeats the signature to the byte, so
-    /// that an auditor sees one proof for one delivery.
-    VvvFrozen,
-    /// As Stripe signs: over `timestamp.body`, in hex, by every key, anew for each attempt.
-    Stripe,
-    /// As GitHub signs: over the body alone, in hex.
-    Github,
+word_form! {
+    /// A way to sign.
+    pub enum Profile {
+        /// Standard Webhooks 1.0: over `id.timestamp.body`, by every key, anew for each attempt.
+        StandardWebhooks = "standard-webhooks",
+        /// Over `timestamp.body`, in hex, anew for each attempt.
+        VvvTimestamped = "vvv-timestamped",
+        /// Over the body alone, in hex, once, when the event is emitted: a retry repeats the signature to the byte, so
+        /// that an auditor sees one proof for one delivery.
+        VvvFrozen = "vvv-frozen",
+        /// As Stripe signs: over `timestamp.body`, in hex, by every key, anew for each attempt.
+        Stripe = "stripe",
+        /// As GitHub signs: over the body alone, in hex.
+        Github = "github",
+    }
 }
 
 /// What becomes of a header's value when a delivery is tried again. The body never changes, whatever the profile.
@@ -55,22 +56,6 @@ pub enum SignatureCount {
 }
 
 impl Profile {
-    /// All of them, the default first.
-    pub const ALL: [Self; 5] =
-        [Self::StandardWebhooks, Self::VvvTimestamped, Self::VvvFrozen, Self::Stripe, Self::Github];
-
-    /// Its name in configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::StandardWebhooks => "standard-webhooks",
-            Self::VvvTimestamped => "vvv-timestamped",
-            Self::VvvFrozen => "vvv-frozen",
-            Self::Stripe => "stripe",
-            Self::Github => "github",
-        }
-    }
-
     /// The headers it writes, in their order, and what a retry does to each.
     #[must_use]
     pub const fn headers(self) -> &'static [(&'static str, AcrossRetries)] {

@@ -11,7 +11,7 @@ use crate::engine::breaker::BreakerPolicy;
 use crate::engine::contract::{Bucket, Contract};
 use crate::engine::pressure::PressurePolicy;
 use crate::engine::retry::{Backoff, RetryPolicy};
-use crate::engine::{DEADLINE_MAX, Lateness, Nanos, OutOfRange, Settings};
+use crate::engine::{Lateness, Nanos, OutOfRange, Settings};
 use crate::event::shape::{Pseudonyms, Region};
 use crate::event::{Coalescing, PublicId, Shaping, ShapingRules};
 use crate::sign::{Profile, Secret};
@@ -47,15 +47,6 @@ pub struct Timeouts {
 }
 
 impl Agreement {
-    /// The shortest and the longest that an attempt may take.
-    pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
-    /// The longest while over which ids are compared. What has been delivered must be kept for so long.
-    pub const DEDUPE_MAX: Nanos = Nanos::DAY;
-    /// The most deliveries that may wait.
-    pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
-    /// The most bytes that may wait.
-    pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
-
     /// How old a delivery may grow.
     #[must_use]
     pub fn ttl(&self) -> Nanos {
@@ -88,15 +79,15 @@ impl SettingsText {
         regions: &RegionSecrets,
     ) -> Result<Agreement, SettingsError> {
         let Filled { limit, queue, sign, timeout, connect_timeout, dedupe, .. } = self.filled();
-        let total = within("timeout", timeout, Agreement::TIMEOUT)?;
-        let connect = within("connect_timeout", connect_timeout, *Agreement::TIMEOUT.start()..=total)?;
+        let total = within("timeout", timeout, SettingsText::TIMEOUT)?;
+        let connect = within("connect_timeout", connect_timeout, *SettingsText::TIMEOUT.start()..=total)?;
         let lane = self.lane(&limit.filled(), total)?;
         Ok(Agreement {
             coalescing: self.coalescing(lane.retry().ttl())?,
             lane: Arc::new(lane),
             profile: sign,
             timeouts: Timeouts { total, connect },
-            dedupe: within("dedupe", dedupe, Nanos::ZERO..=Agreement::DEDUPE_MAX)?,
+            dedupe: within("dedupe", dedupe, Nanos::ZERO..=SettingsText::DEDUPE_MAX)?,
             shaping: self
                 .shape
                 .as_ref()
@@ -155,8 +146,8 @@ impl QueueText {
     fn bounds(&self) -> Result<Bounds, OutOfRange> {
         let queue = self.filled();
         Ok(Bounds {
-            rows_max: within("queue.rows", queue.rows, 1..=Agreement::QUEUE_ROWS_MAX)?,
-            bytes_max: within("queue.bytes", queue.bytes, Bytes(1)..=Agreement::QUEUE_BYTES_MAX)?.0,
+            rows_max: within("queue.rows", queue.rows, 1..=SettingsText::QUEUE_ROWS_MAX)?,
+            bytes_max: within("queue.bytes", queue.bytes, Bytes(1)..=SettingsText::QUEUE_BYTES_MAX)?.0,
             when_full: match queue.when_full {
                 WhenFullText::ShedOldest => WhenFull::ShedOldest,
                 WhenFullText::Refuse => WhenFull::Refuse,

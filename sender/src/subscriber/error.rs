@@ -5,8 +5,8 @@ use serde_path_to_error::{Path, Segment};
 use super::nearest::nearest;
 use super::text::SettingsText;
 use crate::engine::OutOfRange;
-use crate::event::coalesce::CoalescingError;
-use crate::event::shape::ShapingError;
+use crate::event::coalesce::{CoalescingError, CoalescingRule};
+use crate::event::shape::{PseudonymRule, ShapingError};
 use crate::excerpt::Excerpt;
 
 /// Settings that cannot be: a sentence for a person, a [code](Self::code) for a program, and the
@@ -128,8 +128,8 @@ fn name(segment: &Segment) -> Option<&str> {
 fn known_in(parents: &[&str]) -> &'static [&'static str] {
     match parents {
         [] => SettingsText::FIELDS,
-        ["coalesce"] => &["events", "window"],
-        ["shape", "pseudonymise"] => &["field", "as"],
+        ["coalesce"] => CoalescingRule::FIELDS,
+        ["shape", "pseudonymise"] => PseudonymRule::FIELDS,
         [section] => {
             let section = SettingsText::SECTIONS.iter().find(|(name, _)| name == section);
             section.map_or(&[], |(_, fields)| fields)

@@ -1,13 +1,15 @@
 //! Reading settings, and changing some of them.
 
+use std::collections::BTreeMap;
+
 use serde::Deserializer;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use serde_path_to_error::Track;
 
 use super::error::SettingsError;
 use super::form::object;
-use super::text::SettingsText;
+use super::text::{SettingsText, ShapeText};
 
 impl SettingsText {
     /// Reads settings from whatever format; each mistake is told with the field that it is in.
@@ -32,6 +34,21 @@ impl SettingsText {
     #[must_use]
     pub fn to_json(&self) -> String {
         self.value().to_string()
+    }
+
+    /// All that holds as JSON, defaults included; null where no value says what holds. It reads back as settings that mean
+    /// the same.
+    #[must_use]
+    pub fn in_effect(&self) -> Value {
+        let mut whole = self.shown().value();
+        let shape =
+            json!(ShapeText::FIELDS.iter().map(|name| (*name, Value::Null)).collect::<BTreeMap<_, _>>());
+        let given = whole["shape"].take();
+        whole["shape"] = shape;
+        if let (Value::Object(shape), Value::Object(given)) = (&mut whole["shape"], given) {
+            shape.extend(given);
+        }
+        whole
     }
 
     /// These settings with some of them changed: what `patch` names is replaced, what is `null` in it falls back to its

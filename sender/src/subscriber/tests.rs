@@ -56,6 +56,9 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
         "coalesce": []
     });
     assert_eq!(serde_json::to_value(shown).unwrap(), expected);
+    let mut in_effect = expected;
+    in_effect["shape"] = json!({ "allow": null, "pseudonymise": null, "region": null });
+    assert_eq!(SettingsText::default().in_effect(), in_effect);
     assert_eq!(SettingsText::default().to_json(), "{}");
 }
 
@@ -440,6 +443,8 @@ proptest! {
             Ok(agreement) => format!("{agreement:?}"),
             Err(error) => error.to_string(),
         };
+        let in_effect = SettingsText::read(settings.in_effect()).unwrap();
+        prop_assert_eq!(in_effect.in_effect(), settings.in_effect());
         // A setting without effect is refused as it is stored, and not shown.
         if !agreed(&settings).contains("has no effect") {
             prop_assert_eq!(agreed(&settings), agreed(&shown));

@@ -1,20 +1,32 @@
-//! A subscriber's settings as people write them. Whatever is left out has the default that stands here.
+//! A subscriber's settings as people write them. Whatever is left out has the default that stands here. The
+//! reference is made of this page: `docs/settings.md`, `hookproof-sender settings`, JSON Schema.
 //!
 //! ```json
 //! { "limit": { "rate": "50/s", "burst": 20, "windows": ["60 per 1s"] }, "retry": { "ttl": "48h" }, "timeout": "5s" }
 //! ```
 
+use std::ops::RangeInclusive;
+
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::description::{Default as Unset, Form, Group, PATH, Range, fields, written};
 use super::form::{count, object};
 use super::section::section;
-use crate::engine::Nanos;
-use crate::event::coalesce::CoalescingRule;
-use crate::event::shape::{PseudonymRule, Region};
+use crate::documented::documented;
+use crate::engine::breaker::{COOLDOWN_MAX, COOLDOWN_MIN, FAILURES_MAX};
+use crate::engine::contract::{
+    BURST_MAX, IN_FLIGHT_MAX, RATE_PER_SECOND_MAX, WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, WINDOWS_MAX,
+};
+use crate::engine::pressure::{FAILURES_PERCENT, LATENCY_FACTOR, SLOWEST, STREAK};
+use crate::engine::retry::{ATTEMPTS_MAX, BASE_MIN, DELAY_MAX, RETRY_AFTER_CAP, SCHEDULE_MAX, TTL};
+use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
+use crate::event::coalesce::{Coalescing, CoalescingRule};
+use crate::event::shape::{PseudonymRule, Region, ShapingRules};
 use crate::sign::Profile;
 use crate::units::{Bytes, Rate, WindowCap};
+use crate::word_form::word_form;
 
 section! {
     /// Everything that a subscriber is owed, but for its name, its URL, the events that it wants, and its secrets.
@@ -25,12 +37,12 @@ section! {
         /// How much may wait for it.
         #[serde(deserialize_with = "object")]
         queue: QueueText = QueueText::default();
-        /// How its attempts are signed: `standard-webhooks`.
+        /// How its attempts are signed.
         sign: Profile = Profile::default();
-        /// How long one attempt may take in all: `8s`.
-        timeout: Nanos = Nanos::from_secs(8);
-        /// How much of that it may take to connect: `4s`, or the whole timeout if that is shorter.
-        connect_timeout: Nanos = Nanos::from_secs(4).min(timeout);
+        /// How long one attempt may take in all, from the first packet to the last byte of the answer.
+        timeout: Nanos = Nanos::from_secs(8), in SettingsText::TIMEOUT;
+        /// How much of `timeout` an attempt may take to connect. The default is never longer than `timeout`.
+        connect_timeout: Nanos = Nanos::from_secs(4).min(timeout), in (*SettingsText::TIMEOUT.start(), "timeout");
         /// What follows a failed attempt.
         #[serde(deserialize_with = "object")]
         retry: RetryText = RetryText::default();
@@ -40,11 +52,12 @@ section! {
         /// When an endpoint that shows strain is sent less.
         #[serde(deserialize_with = "object")]
         pressure: PressureText = PressureText::default();
-        /// The same event id inside this while is the same event: `10min`. `0s` for never.
-        dedupe: Nanos = Nanos::MINUTE.times(10);
-        /// Which events it gets the newest of: none, so that it gets every one.
-        coalesce: Vec<CoalescingRule> = Vec::new();
-        /// Which of the data it gets to see: all.
+        /// For how long an event id is remembered: an event with the same id in that time is the same event. `0s` for never.
+        dedupe: Nanos = Nanos::MINUTE.times(10), in Nanos::ZERO..=SettingsText::DEDUPE_MAX;
+        /// Events of which only the newest is delivered. Of several rules that match, the first holds. An event without a
+        /// `key` is never coalesced.
+        coalesce: Vec<CoalescingRule> = Vec::new(), in Range::many(0..=Coalescing::RULES_MAX, Range::Any);
+        /// Which of the data it gets to see.
         #[serde(deserialize_with = "object")]
         shape: ShapeText = ShapeText::default();
     }
@@ -53,36 +66,38 @@ section! {
 section! {
     /// The contract: every limit holds at once.
     LimitText, filled in as Limit {
-        /// The rate at which it may be sent in the long run: `5/s`.
-        rate: Rate = Rate::new(5, Nanos::SECOND).expect("neither is nothing");
-        /// How many may be sent at once after a rest: `10`.
+        /// The rate at which it may be sent in the long run.
+        rate: Rate = rate(5, Nanos::SECOND), in rate(1, Nanos::DAY)..=rate(RATE_PER_SECOND_MAX, Nanos::SECOND);
+        /// How many may be sent at once after a rest.
         #[serde(deserialize_with = "count")]
-        burst: u32 = 10;
-        /// Caps on sliding windows, such as `60 per 1s`: none.
-        windows: Vec<WindowCap> = Vec::new();
-        /// How many requests may be under way: half of the burst, and 10 at most. What a killed process may have had under
-        /// way is in doubt, and a burst that is all in doubt stops its lane.
+        burst: u32 = 10, in 1..=BURST_MAX;
+        /// Caps on sliding windows: no window of that length holds more, wherever it begins.
+        windows: Vec<WindowCap> = Vec::new(),
+            in Range::many(0..=WINDOWS_MAX, cap(1, Nanos(1))..=cap(WINDOW_LIMIT_MAX, WINDOW_LENGTH_MAX));
+        /// How many requests may be under way. The default is half of `limit.burst`, from 1 to 10. What a killed process may
+        /// have had under way is in doubt, and a burst that is all in doubt stops its lane.
         #[serde(deserialize_with = "count")]
-        in_flight: u32 = (burst / 2).clamp(1, 10);
-        /// Whether attempts start at an even pace, one each time that the rate allows one more, however many the burst is:
-        /// no. The full rate needs a burst and a cap in flight of rate × answer time + 2.
+        in_flight: u32 = (burst / 2).clamp(1, 10), in 1..=IN_FLIGHT_MAX;
+        /// Whether attempts start at an even pace, one each time that the rate allows one more, however many the burst is.
+        /// The full rate needs a burst and a cap in flight of rate × answer time + 2.
         pace: bool = false;
-        /// For how long after an answer to a later one a request without an answer may still arrive: `5s`.
-        quarantine: Nanos = Nanos::from_secs(5);
-        /// For how long it may arrive at all, once it was given up: `60s`, or the quarantine if that is longer.
-        doubt: Nanos = Nanos::MINUTE.max(quarantine);
+        /// For how long after an answer to a later request a request without an answer may still arrive.
+        quarantine: Nanos = Nanos::from_secs(5), in Nanos::ZERO..=DOUBT_MAX;
+        /// For how long a request may still arrive at all, once it was given up. The default is never shorter than
+        /// `limit.quarantine`.
+        doubt: Nanos = Nanos::MINUTE.max(quarantine), in Nanos::ZERO..=DOUBT_MAX;
     }
 }
 
 section! {
     /// The bounds on what waits.
     QueueText, filled in as Queue {
-        /// How many deliveries: `100000`.
+        /// How many deliveries may wait.
         #[serde(deserialize_with = "count")]
-        rows: u64 = 100_000;
-        /// How many bytes of bodies: `256MiB`.
-        bytes: Bytes = Bytes(256 << 20);
-        /// What happens to one more: `shed-oldest`.
+        rows: u64 = 100_000, in 1..=SettingsText::QUEUE_ROWS_MAX;
+        /// How many bytes of bodies may wait.
+        bytes: Bytes = Bytes(256 << 20), in Bytes(1)..=SettingsText::QUEUE_BYTES_MAX;
+        /// What happens to one delivery more.
         when_full: WhenFullText = WhenFullText::ShedOldest;
     }
 }
@@ -90,119 +105,136 @@ section! {
 section! {
     /// Which failed attempts have a successor, and when.
     RetryText, filled in as Retry {
-        /// How delays grow: `full-jitter`.
+        /// How delays grow.
         backoff: BackoffText = BackoffText::FullJitter;
-        /// What they grow from, doubling: `1s`. Not for `fixed`.
-        base: Nanos = Nanos::SECOND;
-        /// What they grow to: `1h`. Not for `fixed`.
-        cap: Nanos = Nanos::HOUR;
-        /// What `additive` adds at most: `30s`, or the cap if that is shorter. Only for `additive`.
-        jitter: Nanos = Nanos::from_secs(30).min(cap);
+        /// What delays grow from, doubling. Not for `fixed`.
+        base: Nanos = Nanos::SECOND, in (BASE_MIN, "retry.cap");
+        /// What delays grow to. Not for `fixed`.
+        cap: Nanos = Nanos::HOUR, in ("retry.base", DELAY_MAX);
+        /// What `additive` adds at most. Only for `additive`. The default is never longer than `retry.cap`.
+        jitter: Nanos = Nanos::from_secs(30).min(cap), in (Nanos::ZERO, "retry.cap");
         /// The delays one after another; the last one repeats. Only for `fixed`, which needs it.
-        schedule: Vec<Nanos> = Vec::new();
-        /// Attempts in all: `12`.
+        schedule: Vec<Nanos> = Vec::new(), in Range::many(1..=SCHEDULE_MAX, BASE_MIN..=DELAY_MAX);
+        /// Attempts in all, the first included.
         #[serde(deserialize_with = "count")]
-        attempts: u32 = 12;
-        /// How old a delivery may grow: `24h`.
-        ttl: Nanos = Nanos::DAY;
-        /// The most that a `Retry-After` counts for: `24h`.
-        retry_after_cap: Nanos = Nanos::DAY;
+        attempts: u32 = 12, in 1..=ATTEMPTS_MAX;
+        /// How old a delivery may grow. Then it becomes a dead letter.
+        ttl: Nanos = Nanos::DAY, in TTL;
+        /// The most that a `Retry-After` counts for.
+        retry_after_cap: Nanos = Nanos::DAY, in RETRY_AFTER_CAP;
     }
 }
 
 section! {
-    /// When an endpoint is left alone, and for how long.
+    /// How many failures open the breaker, and for how long.
     BreakerText, filled in as Breaker {
-        /// After so many failures in a row: `10`.
+        /// How many failures in a row open the breaker.
         #[serde(deserialize_with = "count")]
-        failures: u32 = 10;
-        /// After so many where it is slow: `5`, or as many as above if that is fewer.
+        failures: u32 = 10, in 1..=FAILURES_MAX;
+        /// How many failures in a row open it where the endpoint is slow. The default is never more than `breaker.failures`.
         #[serde(deserialize_with = "count")]
-        failures_when_slow: u32 = failures.min(5);
-        /// It is slow when the 95th percentile of its latency is over this: `5s`.
+        failures_when_slow: u32 = failures.min(5), in (1_u32, "breaker.failures");
+        /// An endpoint is slow when the 95th percentile of its latency is over this.
         slow: Nanos = Nanos::from_secs(5);
-        /// The longest that it is left alone: `1h`.
-        cooldown_max: Nanos = Nanos::HOUR;
-        /// How long at first, doubling: `5min`, or the longest if that is shorter.
-        cooldown: Nanos = Nanos::MINUTE.times(5).min(cooldown_max);
+        /// The longest that an endpoint is left alone.
+        cooldown_max: Nanos = Nanos::HOUR, in COOLDOWN_MIN..=COOLDOWN_MAX;
+        /// How long it is left alone at first; each further time is twice as long. The default is never longer than
+        /// `breaker.cooldown_max`.
+        cooldown: Nanos = Nanos::MINUTE.times(5).min(cooldown_max), in (COOLDOWN_MIN, "breaker.cooldown_max");
     }
 }
 
 section! {
     /// What counts as strain, and how far the sender gives way.
     PressureText, filled in as Pressure {
-        /// Never slower than one attempt in this while: `1min`.
-        slowest: Nanos = Nanos::MINUTE;
-        /// So many successes in a row give back a twentieth of the contract: `10`.
+        /// Strain never makes it slower than one attempt in this time.
+        slowest: Nanos = Nanos::MINUTE, in SLOWEST;
+        /// How many successes in a row give back a twentieth of the contract.
         #[serde(deserialize_with = "count")]
-        streak: u32 = 10;
-        /// Latency below this is never strain: `500ms`.
+        streak: u32 = 10, in STREAK;
+        /// Latency below this is never strain.
         latency_min: Nanos = Nanos::from_millis(500);
-        /// Latency is strain at so many times what it was: `4`.
+        /// Latency is strain when it is this many times what it was.
         #[serde(deserialize_with = "count")]
-        latency_factor: u32 = 4;
-        /// Failures are strain above this share: `50`.
+        latency_factor: u32 = 4, in LATENCY_FACTOR;
+        /// Failures are strain when they are more than this share of the attempts, in percent.
         #[serde(deserialize_with = "count")]
-        failures_percent: u32 = 50;
+        failures_percent: u32 = 50, in FAILURES_PERCENT;
     }
 }
 
-/// Which of an event's data it gets to see.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShapeText {
-    /// The fields that are let through, by their paths. Absent, all are; empty, none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow: Option<Vec<String>>,
-    /// The fields that are replaced by pseudonyms: `"channel_id"`, or `{"field": "channel_id", "as": "creator"}` to
-    /// give it another name too.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pseudonymise: Option<Vec<PseudonymText>>,
-    /// Whose secret makes the pseudonyms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<Region>,
+fn rate(count: u64, per: Nanos) -> Rate {
+    Rate::new(count, per).expect("neither is nothing")
 }
 
-impl ShapeText {
-    /// The names of its fields.
-    pub const FIELDS: &'static [&'static str] = &["allow", "pseudonymise", "region"];
+fn cap(count: u32, length: Nanos) -> WindowCap {
+    WindowCap::new(count.into(), length).expect("neither is nothing")
 }
 
-/// What a full queue does with one delivery more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WhenFullText {
-    /// The oldest makes room and becomes a dead letter.
-    ShedOldest,
-    /// The emitter is told to come back later.
-    Refuse,
-}
-
-/// How the delays between attempts grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BackoffText {
-    /// Anything from nothing to the step.
-    FullJitter,
-    /// Half the step, and anything up to the other half.
-    EqualJitter,
-    /// The step, and anything up to `jitter`.
-    Additive,
-    /// By the `schedule`.
-    Fixed,
-}
-
-impl BackoffText {
-    /// As it is written.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::FullJitter => "full-jitter",
-            Self::EqualJitter => "equal-jitter",
-            Self::Additive => "additive",
-            Self::Fixed => "fixed",
-        }
+documented! {
+    /// A field is named by its path from the top of the data. To let a field through is to let through all that is in it.
+    /// What no rule lets through is left out. A rule that meets an array holds for each of its elements.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct ShapeText {
+        /// The fields that are let through. An empty list lets none through.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub allow: Option<Vec<String>>,
+        /// The fields that are replaced by pseudonyms: by their paths, or by rules to give them another name too. They need
+        /// not be in `shape.allow`, and count together with those there. The same value has the same pseudonym for this
+        /// subscriber, and another one for every other.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub pseudonymise: Option<Vec<PseudonymText>>,
+        /// The region whose secret makes the pseudonyms, which need one: a name that `--region` gives to the sender.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub region: Option<Region>,
     }
+}
+
+word_form! {
+    /// What a full queue does with one delivery more.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum WhenFullText {
+        /// The oldest makes room and becomes a dead letter.
+        ShedOldest = "shed-oldest",
+        /// The emitter is told to come back later.
+        Refuse = "refuse",
+    }
+}
+
+word_form! {
+    /// How the delays between attempts grow.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum BackoffText {
+        /// Anything from nothing to the step.
+        FullJitter = "full-jitter",
+        /// Half the step, and anything up to the other half.
+        EqualJitter = "equal-jitter",
+        /// The step, and anything up to `retry.jitter`.
+        Additive = "additive",
+        /// By `retry.schedule`.
+        Fixed = "fixed",
+    }
+}
+
+written! {
+    WhenFullText => Form::Word(WhenFullText::ALL.map(|word| (word.name(), word.about())).into());
+    BackoffText => Form::Word(BackoffText::ALL.map(|word| (word.name(), word.about())).into());
+    PseudonymText => Form::Either(Box::new(Form::Path), Box::new(PseudonymRule::form()));
+    ShapeText => Form::Group(Group {
+        about: ShapeText::ABOUT,
+        settings: fields(ShapeText::FIELDS, ShapeText::MEANINGS, [
+            (Form::List(Box::new(Form::Path)), paths(), Unset::Unset("all fields, as they came")),
+            (Form::List(Box::new(PseudonymText::form())), paths(), Unset::Unset("none")),
+            (Form::Region, Range::Bytes(1, Region::BYTES_MAX), Unset::Unset("none")),
+        ]),
+    });
+}
+
+fn paths() -> Range {
+    Range::many(0..=ShapingRules::FIELDS_MAX, PATH)
 }
 
 /// One field that is replaced: its path alone where it keeps its name.
@@ -243,6 +275,15 @@ impl<'de> Deserialize<'de> for PseudonymText {
 }
 
 impl SettingsText {
+    /// The shortest and the longest that an attempt may take.
+    pub const TIMEOUT: RangeInclusive<Nanos> = Nanos::from_millis(10)..=DEADLINE_MAX;
+    /// The longest while over which ids are compared. What has been delivered must be kept for so long.
+    pub const DEDUPE_MAX: Nanos = Nanos::DAY;
+    /// The most deliveries that may wait.
+    pub const QUEUE_ROWS_MAX: u64 = 1_000_000_000;
+    /// The most bytes that may wait.
+    pub const QUEUE_BYTES_MAX: Bytes = Bytes(1 << 40);
+
     /// The groups among its fields, with theirs.
     pub(super) const SECTIONS: [(&'static str, &'static [&'static str]); 6] = [
         ("limit", LimitText::FIELDS),

@@ -1,5 +1,6 @@
 //! Commands that open a database by themselves, with nobody delivering.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::process::Stdio;
 
@@ -40,6 +41,41 @@ fn a_subscriber_is_added_listed_shown_changed_and_removed() {
     world.ok(&["subscriber", "remove", "store"]);
     assert_eq!(world.run(&["subscriber", "show", "store"]).code, 1);
     assert_eq!(world.ok(&["subscriber", "list"]), "no subscribers yet; `subscriber add NAME URL` adds one\n");
+}
+
+#[test]
+fn the_reference_of_settings_is_printed_as_text_markdown_and_schema() {
+    let world = World::new();
+    let kept = include_str!("../../../docs/settings.md");
+    assert_eq!(world.ok(&["settings", "--markdown"]), kept);
+    let (schema, json) = (world.ok(&["settings", "--json-schema"]), world.json(&["settings"]));
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&schema).unwrap(), json);
+    assert_eq!(json["properties"]["limit"]["properties"]["burst"]["default"], 10);
+    let text = world.ok(&["settings"]);
+    assert!(text.contains("  limit.burst  (default: 10)\n") && text.contains("EXAMPLE OF SHAPE"), "{text}");
+    assert_eq!(world.run(&["settings", "--markdown", "--json-schema"]).code, 64);
+}
+
+#[test]
+fn what_a_subscriber_sees_is_shown_set_or_not() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    let rows = || {
+        let text = world.ok(&["subscriber", "show", "shop"]);
+        let rows = text.lines().filter_map(|line| line.split_once("  "));
+        rows.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect::<HashMap<_, _>>()
+    };
+    let unset = rows();
+    assert_eq!(unset["shape.allow"], "all fields, as they came (default)");
+    assert_eq!((&*unset["shape.pseudonymise"], &*unset["coalesce"]), ("none (default)", "none (default)"));
+    let nothing = serde_json::json!({ "allow": null, "pseudonymise": null, "region": null });
+    assert_eq!(world.json(&["subscriber", "show", "shop"])["shape"], nothing);
+
+    let rule = r#"[{"events":"video.rank_updated","window":"5s"}]"#;
+    let coalesce = format!("coalesce={rule}");
+    world.ok(&["subscriber", "set", "shop", "shape.allow=video,stats.views", &coalesce]);
+    let set = rows();
+    assert_eq!((&*set["shape.allow"], &*set["coalesce"]), ("video,stats.views", rule));
+    assert_eq!(set["shape.region"], "none (default)");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::documented::documented;
 use crate::event::json::JsonKind;
 use crate::excerpt::Excerpt;
 
@@ -19,16 +20,18 @@ pub struct ShapingRules {
     pub pseudonyms: Vec<PseudonymRule>,
 }
 
-/// One field that is replaced by a pseudonym.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PseudonymRule {
-    /// Its path.
-    pub field: String,
-    /// The name it takes, in the place where it was. A field of that name in the data is left out, so that nothing
-    /// can pass for a pseudonym.
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
-    pub new_name: Option<String>,
+documented! {
+    /// One field that is replaced by a pseudonym.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct PseudonymRule {
+        /// The path of the field.
+        pub field: String,
+        /// The name it takes, in the place where it was. A field of that name in the data is left out, so that nothing
+        /// can pass for a pseudonym.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub new_name as "as": Option<String>,
+    }
 }
 
 impl ShapingRules {

@@ -1,0 +1,44 @@
+//! Settings at work. Tests play them.
+
+/// What a setting does, on some events.
+pub(super) struct Example {
+    /// The setting.
+    pub(super) setting: &'static str,
+    /// What is wanted.
+    pub(super) before: &'static str,
+    /// The setting on the command line and as JSON, and what comes in and goes out.
+    pub(super) text: &'static str,
+    /// What to make of it.
+    pub(super) after: &'static str,
+}
+
+/// All of them.
+pub(super) const EXAMPLES: &[Example] = &[
+    Example {
+        setting: "coalesce",
+        before: "A video's rank changes many times a second, and the partner wants to know it every 5 seconds at most.",
+        text: r#"command line  coalesce='[{"events":"video.rank_updated","window":"5s"}]'
+JSON          {"coalesce": [{"events": "video.rank_updated", "window": "5s"}]}
+
+at 0 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 9}}   coalesced
+at 2 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 4}}   coalesced
+at 3 s  {"type": "video.rank_updated", "key": "v2", "data": {"rank": 7}}   delivered at 8 s
+at 4 s  {"type": "video.rank_updated", "key": "v1", "data": {"rank": 1}}   delivered at 5 s"#,
+        after: "The first event opens the window; whatever comes with the same type and key until it is over takes its \
+                place, without moving its end. What was replaced is counted as `coalesced`, and never sent.",
+    },
+    Example {
+        setting: "shape",
+        before: "The partner may see how often a video was watched, and tell creators apart, but not who they are.",
+        text: r#"command line  shape.allow=video,stats.views
+              shape.pseudonymise='[{"field":"channel_id","as":"creator"}]' shape.region=DE
+JSON          {"shape": {"allow": ["video", "stats.views"], "region": "DE",
+               "pseudonymise": [{"field": "channel_id", "as": "creator"}]}}
+
+emitted       {"video":"v1","channel_id":"UC42","email":"a@b.eu","stats":{"views":7,"likes":2}}
+delivered     {"video":"v1","creator":"<64 hexadecimal digits>","stats":{"views":7}}"#,
+        after: "`video` goes out whole, of `stats` only the views, `email` not at all. `channel_id` need not be allowed to \
+                be replaced. The sender needs the region's secret: `serve --region DE=REGION_SECRET`, and the same for \
+                `subscriber add` and `subscriber set`, where REGION_SECRET is an environment variable.",
+    },
+];
