@@ -326,8 +326,7 @@ impl Lane {
 
     /// Whether all that limits the lane lets an attempt start.
     fn ready(&mut self, now: Instant) -> Ready {
-        let open = self.limiter.open();
-        let contract = self.limiter.contract();
+        let (open, contract) = (self.limiter.open(), self.limiter.contract());
         let pressure = self.pressure.ready(self.settings.pressure(), contract, open, now);
         let asked = if self.paused_until > now { Ready::At(self.paused_until) } else { Ready::Now };
         let pace = self.pace.ready(contract, now);
