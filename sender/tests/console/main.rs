@@ -119,7 +119,7 @@ fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
     let Some((database, _serving, mut browser)) = console("it_fits", 30) else { return };
     let held = Endpoint::scripted(|_, _| {
         loop {
-            std::thread::park()
+            std::thread::park();
         }
     });
     database.subscribe("held", &held.url, &["limit.in_flight=2"]);

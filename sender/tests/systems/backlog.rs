@@ -31,7 +31,7 @@ fn what_a_process_has_under_way_and_in_doubt_is_told_in_all() {
         waiting_for(word),
         Endpoint::scripted(|_, _| {
             loop {
-                std::thread::park()
+                std::thread::park();
             }
         }),
     );
