@@ -32,6 +32,11 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// Nothing, so that all stays as it is.
+    pub(super) fn nothing() -> Self {
+        Self { name: None, url: None, events: None, settings: Value::Object(Map::new()) }
+    }
+
     /// Takes a subscriber's own fields out of an object; the rest is settings.
     pub(super) fn take(mut object: Map<String, Value>, guard: &Guard) -> Result<Self, Problem> {
         let name = take_text(&mut object, "name")?.map(checked_name).transpose()?;

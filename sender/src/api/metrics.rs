@@ -11,7 +11,7 @@ use super::App;
 use super::audit::share_429;
 use super::exposition::{Exposition, Family, Type, Value};
 use super::problem::Problem;
-use crate::engine::{LaneId, LaneView, Nanos, StoreTime};
+use crate::engine::{LaneId, LaneView, Nanos, StoreTime, UnderWay};
 use crate::runtime::clock::Clock;
 use crate::store::lane::LaneState;
 use crate::store::latency::{Histogram, Measured};
@@ -52,6 +52,7 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     let mut text = Exposition::default();
     totals(&mut text, &figures.status, app.shed());
     lanes(&mut text, &figures, now);
+    under_way(&mut text, &UnderWay::of(&views));
     owned(&mut text, &figures, &views, &app);
     store(&mut text, &app.sender().health());
     clock(&mut text, app.sender().clock());
@@ -193,6 +194,15 @@ fn lengths(
         family.with_suffix("_sum", &[subscriber, name], Value::millionths(counted.sum_us()));
         family.with_suffix("_count", &[subscriber, name], counted.samples());
     }
+}
+
+/// The requests of this process, of all its lanes together: beyond the lanes that have figures of their own, too.
+fn under_way(text: &mut Exposition, requests: &UnderWay) {
+    let mut one = |name, help, value: u64| text.family(name, Type::Gauge, help).sample(&[], value);
+    let help = "Attempts of this process whose request may yet arrive, of all subscribers.";
+    one("hookproof_attempts_in_flight", help, requests.in_flight);
+    let help = "Those of them that ended without an answer.";
+    one("hookproof_attempts_in_doubt", help, requests.in_doubt);
 }
 
 /// What the owner of lanes knows of them.

@@ -9,7 +9,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 use super::App;
 use super::gate::gate;
 use super::problem::Problem;
-use super::{audit, console, dead, deliveries, events, health, metrics, status, subscribers};
+use super::{audit, console, dead, deliveries, events, health, metrics, plan, shed, status, subscribers};
 use crate::excerpt::Excerpt;
 
 /// The API as OpenAPI 3.1 describes it.
@@ -31,6 +31,8 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/subscribers/{id}/resume", post(subscribers::resume)),
         (Method::POST, "/v1/subscribers/{id}/rotate", post(subscribers::rotate)),
         (Method::POST, "/v1/subscribers/{id}/test", post(subscribers::test)),
+        (Method::POST, "/v1/subscribers/{id}/plan", post(plan::plan)),
+        (Method::POST, "/v1/subscribers/{id}/shed", post(shed::shed)),
         (Method::GET, "/v1/deliveries", get(deliveries::list)),
         (Method::GET, "/v1/deliveries/{id}", get(deliveries::show)),
         (Method::GET, "/v1/dead", get(dead::list)),

@@ -11,7 +11,7 @@ use super::App;
 use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
-use crate::engine::{LaneId, LaneView, StoreTime};
+use crate::engine::{LaneId, LaneView, StoreTime, UnderWay};
 use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
@@ -29,6 +29,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
     let Figures { status, page, latencies, hours } = found.await??;
     let views = app.sender().views().await;
+    let here = shown::under_way(&UnderWay::of(&views));
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
     let lanes: Vec<_> = page
         .items
@@ -36,6 +37,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
         .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
         .collect();
     let mut value = shown::totals(&status);
+    value["here"] = here;
     value["now"] = moment::shown(now);
     value["broken"] = shown::broken(&app.sender().roster());
     value["store"] = store(&app.sender().health());

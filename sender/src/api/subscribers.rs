@@ -25,7 +25,7 @@ use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{LaneState, Secret};
 use crate::store::read::{self, Over, Whom};
 use crate::store::{Refusal, Reply};
-use crate::subscriber::SettingsText;
+use crate::subscriber::{Agreement, SettingsText};
 
 /// How often a change is made anew because somebody else changed the subscriber in between.
 const CHANGES_MAX: u32 = 8;
@@ -119,11 +119,7 @@ pub(super) async fn change(
 
 /// The change that makes of a subscriber what was written.
 async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Result<Change, Problem> {
-    let settings = SettingsText::from_json(&before.settings)?.patched(&written.settings)?;
-    let id: PublicId = before.id.parse().map_err(|error| {
-        Problem::conflict("broken_id", format!("the subscriber's id cannot be read: {error}"))
-    })?;
-    let agreement = agree(&settings, &id, &live_keys(app, before.lane).await?, &app.config().regions)?;
+    let (settings, agreement) = agreed(app, before, written).await?;
     Ok(Change {
         name: written.name.clone(),
         url: written.url.clone(),
@@ -132,6 +128,20 @@ async fn prepare(app: &App, before: &read::Subscriber, written: &Written) -> Res
         bounds: Some(agreement.bounds),
         ..Change::of(before.lane)
     })
+}
+
+/// The settings that a subscriber has once that is written, and what they amount to.
+pub(super) async fn agreed(
+    app: &App,
+    before: &read::Subscriber,
+    written: &Written,
+) -> Result<(SettingsText, Agreement), Problem> {
+    let settings = SettingsText::from_json(&before.settings)?.patched(&written.settings)?;
+    let id: PublicId = before.id.parse().map_err(|error| {
+        Problem::conflict("broken_id", format!("the subscriber's id cannot be read: {error}"))
+    })?;
+    let agreement = agree(&settings, &id, &live_keys(app, before.lane).await?, &app.config().regions)?;
+    Ok((settings, agreement))
 }
 
 /// `DELETE /v1/subscribers/{id}`
@@ -247,7 +257,8 @@ fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {
         .map_err(|error| Problem::unprocessable("bad_events", error.to_string()).field("events"))
 }
 
-fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
+/// The version that a change is meant for.
+pub(super) fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
     let Some(given) = object.remove("version") else { return Ok(None) };
     given.as_u64().map(Some).ok_or_else(|| {
         Problem::unprocessable("bad_version", "version is not a whole number, as it was read")

@@ -4,17 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::signals::outlive_file_size_limit;
 use crate::delivery_ids::DeliveryIds;
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{Nanos, StoreTime};
 use crate::excerpt::Excerpt;
+use crate::operate::steps::{rest, rest_after};
 use crate::runtime::{Options, Sender, store_time};
 use crate::store::clock::Fault;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{LaneStatus, ReadError, Reader, Subscriber, Whom};
+use crate::store::read::{ReadError, Reader, Subscriber, Whom};
 use crate::store::sqlite::SqliteReader;
 use crate::store::{Command, Reply};
 use crate::transport::Settings;
@@ -23,9 +23,6 @@ use crate::transport::Settings;
 pub(super) const PAGE_ROWS: u32 = 500;
 /// How long an operator's command waits for its own end.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-
-/// The longest rest between two steps of a command: after a step that was itself held up.
-const REST_MAX: Nanos = Nanos::from_secs(1);
 
 /// The tokio runtime that all commands run on.
 pub(super) fn runtime() -> Result<Runtime, Failure> {
@@ -68,16 +65,10 @@ impl WriteSession {
         }
     }
 
-    /// Carries out `step` until it says that nothing is left. Between two steps, whoever else writes to the database has
-    /// as long as the last one took: work that can wait never takes more than half of what the disk can do.
+    /// Carries out `step` until it says that nothing is left, and rests in between.
     pub(super) fn in_steps(&self, step: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
         let clock = self.sender.clock();
-        let rest = |length: Nanos| {
-            let never = std::future::pending::<()>();
-            let passed = self.wait(async { timeout(Duration::from_nanos(length.0), never).await });
-            debug_assert!(passed.is_err(), "what never happens takes longer");
-        };
-        in_steps(|| clock.now(), rest, step)
+        in_steps(|| clock.now(), |length| self.wait(rest(length)), step)
     }
 
     /// Ends in order.
@@ -96,7 +87,7 @@ fn in_steps(
         if !step()? {
             return Ok(());
         }
-        rest(now().since(began).min(REST_MAX));
+        rest(rest_after(now().since(began)));
     }
 }
 
@@ -146,21 +137,6 @@ impl Look {
             "there is no subscriber {}; expected the name or the id of one; `subscriber list` shows them",
             Excerpt::of(name)
         )))
-    }
-
-    /// The figures of one lane.
-    pub(super) fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, Failure> {
-        let mut found = None;
-        each(
-            |from| self.reader.lanes(from, PAGE_ROWS),
-            |status| {
-                if status.lane == lane {
-                    found = Some(status);
-                }
-                Ok(found.is_none())
-            },
-        )?;
-        Ok(found)
     }
 }
 

@@ -35,7 +35,7 @@ impl Show {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(common.existing_database()?)?;
         let subscriber = look.subscriber(&self.name)?;
-        let lane = look.lane(subscriber.lane)?;
+        let lane = look.reader.lane(subscriber.lane)?;
         let latencies = look.reader.latencies(&[subscriber.lane], Over::Day { until: look.now })?;
         let measured = latencies.first().map(|(_, measured)| measured);
         let secrets = look.reader.secrets(subscriber.lane, wall())?;

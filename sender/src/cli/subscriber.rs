@@ -19,7 +19,7 @@ use crate::runtime::clock::{random, wall};
 use crate::sign::{Keys, Profile, Secret, Signer};
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{self, LaneState};
-use crate::store::read;
+use crate::store::read::{self, Reader};
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
@@ -317,7 +317,8 @@ pub(super) struct Remove {
 impl Remove {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(common.existing_database()?)?;
-        let waiting = look.lane(look.subscriber(&self.name)?.lane)?.map_or(0, |lane| lane.counts.waiting);
+        let lane = look.subscriber(&self.name)?.lane;
+        let waiting = look.reader.lane(lane)?.map_or(0, |lane| lane.counts.waiting);
         on(&self.name, common, |session, subscriber| session.command(Command::Remove(subscriber.lane)))?;
         if printer.json {
             return printer.object(&json!({ "name": self.name, "state": "removed", "given_up": waiting }));

@@ -86,4 +86,4 @@ pub use range::OutOfRange;
 pub use record::LaneRecord;
 pub use settings::Settings;
 pub use time::{Instant, Nanos, StoreTime};
-pub use view::LaneView;
+pub use view::{LaneView, UnderWay};

@@ -27,3 +27,23 @@ pub struct LaneView {
     /// Deliveries claimed and not sent.
     pub held: usize,
 }
+
+/// The requests of several lanes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    /// Attempts whose request may yet arrive.
+    pub in_flight: u64,
+    /// Those of them that ended without an answer.
+    pub in_doubt: u64,
+}
+
+impl UnderWay {
+    /// Of these lanes.
+    #[must_use]
+    pub fn of(views: &[LaneView]) -> Self {
+        views.iter().fold(Self::default(), |sum, view| Self {
+            in_flight: sum.in_flight + u64::from(view.in_flight),
+            in_doubt: sum.in_doubt + u64::from(view.in_doubt),
+        })
+    }
+}

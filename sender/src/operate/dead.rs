@@ -58,7 +58,7 @@ impl Pattern {
                 "a few a day: the endpoint mostly works, and now and then fails until the end"
             }
             Self::QueueFull => {
-                "dropped from a full queue: events come faster than the contract lets them out"
+                "dropped from a full queue, as events come faster than the contract lets them out, or given up by an operator"
             }
             Self::TooOld => "expired before they were delivered: the backlog outlives its deliveries",
         }
@@ -196,7 +196,9 @@ impl Cause {
         match (self.reason, self.status) {
             (Reason::Gone, _) => "removed, or the endpoint answered 410",
             (Reason::Unreadable, _) => "the database has lost or damaged a part of it: see `doctor`",
-            (Reason::Overflow, _) => "its queue overflowed: raise its rate, or its queue",
+            (Reason::Overflow, _) => {
+                "its queue overflowed: raise its rate, or its queue; or an operator gave them up"
+            }
             (_, Some(401 | 403)) => "rotated or wrong credentials",
             (_, Some(404 | 405)) => "a wrong URL",
             (_, Some(413)) => "bodies larger than the endpoint takes",

@@ -6,9 +6,15 @@
 //! - [`audit`]: the most that a contract lets begin in a span of time.
 //! - [`readiness`]: why a sender is not ready.
 //! - [`trial`]: one test event, and what became of it.
+//! - [`backlog`]: how long a backlog takes under a contract.
+//! - [`shed`]: how many deliveries giving up would make dead letters of.
+//! - [`steps`]: how long work leaves room for all others.
 
 pub(crate) mod audit;
+pub(crate) mod backlog;
 pub(crate) mod dead;
 pub(crate) mod readiness;
+pub(crate) mod shed;
 pub(crate) mod shown;
+pub(crate) mod steps;
 pub(crate) mod trial;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::StoreTime;
+use crate::engine::{StoreTime, UnderWay};
 use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
 use crate::store::clock::Fault;
@@ -80,6 +80,11 @@ pub(crate) fn totals(status: &Status) -> Value {
         "subscribers": { "active": active, "paused": paused, "disabled": disabled },
         "outbox": { "waiting": status.outbox, "rejected": status.outbox_rejected },
     })
+}
+
+/// The requests of one process, as in [`totals`] the deliveries of all.
+pub(crate) fn under_way(requests: &UnderWay) -> Value {
+    json!({ "in_flight": requests.in_flight, "in_doubt": requests.in_doubt })
 }
 
 /// The database's time beside the wall clock's. `fault` is `ahead` where the next process that writes brings it back, and

@@ -59,6 +59,9 @@ pub trait Reader: Send {
     /// The figures of lanes, the oldest first.
     fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError>;
 
+    /// The figures of one lane, removed or not.
+    fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError>;
+
     /// What was measured of lanes; those without any are left out. The last second or so may be missing, of each process
     /// that delivers.
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError>;

@@ -133,6 +133,28 @@ fn events_are_emitted_from_an_argument_a_file_and_stdin_and_counted_by_status() 
 }
 
 #[test]
+fn what_waits_is_given_up_only_where_that_is_confirmed() {
+    let (world, _) = World::with_shop(NOWHERE, &[]);
+    (0..3).for_each(|number| drop(world.ok(&["emit", "--type", "a", "--data", &number.to_string()])));
+    let told = world.ok(&["subscriber", "shed", "shop", "--max", "2"]);
+    assert_eq!(told, "2 of 3 deliveries to shop would become dead letters; --yes gives them up\n");
+    let plan = world.json(&["subscriber", "shed", "shop"]);
+    assert_eq!((&plan["waiting"], &plan["would_shed"]), (&3.into(), &3.into()));
+    let places = || {
+        let deliveries = world.json(&["status"])["deliveries"].take();
+        (deliveries["waiting"].as_u64(), deliveries["dead_kept"].as_u64())
+    };
+    assert_eq!(places(), (Some(3), Some(0)));
+    let done = world.ok(&["subscriber", "shed", "shop", "--max", "2", "--yes"]);
+    assert_eq!(done, "2 deliveries to shop are given up\n");
+    assert_eq!(places(), (Some(1), Some(2)));
+    assert_eq!(world.json(&["subscriber", "shed", "shop", "--yes"])["shed"], 1);
+    assert_eq!(world.run(&["subscriber", "shed", "shop", "--max", "0"]).code, 64);
+    assert_eq!(world.json(&["dead", "redrive", "--subscriber", "shop"])["redriven"], 3);
+    assert_eq!(places(), (Some(3), Some(0)));
+}
+
+#[test]
 fn a_bad_line_of_a_batch_spoils_no_other_and_is_named() {
     let (world, _) = World::with_shop(NOWHERE, &[]);
     let lines = "{\"type\":\"a\",\"data\":1}\n\nbad\n{\"type\":\"b\",\"data\":{}}\n{\"data\":1}";

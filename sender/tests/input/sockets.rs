@@ -86,6 +86,7 @@ fn any_bytes_on_a_socket_and_any_json_are_answered_properly() {
         Just("PATCH /v1/subscribers/bystander"),
         Just("POST /v1/dead/redrive"),
         Just("POST /v1/dead/purge"),
+        Just("POST /v1/subscribers/nobody/shed"),
         Just("POST /v1/subscribers/nobody/rotate"),
     ];
     runner(250)

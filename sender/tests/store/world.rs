@@ -120,7 +120,7 @@ impl<B: Backend> World<B> {
     }
 
     pub(crate) fn lane(&self, lane: LaneId) -> LaneStatus {
-        self.lanes().into_iter().find(|status| status.lane == lane).unwrap()
+        self.reader.lane(lane).unwrap().unwrap()
     }
 
     pub(crate) fn counts(&self, lane: LaneId) -> Counts {

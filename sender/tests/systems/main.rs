@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod backlog;
 mod backoff;
 #[path = "../binary/mod.rs"]
 mod binary;

@@ -188,6 +188,10 @@ impl Reader for SqliteReader {
         self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
     }
 
+    fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError> {
+        self.moment("read a lane", |sql| figures::lane(sql, lane))
+    }
+
     fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {
         self.moment("read latencies", |sql| latencies::read(sql, lanes, over))
     }

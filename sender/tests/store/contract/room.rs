@@ -227,6 +227,7 @@ pub(super) fn an_operator_sheds_what_waits<B: Backend>() {
     assert_eq!(world.place(deliveries[0]), Some(Place::Waiting), "handed out");
     let nowhere = Command::Shed(Shed { lane: LaneId(99), max: 1 });
     assert_eq!(world.one(nowhere), Reply::Refused(Refusal::UnknownLane(LaneId(99))));
+    assert_eq!(world.reader.lane(LaneId(99)).unwrap().map(|lane| lane.lane), None);
 }
 
 pub(super) fn dead_letters_are_bounded_and_the_oldest_go_first<B: Backend>() {

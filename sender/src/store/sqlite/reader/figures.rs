@@ -115,6 +115,11 @@ pub(super) fn lanes(
     Ok((lanes, next))
 }
 
+pub(super) fn lane(sql: &Connection, lane: LaneId) -> Result<Option<LaneStatus>> {
+    let (found, _) = lanes(sql, Some([lane.0.saturating_sub(1), 0]), 1)?;
+    Ok(found.into_iter().find(|found| found.lane == lane))
+}
+
 pub(super) fn dead_groups(sql: &Connection, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>> {
     sql.prepare_cached(
         "SELECT lane, reason, status, error, at / ?2 * ?2 AS hour, count(*) AS rows, sum(attempts), min(at), max(at)

@@ -1,0 +1,89 @@
+//! Giving up what waits for a subscriber: how many that would be, before anything is done.
+
+use serde_json::{Value, json};
+
+use crate::engine::LaneId;
+use crate::store::StoreError;
+use crate::store::lane::{Counts, Limits};
+use crate::store::read::Reader;
+
+/// Deliveries given up in one commit, between which all others have their turn.
+pub(crate) const STEP_ROWS: u32 = 500;
+
+/// What giving up would come to, as of now: deliveries are made meanwhile, and events come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Deliveries that wait.
+    pub(crate) waiting: u64,
+    /// Those of them that this process has claimed already. They are still sent.
+    pub(crate) claimed: u64,
+    /// Those that would become dead letters.
+    pub(crate) would_shed: u64,
+    /// Older dead letters that would be forgotten, as only so many are kept.
+    pub(crate) would_forget: u64,
+}
+
+impl Plan {
+    /// For at most `max` deliveries of a lane of which this process has claimed some.
+    pub(crate) fn read(
+        reader: &dyn Reader,
+        lane: LaneId,
+        claimed: u64,
+        max: u64,
+    ) -> Result<Self, StoreError> {
+        let glance = reader.glance()?;
+        let all = reader.status(glance.clock)?.counts;
+        let counts = reader.lane(lane)?.map(|lane| lane.counts).unwrap_or_default();
+        Ok(Self::of(&counts, &all, claimed, max))
+    }
+
+    fn of(counts: &Counts, all: &Counts, claimed: u64, max: u64) -> Self {
+        let limits = Limits::default();
+        let claimed = claimed.min(counts.waiting);
+        let would_shed = (counts.waiting - claimed).min(max);
+        let of_its_own = (counts.dead_kept + would_shed).saturating_sub(limits.dead_per_lane_max);
+        let of_anybody = (all.dead_kept + would_shed - of_its_own).saturating_sub(limits.dead_max);
+        Self { waiting: counts.waiting, claimed, would_shed, would_forget: of_its_own + of_anybody }
+    }
+
+    /// For machines.
+    pub(crate) fn shown(&self) -> Value {
+        json!({
+            "waiting": self.waiting,
+            "claimed": self.claimed,
+            "would_shed": self.would_shed,
+            "would_forget": self.would_forget,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(waiting: u64, dead: u64, all_dead: u64, (claimed, max): (u64, u64), expected: (u64, u64)) {
+        let counts = Counts { waiting, dead_kept: dead, ..Counts::default() };
+        let all = Counts { dead_kept: all_dead, ..Counts::default() };
+        let plan = Plan::of(&counts, &all, claimed, max);
+        assert_eq!((plan.would_shed, plan.would_forget), expected);
+        assert!(plan.claimed + plan.would_shed <= plan.waiting);
+    }
+
+    #[test]
+    fn what_is_claimed_or_beyond_the_most_that_is_asked_for_stays() {
+        check(100, 0, 0, (0, u64::MAX), (100, 0));
+        check(100, 0, 0, (10, u64::MAX), (90, 0));
+        check(100, 0, 0, (10, 40), (40, 0));
+        check(5, 0, 0, (10, u64::MAX), (0, 0));
+    }
+
+    #[test]
+    fn dead_letters_beyond_what_is_kept_are_told() {
+        check(100_000, 0, 0, (0, u64::MAX), (100_000, 0));
+        check(100_000, 1, 1, (0, u64::MAX), (100_000, 1));
+        check(250_000, 0, 0, (0, u64::MAX), (250_000, 150_000));
+        check(100, 0, 999_950, (0, u64::MAX), (100, 50));
+        check(100, 100_000, 1_000_000, (0, u64::MAX), (100, 100));
+    }
+}

@@ -1,0 +1,166 @@
+//! A headless browser on the console's page, where the machine has one, told what to do through a pipe.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const NAMES: [&str; 5] =
+    ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
+
+/// It reads commands from its third file and answers on its fourth. The limit of time ends a test that hangs.
+const START: &str = "exec timeout 120 \"$0\" \"$@\" 3<&0 4>&1 1>&2 0</dev/null";
+
+/// The program: what `HOOKPROOF_CHROMIUM` says, else the first on the `PATH`.
+fn find() -> Option<PathBuf> {
+    if let Some(told) = std::env::var_os("HOOKPROOF_CHROMIUM") {
+        return Some(told.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    places.find(|place| place.is_file())
+}
+
+pub(crate) struct Browser {
+    child: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    session: Option<String>,
+    sent: u64,
+    /// What scripts and policies complained of.
+    pub(crate) complaints: Vec<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Opens a page of a process on this machine; nothing, and a line that says so, where there is no browser.
+    pub(crate) fn open(test: &str, url: &str) -> Option<Self> {
+        let Some(program) = find() else {
+            eprintln!("{test}: skipped: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
+            return None;
+        };
+        let profile = tempfile::tempdir().unwrap();
+        let user = format!("--user-data-dir={}", profile.path().display());
+        let mut child = Command::new("sh")
+            .args(["-c", START])
+            .arg(program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args(["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--no-proxy-server"])
+            .args(["--remote-debugging-pipe", &user])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (commands, answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let answers = BufReader::new(answers);
+        let (session, complaints) = (None, Vec::new());
+        let mut browser = Self { child, commands, answers, session, sent: 0, complaints, _profile: profile };
+        let page = browser.call("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].take();
+        let attached = browser.call("Target.attachToTarget", &json!({ "targetId": page, "flatten": true }));
+        browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
+            browser.call(domain, &json!({}));
+        }
+        browser.call("Page.navigate", &json!({ "url": url }));
+        Some(browser)
+    }
+
+    /// Has a command carried out. Its result.
+    #[track_caller]
+    pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.sent += 1;
+        let mut command = json!({ "id": self.sent, "method": method, "params": parameters });
+        if let Some(session) = &self.session {
+            command["sessionId"] = json!(session);
+        }
+        self.commands.write_all(format!("{command}\0").as_bytes()).unwrap();
+        loop {
+            let mut answer = self.next();
+            self.note(&answer);
+            if answer["id"] == self.sent {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].take();
+            }
+        }
+    }
+
+    #[track_caller]
+    fn next(&mut self) -> Value {
+        let mut bytes = Vec::new();
+        self.answers.read_until(0, &mut bytes).unwrap();
+        assert_eq!(bytes.pop(), Some(0), "the browser has ended");
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    /// A refusal of the API is no complaint: the page tells it.
+    fn note(&mut self, event: &Value) {
+        let complains = match event["method"].as_str() {
+            Some("Log.entryAdded") => event["params"]["entry"]["source"] != "network",
+            Some("Runtime.exceptionThrown" | "Runtime.consoleAPICalled") => true,
+            _ => false,
+        };
+        if complains {
+            self.complaints.push(event.to_string());
+        }
+    }
+
+    /// What an expression comes to in the page.
+    #[track_caller]
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
+        let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let mut answer = self.call("Runtime.evaluate", &asked);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].take()
+    }
+
+    /// Looks at each frame that the page draws, until an expression comes to something. What that is.
+    #[track_caller]
+    pub(crate) fn until(&mut self, expression: &str) -> Value {
+        let look =
+            "const look = () => { const found = attempt(); found ? resolve(found) : setTimeout(look, 10); }";
+        let attempt =
+            format!("const attempt = () => {{ try {{ return {expression}; }} catch {{ return null; }} }}");
+        self.value(&format!("new Promise((resolve) => {{ {attempt}; {look}; look(); }})"))
+    }
+
+    pub(crate) fn click(&mut self, selector: &str) {
+        let selector = json!(selector);
+        self.until(&format!("document.querySelector({selector})"));
+        self.value(&format!("document.querySelector({selector}).click()"));
+    }
+
+    /// Types into a field of a dialog, as a person would: with an event.
+    pub(crate) fn type_in(&mut self, dialog: &str, field: &str, text: &str) {
+        let field = json!(format!("#{dialog} [name={field}]"));
+        let set = format!(
+            "field.value = {}; field.dispatchEvent(new Event('input', {{ bubbles: true }}))",
+            json!(text)
+        );
+        self.value(&format!("{{ const field = document.querySelector({field}); {set} }}"));
+    }
+
+    /// Waits until a dialog has planned what was typed in, and would do it. What it says.
+    #[track_caller]
+    pub(crate) fn planned(&mut self, dialog: &str, says: &str) -> String {
+        let ready = format!("!document.querySelector('#{dialog} [type=submit]').disabled");
+        let text = format!("document.querySelector('#{dialog}').innerText");
+        self.until(&format!("{ready} && {text}.includes({})", json!(says)));
+        self.value(&text).as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn width(&mut self, pixels: u32) {
+        let size = json!({ "width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It has ended already, if its time was over.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

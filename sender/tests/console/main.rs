@@ -1,0 +1,143 @@
+//! The console as a browser shows it, on the real sender.
+//!
+//! Where there is no Chromium, each test says so and passes: `.ci/run` installs one where it can.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../binary/mod.rs"]
+mod binary;
+mod browser;
+
+use binary::endpoint::Endpoint;
+use binary::http::ask;
+use binary::{Database, Serving, event};
+use browser::Browser;
+use serde_json::json;
+
+/// By how much the page is wider than the screen.
+const WIDER: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+/// What is shown beyond the screen's edges: of the dialog if one is open, else of the page.
+const OUT_OF_SIGHT: &str = "[...(document.querySelector('dialog[open]') ?? document).querySelectorAll('button, input, td')]
+  .filter((one) => { const box = one.getBoundingClientRect(); return box.width > 0 && (box.left < 0 || box.right > innerWidth); })
+  .map((one) => one.textContent)";
+
+/// A sender with so many deliveries waiting for `shop`, which is paused, and its console.
+fn console(test: &str, waiting: usize) -> Option<(Database, Serving, Browser)> {
+    let database = Database::new();
+    database.subscribe("shop", "http://127.0.0.1:9/", &["limit.rate=5/s"]);
+    database.json(&["subscriber", "pause", "shop", "--json"]);
+    let serving = database.serve();
+    if waiting > 0 {
+        let lines: String = (0..waiting).map(|number| event(&number.to_string()) + "\n").collect();
+        let answer = ask(&serving.address, "POST", "/v1/events", "application/x-ndjson", lines.as_bytes());
+        assert_eq!(answer.status, 202, "{answer:?}");
+    }
+    let browser = Browser::open(test, &format!("http://{}/", serving.address))?;
+    Some((database, serving, browser))
+}
+
+fn patch(serving: &Serving, body: &str) {
+    let answer = ask(&serving.address, "PATCH", "/v1/subscribers/shop", "application/json", body.as_bytes());
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn limits_are_changed_after_a_look_at_what_follows() {
+    let Some((_database, serving, mut browser)) = console("limits_are_changed", 1_200) else { return };
+    browser.click("[aria-label='Limits shop']");
+    browser.until("document.querySelector('#limits').innerText.includes('Nothing would change')");
+    assert_eq!(browser.value("document.querySelector('#limits [type=submit]').disabled"), true);
+    browser.type_in("limits", "rate", "20/s");
+    browser.type_in("limits", "windows", "30 per 3s, 900 per 1min");
+    let told = browser.planned("limits", "under its windows");
+    assert!(told.contains("Rate\t5/s\t20/s"), "{told}");
+    assert!(
+        told.contains("Backlog of 1,200\tabout 4.0 min at 5/s\tabout 2.0 min under its windows"),
+        "{told}"
+    );
+    let shown = || serving.get("/v1/subscribers/shop").json()["limit"].take();
+    assert_eq!(shown()["rate"], "5/s", "a look changes nothing");
+    browser.click("#limits [type=submit]");
+    browser.until("!document.querySelector('#limits').open");
+    let limit = shown();
+    assert_eq!((&limit["rate"], &limit["burst"]), (&json!("20/s"), &json!(10)));
+    assert_eq!(limit["windows"], json!(["30 per 3s", "900 per 1min"]));
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_limit_that_cannot_be_is_told_and_cannot_be_set() {
+    let Some((_database, _serving, mut browser)) = console("a_limit_that_cannot_be", 0) else { return };
+    browser.click("[aria-label='Limits shop']");
+    browser.until("document.querySelector('#limits').innerText.includes('Nothing would change')");
+    browser.type_in("limits", "burst", "0");
+    let told = browser.until("document.querySelector('#limits .bad')?.textContent");
+    assert!(told.as_str().unwrap().starts_with("limit.burst is 0"), "{told}");
+    assert_eq!(browser.value("document.querySelector('#limits [type=submit]').disabled"), true);
+}
+
+#[test]
+fn who_was_not_the_first_to_change_a_limit_looks_again() {
+    let Some((_database, serving, mut browser)) = console("who_was_not_the_first", 0) else { return };
+    browser.click("[aria-label='Limits shop']");
+    browser.until("document.querySelector('#limits').innerText.includes('Nothing would change')");
+    browser.type_in("limits", "rate", "7/s");
+    browser.planned("limits", "Rate\t5/s\t7/s");
+    patch(&serving, r#"{"limit":{"rate":"6/s","burst":3}}"#);
+    browser.click("#limits [type=submit]");
+    let told = browser.planned("limits", "Somebody else has changed it meanwhile");
+    assert!(told.contains("Rate\t6/s\t7/s") && told.contains("Burst\t3\t3"), "{told}");
+    assert_eq!(serving.get("/v1/subscribers/shop").json()["limit"]["rate"], "6/s");
+    browser.click("#limits [type=submit]");
+    browser.until("!document.querySelector('#limits').open");
+    let limit = serving.get("/v1/subscribers/shop").json()["limit"].take();
+    assert_eq!((&limit["rate"], &limit["burst"]), (&json!("7/s"), &json!(3)), "both have what they wanted");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn what_waits_is_given_up_after_a_look_at_how_much_that_is() {
+    let Some((_database, serving, mut browser)) = console("what_waits_is_given_up", 700) else { return };
+    let places = || {
+        let deliveries = serving.get("/v1/status").json()["deliveries"].take();
+        (deliveries["waiting"].as_u64(), deliveries["dead_kept"].as_u64())
+    };
+    browser.click("[aria-label='Give up shop']");
+    browser.planned("shed", "700 of 700 deliveries would become dead letters");
+    browser.type_in("shed", "max", "600");
+    browser.planned("shed", "600 of 700 deliveries would become dead letters");
+    assert_eq!(places(), (Some(700), Some(0)), "a look changes nothing");
+    browser.click("#shed [type=submit]");
+    browser.until("!document.querySelector('#shed').open");
+    assert_eq!(places(), (Some(100), Some(600)));
+    browser.until("document.querySelector('[aria-label=\"Redrive shop\"]')");
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
+    let Some((database, _serving, mut browser)) = console("it_fits", 30) else { return };
+    let held = Endpoint::scripted(|_, _| {
+        loop {
+            std::thread::park();
+        }
+    });
+    database.subscribe("held", &held.url, &["limit.in_flight=2"]);
+    for number in ["1", "2"] {
+        database.json(&["emit", "--type", "a", "--data", number, "--json"]);
+    }
+    held.wait_for(2);
+    browser.until("document.querySelector('#figures').innerText.includes('In flight here\\n2\\n')");
+    for dialog in ["", "Limits", "Give up"] {
+        if !dialog.is_empty() {
+            browser.click(&format!("[aria-label='{dialog} shop']"));
+        }
+        for width in [400, 1_280] {
+            browser.width(width);
+            assert_eq!(browser.value(WIDER), 0, "{dialog} at {width}");
+            assert_eq!(browser.value(OUT_OF_SIGHT), json!([]), "{dialog} at {width}");
+        }
+        browser.value("document.querySelector('dialog[open]')?.close()");
+    }
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
