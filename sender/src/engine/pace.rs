@@ -1,8 +1,8 @@
 //! An even pace: starts on a grid whose steps are one attempt's time at the contract's rate, however many the bucket holds.
 //!
 //! A start that comes late, since an endpoint, a claim or the machine took their time, keeps the grid and so costs no rate,
-//! unless it is late by a step or more: then the grid begins anew with it. Two starts are therefore a step apart, less what
-//! the first of them came late. The bucket holds all the same; the grid only makes a lane wait longer than it would.
+//! unless it is late by a step or more (and by ten milliseconds, which timers may be): then the grid begins anew with it. Two
+//! starts are therefore a step apart, less what the first of them came late. The bucket holds all the same; the grid only makes a lane wait longer than it would.
 //!
 //! What it can't promise: how evenly requests *arrive* (the network moves them), and anything across owners: the first start
 //! of a new one begins a grid of its own. The full rate needs room for the answers' time: a burst and a cap in flight of
@@ -11,6 +11,9 @@
 use super::contract::Contract;
 use super::limiter::Ready;
 use super::time::{Instant, Nanos};
+
+/// What a timer may be late without costing rate, however short the steps are.
+const LATE_MAX: Nanos = Nanos::from_millis(10);
 
 /// Where the grid of one lane is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +52,7 @@ impl Pace {
             return;
         }
         let rate = contract.bucket().rate();
-        let next = self.next.filter(|next| now.since(*next) < rate.gap());
+        let next = self.next.filter(|next| now.since(*next) < rate.gap().max(LATE_MAX));
         let (place, rest) = next.map_or((now, 0), |next| (next, self.rest));
         // A period is at most a day in nanoseconds, and what is left over at most a million: nothing overflows.
         let parts = rate.per().0 + rest;

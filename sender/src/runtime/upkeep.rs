@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 
 use super::clock::Clock;
@@ -24,6 +24,8 @@ pub const UPKEEP_ROWS: u32 = 500;
 const STEPS_MAX: u32 = 64;
 /// Of those, the ones that may look at what is kept and find nothing to do.
 const FRUITLESS_STEPS_MAX: u32 = 4;
+/// How long to wait, when it is told to stop, for what the step under way did.
+const LAST_STEP: Duration = Duration::from_secs(1);
 
 /// For how long things are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,14 +63,21 @@ pub(super) async fn keep_up(
         let mut round = Round::new(upkeep_due(&retention, clock.now(), UPKEEP_ROWS));
         let mut done = None;
         while let Some(command) = round.next(done) {
-            // A store in trouble answers no sooner than it is told to stop, which comes after this.
-            done = tokio::select! {
-                done = step(&store, command) => Some(done),
-                _ = stop.changed() => return,
+            let step = step(&store, command);
+            tokio::pin!(step);
+            let stopped;
+            (done, stopped) = tokio::select! {
+                biased;
+                done = &mut step => (Some(done), false),
+                // A store in trouble answers no sooner than it is told to stop, which comes after this.
+                _ = stop.changed() => (timeout(LAST_STEP, step).await.ok(), true),
             };
             let dead = done.as_ref().map_or(0, |done| done.given_up);
             let given_up = WorkDone { dead, ..WorkDone::default() };
             work_done.lock().unwrap_or_else(PoisonError::into_inner).add(given_up);
+            if stopped {
+                return;
+            }
         }
     }
 }

@@ -122,7 +122,7 @@ fn it_tells_what_is_in_flight_in_all_and_fits_narrow_and_wide_screens() {
             std::thread::park();
         }
     });
-    database.subscribe("held", &held.url, &["limit.in_flight=2"]);
+    database.subscribe("held", &held.url, &["limit.in_flight=2", "timeout=2min"]);
     for number in ["1", "2"] {
         database.json(&["emit", "--type", "a", "--data", number, "--json"]);
     }

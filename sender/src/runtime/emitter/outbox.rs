@@ -173,20 +173,20 @@ impl Emitter {
         if let Some(id) = &row.event
             && roster.in_the_way(&offer.event_type).is_none()
         {
-            let have_it = reader.lanes_in_part(id)?;
+            let have_it: BTreeSet<LaneId> = reader.lanes_in_part(id)?.into_iter().collect();
             lanes.retain(|lane| !have_it.contains(lane));
         }
         let is_withheld = |lane: &LaneId| full.contains(lane) || wanted.withholds(row.id, *lane);
-        let withheld: Vec<LaneId> = lanes.iter().copied().filter(is_withheld).collect();
-        if !lanes.is_empty() && withheld.len() == lanes.len() {
+        let (withheld, asked): (Vec<LaneId>, Vec<LaneId>) = lanes.iter().copied().partition(is_withheld);
+        if asked.is_empty() && !withheld.is_empty() {
             return Ok(Plan::Leave(Outboxed::Waits { refused: Vec::new(), withheld, error: None }));
         }
         Ok(match self.prepare(roster, &offer) {
             Ok(mut emit) => {
-                lanes.retain(|lane| !withheld.contains(lane));
-                emit.targets.retain(|target| lanes.contains(&target.lane));
+                let wanted: BTreeSet<LaneId> = asked.iter().copied().collect();
+                emit.targets.retain(|target| wanted.contains(&target.lane));
                 let (is_part, outbox) = (!withheld.is_empty(), Some(row.id));
-                Plan::Emit(Emit { withheld: is_part, outbox, ..emit }, Asked { lanes, withheld })
+                Plan::Emit(Emit { withheld: is_part, outbox, ..emit }, Asked { lanes: asked, withheld })
             }
             Err(error) => {
                 Plan::Leave(Outboxed::Waits { refused: lanes, withheld: Vec::new(), error: Some(error) })

@@ -28,9 +28,9 @@ const PAGES_MAX: u32 = 4;
 const LOOKS_BETWEEN_ROUNDS: u64 = 12;
 /// Lanes tried again in one look; rows read for each at first, at last (where there is room for them), and how often.
 const LANES_MAX: usize = 8;
-const TRIED_ROWS: u32 = 16;
+const TRIED_ROWS: u32 = 1;
 const TRIED_ROWS_MAX: u32 = 512;
-const TRIES_MAX: u32 = 8;
+const TRIES_MAX: u32 = 12;
 /// Looks, about a second, after the store took nothing.
 const LOOKS_AFTER_FAILURE: u64 = 250;
 /// Looks, about a minute, between two complaints that rows wait.

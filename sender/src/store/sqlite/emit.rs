@@ -72,7 +72,8 @@ impl Work<'_> {
         }
         let is_whole = full.is_empty() && !emit.withheld;
         if let Some(outbox) = emit.outbox {
-            self.leave_outbox(emit, outbox, is_whole)?;
+            let had = routes.iter().any(|route| matches!(route, Route::Duplicate));
+            self.leave_outbox(emit, outbox, is_whole, had)?;
         }
         let mut emitted = Emitted { targets: Vec::with_capacity(routes.len()), shed: 0 };
         if !any {
@@ -118,14 +119,20 @@ impl Work<'_> {
         })
     }
 
-    /// The row of an event goes, once nobody lacks it any more. Until then it keeps the event's id.
-    fn leave_outbox(&self, emit: &Emit, outbox: OutboxId, is_whole: bool) -> Result<()> {
+    /// The row of an event goes, once nobody lacks it any more. Until then it keeps the event's id, and who `had` it already
+    /// is known to.
+    fn leave_outbox(&self, emit: &Emit, outbox: OutboxId, is_whole: bool, had: bool) -> Result<()> {
         if is_whole {
             self.sql.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([outbox])?;
         } else {
             self.sql
                 .prepare_cached("UPDATE outbox SET event = ?2 WHERE id = ?1 AND event IS NULL")?
                 .execute(params![outbox, emit.id])?;
+            if had {
+                self.sql
+                    .prepare_cached("UPDATE events SET in_part = 1 WHERE id = ?1 AND in_part IS NULL")?
+                    .execute([&emit.id])?;
+            }
         }
         Ok(())
     }

@@ -319,3 +319,21 @@ pub(super) fn no_newer_row_is_for_who_refused_an_older_one_in_the_same_commit<B:
     let refused = |reply: &Reply| matches!(reply, Reply::Refused(Refusal::Full(_)));
     assert_eq!(replies.iter().map(refused).collect::<Vec<_>>(), [true, true, false], "{replies:?}");
 }
+
+pub(super) fn who_had_an_event_before_its_row_came_is_known_for_as_long_as_that_waits<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (wide, narrow) = (world.new_lane(WIDE), world.new_lane(Bounds { rows_max: 0, ..WIDE }));
+    let mut event = world.event(&[wide]);
+    event.targets[0].dedupe = Nanos::from_secs(10);
+    world.try_emit(event.clone()).unwrap();
+    world.backend.application_emits("video.trending", None, "{}", Some(&event.id));
+    let row = world.reader.outbox(None, 10).unwrap().remove(0);
+    for _ in 0..2 {
+        let mut again = Emit { outbox: Some(row.id), id: event.id.clone(), ..world.event(&[wide, narrow]) };
+        again.targets[0].dedupe = Nanos::from_secs(10);
+        let emitted = world.try_emit(again).unwrap();
+        assert_eq!(emitted.targets[0], Placed::Duplicate);
+        assert_eq!(world.counts(wide).accepted, 1);
+        world.pass(Nanos::MINUTE);
+    }
+}

@@ -43,6 +43,7 @@ mod sqlite {
             an_outbox_row_that_is_refused_stays
             an_outbox_row_that_is_taken_in_part_stays_with_the_id_of_its_event
             who_has_an_event_is_known_for_as_long_as_its_row_waits
+            who_had_an_event_before_its_row_came_is_known_for_as_long_as_that_waits
             no_newer_row_is_for_who_refused_an_older_one_in_the_same_commit
             rejected_outbox_rows_are_listed_from_the_highest_number_to_the_lowest
             an_outbox_row_that_cannot_be_an_event_is_set_aside
