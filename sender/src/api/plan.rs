@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::form::Written;
-use super::input::{Query, Segment, object, subscriber};
+use super::input::{Segment, subscriber};
 use super::problem::{Problem, ok};
-use super::subscribers::{agreed, expected_version};
+use super::subscribers::{agreed, read_change};
 use crate::engine::LaneId;
 use crate::operate::backlog::Clearing;
 use crate::store::latency::Measured;
@@ -22,10 +22,7 @@ pub(super) async fn plan(
     Segment(whom): Segment,
     request: Request,
 ) -> Result<Response, Problem> {
-    Query::read(request.uri().query(), &[])?;
-    let mut object = object(request).await?;
-    let expected = expected_version(&mut object)?;
-    let written = Written::take(object, &app.config().guard)?;
+    let (expected, written) = read_change(&app, request).await?;
     let before = subscriber(&app, &whom).await?;
     let found = before.version;
     if let Some(expected) = expected.filter(|expected| *expected != found) {

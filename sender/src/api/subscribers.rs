@@ -96,10 +96,7 @@ pub(super) async fn change(
     Segment(whom): Segment,
     request: Request,
 ) -> Result<Response, Problem> {
-    Query::read(request.uri().query(), &[])?;
-    let mut object = object(request).await?;
-    let version = expected_version(&mut object)?;
-    let written = Written::take(object, &app.config().guard)?;
+    let (version, written) = read_change(&app, request).await?;
     for _ in 0..CHANGES_MAX {
         let before = subscriber(&app, &whom).await?;
         let change =
@@ -115,6 +112,14 @@ pub(super) async fn change(
         }
     }
     Err(Problem::conflict("changed_meanwhile", "others change the subscriber all the time; try again"))
+}
+
+/// What a request wants changed, and the version that it is to be a change of.
+pub(super) async fn read_change(app: &App, request: Request) -> Result<(Option<u64>, Written), Problem> {
+    Query::read(request.uri().query(), &[])?;
+    let mut object = object(request).await?;
+    let version = expected_version(&mut object)?;
+    Ok((version, Written::take(object, &app.config().guard)?))
 }
 
 /// The change that makes of a subscriber what was written.
@@ -258,7 +263,7 @@ fn patterns_text(patterns: &EventPatterns) -> Result<Arc<str>, Problem> {
 }
 
 /// The version that a change is meant for.
-pub(super) fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
+fn expected_version(object: &mut Map<String, Value>) -> Result<Option<u64>, Problem> {
     let Some(given) = object.remove("version") else { return Ok(None) };
     given.as_u64().map(Some).ok_or_else(|| {
         Problem::unprocessable("bad_version", "version is not a whole number, as it was read")

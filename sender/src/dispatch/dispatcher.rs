@@ -151,10 +151,9 @@ impl Dispatcher {
         self.stopping
     }
 
-    /// What this process has done so far.
-    #[must_use]
-    pub const fn work_done(&self) -> WorkDone {
-        self.work_done
+    /// What was done since this was asked for last.
+    pub fn take_work_done(&mut self) -> WorkDone {
+        std::mem::take(&mut self.work_done)
     }
 
     /// How all lanes are.

@@ -26,16 +26,6 @@ impl WorkDone {
         self.failed_attempts += u64::from(failed);
     }
 
-    /// What was done since then.
-    #[must_use]
-    pub const fn since(self, before: Self) -> Self {
-        Self {
-            delivered: self.delivered - before.delivered,
-            failed_attempts: self.failed_attempts - before.failed_attempts,
-            dead: self.dead - before.dead,
-        }
-    }
-
     /// Adds what was done beside.
     pub const fn add(&mut self, more: Self) {
         self.delivered += more.delivered;

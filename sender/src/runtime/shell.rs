@@ -35,9 +35,8 @@ pub(super) struct Shell<P> {
     messages: mpsc::UnboundedReceiver<Message>,
     /// What the attempts of our lanes that have sent something depend on.
     rights: HashMap<LaneId, Rights>,
-    /// What was done, for whoever asks, even once the shell is gone; and what of it was told there.
+    /// What was done, for whoever asks, even once the shell is gone.
     work_done: Arc<Mutex<WorkDone>>,
-    told: WorkDone,
 }
 
 /// What a lane's attempts under way depend on, and those to come.
@@ -55,8 +54,8 @@ impl<P: Post> Shell<P> {
         post: Arc<P>,
         (events, messages): (EventSender, mpsc::UnboundedReceiver<Message>),
     ) -> Self {
-        let (rights, work_done, told) = (HashMap::new(), Arc::default(), WorkDone::default());
-        Self { dispatcher, clock, store, post, events, messages, rights, work_done, told }
+        let (rights, work_done) = (HashMap::new(), Arc::default());
+        Self { dispatcher, clock, store, post, events, messages, rights, work_done }
     }
 
     /// Where it tells what was done.
@@ -97,10 +96,9 @@ impl<P: Post> Shell<P> {
         while let Some(effect) = self.dispatcher.poll() {
             self.carry_out(effect);
         }
-        let done = self.dispatcher.work_done();
-        if done != self.told {
-            let told = std::mem::replace(&mut self.told, done);
-            self.work_done.lock().unwrap_or_else(PoisonError::into_inner).add(done.since(told));
+        let done = self.dispatcher.take_work_done();
+        if done != WorkDone::default() {
+            self.work_done.lock().unwrap_or_else(PoisonError::into_inner).add(done);
         }
     }
 

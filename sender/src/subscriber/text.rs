@@ -149,7 +149,8 @@ section! {
     PressureText, filled in as Pressure {
         /// Strain never makes it slower than one attempt in this time.
         slowest: Nanos = Nanos::MINUTE, in SLOWEST;
-        /// How many successes in a row give back a twentieth of the contract.
+        /// How many successes in a row give back a twentieth of the contract. What an outage took comes back faster: each
+        /// success doubles the share, up to the half at which it began.
         #[serde(deserialize_with = "count")]
         streak: u32 = 10, in STREAK;
         /// Latency below this is never strain.

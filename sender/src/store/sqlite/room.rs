@@ -4,7 +4,7 @@
 //! lane with the most waiting pays, of those that shed: a quiet lane never pays for a loud one. Lanes that refuse are
 //! never made to shed for others; their emitters wait.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Result, params};
 
@@ -28,8 +28,8 @@ const LOOKUPS_MAX: u32 = 4;
 pub(super) struct Room {
     /// Lanes to make room in, if that had to be known.
     payers: Option<Payers>,
-    /// Lanes that refused a row of the outbox: no newer one is for them in this commit.
-    outbox_refused: BTreeSet<LaneId>,
+    /// Lanes that refused a row of the outbox, and why: no newer one is for them in this commit.
+    outbox_refused: BTreeMap<LaneId, Bound>,
 }
 
 impl Room {
@@ -95,9 +95,8 @@ impl Work<'_> {
             }
             let body = size(emit.bodies[target.body].bytes.len());
             let before = Waiting::of(&lane.counts).less(gone);
-            let behind = emit.outbox.is_some() && self.room.outbox_refused.contains(&target.lane);
-            let bound = lane.bounds.reached(before.rows, before.bytes, body);
-            let bound = bound.or(behind.then_some(Bound::LaneRows));
+            let older = self.room.outbox_refused.get(&target.lane).filter(|_| emit.outbox.is_some()).copied();
+            let bound = lane.bounds.reached(before.rows, before.bytes, body).or(older);
             let with_it = total.less(gone).and(body);
             let total_bound = if gone.rows == 0 && with_it.rows > self.limits.waiting_rows_max {
                 Some(Bound::TotalRows)
@@ -109,7 +108,7 @@ impl Work<'_> {
             if let Some(bound) = bound.or(total_bound) {
                 full.push(FullLane { lane: target.lane, bound });
                 if emit.outbox.is_some() && bound != Bound::BodyBytes {
-                    self.room.outbox_refused.insert(target.lane);
+                    self.room.outbox_refused.entry(target.lane).or_insert(bound);
                 }
                 *route = Route::Refused(bound);
             } else {
