@@ -7,7 +7,7 @@ use crate::trace::{Lack, Trace};
 pub(crate) const DRIVER: &str = "the driver file ";
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 19] = [
+const NEEDS: [(&str, Lack); 20] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
@@ -26,13 +26,17 @@ const NEEDS: [(&str, Lack); 19] = [
     ("breaker.opens", Lack::Breaker),
     ("breaker.one-probe", Lack::Breaker),
     ("breaker.cooldown", Lack::Breaker),
+    ("order.per-key", Lack::Order),
     ("rate.live-change", Lack::Change),
 ];
 
-/// What a check found; not applicable, with the reason, where it saw nothing for want of something.
+/// What a check found; not applicable, with the reason, where it saw nothing for want of something, or saw what nobody
+/// promised.
 pub(super) fn weigh(id: &str, finding: Finding, trace: &Trace) -> Finding {
     let breaker = id.starts_with("breaker.") && finding.found == Found::Unasked;
-    if finding.found != Found::Unseen && !breaker {
+    // What a sender without a notion of order does with one is chance, whichever way it goes.
+    let chance = id.starts_with("order.") && finding.found != Found::Unasked;
+    if finding.found != Found::Unseen && !breaker && !chance {
         return finding;
     }
     let lacks = NEEDS.iter().find(|(needs, what)| *needs == id && trace.declared.lacks(*what));
@@ -49,6 +53,7 @@ const fn reason(what: Lack) -> &'static str {
         Lack::Depth => "has no [depth]: nobody can ask how much waits",
         Lack::DeadLetters => "declares no dead letters, or has no [dead]",
         Lack::Breaker => "declares that there is no breaker",
+        Lack::Order => "declares that no order is kept",
         Lack::Change => "has no [change]: no limit can be changed",
         Lack::Rotate => "has no [rotate]: no secret can be added",
         Lack::Redrive => "has no [redrive]: no dead letter can be sent again",

@@ -268,6 +268,7 @@ impl DriverFile {
             (self.depth.is_none(), Lack::Depth),
             (silent || self.dead.is_none(), Lack::DeadLetters),
             (declares.breaker == Some(false), Lack::Breaker),
+            (declares.ordered == Some(false), Lack::Order),
             (self.change.is_none(), Lack::Change),
             (self.rotate.is_none(), Lack::Rotate),
             (self.redrive.is_none(), Lack::Redrive),

@@ -106,6 +106,8 @@ pub enum Lack {
     DeadLetters,
     /// A breaker.
     Breaker,
+    /// An order that the first attempts of one key keep.
+    Order,
     /// A call that changes a limit.
     Change,
     /// A call that adds a secret.

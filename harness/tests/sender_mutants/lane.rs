@@ -65,7 +65,7 @@ pub(crate) struct Lane {
 struct Keeps {
     /// So many deliveries.
     rows: usize,
-    /// The order of the first attempts of one key. A driver file has no word for it, and so the lane's name says it.
+    /// The order of the first attempts of one key.
     order: bool,
 }
 
@@ -130,7 +130,7 @@ impl Lane {
             },
             keeps: Keeps {
                 rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
-                order: settings["name"] == "ordered",
+                order: settings["ordered"] == true,
             },
             rest: Rest { until: 0, storms: false },
         }
@@ -209,7 +209,8 @@ impl Lane {
     /// The delivery that is to be tried next.
     fn first(&self, bug: &Bug) -> Option<&Delivery> {
         let waits = self.queue.values().filter(|one| !one.open);
-        if self.keeps.order && bug.is("sends-the-newest-first") {
+        let backwards = self.keeps.order && bug.is("sends-the-newest-first");
+        if backwards || bug.is("keeps-no-order") {
             return { waits }.next_back();
         }
         let free = |one: &&Delivery| !self.is_behind(one);

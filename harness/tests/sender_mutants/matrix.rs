@@ -127,7 +127,7 @@ env = {{ SENDER_PORT = "{{{{ port }}}}", SENDER_DIR = "{{{{ dir }}}}", SENDER_BU
 ready = "{{{{ base }}}}/ready"
 [subscribe]
 request = "POST {{{{ base }}}}/subscribe"
-body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "breaker": {{{{ breaker }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
+body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "breaker": {{{{ breaker }}}}, "ordered": {{{{ ordered }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
 save = {{ secret = "/secret" }}
 [change]
 request = "POST {{{{ base }}}}/change"

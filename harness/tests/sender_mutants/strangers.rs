@@ -28,7 +28,7 @@ struct Stranger {
     not_applicable: &'static [&'static str],
 }
 
-const STRANGERS: [Stranger; 11] = [
+const STRANGERS: [Stranger; 12] = [
     Stranger {
         way: "opens-a-connection-for-each-request",
         without: &[],
@@ -42,6 +42,13 @@ const STRANGERS: [Stranger; 11] = [
         says: "[declares]\nbreaker = false\n",
         scenario: BROKEN,
         not_applicable: &["breaker.opens", "breaker.one-probe", "breaker.cooldown"],
+    },
+    Stranger {
+        way: "keeps-no-order",
+        without: &[],
+        says: "[declares]\nordered = false\n",
+        scenario: ORDERLY,
+        not_applicable: &["order.per-key"],
     },
     Stranger {
         way: "retries-by-a-schedule-of-its-own",
@@ -105,6 +112,7 @@ const STRANGERS: [Stranger; 11] = [
 const PLAIN: &str = include_str!("played/plain.toml");
 const BROKEN: &str = include_str!("played/broken.toml");
 const FAILING: &str = include_str!("played/failing.toml");
+const ORDERLY: &str = include_str!("played/orderly.toml");
 const CROWDED: &str = include_str!("played/crowded.toml");
 const FAST: &str = include_str!("played/fast.toml");
 
