@@ -6,6 +6,11 @@ use crate::trace::{Lack, Trace};
 /// How the reasons begin, so that reports can tell them from a scenario that arranges nothing.
 pub(crate) const DRIVER: &str = "the driver file ";
 
+/// Nothing can be told for want of that.
+pub(super) fn lacking(what: Lack) -> Finding {
+    Finding::unasked(format!("{DRIVER}{}", reason(what)))
+}
+
 /// What each of these checks needs.
 const NEEDS: [(&str, Lack); 20] = [
     ("queue.bounded", Lack::Depth),
@@ -41,7 +46,7 @@ pub(super) fn weigh(id: &str, finding: Finding, trace: &Trace) -> Finding {
     }
     let lacks = NEEDS.iter().find(|(needs, what)| *needs == id && trace.declared.lacks(*what));
     match lacks {
-        Some((_, what)) => Finding::unasked(format!("{DRIVER}{}", reason(*what))),
+        Some((_, what)) => lacking(*what),
         None => finding,
     }
 }
@@ -49,8 +54,9 @@ pub(super) fn weigh(id: &str, finding: Finding, trace: &Trace) -> Finding {
 const fn reason(what: Lack) -> &'static str {
     match what {
         Lack::Start => "has no [start]: the harness has no process to stop, kill or measure",
-        Lack::Database => "names no database that could be locked",
+        Lack::Database => "names no database that could be locked or measured",
         Lack::Depth => "has no [depth]: nobody can ask how much waits",
+        Lack::Kept => "has no [depth.kept]: nobody can ask what is kept",
         Lack::DeadLetters => "declares no dead letters, or has no [dead]",
         Lack::Breaker => "declares that there is no breaker",
         Lack::Order => "declares that no order is kept",

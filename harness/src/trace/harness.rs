@@ -102,6 +102,8 @@ pub enum Lack {
     Database,
     /// A call that looks into the queue.
     Depth,
+    /// A call that lists what is kept of deliveries that were made.
+    Kept,
     /// Dead letters, or a call that lists them.
     DeadLetters,
     /// A breaker.

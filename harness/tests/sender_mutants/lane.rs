@@ -50,6 +50,8 @@ pub(crate) struct Lane {
     pub(crate) timeout: u64,
     pub(crate) gone: bool,
     pub(crate) done: usize,
+    /// When those were made that are remembered.
+    pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
     events: Vec<String>,
@@ -116,6 +118,7 @@ impl Lane {
             timeout: length(&settings["timeout"]),
             gone: false,
             done: 0,
+            made: Vec::new(),
             dead: Vec::new(),
             events: list(&settings["events"]),
             queue: BTreeMap::new(),
@@ -183,6 +186,11 @@ impl Lane {
 
     pub(crate) fn delivered(&mut self, n: u64) {
         self.done += self.queue.remove(&n).map_or(0, |one| one.events);
+    }
+
+    /// Remembers nothing that was delivered before.
+    pub(crate) fn let_go(&mut self, before: u64) {
+        self.made.retain(|t| *t >= before);
     }
 
     pub(crate) fn forget(&mut self, n: u64) {

@@ -151,6 +151,10 @@ pointer = "/waiting"
 delivered = "/delivered"
 dead = "/dead"
 coalesced = "/coalesced"
+[depth.kept]
+request = "GET {{{{ base }}}}/kept"
+list = "/items"
+delivered = "/delivered"
 [dead]
 request = "GET {{{{ base }}}}/dead"
 list = "/items"

@@ -15,7 +15,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 67] = [
+pub(crate) const BUGS: [Bug; 68] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -195,6 +195,7 @@ pub(crate) const BUGS: [Bug; 67] = [
     bug("rests-after-a-restart", "waits before it takes up its work again", "recovery.gap", "crash"),
     bug("takes-an-event-twice", "knows no event by its id", "duplicate.dedupe", "orderly"),
     bug("sends-the-newest-first", "takes from the wrong end of the queue", "order.per-key", "orderly"),
+    bug("forgets-nothing-that-it-delivered", "keeps each delivery for ever", "queue.retention", "orderly"),
     bug("polls-for-work", "looks for work from time to time", "latency.first-attempt", "orderly"),
     bug(
         "changes-its-content-type-for-a-retry",
@@ -246,7 +247,7 @@ pub(crate) const BUGS: [Bug; 67] = [
 ];
 
 /// Bugs that break no other check than their own, whatever happens.
-pub(crate) const ALONE: [&str; 22] = [
+pub(crate) const ALONE: [&str; 23] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",
     "rebuilds-the-body-for-a-retry",
@@ -263,6 +264,7 @@ pub(crate) const ALONE: [&str; 22] = [
     "walks-out-of-what-is-open",
     "does-not-lengthen-its-cooldown",
     "sends-the-newest-first",
+    "forgets-nothing-that-it-delivered",
     "turns-one-away-without-a-word",
     "keeps-a-megabyte-for-each-event",
     "loops-at-zero",

@@ -53,6 +53,8 @@ const POLL_NS: u64 = 1_500_000_000;
 /// What each attempt that is open costs a sender that looks through all of them, and how many it looks through at most.
 const LOOK_NS: u64 = 40_000_000;
 const LOOKS_MAX: u64 = 18;
+/// For how long a delivery is remembered once it is made.
+const KEPT_NS: u64 = 1_000_000_000;
 /// What a pool that all lanes share would hold.
 const POOL: usize = 6;
 
@@ -311,6 +313,7 @@ impl Sender {
                 self.note(json!({ "k": "done", "lane": at, "n": n }));
             }
             lane.delivered(n);
+            lane.made.push(now);
         } else if status == 410 && !self.bug.is("ignores-410") {
             self.note(json!({ "k": "gone", "lane": at }));
             lane.gone = true;
@@ -355,6 +358,18 @@ impl Sender {
             "dead": sum(|lane| lane.dead.len()),
             "coalesced": 0,
         })
+    }
+
+    /// When each delivery that is remembered was made, in Unix milliseconds.
+    pub(crate) fn kept_deliveries(&self) -> Value {
+        let now = self.clock.now();
+        let mut lanes = self.lanes.borrow_mut();
+        if !self.bug.is("forgets-nothing-that-it-delivered") {
+            lanes.iter_mut().for_each(|lane| lane.let_go(now.saturating_sub(KEPT_NS)));
+        }
+        let kept = lanes.iter().flat_map(|lane| &lane.made);
+        let kept = kept.map(|t| json!({ "delivered": self.clock.unix_ns(*t) / 1_000_000 }));
+        json!({ "items": kept.collect::<Vec<_>>() })
     }
 
     pub(crate) fn dead(&self) -> Value {

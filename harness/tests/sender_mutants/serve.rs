@@ -120,6 +120,7 @@ async fn answer(
             String::new()
         }
         "/stats" => sender.stats().to_string(),
+        "/kept" => sender.kept_deliveries().to_string(),
         "/dead" => sender.dead().to_string(),
         _ => String::new(),
     };
