@@ -3,8 +3,8 @@
 //!
 //! - *Age*: nothing that the sender lists as kept was delivered longer ago than `age`. A sample tells what was kept when it was
 //!   asked or later, and a time that has few digits counts as the latest that it can mean; so an item is at least as old as it is
-//!   taken to be. The sender's own clock is taken for what it is (`offset`). What grew too old while something befell the
-//!   sender is let pass. It says nothing unless something was delivered longer than `age` before a sample.
+//!   taken to be. The sender's own clock is taken for what it is (`offset`). What is too old while something befalls the
+//!   sender, or has just done so, is let pass. It says nothing unless something was delivered longer than `age` before a sample.
 //! - *Size*: the sender's database, as the harness finds it on the disk, has no more than `bytes` beside what may wait. As a file
 //!   need not shrink, as much may wait as at any moment before was offered and not yet delivered: each of those can have the
 //!   largest body twice over. It says nothing unless something was delivered before a sample.
@@ -77,8 +77,7 @@ fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
         let now = trace.header.began_unix_ns.saturating_add(depth.t).saturating_add_signed(evidence.ahead);
         let age = kept.oldest_unix_ns.map_or(0, |t| now.saturating_sub(unsure).saturating_sub(t));
         oldest = oldest.max(age);
-        let due = depth.t.saturating_sub(age.saturating_sub(most.0));
-        if age > most.0 && !outages.overlap(due, depth.t) {
+        if age > most.0 && !outages.overlap(depth.t, depth.t) {
             let what = format!("something is kept {} after its delivery; {most} are declared", show(age));
             tally.broke(|| at(depth, what));
         }

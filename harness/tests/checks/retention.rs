@@ -47,7 +47,7 @@ fn an_age_that_nothing_can_have_was_not_seen() {
 }
 
 #[test]
-fn what_grew_old_while_something_befell_the_sender_is_let_pass() {
+fn what_is_too_old_where_something_befell_the_sender_is_let_pass_for_a_while() {
     let at = |struck: u64| {
         move |trace: &mut Trace| {
             trace.faults.push(fault(struck * SECOND, "lock-database", Some((struck + 1) * SECOND)));
@@ -56,6 +56,7 @@ fn what_grew_old_while_something_befell_the_sender_is_let_pass() {
     };
     check(ID, AGE, at(18), Status::Pass);
     check(ID, AGE, at(10), Status::Fail);
+    check(ID, AGE, at(16), Status::Fail);
 }
 
 #[test]
