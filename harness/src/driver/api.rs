@@ -288,6 +288,16 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
+    /// When the oldest of what is kept after its delivery was delivered, in Unix nanoseconds; none if nothing is kept.
+    pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
+        let kept = self.0.file.depth.as_ref().and_then(|depth| depth.kept.as_ref());
+        let kept = kept.ok_or(ApiError::Absent { what: "kept" })?;
+        let call = assemble("kept", &kept.request, &kept.headers, None, &self.any())?;
+        let reply = self.call(call).await?;
+        check("kept", &reply, &[])?;
+        answers::oldest(kept, &reply.body)
+    }
+
     /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
     pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
         let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;

@@ -4,7 +4,8 @@
 //! - `file`: what a driver file says; `declares`: what it says of the sender; `template`: its texts with holes; `words`: what
 //!   they may name of a subscriber.
 //! - `api`: the calls; `call`: how one is made of templates; `error`: why one failed, or a process was not started; `event`: what is emitted; `answers`: what came back; `client`: the HTTP under
-//!   them; `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers.
+//!   them; `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers; `moment`: the
+//!   times that they tell.
 //! - `address`: where each process of the sender is spoken to.
 //! - `process`: a process of the sender, which is never left behind; `processes`: all of them.
 
@@ -17,6 +18,7 @@ mod declares;
 mod error;
 mod event;
 mod file;
+mod moment;
 mod offset;
 mod process;
 mod processes;

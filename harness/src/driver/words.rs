@@ -37,6 +37,7 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) ->
         ("events", json!(events).to_string()),
         ("sign", subscriber.sign.name().to_owned()),
         ("dedupe", subscriber.handling.dedupe.to_string()),
+        ("ordered", subscriber.handling.ordered.to_string()),
         ("coalesce", Value::Array(coalesce).to_string()),
         ("queue", queue(&subscriber.queue).to_string()),
         ("retry", retry(&subscriber.retry).to_string()),
