@@ -11,7 +11,7 @@
 use super::evidence::{Evidence, Lane};
 use super::rate::utilisation::{busy, waits};
 use super::verdict::{Finding, Tally, show};
-use crate::scenario::{PressureBound, SECOND};
+use crate::scenario::{Behaviour, PressureBound, SECOND};
 
 /// With less backlog than this, nothing says how much the endpoint could have been sent.
 const BUSY_MIN: u64 = 2 * SECOND;
@@ -29,10 +29,11 @@ struct Seen {
 impl Seen {
     /// None where too little waited, or something disturbed it.
     fn of(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, bound: &PressureBound) -> Option<Self> {
-        let serving = |one: &&crate::scenario::Behaviour| one.serves.is_some() && one.covers(bound.at.0);
-        let behaviour = lane.subscriber.behaviours.iter().find(serving)?;
-        let end = behaviour.until().unwrap_or(u64::MAX);
-        let clip = |(from, until): (u64, u64)| (from.max(bound.at.0), until.min(end));
+        let serves =
+            |one: &&Behaviour| one.serves.is_some() && one.until().is_none_or(|end| end > bound.at.0);
+        let behaviour = lane.subscriber.behaviours.iter().find(serves)?;
+        let (begin, end) = (behaviour.at.0.max(bound.at.0), behaviour.until().unwrap_or(u64::MAX));
+        let clip = |(from, until): (u64, u64)| (from.max(begin), until.min(end));
         let busy: Vec<_> =
             busy(waits(evidence, at)).into_iter().map(clip).filter(|(from, until)| from < until).collect();
         let (from, until) = (busy.first()?.0, busy.last()?.1);
