@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hookproof::check::exact::percentile;
+use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::read::{Filter, Place, Reader};
 use hookproof_sender::store::sqlite::SqliteReader;
@@ -55,6 +56,7 @@ fn database(folder: &Path) -> Option<PathBuf> {
 /// By the deliveries' public ids: how long each waited, and how long its only attempt took.
 fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
     let reader = SqliteReader::open(database).unwrap();
+    let ids = DeliveryIds::new(reader.glance().unwrap().identity);
     let filter = Filter { lane: None, place: Some(Place::Delivered) };
     let (mut told, mut cursor) = (BTreeMap::new(), None);
     loop {
@@ -63,7 +65,8 @@ fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
             let attempts = reader.attempts_of(delivery.delivery).unwrap();
             let [only] = &attempts[..] else { panic!("one attempt each, not {attempts:?}") };
             let waited = only.attempt.at.since(delivery.received);
-            told.insert(delivery.event.to_string(), (waited.0, only.attempt.latency.0));
+            let id = ids.name(delivery.received, delivery.delivery).to_string();
+            told.insert(id, (waited.0, only.attempt.latency.0));
         }
         cursor = page.next;
         if cursor.is_none() {
