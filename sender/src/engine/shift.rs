@@ -67,13 +67,17 @@ impl fmt::Display for Why {
     }
 }
 
-/// In seconds or milliseconds, to three digits or so.
+/// In seconds, milliseconds or microseconds, to three digits or so.
 struct Rounded(Nanos);
 
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0.0 / 1_000_000;
-        if ms >= 1_000 { write!(f, "{}.{:02} s", ms / 1_000, ms % 1_000 / 10) } else { write!(f, "{ms} ms") }
+        let us = self.0.0 / 1_000;
+        match us {
+            0..1_000 => write!(f, "{us} µs"),
+            1_000..1_000_000 => write!(f, "{} ms", us / 1_000),
+            _ => write!(f, "{}.{:02} s", us / 1_000_000, us % 1_000_000 / 10_000),
+        }
     }
 }
 
@@ -86,6 +90,8 @@ struct Notes {
     last: Shift,
     /// The last that was told.
     told: Shift,
+    /// Why the share was last lowered.
+    lowered: Why,
     news: Option<Shift>,
 }
 
@@ -98,12 +104,19 @@ impl Journal {
     /// told in between says how the share has changed since.
     pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
         let Some(notes) = &mut self.0 else {
-            self.0 = Some(Box::new(Notes { last: shift, told: shift, news: Some(shift) }));
+            self.0 =
+                Some(Box::new(Notes { last: shift, told: shift, lowered: shift.why, news: Some(shift) }));
             return;
         };
         notes.last = shift;
+        if shift.to < shift.from {
+            notes.lowered = shift.why;
+        }
         if is_whole || shift.at.since(notes.told.at) >= QUIET {
-            let told = Shift { from: notes.told.to, ..shift };
+            let from = notes.told.to;
+            // The share may have gone down and a little up again since.
+            let why = if shift.to < from { notes.lowered } else { Why::Recovered };
+            let told = Shift { from, why, ..shift };
             if told.from != told.to {
                 (notes.told, notes.news) = (told, Some(told));
             }
@@ -120,7 +133,8 @@ mod tests {
     use super::*;
 
     fn at(ms: u64, from: u32, to: u32) -> Shift {
-        Shift { at: Instant(0) + Nanos::from_millis(ms), from, to, why: Why::Refused }
+        let why = if to < from { Why::Refused } else { Why::Recovered };
+        Shift { at: Instant(0) + Nanos::from_millis(ms), from, to, why }
     }
 
     #[test]
@@ -128,7 +142,9 @@ mod tests {
         let mut journal = Journal::default();
         let mut told = |shift: Shift| {
             journal.note(shift, shift.to == 100);
-            journal.take_news().map(|news| (news.from, news.to))
+            let news = journal.take_news();
+            assert!(news.is_none_or(|news| (news.to < news.from) == (news.why == Why::Refused)), "{news:?}");
+            news.map(|news| (news.from, news.to))
         };
         assert_eq!(told(at(0, 100, 50)), Some((100, 50)));
         assert_eq!(told(at(1, 50, 25)), None);

@@ -134,7 +134,8 @@ proptest! {
 #[test]
 fn what_is_told_has_its_reason_and_is_little() {
     let case = Case { rate: 100, in_flight: 20, quick_ms: 2, slow_ms: 100 };
-    let (_, world) = play(&case, Nanos::from_secs(10), &PressurePolicy::default(), false);
+    let policy = PressurePolicy::default();
+    let (_, world) = play(&case, Nanos::from_secs(10), &policy, false);
     let told = &world.shell.told;
     assert!((1..=400).contains(&told.len()), "{} in an hour", told.len());
     assert!(told.iter().any(|(_, shift)| shift.to < shift.from && matches!(shift.why, Why::Latency { .. })));
