@@ -182,7 +182,8 @@ impl Act<'_> {
             wire.gone().await;
             return self.cut(CutKind::Blackhole);
         }
-        let latency = self.endpoint.choices.latency(chosen.map(|(_, behaviour)| behaviour), self.luck);
+        let now = self.endpoint.stage.clock.now();
+        let latency = self.endpoint.choices.latency(chosen, self.luck, now);
         if latency > 0 {
             tokio::select! {
                 // Who has gone is answered nothing, even if it is time to.

@@ -46,6 +46,11 @@ pub(super) const EXPECT: Section = Section {
             "by subscriber: from emit to first arrival; several tables are for several times of the run",
         ),
         may(
+            "pressure",
+            Form::Map(&Form::Table(&PRESSURE)),
+            "by subscriber: where a sender has to keep its rate while the endpoint works on one request after another",
+        ),
+        may(
             "schedule_late",
             Form::Duration,
             "how late the generator may be at its 99th percentile; 100ms without it",
@@ -98,6 +103,24 @@ const KEPT: Section = Section {
     ],
 };
 
+const PRESSURE: Section = Section {
+    about: "The endpoint answers within its target, and is not left idle.",
+    fields: &[
+        must("target", Form::Duration, "how long an answer may take"),
+        may(
+            "at",
+            Form::Duration,
+            "from which moment it has to, since the run began; its beginning without it",
+        ),
+        may("within", Form::Decimal, "the share of answers that must be within the target; 0.8 without it"),
+        may(
+            "used",
+            Form::Decimal,
+            "the share of what the endpoint can answer that must be sent; 0.5 without it",
+        ),
+    ],
+};
+
 const KNOWN: Section = Section {
     about: "A failure that is expected. One that no longer happens fails the run.",
     fields: &[
@@ -127,6 +150,8 @@ pub struct Expect {
     pub holds: Holds,
     /// By subscriber or group, and by time: from emit to first arrival.
     pub latency: Vec<LatencyBound>,
+    /// By subscriber or group: where the sender has to keep its rate.
+    pub pressure: Vec<PressureBound>,
     /// How late the generator may be at its 99th percentile.
     pub schedule_late: Duration,
     /// How much later healthy subscribers may be served beside slow ones.
@@ -177,6 +202,36 @@ pub enum Duplicates {
     InFlightAtKill,
     /// So many, wherever.
     AtMost(u64),
+}
+
+/// At which rate an endpoint that slows down under its load is to be sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PressureBound {
+    /// A subscriber, or a group.
+    pub name: String,
+    /// How long an answer may take.
+    pub target: Duration,
+    /// From which moment, since the run began.
+    pub at: Duration,
+    /// The share of answers that must be within the target.
+    pub within: Millionths,
+    /// The share of what the endpoint can answer that must be sent.
+    pub used: Millionths,
+}
+
+impl PressureBound {
+    fn read(name: String, reader: &Reader<'_>) -> Option<Self> {
+        let share = |key, default| {
+            let share = reader.or(key, Millionths(default));
+            if share > Millionths::ONE {
+                reader.wrong(key, "expected a share from 0 to 1");
+            }
+            share
+        };
+        let (within, used) = (share("within", 800_000), share("used", 500_000));
+        let at = reader.or("at", Duration::default());
+        Some(Self { name, target: reader.get("target")?, at, within, used })
+    }
 }
 
 /// The latencies that a subscriber may see for a while.
@@ -243,6 +298,7 @@ impl Default for Expect {
             efficiency_min: None,
             holds: Holds::default(),
             latency: Vec::new(),
+            pressure: Vec::new(),
             schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
             gap_max: Duration::from_secs(2),
@@ -275,6 +331,7 @@ impl Expect {
             efficiency_min: reader.get("efficiency_min"),
             holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept(reader) },
             latency: latency(reader),
+            pressure: pressure(reader),
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
             gap_max: reader.or("gap_max", default.gap_max),
@@ -311,6 +368,11 @@ fn latency(reader: &Reader<'_>) -> Vec<LatencyBound> {
     let mut bounds: Vec<_> = tables.map(|(name, one)| LatencyBound::read(name, &one)).collect();
     bounds.sort_by(|one, other| one.name.cmp(&other.name));
     bounds
+}
+
+fn pressure(reader: &Reader<'_>) -> Vec<PressureBound> {
+    let tables = reader.map("pressure").into_iter();
+    tables.filter_map(|(name, one)| PressureBound::read(name, &one)).collect()
 }
 
 fn known(reader: &Reader<'_>) -> Option<Known> {

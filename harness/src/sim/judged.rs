@@ -16,8 +16,14 @@ const BEYOND: [(&str, &str); 6] = [
 
 /// Figures that what is done to a sender may honestly break, though the scenario as it is written keeps them: they say how
 /// long something takes. Rules have no such excuse.
-const FIGURES: [&str; 5] =
-    ["rate.utilisation", "recovery.gap", "isolation.latency", "isolation.gap", "latency.first-attempt"];
+const FIGURES: [&str; 6] = [
+    "rate.utilisation",
+    "pressure.holds",
+    "recovery.gap",
+    "isolation.latency",
+    "isolation.gap",
+    "latency.first-attempt",
+];
 
 /// Judges a simulated run of a scenario that a sweep has disturbed: strictly, for what our own sender should do it must,
 /// but for the figures of the undisturbed one, which are named instead.

@@ -18,6 +18,7 @@ mod golden;
 mod in_flight;
 mod mutator;
 mod owed;
+mod pressure;
 mod processes;
 mod queue;
 mod recovery;

@@ -40,7 +40,15 @@ impl Exchange {
 }
 
 pub(crate) fn behaviour(answer: Answer) -> Behaviour {
-    Behaviour { at: Duration(0), lasts: None, answer, share: Millionths::ONE, attempts: None, latency: None }
+    Behaviour {
+        at: Duration(0),
+        lasts: None,
+        answer,
+        share: Millionths::ONE,
+        attempts: None,
+        latency: None,
+        serves: None,
+    }
 }
 
 /// A behaviour from a moment on, for a while, both in milliseconds.

@@ -11,7 +11,7 @@ use super::App;
 use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
-use crate::engine::{LaneId, LaneView, StoreTime, UnderWay};
+use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
 use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
@@ -84,6 +84,27 @@ fn store(health: &Health) -> Value {
     })
 }
 
+/// When and why a lane's share of its contract changed last.
+fn shift_shown(shift: Shift) -> Value {
+    let Shift { at, from, to, why } = shift;
+    let mut shown = json!({
+        "at": moment::shown(wall_time(at)),
+        "from_percent": from,
+        "to_percent": to,
+        "reason": why.word(),
+        "text": why.to_string(),
+    });
+    match why {
+        Why::Latency { lately, target } => {
+            shown["latency_us"] = json!(lately.0 / 1_000);
+            shown["target_us"] = json!(target.0 / 1_000);
+        }
+        Why::Failures { percent } => shown["failures_percent"] = json!(percent),
+        Why::Refused | Why::Recovered => {}
+    }
+    shown
+}
+
 /// A lane in an answer; what only its owner knows, if that is this process.
 fn lane_shown(
     lane: &LaneStatus,
@@ -107,6 +128,9 @@ fn lane_shown(
             "in_doubt_until": view.in_doubt_until.map(|until| moment::shown(wall_time(until))),
             "bucket_level": view.level,
             "share_percent": view.share_percent,
+            "share_changed": view.shift.map(shift_shown),
+            "latency_target_us": view.target.map(|target| target.0 / 1_000),
+            "latency_usual_us": view.usual.map(|usual| usual.0 / 1_000),
             "breaker_open": view.breaker_open,
             "endpoint_pauses_ms": view.paused_for.0 / 1_000_000,
             "held": view.held,

@@ -139,6 +139,7 @@ impl Found {
             ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
             ("delivered by", delivered_by(self.senders)),
+            ("in flight", in_flight(self.senders).to_owned()),
             ("clock", clock(self.now, self.fault)),
             ("log", log(self.log_bytes)),
         ];
@@ -188,6 +189,16 @@ fn delivered_by(senders: usize) -> String {
     match senders {
         1 => "1 process that holds subscribers now".to_owned(),
         senders => format!("{senders} processes that hold subscribers now"),
+    }
+}
+
+/// Requests are known to the process that makes them, and to no file.
+const fn in_flight(senders: usize) -> &'static str {
+    match senders {
+        0 => "unknown here: no process holds subscribers",
+        _ => {
+            "each process tells of its own, and whom it sends less and why: its console, or `here` in GET /v1/status"
+        }
     }
 }
 

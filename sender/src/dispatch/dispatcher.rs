@@ -231,6 +231,7 @@ impl Dispatcher {
                 self.send(attempt, (lane, term), delivery, number)
             }
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
+            Output::Tell { lane, shift } => Some(Effect::Tell(News::Shifted { lane, shift })),
             Output::Persist { lane, term, revision, record } => {
                 self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
                 None

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::attempts::Ending;
+use super::baseline::Baseline;
 use super::breaker::{Breaker, Health, IsProbe};
 use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
@@ -18,6 +19,7 @@ use super::record::LaneRecord;
 use super::retry::Meaning;
 use super::rng::Rng;
 use super::settings::Settings;
+use super::shift::Shift;
 use super::start::Start;
 use super::time::{Instant, Nanos};
 use super::view::LaneView;
@@ -106,12 +108,13 @@ impl Lane {
         let Start { limiter, record, downtime } = Start::new(origin, &settings, term, now);
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
         let breaker = record.as_ref().and_then(|record| record.breaker);
+        let baseline = record.as_ref().and_then(|record| record.baseline.as_ref());
         Self {
             id: lane,
             term,
             limiter,
             breaker: Breaker::restore(breaker, settings.breaker(), downtime, now),
-            pressure: Pressure::default(),
+            pressure: Pressure::new(Baseline::restore(baseline, downtime, now)),
             pace: Pace::default(),
             window: VecDeque::new(),
             paused_until: now + pause.min(settings.retry().retry_after_cap()),
@@ -211,7 +214,8 @@ impl Lane {
         // The breaker holds back already while its probes fail: the share must not shrink with the length of an outage.
         if !attempt.probe.0 || reading.strain != Strain::Failed {
             let contract = self.limiter.contract();
-            self.pressure.end(self.settings.pressure(), contract, reading.strain, attempt.started, now);
+            let policy = self.settings.pressure();
+            self.marks.unsaved |= self.pressure.end(policy, contract, reading.strain, attempt.started, now);
         }
         match (reading.meaning, reading.pause) {
             (Meaning::Success, _) => Fate::Delivered,
@@ -296,10 +300,16 @@ impl Lane {
             clean,
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
+            baseline: self.pressure.baseline().record(now),
             at: now.0,
             term: self.term.0,
         };
         (revision, record)
+    }
+
+    /// What is to be told of its share.
+    pub(super) fn take_news(&mut self) -> Option<Shift> {
+        self.pressure.take_news()
     }
 
     /// How the lane is, for whoever looks at it from outside.
@@ -313,6 +323,9 @@ impl Lane {
             in_doubt_until,
             level: self.limiter.level(),
             share_percent: self.pressure.percent(),
+            shift: self.pressure.last_shift(),
+            target: self.pressure.target(self.settings.pressure()),
+            usual: self.pressure.baseline().get(),
             breaker_open: self.breaker.is_open(),
             paused_for: self.paused_until.since(now),
             held: self.window.len(),

@@ -361,7 +361,10 @@ impl Engine {
         let fate = match owner {
             Some(lane) => {
                 awaited = lane.charge(&ending, outcome, self.now);
-                lane.end(&ending, outcome, &mut self.rng, self.now)
+                let fate = lane.end(&ending, outcome, &mut self.rng, self.now);
+                let news = lane.take_news().map(|shift| Output::Tell { lane: id, shift });
+                self.outputs.extend(news);
+                fate
             }
             // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.
             None if is_success(outcome) => Fate::Delivered,

@@ -8,7 +8,7 @@ use crate::roster::Roster;
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
-use crate::store::latency::{Histogram, Measured};
+use crate::store::latency::{Histogram, Measured, TOO_HIGH_PERMILLE};
 use crate::store::read::{self, Place, Status};
 use crate::subscriber::SettingsText;
 
@@ -122,6 +122,7 @@ fn percentiles(counted: &Histogram) -> Value {
             "p50_us": found.p50.0 / 1_000,
             "p95_us": found.p95.0 / 1_000,
             "p99_us": found.p99.0 / 1_000,
+            "too_high_permille_max": TOO_HIGH_PERMILLE,
         })
     })
 }
