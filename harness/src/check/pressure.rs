@@ -52,7 +52,7 @@ impl Seen {
 
 /// `pressure.holds`
 pub(super) fn holds(evidence: &Evidence<'_>) -> Finding {
-    let bounds = &evidence.scenario.expect.pressure;
+    let bounds = &evidence.scenario.expect.speeds.pressure;
     if bounds.is_empty() {
         return Finding::unasked("the scenario names no endpoint whose answers have a target");
     }

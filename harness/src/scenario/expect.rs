@@ -148,10 +148,8 @@ pub struct Expect {
     pub efficiency_min: Option<Millionths>,
     /// What the sender may hold on to.
     pub holds: Holds,
-    /// By subscriber or group, and by time: from emit to first arrival.
-    pub latency: Vec<LatencyBound>,
-    /// By subscriber or group: where the sender has to keep its rate.
-    pub pressure: Vec<PressureBound>,
+    /// How fast what has to be.
+    pub speeds: Speeds,
     /// How late the generator may be at its 99th percentile.
     pub schedule_late: Duration,
     /// How much later healthy subscribers may be served beside slow ones.
@@ -175,6 +173,23 @@ pub struct QueueRows {
     pub max: Option<u64>,
     /// How many must have waited at some moment, so that the run is about what it is meant to be.
     pub min: Option<u64>,
+}
+
+/// How fast what has to be, by subscriber or group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Speeds {
+    /// By time, too: from emit to first arrival.
+    pub latency: Vec<LatencyBound>,
+    /// Where the sender has to keep its rate.
+    pub pressure: Vec<PressureBound>,
+}
+
+impl Speeds {
+    /// The subscribers and groups that they are of.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let latency = self.latency.iter().map(|bound| bound.name.as_str());
+        latency.chain(self.pressure.iter().map(|bound| bound.name.as_str()))
+    }
 }
 
 /// What the sender may hold on to.
@@ -297,8 +312,7 @@ impl Default for Expect {
             accepted_min: None,
             efficiency_min: None,
             holds: Holds::default(),
-            latency: Vec::new(),
-            pressure: Vec::new(),
+            speeds: Speeds::default(),
             schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
             gap_max: Duration::from_secs(2),
@@ -330,8 +344,7 @@ impl Expect {
             accepted_min,
             efficiency_min: reader.get("efficiency_min"),
             holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept(reader) },
-            latency: latency(reader),
-            pressure: pressure(reader),
+            speeds: Speeds { latency: latency(reader), pressure: pressure(reader) },
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
             gap_max: reader.or("gap_max", default.gap_max),

@@ -82,7 +82,7 @@ impl Stream {
             gone(&mut respond).await;
             return endpoint.cut(n, CutKind::Blackhole);
         }
-        let latency = endpoint.choices.latency(chosen.map(|(_, behaviour)| behaviour), self.luck);
+        let latency = endpoint.choices.latency(chosen, self.luck, endpoint.stage.clock.now());
         if latency > 0 {
             tokio::select! {
                 // Who has gone is answered nothing, even if it is time to.
