@@ -31,9 +31,7 @@ impl Journal {
         let past = past.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         let database = Connection::open(format!("{dir}/sender.db")).unwrap();
-        database
-            .execute_batch("PRAGMA busy_timeout = 0; CREATE TABLE IF NOT EXISTS held (nobody)")
-            .unwrap();
+        database.execute_batch("PRAGMA busy_timeout = 0; CREATE TABLE IF NOT EXISTS held (nobody)").unwrap();
         (Self { file, pending: String::new(), database }, past)
     }
 
