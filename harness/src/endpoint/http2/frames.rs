@@ -121,7 +121,9 @@ mod tests {
     #[test]
     fn what_came_before_a_request_and_was_none_is_told_with_it() {
         let begun = Begun::default();
-        [(1, 10), (3, 30), (5, 50), (7, 70)].map(|(stream, t)| begun.note(stream, t));
+        for (stream, t) in [(1, 10), (3, 30), (5, 50), (7, 70)] {
+            begun.note(stream, t);
+        }
         assert_eq!(begun.take(5), (Some(50), vec![10, 30]));
         assert_eq!(begun.take(5), (None, vec![]));
         assert_eq!(begun.rest(), [70]);
