@@ -47,8 +47,20 @@ pub(super) async fn serve(
         is_second = http2::is_spoken(&endpoint, &stream) => is_second,
     };
     if is_second {
-        return http2::serve(endpoint, stream, number, open, tether).await;
+        http2::serve(endpoint, stream, number, open, tether).await;
+    } else {
+        requests(endpoint, stream, number, open, tether).await;
     }
+}
+
+/// Serves an HTTP/1.1 connection, one request after another.
+async fn requests(
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    number: u64,
+    mut open: watch::Receiver<bool>,
+    mut tether: ShutdownSignal,
+) {
     let mut wire = Wire::new(stream, endpoint.stage.clock.clone());
     loop {
         tokio::select! {
