@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn one_that_works_on_one_request_after_another_takes_longer_the_more_are_open() {
         let one = Behaviour { serves: Some(Duration(30)), ..behaviour(Answer::Close) };
-        let choices = choices(&[one.clone()]);
+        let choices = choices(std::slice::from_ref(&one));
         let takes = |now| choices.latency(Some((0, &one)), choices.draw(), now);
         assert_eq!([0, 0, 10, 89, 200].map(takes), [30, 60, 80, 31, 30]);
     }

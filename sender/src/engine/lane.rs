@@ -12,6 +12,7 @@ use super::breaker::{Breaker, Health, IsProbe};
 use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Outcome, Reason, Takeover};
+use super::moves::Move;
 use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
@@ -34,25 +35,6 @@ const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
 /// How long a delivery waits whose attempt was withheld.
 const WITHHELD_WAIT: Nanos = Nanos::from_millis(100);
-
-/// What a lane does next.
-#[derive(Debug)]
-pub(super) enum Move {
-    /// Send this delivery; [`Lane::start`] was done.
-    Send(Due, IsProbe),
-    /// There is no further attempt for this delivery.
-    GiveUp(Due, Reason),
-    /// Ask the store for so many.
-    Claim(u32),
-    /// Give these back to the store: they can't be sent soon.
-    Release(Vec<Due>),
-    /// Nothing before then, unless something happens.
-    Wait(Instant),
-    /// It would send, if fewer attempts were under way.
-    Crowd,
-    /// Nothing, unless something happens.
-    Rest,
-}
 
 #[derive(Debug)]
 pub(super) struct Lane {

@@ -64,6 +64,7 @@ mod lateness;
 pub mod limiter;
 mod machine;
 mod message;
+mod moves;
 mod pace;
 pub mod pressure;
 mod range;
