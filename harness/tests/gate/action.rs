@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::api::Api;
-use crate::{path, root, said, succeeds, there_is};
+use crate::{archive, path, root, said, succeeds, there_is};
 
 /// Forty events at once for a partner who takes five, and then twenty a second.
 const SCENARIO: &str = r#"
@@ -69,7 +69,8 @@ impl Job {
             ("GATE_BASELINE", String::new()),
             ("GATE_ALLOW", "figure".to_owned()),
             ("GATE_TIMES", "1".to_owned()),
-            ("GATE_ARGUMENTS", String::new()),
+            // What a busy machine can't hide.
+            ("GATE_ARGUMENTS", "--only\nrate.envelope,loss,identity\n--skip\nharness".to_owned()),
             ("GATE_AUTHOR", BOT.to_owned()),
             ("GATE_SUMMARY", text("temp/hookproof/summary.md")),
         ]);
@@ -96,8 +97,8 @@ impl Job {
         let ended = Command::new("bash")
             .arg(root().join(".github/actions/hookproof").join(script))
             .current_dir(self.file("."))
-            .envs(&self.variables)
             .env("PATH", path())
+            .envs(&self.variables)
             .output()
             .unwrap();
         let outputs = fs::read_to_string(output).unwrap();
@@ -269,6 +270,41 @@ fn a_job_uses_the_program_that_is_there() {
     job.variables.insert("GATE_VERSION", "latest".to_owned());
     let step = job.step("install");
     assert!(step.code == Some(0) && step.log.contains("is here already"), "{}", step.log);
+}
+
+#[test]
+fn a_job_installs_the_release_that_was_asked_for_or_none() {
+    if !there_is("curl", "the gate") {
+        return;
+    }
+    let api = Api::start();
+    let mut job = Job::new(&api);
+    let file = |name: &str| job.folder.path().join(name);
+    for release in ["latest/download", "download/v0.0.1"] {
+        archive::releases(&file("host/owner/hookproof/releases").join(release));
+    }
+    let host = format!("file://{}", file("host").display());
+    // Without the program that was built for this test.
+    let path = std::env::var("PATH").unwrap();
+    job.variables.extend([
+        ("GITHUB_SERVER_URL", host),
+        ("GATE_REPOSITORY", "owner/hookproof".to_owned()),
+        ("PATH", path),
+    ]);
+
+    job.variables.insert("GATE_VERSION", "latest".to_owned());
+    let step = job.step("install");
+    assert_eq!(step.code, Some(0), "{}", step.log);
+    let folder = fs::read_to_string(&job.variables["GITHUB_PATH"]).unwrap();
+    let version = succeeds(Command::new(PathBuf::from(folder.trim()).join("hookproof")).arg("--version"));
+    assert_eq!(version.trim(), format!("hookproof {}", env!("CARGO_PKG_VERSION")));
+
+    // One that is not there, and one whose list has another version's archive.
+    for version in ["v9.9.9", "v0.0.1"] {
+        job.variables.insert("GATE_VERSION", version.to_owned());
+        let step = job.step("install");
+        assert!(step.code == Some(1) && step.log.contains("::error"), "{version}: {}", step.log);
+    }
 }
 
 #[test]
