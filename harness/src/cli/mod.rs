@@ -12,6 +12,7 @@ mod length;
 mod list;
 mod load;
 mod out;
+mod packaging;
 mod plan;
 mod query;
 mod receiver;
@@ -55,8 +56,11 @@ enum Command {
     Query(query::Arguments),
     /// Compare a report with an older one; exits with 3 where something got worse
     Compare(compare::Arguments),
-    /// Write a first scenario
+    /// Write a first scenario, the beginning of a driver, and the file for CI
     Init(init::Arguments),
+    /// Write the completions and manual pages that an archive of a release has
+    #[command(hide = true)]
+    Packaging(packaging::Arguments),
     /// The forms of the scenario file and of the report, as JSON Schema
     Schema(schema::Arguments),
     /// Send a receiver every awkward request, and judge what it answers
@@ -104,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Query(arguments) => query::main(&arguments),
         Command::Compare(arguments) => compare::main(&arguments),
         Command::Init(arguments) => init::main(&arguments),
+        Command::Packaging(arguments) => packaging::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Receiver(asked) => receiver::main(&asked),
         Command::Load(asked) => load::main(&asked),

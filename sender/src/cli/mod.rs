@@ -31,7 +31,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 use options::Common;
@@ -80,6 +80,12 @@ enum Command {
     Outbox(outbox::Outbox),
     /// Say what is off with a database, and mend what is safe
     Doctor(doctor::Doctor),
+}
+
+/// The command line as data, which completions and manual pages are made of.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the command line with its arguments, the program's name first.
