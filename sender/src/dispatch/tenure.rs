@@ -132,14 +132,14 @@ impl Tenure {
         let mut steps = Vec::new();
         if !self.renewing && self.next_renewal <= now {
             self.renewing = true;
-            steps.push(Step::Renew(Renew { owner: self.owner, lease: self.lease }));
+            steps.push(Step::Renew(Renew { owner: self.owner, lease: self.lease, announce: None }));
         }
         if !self.is_asking()
             && !self.stopping
             && let Some(which) = self.which(now)
         {
             let (owner, lease) = (self.owner, self.lease);
-            steps.push(Step::Acquire(Acquire { owner, lease, which, max: ACQUIRE_MAX }));
+            steps.push(Step::Acquire(Acquire { owner, lease, which, homes: None, max: ACQUIRE_MAX }));
         }
         steps
     }
