@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tracing::info;
 
 use super::link::submit;
-use super::lookout::dead_owners;
+use super::lookout::{counts, dead_owners};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::thread::Handle;
@@ -160,12 +160,12 @@ fn beside(database: &Path) -> io::Result<(PathBuf, OsString)> {
     Ok((folder, prefix))
 }
 
-/// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
+/// Removes the files of dead owners that nobody counts on: killed commands, most of all.
 pub(super) fn bury_the_dead(database: &Path, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = the_dead(database);
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
-    let has_lanes = |id| owners.iter().any(|owner| owner.owner == id && owner.lanes > 0);
-    dead.into_iter().filter(|id| !has_lanes(*id)).for_each(|id| bury(database, id));
+    let is_counted_on = |id| owners.iter().any(|owner| owner.owner == id && counts(owner));
+    dead.into_iter().filter(|id| !is_counted_on(*id)).for_each(|id| bury(database, id));
     Ok(())
 }
 
