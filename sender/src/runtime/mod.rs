@@ -49,7 +49,7 @@ use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
-use crate::store::node::{Announcement, PROTOCOL};
+use crate::store::node::Announcement;
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
 use crate::store::{Reader, Reply, StoreError};
@@ -200,7 +200,7 @@ impl Sender {
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         watcher::tell_of_broken(&Roster::default(), &roster);
-        let announcement = announcement(options.name, options.address);
+        let announcement = owner::announcement(options.name, options.address);
         let dispatcher = dispatcher(registration.id(), announcement, options.lease, roster, clock);
         let shell = Shell::new(dispatcher, clock, handle.clone(), post, (events.clone(), messages));
         let work_done = shell.work_done();
@@ -359,25 +359,6 @@ impl Sender {
         in_order &= rest.await.unwrap_or(false);
         info!(in_order, "the sender has stopped");
         in_order
-    }
-}
-
-/// What this process says of itself to other nodes.
-fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) -> Announcement {
-    let usual = || {
-        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let number = std::process::id();
-        // A machine's name may be as long as a node's: the number tells processes apart.
-        let machine: String = machine.chars().filter(|letter| letter.is_ascii_graphic()).take(48).collect();
-        format!("{machine}:{number}").into()
-    };
-    Announcement {
-        name: name.unwrap_or_else(usual),
-        version: env!("CARGO_PKG_VERSION").into(),
-        protocol: PROTOCOL,
-        address,
-        unable: Arc::default(),
-        draining: false,
     }
 }
 

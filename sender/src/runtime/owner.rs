@@ -10,6 +10,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::info;
 
@@ -17,6 +18,7 @@ use super::link::submit;
 use super::lookout::{counts, dead_owners};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
+use crate::store::node::{Announcement, PROTOCOL};
 use crate::store::thread::Handle;
 use crate::store::{Reader, StoreError};
 
@@ -91,6 +93,25 @@ impl Owner {
     #[must_use]
     pub(super) fn id(&self) -> OwnerId {
         self.id
+    }
+}
+
+/// What this process says of itself to other nodes.
+pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) -> Announcement {
+    let usual = || {
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let number = std::process::id();
+        // A machine's name may be as long as a node's: the number tells processes apart.
+        let machine: String = machine.chars().filter(|letter| letter.is_ascii_graphic()).take(48).collect();
+        format!("{machine}:{number}").into()
+    };
+    Announcement {
+        name: name.unwrap_or_else(usual),
+        version: env!("CARGO_PKG_VERSION").into(),
+        protocol: PROTOCOL,
+        address,
+        unable: Arc::default(),
+        draining: false,
     }
 }
 
