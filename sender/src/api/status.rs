@@ -18,7 +18,7 @@ use crate::runtime::clock::{wall, wall_time};
 use crate::store::lane::LaneState;
 use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{LaneStatus, LastHour, Over, ReadError, Reader, Status};
+use crate::store::read::{LaneStatus, LastHour, Node, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
@@ -27,7 +27,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let now = app.sender().clock().now();
     let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
-    let Figures { status, page, latencies, hours } = found.await??;
+    let Figures { status, nodes, page, latencies, hours } = found.await??;
     let views = app.sender().views().await;
     let here = shown::under_way(&UnderWay::of(&views));
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
@@ -38,6 +38,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
         .collect();
     let mut value = shown::totals(&status);
     value["here"] = here;
+    value["nodes"] = shown::nodes(&nodes, now);
     value["now"] = moment::shown(now);
     value["broken"] = shown::broken(&app.sender().roster());
     value["store"] = store(&app.sender().health());
@@ -50,6 +51,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
 /// What the store knows.
 struct Figures {
     status: Status,
+    nodes: Vec<Node>,
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
@@ -62,13 +64,13 @@ impl Figures {
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {
-        let (status, mut page) = (reader.status(now)?, reader.lanes(cursor, limit)?);
+        let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
         // What they were owed is being given up; nobody can do anything about them.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
         let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();
-        Ok(Self { status, page, latencies: latencies.into_iter().collect(), hours })
+        Ok(Self { status, nodes, page, latencies: latencies.into_iter().collect(), hours })
     }
 }
 

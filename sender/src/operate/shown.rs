@@ -9,7 +9,7 @@ use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
 use crate::store::latency::{Histogram, Measured, TOO_HIGH_PERMILLE};
-use crate::store::read::{self, Place, Status};
+use crate::store::read::{self, Node, Place, Status};
 use crate::subscriber::SettingsText;
 
 /// A state.
@@ -80,6 +80,18 @@ pub(crate) fn totals(status: &Status) -> Value {
         "subscribers": { "active": active, "paused": paused, "disabled": disabled },
         "outbox": { "waiting": status.outbox, "rejected": status.outbox_rejected },
     })
+}
+
+/// How many nodes live, and how many of them take no lanes any more because an operator said so.
+pub(crate) fn nodes(nodes: &[Node], now: StoreTime) -> Value {
+    let [living, draining] = count_nodes(nodes, now);
+    json!({ "living": living, "draining": draining })
+}
+
+/// The same as numbers.
+pub(crate) fn count_nodes(nodes: &[Node], now: StoreTime) -> [usize; 2] {
+    let living = nodes.iter().filter(|node| node.lives(now));
+    [living.clone().count(), living.filter(|node| node.announced.draining).count()]
 }
 
 /// The requests of one process, as in [`totals`] the deliveries of all.

@@ -8,6 +8,7 @@
 mod emitter;
 mod judge;
 mod process;
+mod sharing;
 mod sink;
 
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ fn kill_again_and_again(processes: usize, plan: &Plan) {
     let burst = format!("limit.burst={}", plan.burst);
     let settings: Vec<&str> = SETTINGS.into_iter().chain([burst.as_str()]).collect();
     let database = Database::with_subscriber(&sink.url(), &settings);
-    let emitter = Emitter::start(database.address(), Arc::clone(&sink));
+    let emitter = Emitter::start(database.address(), Arc::clone(&sink), 1);
     let start = |which| if which == 0 { database.serve() } else { database.serve_elsewhere() };
     let mut senders: Vec<Serving> = (0..processes).map(start).collect();
     let (mut kills, mut confirmed) = (vec![], BTreeMap::new());

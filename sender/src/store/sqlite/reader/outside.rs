@@ -15,12 +15,14 @@ use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 pub(super) fn glance(sql: &Connection) -> Result<Glance> {
     let totals = totals(sql)?;
     let outbox = sql.prepare_cached("SELECT max(id) FROM outbox")?.query_row([], |row| row.get(0))?;
+    let nodes = sql.prepare_cached("SELECT changes FROM membership")?.query_row([], |row| row.get(0))?;
     Ok(Glance {
         identity: totals.identity,
         clock: totals.clock,
         roster: totals.roster,
         last: DeliveryId(totals.next_delivery - 1),
         stirred: totals.stirred,
+        nodes,
         outbox,
     })
 }
