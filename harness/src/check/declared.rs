@@ -7,7 +7,7 @@ use crate::trace::{Lack, Trace};
 pub(crate) const DRIVER: &str = "the driver file ";
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 19] = [
+const NEEDS: [(&str, Lack); 21] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
@@ -27,6 +27,8 @@ const NEEDS: [(&str, Lack); 19] = [
     ("breaker.one-probe", Lack::Breaker),
     ("breaker.cooldown", Lack::Breaker),
     ("rate.live-change", Lack::Change),
+    ("format.signature", Lack::Signature),
+    ("identity.secret", Lack::Signature),
 ];
 
 /// What a check found; not applicable, with the reason, where it saw nothing for want of something.
@@ -52,5 +54,6 @@ const fn reason(what: Lack) -> &'static str {
         Lack::Change => "has no [change]: no limit can be changed",
         Lack::Rotate => "has no [rotate]: no secret can be added",
         Lack::Redrive => "has no [redrive]: no dead letter can be sent again",
+        Lack::Signature => "says that nothing is signed",
     }
 }
