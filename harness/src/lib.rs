@@ -40,6 +40,9 @@ pub mod check;
 /// One run, from the scenario to the trace.
 pub mod run;
 
+/// A driver file, tried before it is trusted.
+pub mod rehearsal;
+
 /// The verdict, for terminals, machines and people who would rather look.
 pub mod report;
 
