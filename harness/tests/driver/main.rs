@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod check;
+mod in_process;
 mod python;
 mod secure;
 
