@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod after;
 mod check;
 mod in_process;
 mod python;

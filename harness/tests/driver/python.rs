@@ -8,7 +8,7 @@ use super::{hookproof, shipped};
 const FOLDER: &str = "scenarios/drivers/python";
 
 /// Whether there is a Python to try it with.
-fn python(test: &str) -> bool {
+pub(crate) fn python(test: &str) -> bool {
     let found = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
         let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
