@@ -13,7 +13,7 @@
 //!   secrets sign when.
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
 //!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
-//!   catalogue's sections; `deadline` is of `network`, `truth` of `queue`.
+//!   catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
 //! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
@@ -52,6 +52,7 @@ mod rate;
 mod recovery;
 mod recovery_gap;
 mod redriven;
+mod retention;
 mod retry;
 mod rotation;
 mod settled;
@@ -93,7 +94,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 66] = [
+pub const CHECKS: [Check; 67] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -142,6 +143,7 @@ pub const CHECKS: [Check; 66] = [
     check("queue.memory", queue::memory),
     check("queue.expires", queue::expires),
     check("queue.truth", truth::truth),
+    check("queue.retention", retention::judge),
     check("emit.accepted", emit::accepted),
     check("loss.none", loss::none),
     check("loss.unexpected", loss::unexpected),

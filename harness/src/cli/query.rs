@@ -37,7 +37,7 @@ const TABLES: [(&str, &str); 19] = [
     ("cut", "t, endpoint, n, how, began, token"),
     ("fault", "t, do, until, detail, plan"),
     ("process", "t, worker, event, status"),
-    ("depth", "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes"),
+    ("depth", "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, kept"),
     ("dead", "t, subscriber, token, id, reason, attempts"),
     ("shared-secret", "t, endpoint, with"),
     ("ceiling", "t, per_second"),
@@ -197,7 +197,7 @@ fn json(value: ValueRef<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::trace::{
-        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Machine,
+        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Kept, Machine,
         Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Signs, Stall, Told,
         Trailer, Unoffered, Verified,
     };
@@ -280,6 +280,7 @@ mod tests {
                 delivered: Some(1),
                 coalesced: Some(1),
                 resident_bytes: Some(1),
+                kept: Some(Kept { listed: true, oldest_unix_ns: Some(1), disk_bytes: Some(1) }),
             }),
             Record::Dead(Dead {
                 t,

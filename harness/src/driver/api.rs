@@ -233,11 +233,11 @@ impl Api {
         loop {
             let made = self.make_openly(what, request, variables).await;
             if request.until.is_empty() {
-                return save(what, request, &made?);
+                return answers::save(what, request, &made?);
             }
             let last = match made {
                 Ok(answer) => match answers::differing(&answer, &request.until) {
-                    None => return save(what, request, &answer),
+                    None => return answers::save(what, request, &answer),
                     Some(differing) => differing,
                 },
                 Err(error @ (ApiError::Silent(_) | ApiError::Status { .. })) => error.to_string(),
@@ -324,6 +324,16 @@ impl Api {
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
     }
 
+    /// When the oldest of what is kept after its delivery was delivered, in Unix nanoseconds; none if nothing is kept.
+    pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
+        let kept = self.0.file.depth.as_ref().and_then(|depth| depth.kept.as_ref());
+        let kept = kept.ok_or(ApiError::Absent { what: "kept" })?;
+        let call = assemble("kept", &kept.request, &kept.headers, Content::None, &self.any())?;
+        let reply = self.call(call).await?;
+        check("kept", &reply, &[])?;
+        answers::oldest(kept, &reply.body)
+    }
+
     /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
     pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
         let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;
@@ -377,16 +387,6 @@ fn certificates(connect: &Connect, shared: &Variables) -> Result<Certificates, A
         _ => None,
     };
     Ok(Certificates { ca: connect.ca.as_ref().map(path).transpose()?, own })
-}
-
-/// What a driver file takes out of an answer.
-fn save(what: &'static str, request: &Request, answer: &Value) -> Result<Variables, ApiError> {
-    let save = |(variable, pointer): (&String, &String)| {
-        let missing = || ApiError::Missing { what, pointer: pointer.clone(), variable: variable.clone() };
-        let value = answers::text(answer, pointer).ok_or_else(missing)?;
-        Ok((variable.clone(), value))
-    };
-    request.save.iter().map(save).collect()
 }
 
 #[cfg(test)]

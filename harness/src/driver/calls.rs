@@ -101,6 +101,23 @@ pub struct Depth {
     pub coalesced: Option<String>,
     /// The same of each subscriber.
     pub each: Option<Each>,
+    /// How what is kept of deliveries that were made is listed.
+    pub kept: Option<Kept>,
+}
+
+/// How what a sender keeps of deliveries that were made is listed, the oldest among the first.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list.
+    pub list: String,
+    /// When each of its items was delivered.
+    pub delivered: String,
 }
 
 /// Where each subscriber's queue stands in the same answer.

@@ -17,6 +17,8 @@ use crate::scenario::{Duration, Millionths};
 pub struct Declares {
     /// Whether it leaves an endpoint alone that keeps failing; it does without this.
     pub breaker: Option<bool>,
+    /// Whether it keeps the first attempts of one key in order where a subscriber asks for it; it does without this.
+    pub ordered: Option<bool>,
     /// How it tells what it gave up.
     pub dead_letter: Option<DeadLetters>,
     /// Its fixed retry delays, in place of each subscriber's backoff; one attempt more than delays is made.
@@ -134,12 +136,13 @@ mod tests {
     #[test]
     fn what_a_driver_file_has_no_call_for_and_what_it_declares_is_told_to_the_trace() {
         let text = format!(
-            "{CALLS}[declares]\nbreaker = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
+            "{CALLS}[declares]\nbreaker = false\nordered = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
              dead_letter = {{ MaxAttempts = \"exhausted\" }}\n"
         );
         let file = DriverFile::parse(&text, "x.toml").unwrap();
         let declared = file.declared();
-        for lack in [Lack::Start, Lack::Depth, Lack::DeadLetters, Lack::Breaker, Lack::Change] {
+        let lacks = [Lack::Start, Lack::Depth, Lack::DeadLetters, Lack::Breaker, Lack::Order, Lack::Change];
+        for lack in lacks {
             assert!(declared.lacks(lack), "{lack:?}: {declared:?}");
         }
         assert_eq!(declared.schedule, Some(vec![5_000_000_000, 300_000_000_000]));
@@ -147,7 +150,7 @@ mod tests {
         assert_eq!(file.declares.reason("MaxAttempts"), "exhausted");
         assert_eq!(file.declares.reason("Other"), "Other");
         let ours = DriverFile::hookproof().unwrap().declared();
-        assert!(ours.lacks.is_empty(), "{ours:?}");
+        assert_eq!(ours.lacks, [Lack::Order]);
     }
 
     #[test]

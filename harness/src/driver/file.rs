@@ -77,7 +77,7 @@ pub struct Start {
     /// How long that may take.
     #[serde(default = "half_a_minute", deserialize_with = "length")]
     pub within: Duration,
-    /// Its SQLite file, for `lock-database`.
+    /// Its SQLite file, for `lock-database` and the size of what is kept.
     pub database: Option<Template>,
     /// How each of its processes says which subscribers it serves, for `owner of NAME`.
     pub owner: Option<Owner>,
@@ -148,8 +148,10 @@ impl DriverFile {
             (self.start.is_none(), Lack::Start),
             (self.start.as_ref().is_none_or(|start| start.database.is_none()), Lack::Database),
             (self.depth.is_none(), Lack::Depth),
+            (self.depth.as_ref().is_none_or(|depth| depth.kept.is_none()), Lack::Kept),
             (silent || self.dead.is_none(), Lack::DeadLetters),
             (declares.breaker == Some(false), Lack::Breaker),
+            (declares.ordered == Some(false), Lack::Order),
             (self.change.is_none(), Lack::Change),
             (self.rotate.is_none(), Lack::Rotate),
             (self.redrive.is_none(), Lack::Redrive),

@@ -2,10 +2,11 @@
 //! way for all of them; ours comes as a file too (`scenarios/drivers/hookproof.toml`).
 //!
 //! - `file`: what a driver file says; `calls`: of calls; `declares`, `sign`: of the sender; `reading`, `problems`: how it
-//!   is read, and its mistakes;
-//!   `template`: its texts with holes; `words`: what they may name of a subscriber.
-//! - `api`: the calls; `call`: how one is made of templates; `error`: why one failed, or a process was not started; `event`: what is emitted; `answers`: what came back; `client`, `connector`: the HTTP
-//!   and the connections under them; `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers.
+//!   is read, and its mistakes; `template`: its texts with holes; `words`: what they may name of a subscriber.
+//! - `api`: the calls; `call`: how one is made of templates; `error`: why one failed, or a process was not started;
+//!   `event`: what is emitted; `answers`: what came back; `client`, `connector`: the HTTP and the connections under them;
+//!   `redactor`: what must not be told of either; `offset`: the sender's clock, by its answers; `moment`: the times that
+//!   they tell.
 //! - `address`: where each process of the sender is spoken to.
 //! - `process`: a process of the sender, which is never left behind; `processes`: all of them.
 
@@ -20,6 +21,7 @@ mod declares;
 mod error;
 mod event;
 mod file;
+mod moment;
 mod offset;
 mod problems;
 mod process;

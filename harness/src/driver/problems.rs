@@ -124,6 +124,10 @@ impl Search<'_> {
             self.headers(&depth.headers);
             depth.headers.values().chain([&depth.request]).for_each(|one| self.holes(one, shared));
         }
+        if let Some(kept) = file.depth.iter().find_map(|depth| depth.kept.as_ref()) {
+            self.headers(&kept.headers);
+            kept.headers.values().chain([&kept.request]).for_each(|one| self.holes(one, shared));
+        }
         if let Some(dead) = &file.dead {
             if dead.next.is_some() && dead.page.is_none() {
                 let what = "missing; expected the call that asks for the next page, as there is dead.next";

@@ -13,7 +13,7 @@ const ROWS_BOUNDLESS: u64 = 1_000_000_000;
 const BYTES_BOUNDLESS: &str = "1024GiB";
 
 /// The names of what a call about a subscriber may name.
-pub(super) const NAMES: [&str; 23] = [
+pub(super) const NAMES: [&str; 24] = [
     "name",
     "url",
     "secret",
@@ -21,6 +21,7 @@ pub(super) const NAMES: [&str; 23] = [
     "filter_types",
     "sign",
     "dedupe",
+    "ordered",
     "coalesce",
     "queue",
     "retry",
@@ -69,6 +70,7 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str
         ("filter_types", if types.is_empty() { json!(events) } else { json!(types) }.to_string()),
         ("sign", subscriber.sign.name().to_owned()),
         ("dedupe", subscriber.handling.dedupe.to_string()),
+        ("ordered", subscriber.handling.ordered.to_string()),
         ("coalesce", Value::Array(coalesce).to_string()),
         ("queue", queue(&subscriber.queue).to_string()),
         ("retry", retry(&subscriber.retry).to_string()),

@@ -84,6 +84,13 @@ impl Choices {
         }
     }
 
+    /// Until when nothing at all is read, whichever requests come.
+    pub(crate) fn stalls_until(&self, now: u64) -> Option<u64> {
+        let first = self.behaviours.iter().find(|behaviour| behaviour.covers(now))?;
+        let is_for_all = first.share == Millionths::ONE && first.attempts.is_none();
+        (is_for_all && first.answer == Answer::Stall).then(|| first.until().unwrap_or(u64::MAX))
+    }
+
     /// The behaviour that a request meets, which has been read; none if the endpoint behaves.
     pub(crate) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);

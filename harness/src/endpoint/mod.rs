@@ -7,7 +7,8 @@
 //!                            records
 //! ```
 //!
-//! Every endpoint has a port of its own. An arrival is stamped when its first byte is read, and recorded before any of
+//! Every endpoint has a port of its own, on which it speaks HTTP/1.1, with bytes written by hand, and HTTP/2 to whoever begins
+//! with its preface (see `http2`). An arrival is stamped when its first byte is read, and recorded before any of
 //! its answer is written. An answer's times are taken just *before* the write that they are of: the sender cannot have
 //! seen a byte earlier, so no check that counts from them can accuse it wrongly.
 //!
@@ -18,6 +19,8 @@ pub(crate) mod answer;
 pub(crate) mod choice;
 mod connection;
 mod date;
+mod deed;
+mod http2;
 mod listener;
 mod request;
 
@@ -211,6 +214,11 @@ impl Endpoint {
 }
 
 impl ShutdownSignal {
+    /// Whether the endpoints close.
+    fn is_closed(&self) -> bool {
+        *self.closing.borrow()
+    }
+
     /// Waits until the endpoints close.
     async fn closed(&mut self) {
         // An error says that nobody is left to close them, which is the same.

@@ -11,6 +11,7 @@ mod emitter;
 mod error;
 mod folder;
 mod heartbeat;
+mod keeping;
 mod operator;
 mod view;
 

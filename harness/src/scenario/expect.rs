@@ -39,6 +39,7 @@ pub(super) const EXPECT: Section = Section {
         ),
         may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
         may("rss_growth_max", Form::Size, "how much resident memory may grow"),
+        may("kept", Form::Table(&KEPT), "how much may be kept of deliveries once they are made"),
         may(
             "latency",
             Form::Map(&Form::Either(&Form::Table(&PERCENTILES), &Form::Tables(&PERCENTILES))),
@@ -89,6 +90,14 @@ const PERCENTILES: Section = Section {
     ],
 };
 
+const KEPT: Section = Section {
+    about: "How much may be kept of deliveries once they are made.",
+    fields: &[
+        may("age", Form::Duration, "for how long something may be kept after its delivery"),
+        may("bytes", Form::Size, "how large the sender's database may be, beside what waits"),
+    ],
+};
+
 const KNOWN: Section = Section {
     about: "A failure that is expected. One that no longer happens fails the run.",
     fields: &[
@@ -114,8 +123,8 @@ pub struct Expect {
     pub accepted_min: Option<Millionths>,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
-    /// How much resident memory may grow.
-    pub rss_growth_max: Option<Size>,
+    /// What the sender may hold on to.
+    pub holds: Holds,
     /// By subscriber or group, and by time: from emit to first arrival.
     pub latency: Vec<LatencyBound>,
     /// How late the generator may be at its 99th percentile.
@@ -141,6 +150,24 @@ pub struct QueueRows {
     pub max: Option<u64>,
     /// How many must have waited at some moment, so that the run is about what it is meant to be.
     pub min: Option<u64>,
+}
+
+/// What the sender may hold on to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// How much resident memory may grow.
+    pub rss_growth_max: Option<Size>,
+    /// How much may be kept of deliveries once they are made.
+    pub kept: KeptBound,
+}
+
+/// How much may be kept of deliveries once they are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptBound {
+    /// For how long.
+    pub age: Option<Duration>,
+    /// How large the sender's database may be, beside what waits.
+    pub bytes: Option<Size>,
 }
 
 /// How many duplicates there may be.
@@ -214,7 +241,7 @@ impl Default for Expect {
             utilisation_min: Millionths(980_000),
             accepted_min: None,
             efficiency_min: None,
-            rss_growth_max: None,
+            holds: Holds::default(),
             latency: Vec::new(),
             schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
@@ -246,7 +273,7 @@ impl Expect {
             utilisation_min,
             accepted_min,
             efficiency_min: reader.get("efficiency_min"),
-            rss_growth_max: reader.get("rss_growth_max"),
+            holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept(reader) },
             latency: latency(reader),
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
@@ -257,6 +284,14 @@ impl Expect {
             written: EXPECT.fields.iter().map(|field| field.key).filter(|key| reader.has(key)).collect(),
         }
     }
+}
+
+fn kept(reader: &Reader<'_>) -> KeptBound {
+    let Some(table) = reader.table("kept") else { return KeptBound::default() };
+    if !table.has("age") && !table.has("bytes") {
+        table.wrong("age", "missing; expected age or bytes");
+    }
+    KeptBound { age: table.get("age"), bytes: table.get("bytes") }
 }
 
 fn duplicates(reader: &Reader<'_>) -> Duplicates {

@@ -32,7 +32,7 @@ pub mod traffic;
 pub use behaviour::{Answer, Behaviour, PIECE_BYTES, Reply, RetryAfter};
 pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
 pub use ending::Standing;
-pub use expect::{Duplicates, Expect, Known, LatencyBound, Percentiles, QueueRows};
+pub use expect::{Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, QueueRows};
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};

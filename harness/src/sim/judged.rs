@@ -5,10 +5,11 @@ use crate::scenario::Scenario;
 use crate::trace::Trace;
 
 /// Checks of what a simulated sender hasn't got, and why.
-const BEYOND: [(&str, &str); 5] = [
+const BEYOND: [(&str, &str); 6] = [
     ("format.post-json", "a simulated request has no method and no headers but those of its signature"),
     ("harness.schedule", "virtual time offers every event at its moment"),
     ("queue.memory", "a simulated process has no memory of its own to look at"),
+    ("queue.retention", "a simulated process keeps what was delivered for as long as its model says"),
     ("network.huge-answer", "a simulated process has no memory of its own to look at"),
     ("efficiency", "virtual time says nothing of this machine's speed"),
 ];

@@ -143,10 +143,14 @@ pub enum Lack {
     Database,
     /// A call that looks into the queue.
     Depth,
+    /// A call that lists what is kept of deliveries that were made.
+    Kept,
     /// Dead letters, or a call that lists them.
     DeadLetters,
     /// A breaker.
     Breaker,
+    /// An order that the first attempts of one key keep.
+    Order,
     /// A call that changes a limit.
     Change,
     /// A call that adds a secret.

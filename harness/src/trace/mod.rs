@@ -29,5 +29,5 @@ pub use record::{
     Signed, Trailer, Verified,
 };
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
-pub use said::{Dead, Depth};
+pub use said::{Dead, Depth, Kept};
 pub use writer::{End, TraceFile, Writer};

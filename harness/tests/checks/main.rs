@@ -21,6 +21,7 @@ mod owed;
 mod processes;
 mod queue;
 mod recovery;
+mod retention;
 mod rotations;
 mod strangers;
 mod traces;

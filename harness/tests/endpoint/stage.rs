@@ -49,13 +49,13 @@ pub(crate) fn during(answer: Answer, from: u64, lasts: u64) -> Behaviour {
     Behaviour { at, lasts, ..behaviour(answer) }
 }
 
-struct Set {
-    endpoints: Endpoints,
-    clock: Clock,
+pub(crate) struct Set {
+    pub(crate) endpoints: Endpoints,
+    pub(crate) clock: Clock,
     messages: std::sync::mpsc::Receiver<Message>,
 }
 
-async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
+pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
     let clock = Clock::begun();
     let (recorder, messages) = Recorder::new(10_000);
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
@@ -71,7 +71,17 @@ async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
 }
 
 impl Set {
-    async fn end(self) -> Vec<Record> {
+    /// The next record, once it is there.
+    pub(crate) async fn next(&self) -> Record {
+        loop {
+            match self.messages.try_recv() {
+                Ok(Message::Record(record)) => return *record,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    pub(crate) async fn end(self) -> Vec<Record> {
         self.endpoints.close().await;
         let record = |message| if let Message::Record(record) = message { Some(*record) } else { None };
         self.messages.try_iter().filter_map(record).collect()

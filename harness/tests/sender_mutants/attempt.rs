@@ -200,6 +200,9 @@ async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) ->
     if sender.bug.is("begins-what-it-breaks-off") {
         begin_and_break_off(host, request).await;
     }
+    if sender.bug.is("speaks-http-2-only") {
+        return crate::second::exchange(sender, host, request).await;
+    }
     let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Refused };
     let sent = if sender.bug.is("asks-before-it-sends-a-body") {
         ask_first(&mut stream, request).await

@@ -19,6 +19,8 @@ const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 pub(crate) struct Delivery {
     pub(crate) n: u64,
     pub(crate) body: String,
+    /// Its type, where a newer event may take its place until it is due.
+    replaceable: Option<String>,
     /// How many events the body carries.
     pub(crate) events: usize,
     pub(crate) attempts: u32,
@@ -50,6 +52,8 @@ pub(crate) struct Lane {
     pub(crate) timeout: u64,
     pub(crate) gone: bool,
     pub(crate) done: usize,
+    /// When those were made that are remembered.
+    pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
     events: Vec<String>,
@@ -59,13 +63,17 @@ pub(crate) struct Lane {
     retry: Retry,
     keeps: Keeps,
     rest: Rest,
+    /// Of which types the newest event of a key is enough, and how long the first one waits for newer ones.
+    windows: Vec<(String, u64)>,
+    /// How many events were replaced.
+    pub(crate) coalesced: usize,
 }
 
 /// What a lane keeps.
 struct Keeps {
     /// So many deliveries.
     rows: usize,
-    /// The order of the first attempts of one key. A driver file has no word for it, and so the lane's name says it.
+    /// The order of the first attempts of one key.
     order: bool,
 }
 
@@ -92,7 +100,8 @@ fn length(value: &Value) -> u64 {
 impl Delivery {
     pub(crate) fn new(n: u64, body: &str, now: u64) -> Self {
         let (body, key) = (body.to_owned(), String::new());
-        Self { n, body, events: 1, attempts: 0, key, accepted: now, due: now, open: false }
+        let (replaceable, events) = (None, 1);
+        Self { n, body, replaceable, events, attempts: 0, key, accepted: now, due: now, open: false }
     }
 }
 
@@ -100,6 +109,12 @@ impl Delivery {
     /// Of so many events in one body.
     pub(crate) fn carrying(self, events: usize) -> Self {
         Self { events, ..self }
+    }
+
+    /// Which waits for newer ones of its type and key for so long.
+    pub(crate) fn held_for(self, window: u64, kind: &str) -> Self {
+        let replaceable = (window > 0).then(|| kind.to_owned());
+        Self { due: self.due + window, replaceable, ..self }
     }
 }
 
@@ -116,6 +131,7 @@ impl Lane {
             timeout: length(&settings["timeout"]),
             gone: false,
             done: 0,
+            made: Vec::new(),
             dead: Vec::new(),
             events: list(&settings["events"]),
             queue: BTreeMap::new(),
@@ -130,9 +146,14 @@ impl Lane {
             },
             keeps: Keeps {
                 rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
-                order: settings["name"] == "ordered",
+                order: settings["ordered"] == true,
             },
             rest: Rest { until: 0, storms: false },
+            windows: {
+                let rules = settings["coalesce"].as_array().into_iter().flatten();
+                rules.map(|rule| (text(&rule["events"]), length(&rule["window"]))).collect()
+            },
+            coalesced: 0,
         }
     }
 
@@ -142,8 +163,27 @@ impl Lane {
         })
     }
 
+    /// How long an event of a type waits for newer ones, if one of them is enough.
+    pub(crate) fn window(&self, kind: &str) -> Option<u64> {
+        self.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
+    }
+
+    /// Puts an event in the place of an older one whose window is open; says whether there was one.
+    pub(crate) fn replace(&mut self, kind: &str, key: &Value, body: &str, now: u64) -> bool {
+        let key = key.to_string();
+        let waits = |one: &&mut Delivery| {
+            one.replaceable.as_deref() == Some(kind) && one.key == key && !one.open && one.due > now
+        };
+        let Some(older) = self.queue.values_mut().find(waits).filter(|one| one.attempts == 0) else {
+            return false;
+        };
+        body.clone_into(&mut older.body);
+        self.coalesced += 1;
+        true
+    }
+
     pub(crate) fn put(&mut self, mut delivery: Delivery) {
-        if self.keeps.order {
+        if self.keeps.order || delivery.replaceable.is_some() {
             let body: Value = serde_json::from_str(&delivery.body).unwrap_or_default();
             delivery.key = body["key"].to_string();
         }
@@ -185,6 +225,11 @@ impl Lane {
         self.done += self.queue.remove(&n).map_or(0, |one| one.events);
     }
 
+    /// Remembers nothing that was delivered before.
+    pub(crate) fn let_go(&mut self, before: u64) {
+        self.made.retain(|t| *t >= before);
+    }
+
     pub(crate) fn forget(&mut self, n: u64) {
         self.queue.remove(&n);
     }
@@ -209,7 +254,8 @@ impl Lane {
     /// The delivery that is to be tried next.
     fn first(&self, bug: &Bug) -> Option<&Delivery> {
         let waits = self.queue.values().filter(|one| !one.open);
-        if self.keeps.order && bug.is("sends-the-newest-first") {
+        let backwards = self.keeps.order && bug.is("sends-the-newest-first");
+        if backwards || bug.is("keeps-no-order") {
             return { waits }.next_back();
         }
         let free = |one: &&Delivery| !self.is_behind(one);

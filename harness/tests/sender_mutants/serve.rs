@@ -17,6 +17,8 @@ use hookproof::endpoint::http_date;
 use crate::attempt::AHEAD_S;
 use crate::sender::{Bug, Sender};
 
+/// How long until it is tried again to write what could not be written.
+const AGAIN_NS: u64 = 10_000_000;
 /// How long a sender with a slow API takes to accept events.
 const ACCEPTS_NS: u64 = 100_000_000;
 
@@ -83,6 +85,7 @@ async fn answer(
             let secret = sender.subscribe(&serde_json::from_slice(&body).unwrap_or_default());
             json!({ "secret": secret }).to_string()
         }
+        "/emit" if !sender.is_able() => return Ok(not_now()),
         "/emit" => {
             let events = String::from_utf8_lossy(&body).into_owned();
             let (mut lines, mut others) = (String::new(), String::new());
@@ -110,6 +113,11 @@ async fn answer(
                 share(&dir, &path, Bytes::from(others)).await;
             }
             sender.commit();
+            // What was taken just before there was no room is acknowledged once there is.
+            while !sender.is_written() {
+                sender.clock.pass(AGAIN_NS).await;
+                sender.commit();
+            }
             if sender.bug.is("takes-long-to-accept") {
                 sender.clock.pass(ACCEPTS_NS).await;
             }
@@ -120,6 +128,7 @@ async fn answer(
             String::new()
         }
         "/stats" => sender.stats().to_string(),
+        "/kept" => sender.kept_deliveries().to_string(),
         "/dead" => sender.dead().to_string(),
         _ => String::new(),
     };
@@ -129,6 +138,14 @@ async fn answer(
         response.headers_mut().insert(hyper::header::DATE, http_date(now).parse().unwrap());
     }
     Ok(response)
+}
+
+/// The answer of a sender that can write nothing.
+fn not_now() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = hyper::StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(hyper::header::RETRY_AFTER, hyper::header::HeaderValue::from_static("1"));
+    response
 }
 
 /// The status for an event that is not taken, where a bug turns it away.

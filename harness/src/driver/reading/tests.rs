@@ -133,6 +133,7 @@ fn the_page_about_drivers_has_every_key_and_no_other() {
         ("`[emit]`", "[emit]\n".to_owned()),
         ("`[depth]`", "[depth]\n".to_owned()),
         ("`[depth.each]`", "[depth.each]\n".to_owned()),
+        ("`[depth.kept]`", "[depth.kept]\n".to_owned()),
         ("`[dead]`", "[dead]\n".to_owned()),
         ("`[declares]`", "[declares]\n".to_owned()),
         ("`[sign]`", "[sign]\n".to_owned()),
