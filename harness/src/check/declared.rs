@@ -12,7 +12,7 @@ pub(super) fn lacking(what: Lack) -> Finding {
 }
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 20] = [
+const NEEDS: [(&str, Lack); 22] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
@@ -33,6 +33,8 @@ const NEEDS: [(&str, Lack); 20] = [
     ("breaker.cooldown", Lack::Breaker),
     ("order.per-key", Lack::Order),
     ("rate.live-change", Lack::Change),
+    ("format.signature", Lack::Signature),
+    ("identity.secret", Lack::Signature),
 ];
 
 /// What a check found; not applicable, with the reason, where it saw nothing for want of something, or saw what nobody
@@ -63,5 +65,6 @@ const fn reason(what: Lack) -> &'static str {
         Lack::Change => "has no [change]: no limit can be changed",
         Lack::Rotate => "has no [rotate]: no secret can be added",
         Lack::Redrive => "has no [redrive]: no dead letter can be sent again",
+        Lack::Signature => "says that nothing is signed",
     }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod driver;
 mod exit;
 mod explain;
 mod forms;
@@ -56,6 +57,9 @@ enum Command {
     Query(query::Arguments),
     /// Compare a report with an older one; exits with 3 where something got worse
     Compare(compare::Arguments),
+    /// Try a driver file before a run trusts it: `hookproof driver check FILE`
+    #[command(subcommand)]
+    Driver(driver::Asked),
     /// Write a first scenario, the beginning of a driver, and the file for CI
     Init(init::Arguments),
     /// Write the completions and manual pages that an archive of a release has
@@ -107,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::main(&arguments),
         Command::Query(arguments) => query::main(&arguments),
         Command::Compare(arguments) => compare::main(&arguments),
+        Command::Driver(asked) => driver::main(&asked),
         Command::Init(arguments) => init::main(&arguments),
         Command::Packaging(arguments) => packaging::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),

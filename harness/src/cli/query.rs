@@ -42,7 +42,7 @@ const TABLES: [(&str, &str); 19] = [
     ("shared-secret", "t, endpoint, with"),
     ("ceiling", "t, per_second"),
     ("machine", "processor, cores, memory_bytes, system"),
-    ("declared", "lacks, schedule, jitter, confirmed_within"),
+    ("declared", "lacks, schedule, jitter, confirmed_within, content_type, signs, told"),
     ("stall", "thread, from, until"),
     ("unoffered", "t, intended, token, why"),
     ("offset", "t, ns, error"),
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
     use crate::trace::{
         Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Kept, Machine,
-        Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Stall, Trailer,
-        Unoffered, Verified,
+        Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Signs, Stall, Told,
+        Trailer, Unoffered, Verified,
     };
 
     /// One record of each kind that tells of events and requests, with everything that it can have.
@@ -298,6 +298,9 @@ mod tests {
                 schedule: Some(vec![1]),
                 jitter: 1,
                 confirmed_within: Some(1),
+                content_type: Some(endpoint.clone()),
+                signs: Some(Signs::Profile(endpoint.clone())),
+                told: vec![Told { subscriber: endpoint.clone(), what: endpoint.clone() }],
             }),
             Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
             Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint }),

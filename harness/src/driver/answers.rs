@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::calls::{Dead, Depth, Each, Emit, Kept, Owner, Request, Scalar};
 use super::client::Reply;
 use super::error::ApiError;
-use super::file::{Dead, Depth, Each, Emit, Kept, Owner};
 use super::moment;
 use super::template::Variables;
 
@@ -93,6 +93,25 @@ pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
+}
+
+/// What a driver file takes out of an answer.
+pub(super) fn save(what: &'static str, request: &Request, answer: &Value) -> Result<Variables, ApiError> {
+    let save = |(variable, pointer): (&String, &String)| {
+        let missing = || ApiError::Missing { what, pointer: pointer.clone(), variable: variable.clone() };
+        let value = text(answer, pointer).ok_or_else(missing)?;
+        Ok((variable.clone(), value))
+    };
+    request.save.iter().map(save).collect()
+}
+
+/// Where an answer differs from what is waited for, for people; nothing where it doesn't.
+pub(super) fn differing(answer: &Value, until: &BTreeMap<String, Scalar>) -> Option<String> {
+    let different =
+        |(pointer, wanted): &(&String, &Scalar)| text(answer, pointer).as_deref() != Some(&wanted.0);
+    let (pointer, wanted) = until.iter().find(different)?;
+    let found = text(answer, pointer).map_or_else(|| "nothing".to_owned(), |found| format!("{found:?}"));
+    Some(format!("{pointer:?} was {found}, expected {:?}", wanted.0))
 }
 
 fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {

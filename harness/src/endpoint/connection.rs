@@ -1,6 +1,5 @@
 //! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
 
-use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
@@ -17,7 +16,6 @@ use crate::run::Clock;
 use crate::scenario::{self, Behaviour, Duration, Reply};
 use crate::trace::{Answer, Arrival, Cut, CutKind, Record, Signed, Verified};
 use crate::wire::digest::sha256_hex;
-use crate::wire::verify;
 
 /// What is written of a large body at once.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
@@ -313,19 +311,15 @@ impl Endpoint {
 
     /// The record of a request, but for its number.
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
-        let prefix = self.header_prefix.as_deref();
-        let fields = request.fields.iter();
         let fields: Vec<_> =
-            fields.map(|(name, value)| (standard_name(name, prefix), value.as_slice())).collect();
-        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_ref(), *value)).collect();
+            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
-        let seen = verify(self.profile, &secrets, &fields, &request.body);
+        let seen = self.scheme.verify(&secrets, &fields, &request.body);
         let verified = match seen.verdict {
+            _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".to_owned()),
             _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".to_owned()),
             Ok(keys) => Verified::Keys(keys),
-            Err(wrong) => {
-                Verified::No(wrong.to_string().replace(STANDARD_PREFIX, prefix.unwrap_or(STANDARD_PREFIX)))
-            }
+            Err(wrong) => Verified::No(wrong.to_string()),
         };
         let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
         Arrival {
@@ -345,21 +339,6 @@ impl Endpoint {
             sha256: sha256_hex(&request.body),
             signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
         }
-    }
-}
-
-/// How the names of the profile's headers begin.
-const STANDARD_PREFIX: &str = "webhook-";
-
-/// A header's name as the profile has it, for a sender that puts `prefix` in place of `webhook-`. Beside those, a sender
-/// may send the standard ones too, and they are not looked at.
-fn standard_name<'a>(name: &'a str, prefix: Option<&str>) -> Cow<'a, str> {
-    let Some(prefix) = prefix.filter(|prefix| *prefix != STANDARD_PREFIX) else { return Cow::Borrowed(name) };
-    let lower = name.to_ascii_lowercase();
-    match lower.strip_prefix(prefix) {
-        Some(rest) => Cow::Owned(format!("{STANDARD_PREFIX}{rest}")),
-        None if lower.starts_with(STANDARD_PREFIX) => Cow::Borrowed("-"),
-        None => Cow::Borrowed(name),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::fault::{Room, Step};
 use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing};
 use crate::trace::{Depth, Ended, Fault, Kept, Record};
 use crate::traffic::Lag;
-use crate::wire::Profile;
+use crate::wire::{Profile, Scheme};
 
 /// How often everything is looked after.
 const TICK_NS: u64 = 10_000_000;
@@ -34,7 +34,7 @@ pub(super) struct Conductor<'a> {
     pub(super) processes: &'a mut Processes,
     pub(super) keys: Keys,
     /// Of each subscriber, in their order.
-    pub(super) profiles: Vec<Profile>,
+    pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     /// When the traffic is over.
@@ -307,7 +307,7 @@ impl Conductor<'_> {
     }
 
     fn errand(&self, fault: &FaultPlan) -> Errand {
-        Errand::new(self.scenario, fault, &self.profiles)
+        Errand::new(self.scenario, fault, &self.schemes)
     }
 
     /// Lets somebody hold the database for a while.
@@ -333,11 +333,14 @@ fn depth(t: u64, sample: Sample, resident: Option<u64>, kept: Option<Kept>) -> R
     Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, kept })
 }
 
-/// The profile by which a subscriber's deliveries are verified.
-pub(super) fn profile(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Profile, RunError> {
+/// The scheme by which a subscriber's deliveries are verified.
+pub(crate) fn scheme(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Scheme, RunError> {
     match &file.sign {
-        Some(sign) => Ok(sign.profile),
-        None => wanted.name().parse().map_err(|error| RunError::Profile(text(error))),
+        Some(sign) => Ok(sign.scheme.clone()),
+        None => {
+            let profile: Result<Profile, _> = wanted.name().parse();
+            profile.map(Scheme::from).map_err(|error| RunError::Profile(text(error)))
+        }
     }
 }
 

@@ -245,6 +245,7 @@ impl Emission {
         Event {
             token: due.token,
             text: self.tokens.text(due.token),
+            uuid: self.tokens.uuid(due.token),
             kind: self.schedule.kind(due).to_owned(),
             key: self.schedule.key(due).to_owned(),
             data: self.schedule.data(due, self.tokens),

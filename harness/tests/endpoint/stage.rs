@@ -8,7 +8,7 @@ use hookproof::run::{Clock, Message, Recorder};
 use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
 use hookproof::trace::Record;
 use hookproof::traffic::Tokens;
-use hookproof::wire::{Profile, Secret};
+use hookproof::wire::{Key, Profile, Secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -72,8 +72,7 @@ pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
         path: "/".to_owned(),
         behaviours: behaviours.to_vec(),
         answers: Range::just(Duration(0)),
-        profile: Profile::StandardWebhooks,
-        header_prefix: None,
+        scheme: Profile::StandardWebhooks.into(),
     };
     let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
     Set { endpoints, clock, messages }
@@ -157,16 +156,15 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     let (recorder, messages) = Recorder::new(100);
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = |name: char| Spec {
-        header_prefix: None,
         name: name.to_string(),
         path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        profile: Profile::StandardWebhooks,
+        scheme: Profile::StandardWebhooks.into(),
     };
     let specs: Vec<Spec> = ('a'..).take(count).map(spec).collect();
     let endpoints = Endpoints::open(specs, &stage).await.unwrap();
-    let secret = |text: &str| Secret::parse(Profile::StandardWebhooks, text).unwrap();
+    let secret = |text: &str| Key::from(Secret::parse(Profile::StandardWebhooks, text).unwrap());
     for at in 0..count {
         endpoints.learn(
             at,
@@ -273,8 +271,7 @@ pub(crate) async fn recording_rate() -> u64 {
         path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        profile: Profile::StandardWebhooks,
-        header_prefix: None,
+        scheme: Profile::StandardWebhooks.into(),
     };
     let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
     let rate = rate(endpoints.addresses()[0]).await;
