@@ -299,7 +299,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\ncontent-length: \r\n\r\n".to_owned(), "not_http"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551616\r\n\r\n".to_owned(), "not_http"),
             (format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(101)), "not_http"),
-            (format!("HTTP/1.1 100 Go on\r\n\r\n").repeat(2_000), "not_http"),
+            ("HTTP/1.1 100 Go on\r\n\r\n".repeat(2_000), "not_http"),
             ("HTTP/1.1 100 Go on\r\n\r\n".to_owned(), "closed"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n".to_owned(), "closed"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\nx".to_owned(), "half_answer"),

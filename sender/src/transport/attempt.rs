@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Version};
 use tokio::time::{Instant, timeout_at};
@@ -169,7 +170,7 @@ impl Attempt<'_> {
         let tracker = self.tracker();
         let result = {
             let write = |head: &mut Vec<u8>| self.write_head(head);
-            self.in_time(pin!(connection.exchange(write, &self.request.body, Arc::clone(&tracker)))).await
+            self.in_time(pin!(connection.exchange(write, self.request.body, Arc::clone(&tracker)))).await
         };
         if result.is_ok() && connection.is_ready().await {
             self.lane.keep(connection, &self.route.origin);
@@ -184,7 +185,8 @@ impl Attempt<'_> {
             Err(failure) => return (Err(failure), false),
         };
         let tracker = self.tracker();
-        let exchange = pin!(place.exchange(request, self.request.body.clone(), Arc::clone(&tracker)));
+        let body = Bytes::from_owner(Arc::clone(self.request.body));
+        let exchange = pin!(place.exchange(request, body, Arc::clone(&tracker)));
         let result = self.in_time(exchange).await;
         // Before the exchange is dropped: what it has not written by now, it never writes.
         (result, tracker.give_up())
