@@ -47,9 +47,7 @@ pub(crate) enum Next {
 /// One subscriber.
 pub(crate) struct Lane {
     pub(crate) name: String,
-    pub(crate) url: String,
-    pub(crate) secret: Secret,
-    pub(crate) timeout: u64,
+    pub(crate) target: Target,
     pub(crate) gone: bool,
     pub(crate) done: usize,
     /// When those were made that are remembered.
@@ -63,10 +61,22 @@ pub(crate) struct Lane {
     retry: Retry,
     keeps: Keeps,
     rest: Rest,
-    /// Of which types the newest event of a key is enough, and how long the first one waits for newer ones.
+    pub(crate) coalescing: Coalescing,
+}
+
+/// Where a lane's deliveries go.
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) secret: Secret,
+    pub(crate) timeout: u64,
+}
+
+/// What the newest of several events stands for.
+pub(crate) struct Coalescing {
+    /// Of which types it is enough for a key, and how long the first one waits for newer ones.
     windows: Vec<(String, u64)>,
     /// How many events were replaced.
-    pub(crate) coalesced: usize,
+    pub(crate) replaced: usize,
 }
 
 /// What a lane keeps.
@@ -126,9 +136,11 @@ impl Lane {
         let count = |value: &Value| value.as_u64().unwrap_or_default();
         Self {
             name: text(&settings["name"]),
-            url: text(&settings["url"]),
-            secret: Secret::parse(Profile::StandardWebhooks, &text(&settings["secret"])).unwrap(),
-            timeout: length(&settings["timeout"]),
+            target: Target {
+                url: text(&settings["url"]),
+                secret: Secret::parse(Profile::StandardWebhooks, &text(&settings["secret"])).unwrap(),
+                timeout: length(&settings["timeout"]),
+            },
             gone: false,
             done: 0,
             made: Vec::new(),
@@ -149,11 +161,11 @@ impl Lane {
                 order: settings["ordered"] == true,
             },
             rest: Rest { until: 0, storms: false },
-            windows: {
+            coalescing: {
                 let rules = settings["coalesce"].as_array().into_iter().flatten();
-                rules.map(|rule| (text(&rule["events"]), length(&rule["window"]))).collect()
+                let windows = rules.map(|rule| (text(&rule["events"]), length(&rule["window"]))).collect();
+                Coalescing { windows, replaced: 0 }
             },
-            coalesced: 0,
         }
     }
 
@@ -165,7 +177,7 @@ impl Lane {
 
     /// How long an event of a type waits for newer ones, if one of them is enough.
     pub(crate) fn window(&self, kind: &str) -> Option<u64> {
-        self.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
+        self.coalescing.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
     }
 
     /// Puts an event in the place of an older one whose window is open; says whether there was one.
@@ -178,7 +190,7 @@ impl Lane {
             return false;
         };
         body.clone_into(&mut older.body);
-        self.coalesced += 1;
+        self.coalescing.replaced += 1;
         true
     }
 

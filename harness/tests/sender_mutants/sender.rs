@@ -45,10 +45,16 @@ pub(crate) struct Sender {
     committed: Cell<u64>,
     /// Connections that it keeps, where it speaks HTTP/2.
     pub(crate) connections: Connections,
-    /// Whose turn it is, where only one thing is done at a time.
+    at_once: AtOnce,
+}
+
+/// What is done at once, over all lanes.
+#[derive(Default)]
+struct AtOnce {
+    /// Whose turn it is, where only one thing is.
     turn: tokio::sync::Mutex<()>,
-    /// Attempts under way over all lanes, which only a shared pool bounds.
-    pool: RefCell<usize>,
+    /// Attempts under way, which only a shared pool bounds.
+    attempts: RefCell<usize>,
 }
 
 /// How late a sender is that is in no hurry to write.
@@ -82,8 +88,7 @@ impl Sender {
             stopping: RefCell::new(false),
             committed: Cell::new(0),
             connections: Connections::default(),
-            turn: tokio::sync::Mutex::default(),
-            pool: RefCell::new(0),
+            at_once: AtOnce::default(),
         });
         past.iter().for_each(|line| sender.replay(line));
         let restarted = !past.is_empty();
@@ -276,7 +281,7 @@ impl Sender {
             while !*sender.stopping.borrow() {
                 let changed = sender.changed.notified();
                 let now = sender.clock.now();
-                let full = sender.bug.is("has-one-pool-for-all") && *sender.pool.borrow() >= POOL;
+                let full = sender.bug.is("has-one-pool-for-all") && *sender.at_once.attempts.borrow() >= POOL;
                 let next =
                     if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
                 let polls = sender.bug.is("polls-for-work");
@@ -303,24 +308,24 @@ impl Sender {
     fn start(self: &Rc<Self>, at: usize, n: u64) {
         let sender = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            *sender.pool.borrow_mut() += 1;
+            *sender.at_once.attempts.borrow_mut() += 1;
             if sender.bug.is("sends-everything-again-later") {
                 tokio::task::spawn_local(again(Rc::clone(&sender), at, n));
             }
             if sender.bug.is("does-one-thing-at-a-time") {
-                let turn = sender.turn.lock().await;
+                let turn = sender.at_once.turn.lock().await;
                 sender.clock.pass(TURN_NS).await;
                 drop(turn);
             }
             if sender.bug.is("looks-through-all-that-is-open") {
-                let open = *sender.pool.borrow() as u64;
+                let open = *sender.at_once.attempts.borrow() as u64;
                 sender.clock.pass(open.min(LOOKS_MAX) * LOOK_NS).await;
             }
             let mut outcome = attempt(&sender, at, n).await;
             if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
                 outcome = attempt(&sender, at, n).await;
             }
-            *sender.pool.borrow_mut() -= 1;
+            *sender.at_once.attempts.borrow_mut() -= 1;
             sender.ended(at, n, &outcome);
             sender.changed.notify_waiters();
             if sender.bug.is("repeats-what-it-confirmed") {
@@ -375,7 +380,7 @@ impl Sender {
     pub(crate) async fn stop(&self) {
         *self.stopping.borrow_mut() = true;
         self.changed.notify_waiters();
-        while *self.pool.borrow() > 0 {
+        while *self.at_once.attempts.borrow() > 0 {
             self.changed.notified().await;
         }
         self.commit_late();
@@ -387,14 +392,14 @@ impl Sender {
         let early = if self.bug.is("counts-what-waits-as-delivered") { sum(Lane::held) } else { 0 };
         let own = |lane: &Lane| {
             let (waiting, delivered, dead) = (lane.held(), lane.done, lane.dead.len());
-            json!({ "name": lane.name, "waiting": waiting, "delivered": delivered, "dead": dead, "coalesced": lane.coalesced })
+            json!({ "name": lane.name, "waiting": waiting, "delivered": delivered, "dead": dead, "coalesced": lane.coalescing.replaced })
         };
         json!({
             "lanes": lanes.iter().map(own).collect::<Vec<_>>(),
             "waiting": sum(Lane::held) - early,
             "delivered": sum(|lane| lane.done) + early,
             "dead": sum(|lane| lane.dead.len()),
-            "coalesced": sum(|lane| lane.coalesced),
+            "coalesced": sum(|lane| lane.coalescing.replaced),
         })
     }
 

@@ -86,43 +86,7 @@ async fn answer(
             json!({ "secret": secret }).to_string()
         }
         "/emit" if !sender.is_able() => return Ok(not_now()),
-        "/emit" => {
-            let events = String::from_utf8_lossy(&body).into_owned();
-            let (mut lines, mut others) = (String::new(), String::new());
-            let together = sender.bug.is("sends-several-events-in-one-body");
-            if together {
-                let all: Vec<Value> =
-                    events.lines().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
-                let taken = sender.emit_together(&all);
-                taken.iter().for_each(|line| lines.push_str(&format!("{line}\n")));
-            }
-            for event in events.lines().filter(|_| !together) {
-                if shares && event.len().is_multiple_of(2) {
-                    others.push_str(&format!("{event}\n"));
-                    lines.push_str("{\"deliveries\":1}\n");
-                    continue;
-                }
-                let event: Value = serde_json::from_str(event).unwrap_or_default();
-                if let Some(status) = turned_away(&sender, &event) {
-                    lines.push_str(&format!("{{\"status\":{status}}}\n"));
-                    continue;
-                }
-                lines.push_str(&format!("{}\n", sender.emit(&event)));
-            }
-            if !others.is_empty() {
-                share(&dir, &path, Bytes::from(others)).await;
-            }
-            sender.commit();
-            // What was taken just before there was no room is acknowledged once there is.
-            while !sender.is_written() {
-                sender.clock.pass(AGAIN_NS).await;
-                sender.commit();
-            }
-            if sender.bug.is("takes-long-to-accept") {
-                sender.clock.pass(ACCEPTS_NS).await;
-            }
-            lines
-        }
+        "/emit" => take(&sender, &dir, shares, &body).await,
         "/change" => {
             sender.change(&serde_json::from_slice(&body).unwrap_or_default());
             String::new()
@@ -138,6 +102,45 @@ async fn answer(
         response.headers_mut().insert(hyper::header::DATE, http_date(now).parse().unwrap());
     }
     Ok(response)
+}
+
+/// Takes events, and says of each what became of it.
+async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> String {
+    let events = String::from_utf8_lossy(body).into_owned();
+    let (mut lines, mut others) = (String::new(), String::new());
+    let together = sender.bug.is("sends-several-events-in-one-body");
+    if together {
+        let all: Vec<Value> =
+            events.lines().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
+        let taken = sender.emit_together(&all);
+        taken.iter().for_each(|line| lines.push_str(&format!("{line}\n")));
+    }
+    for event in events.lines().filter(|_| !together) {
+        if shares && event.len().is_multiple_of(2) {
+            others.push_str(&format!("{event}\n"));
+            lines.push_str("{\"deliveries\":1}\n");
+            continue;
+        }
+        let event: Value = serde_json::from_str(event).unwrap_or_default();
+        if let Some(status) = turned_away(sender, &event) {
+            lines.push_str(&format!("{{\"status\":{status}}}\n"));
+            continue;
+        }
+        lines.push_str(&format!("{}\n", sender.emit(&event)));
+    }
+    if !others.is_empty() {
+        share(dir, "/emit", Bytes::from(others)).await;
+    }
+    sender.commit();
+    // What was taken just before there was no room is acknowledged once there is.
+    while !sender.is_written() {
+        sender.clock.pass(AGAIN_NS).await;
+        sender.commit();
+    }
+    if sender.bug.is("takes-long-to-accept") {
+        sender.clock.pass(ACCEPTS_NS).await;
+    }
+    lines
 }
 
 /// The answer of a sender that can write nothing.
