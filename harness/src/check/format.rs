@@ -32,7 +32,8 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (n, lane, arrival) in arrivals(evidence) {
         tally.see();
-        let content = arrival.content_type.as_deref().unwrap_or_default();
+        let method = arrival.head.method.as_str();
+        let content = arrival.head.content_type.as_deref().unwrap_or_default();
         let media = content.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let json =
             media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"));
@@ -41,7 +42,7 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
             || arrival.signed.timestamp.is_some();
         let named = sign != Profile::StandardWebhooks || arrival.id.is_some();
         let what = match () {
-            () if arrival.method != "POST" => format!("the method is {}, not POST", arrival.method),
+            () if method != "POST" => format!("the method is {method}, not POST"),
             () if !json => format!("the content type is {content:?}, not JSON"),
             () if arrival.signed.signature.is_none() => "there is no signature header".to_owned(),
             () if !stamped => "there is no timestamp header".to_owned(),
@@ -75,7 +76,7 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
             }
             Verified::No(why) => {
                 tally.see();
-                tally.broke(|| evidence.witness(lane, &[n], why.clone()));
+                tally.broke(|| evidence.witness(lane, &[n], why.to_string()));
             }
             Verified::Unchecked(why) => unchecked = Some(why.clone()),
         }
