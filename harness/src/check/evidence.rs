@@ -4,14 +4,15 @@
 //! of its first byte.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
+pub(crate) use super::delivery::Delivery;
+use super::delivery::{deliveries, small};
 use super::epochs::{Epoch, epochs};
-use super::exchange::exchanges;
 pub(crate) use super::exchange::{Exchange, Outcome};
+use super::exchange::{exchanges, unread};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{ProcessEvent, Trace};
+use crate::trace::{Cut, ProcessEvent, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
@@ -26,8 +27,10 @@ pub struct Evidence<'a> {
     pub trace: &'a Trace,
     /// What came of every arrival, by its number; then what came of requests that were not read whole.
     pub(crate) exchanges: Vec<Exchange>,
-    /// The answer to every arrival, as an index into the trace's.
-    answers: Vec<Option<u32>>,
+    /// The ends of the requests that were not read whole, in the order of their exchanges.
+    pub(crate) unread: Vec<&'a Cut>,
+    /// The answers with `Retry-After`, by arrival, as indices into the trace's.
+    asks: Vec<(u32, u32)>,
     /// A lane for every subscriber, in the scenario's order.
     pub(crate) lanes: Vec<Lane<'a>>,
     /// Every event that was offered, by token.
@@ -73,20 +76,6 @@ pub(crate) struct Event {
     pub(crate) refused: bool,
 }
 
-/// One event owed to one subscriber, or seen at it.
-#[derive(Clone, Debug)]
-pub(crate) struct Delivery {
-    pub(crate) lane: u32,
-    pub(crate) token: u64,
-    /// Of the evidence's `attempts`.
-    range: Range<usize>,
-    /// Its event, as an index into `events`; none if nobody offered it.
-    pub(crate) event: Option<u32>,
-    pub(crate) owed: bool,
-    /// The sender lists it as given up, as an index into the trace's `dead`.
-    pub(crate) dead: Option<u32>,
-}
-
 impl<'a> Evidence<'a> {
     /// Lays out a trace for judging by a scenario.
     #[must_use]
@@ -94,7 +83,8 @@ impl<'a> Evidence<'a> {
         let end = ending(trace);
         let names: BTreeMap<&str, u32> =
             (0..).zip(&scenario.subscribers).map(|(at, one)| (one.name.as_str(), at)).collect();
-        let exchanges = exchanges(trace, &names, end);
+        let unread = unread(trace);
+        let exchanges = exchanges(trace, &unread, &names, end);
         let lanes = lanes(scenario, trace, &exchanges, end);
         let events = events(trace);
         let (attempts, deliveries) = deliveries(trace, &names, &exchanges, &events);
@@ -106,17 +96,13 @@ impl<'a> Evidence<'a> {
         };
         use ProcessEvent::{Asked, Exited, Killed, Stopped};
         let (kills, upsets) = (times(&[Killed]), times(&[Killed, Asked, Stopped, Exited]));
-        let mut answers = vec![None; trace.arrivals.len()];
-        for (at, answer) in (0..).zip(&trace.answers) {
-            let slot = usize::try_from(answer.n).ok().and_then(|n| answers.get_mut(n));
-            slot.into_iter().for_each(|slot| *slot = Some(at));
-        }
         let ahead = super::offset::ahead(trace);
         Self {
             scenario,
             trace,
             exchanges,
-            answers,
+            unread,
+            asks: asks(trace),
             lanes,
             events,
             deliveries,
@@ -153,7 +139,7 @@ impl<'a> Evidence<'a> {
 
     /// The attempts of a delivery, by time.
     pub(crate) fn attempts(&self, delivery: &Delivery) -> &[u32] {
-        &self.attempts[delivery.range.clone()]
+        &self.attempts[delivery.range.start as usize..delivery.range.end as usize]
     }
 
     /// The deliveries of a lane.
@@ -173,8 +159,8 @@ impl<'a> Evidence<'a> {
 
     /// The answer's `Retry-After`, by arrival.
     pub(crate) fn asked(&self, n: u32) -> Option<&'a str> {
-        let answer = self.answers[n as usize];
-        answer.and_then(|at| self.trace.answers[at as usize].retry_after.as_deref())
+        let at = self.asks.binary_search_by_key(&n, |(n, _)| *n).ok()?;
+        self.trace.answers[self.asks[at].1 as usize].retry_after.as_deref()
     }
 
     /// How many events an arrival carries.
@@ -283,11 +269,6 @@ fn ending(trace: &Trace) -> u64 {
     last.into_iter().flatten().max().unwrap_or(0)
 }
 
-/// An index as it is kept: a trace of four thousand million lines does not fit into memory anyway.
-fn small(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
-}
-
 fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end: u64) -> Vec<Lane<'a>> {
     let lane = |subscriber: &'a Subscriber| Lane {
         subscriber,
@@ -316,6 +297,14 @@ fn lanes<'a>(scenario: &'a Scenario, trace: &Trace, exchanges: &[Exchange], end:
     lanes
 }
 
+fn asks(trace: &Trace) -> Vec<(u32, u32)> {
+    let asks = (0..).zip(&trace.answers).filter(|(_, answer)| answer.retry_after.is_some());
+    let mut asks: Vec<(u32, u32)> =
+        asks.filter_map(|(at, answer)| Some((u32::try_from(answer.n).ok()?, at))).collect();
+    asks.sort_unstable();
+    asks
+}
+
 fn events(trace: &Trace) -> Vec<Event> {
     let mut order: Vec<u32> = (0..small(trace.offers.len())).collect();
     let offer = |at: u32| &trace.offers[at as usize];
@@ -342,57 +331,4 @@ fn events(trace: &Trace) -> Vec<Event> {
         find(one.token, &mut |event| event.refused = true);
     }
     events
-}
-
-fn deliveries(
-    trace: &Trace,
-    names: &BTreeMap<&str, u32>,
-    exchanges: &[Exchange],
-    events: &[Event],
-) -> (Vec<u32>, Vec<Delivery>) {
-    // One request may carry several events, and is an attempt of each.
-    let tokens = |n: usize| exchanges[n].token.into_iter().chain(trace.arrivals[n].more.iter().copied());
-    let carried = |n: usize| tokens(n).filter_map(move |token| Some((exchanges[n].lane?, token)));
-    let carried =
-        // What broke off before it was read whole is no attempt of a delivery.
-        (0..trace.arrivals.len()).flat_map(|n| carried(n).map(move |place| (place, exchanges[n].t, small(n))));
-    let mut carried: Vec<((u32, u64), u64, u32)> = carried.collect();
-    carried.sort_unstable();
-    let seen = carried.iter().map(|((lane, token), ..)| (*lane, *token, false));
-    let owed = events.iter().flat_map(|event| {
-        let offer = &trace.offers[event.offer as usize];
-        offer.owed.iter().filter_map(|name| Some((*names.get(name.as_str())?, event.token, true)))
-    });
-    let mut places: Vec<(u32, u64, bool)> = seen.chain(owed).collect();
-    places.sort_unstable_by_key(|(lane, token, owed)| (*lane, *token, !owed));
-    places.dedup_by_key(|(lane, token, _)| (*lane, *token));
-    let dead = dead(trace, names);
-    let mut at = 0;
-    let delivery = |(lane, token, owed): (u32, u64, bool)| {
-        let from = at;
-        while carried.get(at).is_some_and(|(place, ..)| *place == (lane, token)) {
-            at += 1;
-        }
-        let event = events.binary_search_by_key(&token, |event| event.token).ok().map(small);
-        let dead = dead.get(&(lane, token)).copied();
-        Delivery { lane, token, range: from..at, event, owed, dead }
-    };
-    let deliveries = places.into_iter().map(delivery).collect();
-    (carried.into_iter().map(|(.., n)| n).collect(), deliveries)
-}
-
-/// Dead letters by lane and token. A sender that doesn't show the body is known by the ids that it sent.
-fn dead(trace: &Trace, names: &BTreeMap<&str, u32>) -> BTreeMap<(u32, u64), u32> {
-    let anonymous = trace.dead.iter().any(|dead| dead.token.is_none());
-    let mut ids: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    if anonymous {
-        let named = trace.arrivals.iter().filter_map(|one| Some((one.id.as_deref()?, one.token?, one)));
-        ids.extend(named.map(|(id, token, arrival)| ((arrival.endpoint.as_str(), id), token)));
-    }
-    let places = (0..).zip(&trace.dead).filter_map(|(at, dead)| {
-        let lane = *names.get(dead.subscriber.as_str())?;
-        let by_id = || ids.get(&(dead.subscriber.as_str(), dead.id.as_deref()?)).copied();
-        Some(((lane, dead.token.or_else(by_id)?), at))
-    });
-    places.collect()
 }

@@ -10,7 +10,6 @@ pub(crate) struct Exchange {
     /// When its first byte was read.
     pub(crate) t: u64,
     pub(crate) lane: Option<u32>,
-    pub(crate) token: Option<u64>,
     pub(crate) outcome: Outcome,
     /// When its outcome began: the answer's first byte, or the cut.
     pub(crate) begun: u64,
@@ -49,18 +48,23 @@ impl Exchange {
     }
 }
 
-/// What came of every arrival, by its number, and then of every request that was not read whole. Of what has neither an answer
-/// nor a cut, the end is that of the run.
-pub(super) fn exchanges(trace: &Trace, names: &BTreeMap<&str, u32>, end: u64) -> Vec<Exchange> {
+/// What came of every arrival, by its number, and then of every request in `unread`. Of what has neither an answer nor a cut,
+/// the end is that of the run.
+pub(super) fn exchanges(
+    trace: &Trace,
+    unread: &[&Cut],
+    names: &BTreeMap<&str, u32>,
+    end: u64,
+) -> Vec<Exchange> {
     let open = |arrival: &crate::trace::Arrival| Exchange {
         t: arrival.t,
         lane: names.get(arrival.endpoint.as_str()).copied(),
-        token: arrival.token,
         outcome: Outcome::Open,
         begun: end.max(arrival.t),
         end: end.max(arrival.t),
     };
-    let mut exchanges: Vec<Exchange> = trace.arrivals.iter().map(open).collect();
+    let mut exchanges: Vec<Exchange> = Vec::with_capacity(trace.arrivals.len() + unread.len());
+    exchanges.extend(trace.arrivals.iter().map(open));
     for cut in &trace.cuts {
         let at = cut.n.and_then(|n| usize::try_from(n).ok());
         if let Some(exchange) = at.and_then(|at| exchanges.get_mut(at)) {
@@ -75,13 +79,18 @@ pub(super) fn exchanges(trace: &Trace, names: &BTreeMap<&str, u32>, end: u64) ->
             (exchange.begun, exchange.end) = (answer.t, answer.end);
         }
     }
-    exchanges.extend(trace.cuts.iter().filter_map(|cut| partial(cut, names)));
+    exchanges.extend(unread.iter().filter_map(|cut| partial(cut, names)));
     exchanges
+}
+
+/// The ends of requests that were not read whole.
+pub(super) fn unread(trace: &Trace) -> Vec<&Cut> {
+    trace.cuts.iter().filter(|cut| cut.n.is_none() && cut.began.is_some()).collect()
 }
 
 /// A request that ended before it was read whole.
 fn partial(cut: &Cut, names: &BTreeMap<&str, u32>) -> Option<Exchange> {
-    let t = cut.began.filter(|_| cut.n.is_none())?;
+    let t = cut.began?;
     let (lane, end) = (names.get(cut.endpoint.as_str()).copied(), cut.t.max(t));
-    Some(Exchange { t, lane, token: cut.token, outcome: Outcome::Cut(cut.how), begun: end, end })
+    Some(Exchange { t, lane, outcome: Outcome::Cut(cut.how), begun: end, end })
 }

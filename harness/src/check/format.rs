@@ -61,7 +61,8 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
     let declared = evidence.trace.declared.content_type.as_deref().map(str::to_ascii_lowercase);
     for (n, lane, arrival) in arrivals(evidence) {
         tally.see();
-        let content = arrival.content_type.as_deref().unwrap_or_default();
+        let method = arrival.head.method.as_str();
+        let content = arrival.head.content_type.as_deref().unwrap_or_default();
         let media = content.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let json =
             media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"));
@@ -70,7 +71,7 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
         let stamped = !carries.timestamp || arrival.signed.timestamp.is_some();
         let named = !carries.id || arrival.id.is_some();
         let what = match () {
-            () if arrival.method != "POST" => format!("the method is {}, not POST", arrival.method),
+            () if method != "POST" => format!("the method is {method}, not POST"),
             () if !typed => {
                 format!("the content type is {content:?}, not {}", declared.as_deref().unwrap_or("JSON"))
             }
@@ -112,7 +113,7 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
             }
             Verified::No(why) => {
                 tally.see();
-                tally.broke(|| evidence.witness(lane, &[n], why.clone()));
+                tally.broke(|| evidence.witness(lane, &[n], why.to_string()));
             }
             Verified::Unchecked(why) => unchecked = Some(why.clone()),
         }

@@ -60,10 +60,10 @@ pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
         if first.id != again.id {
             return Some(format!("the id was {:?}, then {:?}", first.id, again.id));
         }
-        if first.content_type != again.content_type {
+        if first.head.content_type != again.head.content_type {
             return Some(format!(
                 "the content type was {:?}, then {:?}",
-                first.content_type, again.content_type
+                first.head.content_type, again.head.content_type
             ));
         }
         (frozen && first.signed.signature != again.signed.signature)
@@ -96,7 +96,7 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
                     continue;
                 }
                 _ if rotations.is_changing(arrival.t) => continue,
-                Verified::Keys(keys) => keys.as_slice(),
+                Verified::Keys(keys) => &**keys,
                 Verified::No(_) => &[],
             };
             tally.see();

@@ -60,7 +60,7 @@ pub(super) fn unexpected(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (exchange, arrival) in evidence.exchanges.iter().zip(&evidence.trace.arrivals) {
         tally.see();
-        let lost = match (exchange.lane, exchange.token) {
+        let lost = match (exchange.lane, arrival.token) {
             (None, _) => {
                 Some(format!("an arrival at {:?}, which the scenario doesn't have", arrival.endpoint))
             }
@@ -69,7 +69,7 @@ pub(super) fn unexpected(evidence: &Evidence<'_>) -> Finding {
         };
         if let Some(what) = lost {
             let witness = super::verdict::Witness {
-                subscriber: Some(arrival.endpoint.clone()),
+                subscriber: Some(arrival.endpoint.to_string()),
                 from: arrival.t,
                 until: arrival.t,
                 what,

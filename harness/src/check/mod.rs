@@ -8,7 +8,7 @@
 //! run, and need O(n log n) at most. A check that saw nothing is `inconclusive`, never `pass`; one whose matter the
 //! scenario doesn't arrange is `not applicable`.
 //!
-//! - `evidence`, `exchange`: the trace, laid out for judging. - `settled`, `unsettled`, `given_up`, `redriven`, `word`: what
+//! - `evidence`, `exchange`, `delivery`: the trace, laid out for judging. - `settled`, `unsettled`, `given_up`, `redriven`, `word`: what
 //!   became of what is owed. - `offset`: the sender's clock. - `rotation`: which
 //!   secrets sign when.
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
@@ -25,6 +25,7 @@ mod coalesce;
 mod crash;
 mod deadline;
 pub(crate) mod declared;
+mod delivery;
 mod disturbed;
 mod duplicate;
 mod emit;

@@ -10,8 +10,8 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
         let own = lane.subscriber.path();
         for n in &lane.arrivals {
             tally.see();
-            let path = &evidence.trace.arrivals[*n as usize].path;
-            if *path != own {
+            let path = evidence.trace.arrivals[*n as usize].head.path.as_str();
+            if path != own {
                 tally.broke(|| {
                     evidence.witness(at, &[*n], format!("sent to {path}; the URL's path is {own}"))
                 });

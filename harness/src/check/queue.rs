@@ -108,7 +108,8 @@ fn conserved(evidence: &Evidence<'_>, tally: &mut Tally) -> u64 {
     // An event that comes once an endpoint is gone may be kept for it, or not.
     let let_go = |event: &super::evidence::Event, taken: u64| {
         let owed = &evidence.trace.offers[event.offer as usize].owed;
-        let by_then = gone.iter().filter(|(name, at)| *at <= taken && owed.iter().any(|one| one == name));
+        let by_then =
+            gone.iter().filter(|(name, at)| *at <= taken && owed.iter().any(|one| one.as_str() == *name));
         by_then.count() as u64
     };
     let taken = evidence.events.iter().filter_map(|event| {

@@ -197,9 +197,9 @@ fn json(value: ValueRef<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::trace::{
-        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Kept, Machine,
-        Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Signs, Stall, Told,
-        Trailer, Unoffered, Verified,
+        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Head, Kept,
+        Machine, Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Signs, Stall,
+        Text, Told, Trailer, Unoffered, Verified,
     };
 
     /// One record of each kind that tells of events and requests, with everything that it can have.
@@ -207,8 +207,11 @@ mod tests {
         let text = || Some("x".to_owned());
         let header = r#"{"k":"header","format":1,"version":"0","scenario":"x","scenario_sha256":"","schedule_sha256":"","seed":1,
             "driver":"x","clock":"real","clock_resolution_ns":1,"began_unix_ns":1,"scenario_toml":""}"#;
-        let signed = Signed { signature: text(), verified: Verified::Keys(vec![0]), timestamp: text() };
-        let (t, n, token, endpoint) = (1, 1, 1, "x".to_owned());
+        let shared = || Text::from("x");
+        let head = Head { method: shared(), path: shared(), content_type: Some(shared()) };
+        let verified = Verified::Keys(vec![0].into());
+        let signed = Signed { signature: Some("x".into()), verified, timestamp: Some(shared()) };
+        let (t, n, token) = (1, 1, 1);
         vec![
             serde_json::from_str(header).unwrap(),
             Record::Offer(Offer {
@@ -216,9 +219,9 @@ mod tests {
                 intended: 1,
                 held: 1,
                 token,
-                kind: endpoint.clone(),
-                key: endpoint.clone(),
-                owed: vec![endpoint.clone()],
+                kind: shared(),
+                key: shared(),
+                owed: vec![shared()].into(),
             }),
             Record::Accepted(Accepted { t, token, status: 202, matched: Some(1) }),
             Record::Refused(Refused {
@@ -227,29 +230,27 @@ mod tests {
                 status: Some(503),
                 retry_after: text(),
                 unknown: true,
-                why: endpoint.clone(),
+                why: "x".to_owned(),
             }),
             Record::Arrival(Arrival {
                 t,
                 read: 1,
                 n,
-                endpoint: endpoint.clone(),
+                endpoint: shared(),
                 connection: 1,
                 token: Some(1),
-                more: vec![1],
-                id: text(),
-                attempt: text(),
-                method: endpoint.clone(),
-                path: endpoint.clone(),
-                content_type: text(),
+                more: Box::new([1]),
+                id: Some(shared()),
+                attempt: Some(shared()),
+                head: head.into(),
                 bytes: 1,
-                sha256: endpoint.clone(),
+                sha256: shared(),
                 signed,
             }),
-            Record::Answer(Answer { t, end: 1, n, status: 200, retry_after: text(), whole: false }),
+            Record::Answer(Answer { t, end: 1, n, status: 200, retry_after: Some(shared()), whole: false }),
             Record::Cut(Cut {
                 t,
-                endpoint: endpoint.clone(),
+                endpoint: shared(),
                 n: Some(n),
                 how: CutKind::Close,
                 began: Some(1),

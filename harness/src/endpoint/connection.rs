@@ -14,7 +14,7 @@ use super::request::{ReadError, Request, Wire};
 use super::{Endpoint, ShutdownSignal, http2};
 use crate::run::Clock;
 use crate::scenario::{self, Behaviour, Duration, Reply};
-use crate::trace::{Answer, Arrival, Cut, CutKind, Record, Signed, Verified};
+use crate::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Signed, Text, Verified};
 use crate::wire::digest::sha256_hex;
 
 /// What is written of a large body at once.
@@ -283,6 +283,7 @@ impl Endpoint {
         let Rendered { status, retry_after, .. } = rendered;
         let now = self.stage.clock.now();
         let (t, end) = (first.unwrap_or(now), if whole { last } else { now });
+        let retry_after = retry_after.map(Text::from);
         self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
     }
 
@@ -305,7 +306,7 @@ impl Endpoint {
 
     /// Records that an exchange ended without an answer: of an arrival, or of what began and was not read whole.
     pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
-        let (t, endpoint) = (self.stage.clock.now(), self.name.clone());
+        let (t, endpoint) = (self.stage.clock.now(), self.name.as_str().into());
         self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
@@ -316,28 +317,35 @@ impl Endpoint {
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
         let seen = self.scheme.verify(&secrets, &fields, &request.body);
         let verified = match seen.verdict {
-            _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".to_owned()),
-            _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".to_owned()),
-            Ok(keys) => Verified::Keys(keys),
-            Err(wrong) => Verified::No(wrong.to_string()),
+            _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".into()),
+            _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".into()),
+            Ok(keys) => Verified::Keys(keys.into()),
+            Err(wrong) => Verified::No(wrong.to_string().into()),
         };
         let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
+        let head = Head {
+            method: request.method.as_str().into(),
+            path: request.path.as_str().into(),
+            content_type: request.field("content-type").map(Text::from),
+        };
         Arrival {
             t,
             read,
             n: 0,
-            endpoint: self.name.clone(),
+            endpoint: self.name.as_str().into(),
             connection,
             token: tokens.next(),
             more: tokens.collect(),
-            id: seen.id,
-            attempt: seen.attempt,
-            method: request.method.clone(),
-            path: request.path.clone(),
-            content_type: request.field("content-type").map(str::to_owned),
+            id: seen.id.map(Text::from),
+            attempt: seen.attempt.map(Text::from),
+            head: head.into(),
             bytes: u64::try_from(request.body.len()).unwrap_or(u64::MAX),
-            sha256: sha256_hex(&request.body),
-            signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
+            sha256: sha256_hex(&request.body).into(),
+            signed: Signed {
+                signature: seen.signature.map(Box::from),
+                verified,
+                timestamp: seen.timestamp.map(Text::from),
+            },
         }
     }
 }

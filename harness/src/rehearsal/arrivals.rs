@@ -66,7 +66,7 @@ impl Arrivals {
             match &arrival.signed.verified {
                 Verified::Keys(keys) if !keys.is_empty() => {}
                 Verified::Keys(_) => return Err(Outcome::Failed("no known key made it".to_owned())),
-                Verified::Unchecked(why) => return Err(Outcome::Skipped(why.clone())),
+                Verified::Unchecked(why) => return Err(Outcome::Skipped(why.to_string())),
                 Verified::No(why) => {
                     let header = arrival.signed.signature.as_deref().unwrap_or("none");
                     let stamp = arrival.signed.timestamp.as_deref().unwrap_or("none");
@@ -85,6 +85,6 @@ impl Arrivals {
 }
 
 fn shape(arrival: &Arrival) -> String {
-    let content = arrival.content_type.as_deref().unwrap_or("no content type");
-    format!("{} {}, {content}, {} bytes", arrival.method, arrival.path, arrival.bytes)
+    let content = arrival.head.content_type.as_deref().unwrap_or("no content type");
+    format!("{} {}, {content}, {} bytes", arrival.head.method, arrival.head.path, arrival.bytes)
 }

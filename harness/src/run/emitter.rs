@@ -19,7 +19,7 @@ use super::heartbeat::STALL_NS;
 use super::{Clock, Recorder};
 use crate::driver::{Api, EmitResult, Event};
 use crate::scenario::Scenario;
-use crate::trace::{Accepted, GENERATOR, Offer, Record, Refused, Stall, Unoffered};
+use crate::trace::{Accepted, GENERATOR, Offer, Record, Refused, Shared, Stall, Text, Unoffered};
 use crate::traffic::{Due, Lag, Pace, Schedule, Tokens, play};
 
 /// What the generator may be late by before an event counts as late.
@@ -89,7 +89,7 @@ impl Pace for Paced {
 struct Waiting {
     queue: Mutex<Queue>,
     /// Whom each type is owed to, in the order of the schedule's types.
-    owed: Vec<Vec<String>>,
+    owed: Vec<Shared<[Text]>>,
 }
 
 /// What was released, in order.
@@ -163,19 +163,19 @@ impl Emission {
     pub(super) fn owed_in_all(&self, scenario: &Scenario) -> usize {
         let owed = self.owed(scenario);
         let kinds = self.schedule.due().iter().filter_map(|due| usize::try_from(due.kind).ok());
-        kinds.filter_map(|kind| owed.get(kind)).map(Vec::len).sum()
+        kinds.filter_map(|kind| owed.get(kind)).map(|owed| owed.len()).sum()
     }
 
     /// Whom each type is owed to, in the order of the schedule's types.
-    fn owed(&self, scenario: &Scenario) -> Vec<Vec<String>> {
+    fn owed(&self, scenario: &Scenario) -> Vec<Shared<[Text]>> {
         let to = |kind: &str| {
             let owed = scenario.subscribers.iter().filter(|subscriber| subscriber.is_owed(kind));
-            owed.map(|subscriber| subscriber.name.clone()).collect()
+            owed.map(|subscriber| subscriber.name.as_str().into()).collect()
         };
         self.schedule.types().map(to).collect()
     }
 
-    fn offer(&self, released: &Released, t: u64, free: u64, owed: &[Vec<String>]) -> Offer {
+    fn offer(&self, released: &Released, t: u64, free: u64, owed: &[Shared<[Text]>]) -> Offer {
         let Released { due, intended, .. } = released;
         let owed = usize::try_from(due.kind).ok().and_then(|at| owed.get(at)).cloned().unwrap_or_default();
         Offer {
@@ -183,8 +183,8 @@ impl Emission {
             intended: *intended,
             held: released.held(free),
             token: due.token,
-            kind: self.schedule.kind(due).to_owned(),
-            key: self.schedule.key(due).to_owned(),
+            kind: self.schedule.kind(due).into(),
+            key: self.schedule.key(due).into(),
             owed,
         }
     }
@@ -223,7 +223,7 @@ impl Emission {
         &self,
         batch: &[Released],
         free: u64,
-        owed: &[Vec<String>],
+        owed: &[Shared<[Text]>],
         given_up: &mut watch::Receiver<bool>,
     ) -> Vec<EmitResult> {
         let now = self.clock.unix_ns(self.clock.now());
@@ -246,8 +246,8 @@ impl Emission {
             token: due.token,
             text: self.tokens.text(due.token),
             uuid: self.tokens.uuid(due.token),
-            kind: self.schedule.kind(due).to_owned(),
-            key: self.schedule.key(due).to_owned(),
+            kind: self.schedule.kind(due).into(),
+            key: self.schedule.key(due).into(),
             data: self.schedule.data(due, self.tokens),
             unix_ns,
         }

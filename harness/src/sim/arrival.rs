@@ -7,7 +7,7 @@ use hookproof_sender::store::command;
 use super::error::SimError;
 use super::exchange::Heard;
 use super::world::World;
-use crate::trace::{Arrival, Signed, Verified};
+use crate::trace::{Arrival, Head, Signed, Text, Verified};
 use crate::wire::digest::sha256_hex;
 use crate::wire::verify;
 
@@ -30,25 +30,33 @@ impl World<'_> {
         let body = &exchange.row.body.bytes;
         let seen = verify(endpoint.profile, &endpoint.secrets, &fields, body);
         let verified = match seen.verdict {
-            Ok(keys) => Verified::Keys(keys),
-            Err(wrong) => Verified::No(wrong.to_string()),
+            Ok(keys) => Verified::Keys(keys.into()),
+            Err(wrong) => Verified::No(wrong.to_string().into()),
+        };
+        let to = &self.given.scenario.subscribers[exchange.endpoint];
+        let head = Head {
+            method: "POST".into(),
+            path: to.path().into(),
+            content_type: Some("application/json".into()),
         };
         Ok(Arrival {
             t: self.now,
             read: self.now,
             n,
-            endpoint: self.given.scenario.subscribers[exchange.endpoint].name.clone(),
+            endpoint: to.name.as_str().into(),
             connection: id,
             token,
-            more: Vec::new(),
-            id: seen.id,
-            attempt: seen.attempt,
-            method: "POST".to_owned(),
-            path: self.given.scenario.subscribers[exchange.endpoint].path(),
-            content_type: Some("application/json".to_owned()),
+            more: Box::default(),
+            id: seen.id.map(Text::from),
+            attempt: seen.attempt.map(Text::from),
+            head: head.into(),
             bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
-            sha256: sha256_hex(body),
-            signed: Signed { signature: seen.signature, verified, timestamp: seen.timestamp },
+            sha256: sha256_hex(body).into(),
+            signed: Signed {
+                signature: seen.signature.map(Box::from),
+                verified,
+                timestamp: seen.timestamp.map(Text::from),
+            },
         })
     }
 }

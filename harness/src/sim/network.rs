@@ -14,7 +14,7 @@ use crate::endpoint::answer::render;
 use crate::endpoint::choice::{Before, Enforced};
 use crate::endpoint::http_date;
 use crate::scenario::{Answer as Script, Behaviour, Millionths, Reply, RetryAfter, SECOND, Size};
-use crate::trace::{self, Cut, CutKind, Record};
+use crate::trace::{self, Cut, CutKind, Record, Text};
 
 /// What a large answer travels at.
 const BYTES_PER_SECOND: u64 = 1 << 30;
@@ -197,7 +197,7 @@ impl World<'_> {
                     }
                 }
                 if self.given.options.keep == Keep::Trace {
-                    let retry_after = retry_after.clone();
+                    let retry_after = retry_after.as_deref().map(Text::from);
                     let answer = trace::Answer { t: begun, end: self.now, n, status, retry_after, whole };
                     self.keep(Record::Answer(answer))?;
                 }
@@ -299,7 +299,7 @@ impl World<'_> {
         if let CutOr::Cut(how) = how
             && self.given.options.keep == Keep::Trace
         {
-            let endpoint = self.given.scenario.subscribers[at].name.clone();
+            let endpoint = self.given.scenario.subscribers[at].name.as_str().into();
             self.keep_later(Record::Cut(Cut { t: now, endpoint, n, how, began: None, token: None }));
         }
     }

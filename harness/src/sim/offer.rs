@@ -68,8 +68,8 @@ impl World<'_> {
             intended: due.at,
             held: 0,
             token: due.token,
-            kind: self.play.schedule.kind(&due).to_owned(),
-            key: self.play.schedule.key(&due).to_owned(),
+            kind: self.play.schedule.kind(&due).into(),
+            key: self.play.schedule.key(&due).into(),
             owed: self.play.owed[due.kind as usize].clone(),
         }))
     }

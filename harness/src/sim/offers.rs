@@ -3,6 +3,7 @@
 use hookproof_sender::engine::LaneId;
 
 use crate::scenario::Scenario;
+use crate::trace::{Shared, Text};
 use crate::traffic::{Due, Schedule, Tokens};
 
 /// What is offered, to whom, and how far that is.
@@ -11,7 +12,7 @@ pub(super) struct Play {
     pub(super) next: usize,
     /// Where the first event of each token is among those due.
     first: Vec<u32>,
-    pub(super) owed: Vec<Vec<String>>,
+    pub(super) owed: Vec<Shared<[Text]>>,
     pub(super) owed_lanes: Vec<Vec<usize>>,
     pub(super) tokens: Tokens,
     /// Events whose answer is owed.
@@ -45,7 +46,7 @@ impl Play {
             all.filter(|(_, one)| one.is_owed(kind)).map(|(at, _)| at).collect::<Vec<_>>()
         };
         let owed_lanes: Vec<Vec<usize>> = schedule.types().map(to).collect();
-        let name = |at: &usize| scenario.subscribers[*at].name.clone();
+        let name = |at: &usize| Text::from(scenario.subscribers[*at].name.as_str());
         let owed = owed_lanes.iter().map(|lanes| lanes.iter().map(name).collect()).collect();
         Self {
             schedule,

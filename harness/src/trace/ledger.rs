@@ -59,7 +59,7 @@ impl Ledger {
     }
 
     fn offered(&mut self, offer: &Offer) {
-        let lanes = offer.owed.iter().filter_map(|name| self.lanes.get(name)).map(|(lane, _)| *lane);
+        let lanes = offer.owed.iter().filter_map(|name| self.lanes.get(&**name)).map(|(lane, _)| *lane);
         let owed = lanes.filter(|lane| !self.gone.contains(lane));
         self.open.extend(owed.map(|lane| ((offer.token, lane), 0)));
     }
@@ -73,7 +73,7 @@ impl Ledger {
     }
 
     fn arrived(&mut self, arrival: &Arrival) {
-        let Some((lane, attempts)) = self.lanes.get(&arrival.endpoint).copied() else { return };
+        let Some((lane, attempts)) = self.lanes.get(&*arrival.endpoint).copied() else { return };
         let tokens = arrival.token.iter().chain(&arrival.more).copied().collect();
         self.under_way.insert(arrival.n, Carried { lane, attempts, tokens });
     }
@@ -97,15 +97,15 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Answer, Signed, Verified};
+    use crate::trace::{Answer, Head, Signed, Text, Verified};
 
     fn ledger() -> Ledger {
         let text = "name = \"l\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
                     retry = { attempts = 2 }\n[[subscriber]]\nname = \"b\"\n";
         let mut ledger = Ledger::new(&Scenario::from_text(text, "l.toml").unwrap());
         for token in [1, 2] {
-            let owed = vec!["a".to_owned(), "b".to_owned()];
-            let (kind, key) = (String::new(), String::new());
+            let owed = ["a", "b"].map(Text::from).into_iter().collect();
+            let (kind, key) = (Text::default(), Text::default());
             ledger.note(&Record::Offer(Offer { t: 0, intended: 0, held: 0, token, kind, key, owed }));
         }
         ledger
@@ -116,18 +116,20 @@ mod tests {
             t: 0,
             read: 0,
             n,
-            endpoint: endpoint.to_owned(),
+            endpoint: endpoint.into(),
             connection: 0,
             token: Some(token),
-            more,
+            more: more.into(),
             id: None,
             attempt: None,
-            method: String::new(),
-            path: String::new(),
-            content_type: None,
+            head: Head { method: Text::default(), path: Text::default(), content_type: None }.into(),
             bytes: 0,
-            sha256: String::new(),
-            signed: Signed { signature: None, verified: Verified::Unchecked(String::new()), timestamp: None },
+            sha256: Text::default(),
+            signed: Signed {
+                signature: None,
+                verified: Verified::Unchecked(Text::default()),
+                timestamp: None,
+            },
         }));
         let (retry_after, whole) = (None, true);
         ledger.note(&Record::Answer(Answer { t: 0, end: 0, n, status, retry_after, whole }));

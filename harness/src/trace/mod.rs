@@ -1,7 +1,7 @@
 //! The trace: what was seen in one run, in the order in which the harness saw it, as JSON Lines.
 //!
 //! - `record`: the lines themselves; `harness`: those about the harness and the sender's driver file; `machine`: those about
-//!   the machine; `said`: what the sender says of itself.
+//!   the machine; `said`: what the sender says of itself; `shared`: what many of them repeat, kept once.
 //! - `recorder`: the bounded queue through which everybody who sees something says so.
 //! - `ledger`: what is still owed, by what was recorded.
 //! - `writer`: `Writer` counts what it writes; `TraceFile` compresses where asked.
@@ -18,6 +18,7 @@ mod reader;
 mod record;
 mod recorder;
 mod said;
+mod shared;
 mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent};
@@ -25,9 +26,10 @@ pub use harness::{Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Signs, Sta
 pub use machine::{Ceiling, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{
-    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Header, Offer, Record, Refused, SharedSecret,
-    Signed, Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Head, Header, Offer, Record, Refused,
+    SharedSecret, Signed, Trailer, Verified,
 };
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
 pub use said::{Dead, Depth, Kept};
+pub use shared::{Shared, Text};
 pub use writer::{End, TraceFile, Writer};

@@ -18,6 +18,7 @@ use super::record::{
     Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Trailer,
 };
 use super::said::{Dead, Depth};
+use super::shared::Shares;
 use crate::scenario::SECOND;
 use crate::wire::digest::sha256_hex;
 
@@ -124,6 +125,7 @@ impl Trace {
         let mut line = Vec::new();
         let mut trace = Self::begin(&mut source, &mut line)?;
         let (mut lines, mut latest, mut bytes) = (1, 0, 0);
+        let mut shares = Shares::default();
         loop {
             bytes += line.len() as u64;
             if bytes > BYTES_MAX {
@@ -136,7 +138,7 @@ impl Trace {
                 Err(TraceError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
                 Err(error) => return Err(error),
             };
-            let record: Record = match serde_json::from_slice(&line) {
+            let mut record: Record = match serde_json::from_slice(&line) {
                 Ok(record) => record,
                 // The last line of a run that died may be half a line.
                 Err(_) if !whole => break,
@@ -149,6 +151,7 @@ impl Trace {
                 });
             }
             in_order(&record, &mut latest, lines + 1)?;
+            shares.share(&mut record);
             trace.add(record, lines)?;
             lines += 1;
         }

@@ -7,6 +7,7 @@ use super::fault::{Fault, Process};
 use super::harness::{Declared, Offset, Stall, Unoffered};
 use super::machine::{Ceiling, Machine};
 use super::said::{Dead, Depth};
+use super::shared::{Shared, Text};
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,11 +105,11 @@ pub struct Offer {
     pub token: u64,
     /// The event's type.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Text,
     /// The event's key.
-    pub key: String,
+    pub key: Text,
     /// The subscribers that must get it, by the scenario's patterns.
-    pub owed: Vec<String>,
+    pub owed: Shared<[Text]>,
 }
 
 /// The sender took responsibility for an event.
@@ -156,48 +157,56 @@ pub struct Arrival {
     /// Its number, from 0, by which answers and cuts refer to it.
     pub n: u64,
     /// The subscriber whose endpoint it is.
-    pub endpoint: String,
+    pub endpoint: Text,
     /// The connection, numbered over the run.
     pub connection: u64,
     /// The harness's token found in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// Further tokens in the body, where one request carries several events.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub more: Vec<u64>,
+    #[serde(default, skip_serializing_if = "<[u64]>::is_empty")]
+    pub more: Box<[u64]>,
     /// The delivery's id, from the profile's header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    pub id: Option<Text>,
     /// The attempt's number, where a header carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<String>,
-    /// Its method.
-    pub method: String,
-    /// Its path.
-    pub path: String,
-    /// Its content type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
+    pub attempt: Option<Text>,
+    /// What it has in common with most others of its endpoint.
+    #[serde(flatten)]
+    pub head: Shared<Head>,
     /// The body's length.
     pub bytes: u64,
     /// SHA-256 of the body, in hexadecimal.
-    pub sha256: String,
+    pub sha256: Text,
     /// What it was signed with.
     #[serde(flatten)]
     pub signed: Signed,
 }
 
+/// What most requests to an endpoint have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Head {
+    /// Its method.
+    pub method: Text,
+    /// Its path.
+    pub path: Text,
+    /// Its content type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<Text>,
+}
+
 /// What an arrival was signed with, and whether it is right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signed {
-    /// The signature header, word for word.
+    /// The signature header, word for word. Hardly two are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<String>,
+    pub signature: Option<Box<str>>,
     /// What the harness's own verifier says of it.
     pub verified: Verified,
     /// The timestamp header, word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timestamp: Option<String>,
+    pub timestamp: Option<Text>,
 }
 
 /// What the harness's own verifier says of a signature.
@@ -205,11 +214,11 @@ pub struct Signed {
 #[serde(rename_all = "kebab-case")]
 pub enum Verified {
     /// It is right, by these of the subscriber's keys (0 is the oldest).
-    Keys(Vec<usize>),
+    Keys(Shared<[usize]>),
     /// It is wrong, and why.
-    No(String),
+    No(Text),
     /// A secret is not known to the harness, or the profile isn't.
-    Unchecked(String),
+    Unchecked(Text),
 }
 
 /// An endpoint answered.
@@ -225,7 +234,7 @@ pub struct Answer {
     pub status: u16,
     /// `Retry-After`, word for word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after: Option<String>,
+    pub retry_after: Option<Text>,
     /// Whether the whole answer could be written.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub whole: bool,
@@ -237,7 +246,7 @@ pub struct Cut {
     /// When.
     pub t: u64,
     /// The endpoint where it was.
-    pub endpoint: String,
+    pub endpoint: Text,
     /// The arrival, if one was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,

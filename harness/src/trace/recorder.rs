@@ -208,14 +208,7 @@ mod tests {
     use crate::trace::{Cut, CutKind};
 
     fn cut(t: u64) -> Record {
-        Record::Cut(Cut {
-            t,
-            endpoint: "a".to_owned(),
-            n: None,
-            how: CutKind::Close,
-            began: None,
-            token: None,
-        })
+        Record::Cut(Cut { t, endpoint: "a".into(), n: None, how: CutKind::Close, began: None, token: None })
     }
 
     #[test]

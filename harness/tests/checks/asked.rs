@@ -34,7 +34,7 @@ fn what_waits_after_a_reset_is_not_lost_by_it() {
     let cut = |waiting: u64| {
         move |trace: &mut Trace| {
             let answer = trace.answers.pop().expect("three");
-            let (t, endpoint, n) = (answer.t, "a".to_owned(), Some(answer.n));
+            let (t, endpoint, n) = (answer.t, "a".into(), Some(answer.n));
             trace.cuts.push(hookproof::trace::Cut {
                 t,
                 endpoint,

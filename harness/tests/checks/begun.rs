@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 fn broken_off(count: u64, how: CutKind) -> impl Fn(&mut Trace) {
     move |trace| {
         let began = Some(5 * SECOND / 2);
-        let cut = |_| Cut { t: 7 * SECOND / 2, endpoint: "a".to_owned(), n: None, how, began, token: None };
+        let cut = |_| Cut { t: 7 * SECOND / 2, endpoint: "a".into(), n: None, how, began, token: None };
         trace.cuts.extend((0..count).map(cut));
     }
 }
@@ -35,7 +35,7 @@ fn requests_that_were_not_read_whole_are_charged_all_the_same() {
 #[test]
 fn a_request_comes_to_its_subscribers_own_path() {
     check("path.own", "", |_| {}, Status::Pass);
-    check("path.own", "", |trace| trace.arrivals[1].path = "/".to_owned(), Status::Fail);
+    check("path.own", "", |trace| trace.arrivals[1].head = build::head("/"), Status::Fail);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_request_that_is_repeated_at_once_after_a_reset_is_hidden() {
     let repeated = |gap: u64| {
         move |trace: &mut Trace| {
             let t = SECOND - gap;
-            let (endpoint, how) = ("a".to_owned(), CutKind::Reset);
+            let (endpoint, how) = ("a".into(), CutKind::Reset);
             trace.cuts.push(Cut { t, endpoint, n: None, how, began: Some(t), token: Some(0) });
         }
     };

@@ -86,7 +86,7 @@ fn is_slower_than_the_machine(trace: &mut Trace) {
 fn delivers_what_it_should_replace(trace: &mut Trace) {
     (3..6).for_each(|token| {
         build::offer(trace, token, 5 * SECOND, &["a"]);
-        trace.offers.iter_mut().skip(3).for_each(|offer| offer.kind = "video.rank".to_owned());
+        trace.offers.iter_mut().skip(3).for_each(|offer| offer.kind = "video.rank".into());
         build::deliver(trace, "a", token, 6 * SECOND, 204);
     });
     build::end(trace, 7 * SECOND);

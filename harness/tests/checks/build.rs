@@ -3,7 +3,8 @@
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
 use hookproof::trace::{
-    Accepted, Answer, Arrival, ClockKind, Depth, Ended, Header, Offer, Signed, Trace, Trailer, Verified,
+    Accepted, Answer, Arrival, ClockKind, Depth, Ended, Head, Header, Offer, Shared, Signed, Text, Trace,
+    Trailer, Verified,
 };
 
 /// A header for a scenario.
@@ -58,7 +59,7 @@ pub(crate) fn named(text: &str) -> Scenario {
 
 /// Adds an event that was offered and taken at that moment.
 pub(crate) fn offer(trace: &mut Trace, token: u64, t: u64, owed: &[&str]) {
-    let owed = owed.iter().map(|name| (*name).to_owned()).collect();
+    let owed = owed.iter().map(|name| Text::from(*name)).collect();
     trace.offers.push(Offer { t, intended: t, owed, ..an_offer(token) });
     trace.accepted.push(Accepted { t, token, status: 202, matched: None });
 }
@@ -66,9 +67,9 @@ pub(crate) fn offer(trace: &mut Trace, token: u64, t: u64, owed: &[&str]) {
 /// Adds a request for an event, which is answered at once.
 pub(crate) fn deliver(trace: &mut Trace, endpoint: &str, token: u64, t: u64, status: u16) {
     let n = trace.arrivals.len() as u64;
-    let (endpoint, id) = (endpoint.to_owned(), Some(format!("msg_{token}")));
-    let path = format!("/hooks/{endpoint}");
-    trace.arrivals.push(Arrival { endpoint, path, token: Some(token), id, ..arrival(n, t) });
+    let (token, id) = (Some(token), Some(format!("msg_{token}").into()));
+    let head = head(&format!("/hooks/{endpoint}"));
+    trace.arrivals.push(Arrival { endpoint: endpoint.into(), head, token, id, ..arrival(n, t) });
     trace.answers.push(Answer { t, end: t, n, status, retry_after: None, whole: true });
 }
 
@@ -121,8 +122,21 @@ pub(crate) fn check(id: &str, more: &str, change: impl Fn(&mut Trace), expected:
 }
 
 fn an_offer(token: u64) -> Offer {
-    let (kind, key) = ("video.trending".to_owned(), "k".to_owned());
-    Offer { t: 0, intended: 0, held: 0, token, kind, key, owed: vec!["a".to_owned()] }
+    let (kind, key) = ("video.trending".into(), "k".into());
+    Offer { t: 0, intended: 0, held: 0, token, kind, key, owed: vec!["a".into()].into() }
+}
+
+/// A request as it should be, to that path.
+pub(crate) fn head(path: &str) -> Shared<Head> {
+    let (method, content_type) = ("POST".into(), Some("application/json".into()));
+    Head { method, path: path.into(), content_type }.into()
+}
+
+/// Gives an arrival another method, path or content type.
+pub(crate) fn with_head(arrival: &mut Arrival, change: impl FnOnce(&mut Head)) {
+    let mut head = (*arrival.head).clone();
+    change(&mut head);
+    arrival.head = head.into();
 }
 
 fn arrival(n: u64, t: u64) -> Arrival {
@@ -130,21 +144,19 @@ fn arrival(n: u64, t: u64) -> Arrival {
         t,
         read: t,
         n,
-        endpoint: "a".to_owned(),
+        endpoint: "a".into(),
         connection: n,
         token: Some(n),
-        more: Vec::new(),
-        id: Some(format!("msg_{n}")),
+        more: Box::default(),
+        id: Some(format!("msg_{n}").into()),
         attempt: None,
-        method: "POST".to_owned(),
-        path: "/hooks/a".to_owned(),
-        content_type: Some("application/json".to_owned()),
+        head: head("/hooks/a"),
         bytes: 1,
-        sha256: String::new(),
+        sha256: Text::default(),
         signed: Signed {
-            signature: Some("v1,x".to_owned()),
-            verified: Verified::Keys(vec![0]),
-            timestamp: Some((t / 1_000_000_000).to_string()),
+            signature: Some("v1,x".into()),
+            verified: Verified::Keys(vec![0].into()),
+            timestamp: Some((t / 1_000_000_000).to_string().into()),
         },
     }
 }

@@ -16,7 +16,7 @@ fn run(events: &[Event]) -> impl Fn(&mut Trace) {
         for (token, Event(key, offered, acknowledged, came)) in (3..).zip(events) {
             build::offer(trace, token, offered * MILLI, &["a"]);
             let offer = trace.offers.last_mut().expect("an offer");
-            (offer.kind, offer.key) = ("video.rank".to_owned(), (*key).to_owned());
+            (offer.kind, offer.key) = ("video.rank".into(), (*key).into());
             trace.accepted.last_mut().expect("its answer").t = acknowledged * MILLI;
             if *came {
                 build::deliver(trace, "a", token, 20_000 * MILLI, 204);

@@ -3,7 +3,7 @@
 
 use hookproof::check::Status;
 use hookproof::scenario::Scenario;
-use hookproof::trace::{Cut, CutKind, ENDPOINTS, Fault, Process, ProcessEvent, Stall, Trace};
+use hookproof::trace::{Cut, CutKind, ENDPOINTS, Fault, Process, ProcessEvent, Stall, Text, Trace};
 
 use crate::build::{self, check};
 
@@ -33,7 +33,7 @@ pub(crate) fn exchange(
 ) {
     build::deliver(trace, "a", token, t, status);
     let answer = trace.answers.last_mut().expect("answered");
-    (answer.t, answer.end, answer.retry_after) = (answered, answered, told.map(str::to_owned));
+    (answer.t, answer.end, answer.retry_after) = (answered, answered, told.map(Text::from));
 }
 
 /// Stalls the thread that stamps arrivals.
@@ -115,7 +115,7 @@ fn read_together(trace: &mut Trace, cut: Option<CutKind>) {
     exchange(trace, (7, t), t, 500, None);
     if let Some(how) = cut {
         let answer = trace.answers.pop().expect("answered");
-        let (endpoint, n) = ("a".to_owned(), Some(answer.n));
+        let (endpoint, n) = ("a".into(), Some(answer.n));
         trace.cuts.push(Cut { t, endpoint, n, how, began: None, token: None });
     }
     exchange(trace, (7, t + MS), t + 2 * MS, 204, None);
@@ -156,7 +156,7 @@ fn a_stall_of_the_harness_may_have_squeezed_what_broke_off_too() {
         move |trace: &mut Trace| {
             let cut = |_| Cut {
                 t: 5 * SECOND,
-                endpoint: "a".to_owned(),
+                endpoint: "a".into(),
                 n: None,
                 how: CutKind::PeerGone,
                 began: Some(5 * SECOND),
@@ -189,7 +189,7 @@ fn what_was_stamped_late_in_a_stall_was_sent_in_time() {
     let old = |stalled: bool| {
         move |trace: &mut Trace| {
             exchange(trace, (2, 20 * SECOND), 20 * SECOND, 204, None);
-            trace.arrivals[3].signed.timestamp = Some("10".to_owned());
+            trace.arrivals[3].signed.timestamp = Some("10".into());
             build::end(trace, 60 * SECOND);
             if stalled {
                 stall(trace, 10 * SECOND, 20 * SECOND);
@@ -251,7 +251,7 @@ fn a_breaker_that_opens_beside_a_pause_may_outlast_it() {
                     204
                 };
                 trace.answers[token].status = status;
-                trace.answers[token].retry_after = told.map(str::to_owned);
+                trace.answers[token].retry_after = told.map(Text::from);
             }
             build::without(trace, 2);
             exchange(trace, (1, 30 * SECOND), 30 * SECOND, 204, None);
@@ -290,7 +290,7 @@ fn a_request_is_open_until_the_last_byte_of_its_answer() {
 fn told_and_again(status: u16, told: &'static str, again: u64) -> impl Fn(&mut Trace) {
     move |trace| {
         trace.answers[0].status = status;
-        trace.answers[0].retry_after = Some(told.to_owned());
+        trace.answers[0].retry_after = Some(told.into());
         exchange(trace, (0, again), again, 204, None);
         build::end(trace, 60 * SECOND);
     }

@@ -73,7 +73,7 @@ fn cut_and_given_up(reason: &'static str, again: bool) -> impl Fn(&mut Trace) {
     move |trace| {
         let cut = |n: u64| Cut {
             t: (n + 1) * SECOND,
-            endpoint: "a".to_owned(),
+            endpoint: "a".into(),
             n: Some(n),
             how: CutKind::Close,
             began: None,

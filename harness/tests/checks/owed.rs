@@ -108,7 +108,7 @@ fn hostile(again: Option<u64>, killed: Option<u64>, expected: Status) {
            [[subscriber.behaviour]]\nanswer = 503\nretry_after_text = \"inf\"\n";
     let scenario = Scenario::from_text(&text, "hostile.toml").expect("valid");
     let mut trace = build::trace(&scenario, &[SECOND, again.unwrap_or(300 * SECOND)]);
-    (trace.answers[0].status, trace.answers[0].retry_after) = (503, Some("inf".to_owned()));
+    (trace.answers[0].status, trace.answers[0].retry_after) = (503, Some("inf".into()));
     if again.is_some() {
         trace.arrivals[1].token = Some(0);
     }

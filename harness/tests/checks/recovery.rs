@@ -111,7 +111,7 @@ fn a_burst_or_a_window_that_may_be_in_doubt_as_a_whole_is_not_judged_and_named()
 fn a_pause_a_failure_and_a_silence_before_the_kill_excuse_the_lane() {
     // A pause counts until it is over, and no longer.
     let paused = |trace: &mut Trace| {
-        (trace.answers[0].status, trace.answers[0].retry_after) = (429, Some("4".to_owned()));
+        (trace.answers[0].status, trace.answers[0].retry_after) = (429, Some("4".into()));
         // Its last answer was a good one.
         let mut good = trace.arrivals[0].clone();
         (good.t, good.read, good.n, good.token) = (1_200 * MILLI, 1_200 * MILLI, 3, Some(9));
@@ -132,7 +132,7 @@ fn a_pause_a_failure_and_a_silence_before_the_kill_excuse_the_lane() {
     check(ROOMY, "", 6_000, failed, Status::Inconclusive);
     let silent = |trace: &mut Trace| {
         trace.answers.remove(0);
-        let (t, endpoint) = (1_100 * MILLI, "a".to_owned());
+        let (t, endpoint) = (1_100 * MILLI, "a".into());
         trace.cuts.push(Cut { t, endpoint, n: Some(0), began: None, token: None, how: CutKind::Close });
     };
     check(ROOMY, "", 6_000, silent, Status::Inconclusive);

@@ -24,13 +24,13 @@ fn signed(trace: &mut Trace, n: usize, verified: &Verified) {
 
 #[test]
 fn a_secret_that_the_harness_could_not_know_yet_is_held_against_nobody() {
-    let wrong = Verified::No("no known key made any of the signatures".to_owned());
+    let wrong = Verified::No("no known key made any of the signatures".into());
     for id in ["identity.secret", "format.signature"] {
         // The sender signs with it at 2 s; the answer comes at 2.5 s.
         let late = |trace: &mut Trace| {
             trace.faults.push(done(2_500_000_000, 0));
             signed(trace, 1, &wrong);
-            signed(trace, 2, &Verified::Keys(vec![1]));
+            signed(trace, 2, &Verified::Keys(vec![1].into()));
         };
         check(id, &rotated(0), late, Status::Pass);
         // No answer came.
@@ -51,14 +51,14 @@ fn a_secret_that_was_retired_signs_no_more() {
     for (keys, expected) in [(vec![0], Status::Fail), (vec![1], Status::Pass), (vec![0, 1], Status::Pass)] {
         let change = |trace: &mut Trace| {
             trace.faults.push(done(1_600_000_000, 0));
-            signed(trace, 2, &Verified::Keys(keys.clone()));
+            signed(trace, 2, &Verified::Keys(keys.clone().into()));
         };
         check("identity.secret", &rotated(0), change, expected);
     }
     // While it overlaps, and for the second that a request may be under way, it may.
     let overlapping = |trace: &mut Trace| {
         trace.faults.push(done(1_600_000_000, 600));
-        signed(trace, 2, &Verified::Keys(vec![0]));
+        signed(trace, 2, &Verified::Keys(vec![0].into()));
     };
     check("identity.secret", &rotated(600), overlapping, Status::Pass);
 }

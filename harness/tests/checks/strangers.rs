@@ -75,7 +75,7 @@ fn slack_is_forgiven_to_others_and_not_to_ours_and_is_said() {
 fn ahead(scenario: &Scenario, seconds: u64) -> Trace {
     let mut trace = trace(scenario, &[SECOND, 2 * SECOND, 3 * SECOND]);
     for arrival in &mut trace.arrivals {
-        arrival.signed.timestamp = Some((arrival.t / SECOND + seconds).to_string());
+        arrival.signed.timestamp = Some((arrival.t / SECOND + seconds).to_string().into());
     }
     trace
 }
@@ -93,7 +93,7 @@ fn another_machines_clock_is_judged_against_its_own_offset() {
     let mut remote = ahead(&limited, 8);
     remote.declared.lacks = vec![Lack::Start];
     check("format.timestamp", &limited, &remote, Status::Pass);
-    remote.arrivals[1].signed.timestamp = Some("99".to_owned());
+    remote.arrivals[1].signed.timestamp = Some("99".into());
     check("format.timestamp", &limited, &remote, Status::Fail);
     let mut milliseconds = ahead(&limited, 1_700_000_000_000);
     milliseconds.declared.lacks = vec![Lack::Start];
@@ -191,7 +191,7 @@ fn a_sender_that_keeps_no_dead_letters_may_give_up_without_a_word_once_it_tried_
 fn one_request_may_carry_several_events() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let mut together = missing(&limited, 60 * SECOND);
-    together.arrivals[1].more = vec![2];
+    together.arrivals[1].more = Box::new([2]);
     check("loss.none", &limited, &together, Status::Pass);
     check("format.id", &limited, &together, Status::Pass);
 }

@@ -1,7 +1,7 @@
 //! What a sender says of itself, where it sends several events in one request, gives up, or is asked for the last time.
 
 use hookproof::check::Status;
-use hookproof::trace::{Cut, CutKind, Dead, Declared, Depth, Lack, Process, ProcessEvent, Trace};
+use hookproof::trace::{Cut, CutKind, Dead, Declared, Depth, Lack, Process, ProcessEvent, Text, Trace};
 
 use crate::build::{self, check};
 use crate::excuses::fault;
@@ -24,7 +24,7 @@ fn one_answer_delivers_all_events_of_its_request() {
         move |trace: &mut Trace| {
             started(trace);
             build::without(trace, 2);
-            trace.arrivals[1].more = vec![2];
+            trace.arrivals[1].more = Box::new([2]);
             let t = 5 * SECOND / 2;
             trace.depths.push(Depth { delivered: Some(delivered), ..build::depth(t, None, 0) });
             build::end(trace, 4 * SECOND);
@@ -132,7 +132,10 @@ fn shed_by_one_of_two(more: &str, [own, all]: [u64; 2], expected: Status) {
     let shed = |trace: &mut Trace| {
         build::without(trace, 2);
         bury(trace, 2, "overflow");
-        trace.offers.iter_mut().for_each(|offer| offer.owed.push("b".to_owned()));
+        trace
+            .offers
+            .iter_mut()
+            .for_each(|offer| offer.owed = ["a", "b"].map(Text::from).into_iter().collect());
         (0..3).for_each(|token| build::deliver(trace, "b", token, (token + 1) * SECOND, 204));
         trace.depths.extend([build::depth(0, Some("a"), own), build::depth(0, None, all)]);
         build::end(trace, 4 * SECOND);
@@ -156,7 +159,7 @@ fn what_bounds_all_lanes_together_makes_them_shed_no_more_than_it_must() {
 fn what_is_no_request_is_not_in_form() {
     let broken = |how: CutKind| {
         move |trace: &mut Trace| {
-            let (t, endpoint) = (2 * SECOND, "a".to_owned());
+            let (t, endpoint) = (2 * SECOND, "a".into());
             trace.cuts.push(Cut { t, endpoint, n: None, how, began: Some(t), token: None });
         }
     };
@@ -169,7 +172,7 @@ fn a_clock_that_was_stepped_back_is_asked_for_the_time_again() {
     let stepped = |until: Option<u64>| {
         move |trace: &mut Trace| {
             trace.faults.push(fault(3 * SECOND / 2, "clock-step", until));
-            trace.arrivals[2].signed.timestamp = Some("3603".to_owned());
+            trace.arrivals[2].signed.timestamp = Some("3603".into());
         }
     };
     let steps = "[[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"clock-step\"\nby = \"1h\"";

@@ -84,7 +84,11 @@ async fn streams_of_one_connection_are_requests_of_their_own_and_wait_for_nobody
         .collect();
     assert_eq!((arrivals.len(), answers.len()), (16, 16));
     assert!(arrivals.iter().all(|one| one.connection == arrivals[0].connection && one.token == Some(7)));
-    assert!(arrivals.iter().all(|one| one.path == "/" && one.method == "POST" && one.t <= one.read));
+    assert!(
+        arrivals.iter().all(|one| one.head.path.as_str() == "/"
+            && one.head.method.as_str() == "POST"
+            && one.t <= one.read)
+    );
     for answer in answers {
         let arrival = arrivals.iter().find(|one| one.n == answer.n).unwrap();
         assert!(arrival.read <= answer.t && answer.t <= answer.end && answer.whole, "{answer:?}");

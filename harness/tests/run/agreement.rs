@@ -81,7 +81,7 @@ fn waits(trace: &Trace, told: &BTreeMap<String, (u64, u64)>) -> Vec<Wait> {
     let wait = |(arrival, answer): (&hookproof::trace::Arrival, &hookproof::trace::Answer)| {
         assert_eq!(arrival.n, answer.n);
         let token = arrival.token.unwrap();
-        let (waited, took) = told[arrival.id.as_ref().unwrap()];
+        let (waited, took) = told[arrival.id.as_deref().unwrap()];
         let least = answer.end.saturating_sub(took).saturating_sub(accepted[&token]);
         Wait { least, told: waited, most: arrival.t - offered[&token] }
     };

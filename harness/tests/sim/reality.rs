@@ -47,7 +47,10 @@ impl Amount {
             drain_ms: 0,
         };
         trace.dead.iter().for_each(|one| *amount.dead.entry(one.reason.clone()).or_default() += 1);
-        trace.arrivals.iter().for_each(|one| *amount.attempts.entry(one.endpoint.clone()).or_default() += 1);
+        trace
+            .arrivals
+            .iter()
+            .for_each(|one| *amount.attempts.entry(one.endpoint.to_string()).or_default() += 1);
         let last_offer = trace.offers.iter().map(|offer| offer.intended).max().unwrap_or(0);
         let last_taken = taken.iter().map(|answer| answer.end).max().unwrap_or(0);
         amount.drain_ms = last_taken.saturating_sub(last_offer) / 1_000_000;

@@ -90,10 +90,11 @@ pub(super) fn longest_draws(evidence: &Evidence<'_>) -> Vec<u128> {
 /// Whether what follows an attempt is not drawn, or not from when it failed. Of several events in one request, which wait
 /// together, the first stands for all.
 fn is_no_draw(evidence: &Evidence<'_>, delivery: &Delivery, n: u32) -> bool {
-    let exchange = evidence.exchange(n);
-    if exchange.token != Some(delivery.token) {
+    let is_first = evidence.trace.arrivals[n as usize].token == Some(delivery.token);
+    if !is_first {
         return true;
     }
+    let exchange = evidence.exchange(n);
     exchange.ended_by_peer() || exchange.is_delivered() || evidence.told(n).is_some()
 }
 

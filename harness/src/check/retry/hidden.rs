@@ -70,10 +70,10 @@ pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
 /// Requests that an endpoint reset before it looked at them, and of which the harness has seen the token: the delivery, how
 /// often it had been tried at least, that request, and the next one of the delivery.
 fn unread<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, u32, u32, u32)> {
-    let resets = (0_u32..).zip(&evidence.exchanges).skip(evidence.trace.arrivals.len());
-    let resets = resets.filter(|(_, one)| one.outcome == Outcome::Cut(CutKind::Reset));
+    let unread = (0_u32..).zip(&evidence.exchanges).skip(evidence.trace.arrivals.len()).zip(&evidence.unread);
+    let resets = unread.filter(|(_, cut)| cut.how == CutKind::Reset);
     let mut places: Vec<(u32, u64, u64, u32)> =
-        resets.filter_map(|(n, one)| Some((one.lane?, one.token?, one.t, n))).collect();
+        resets.filter_map(|((n, one), cut)| Some((one.lane?, cut.token?, one.t, n))).collect();
     places.sort_unstable();
     let pair = |(at, (lane, token, t, n)): (usize, &(u32, u64, u64, u32))| {
         let deliveries = evidence.deliveries_of(*lane);

@@ -44,7 +44,7 @@ fn final_success(evidence: &Evidence<'_>, tally: &mut Tally) {
 }
 
 fn redirects(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, tally: &mut Tally) {
-    let path = |n: &u32| evidence.trace.arrivals[*n as usize].path.as_str();
+    let path = |n: &u32| evidence.trace.arrivals[*n as usize].head.path.as_str();
     let Some(own) = lane.arrivals.first().map(path) else { return };
     let redirected = lane.arrivals.iter().any(|n| matches!(evidence.exchange(*n).status(), Some(300..=399)));
     if !redirected {

@@ -22,7 +22,7 @@ pub(super) const IMPLIED: [Implied; 8] = [
             broken: "one signature does not verify",
             good: || calm(""),
             breaks: |run| {
-                let why = "no known key made any of the signatures".to_owned();
+                let why = "no known key made any of the signatures".into();
                 run.trace.arrivals[1].signed.verified = Verified::No(why);
             },
         },

@@ -2,19 +2,22 @@
 
 use super::Row;
 use super::run::{Run, calm, retried};
+use crate::build::{head, with_head};
 
 pub(super) const ROWS: [Row; 7] = [
     Row {
         check: "format.post-json",
         broken: "one request says that its body is plain text",
         good: || calm(""),
-        breaks: |run| run.trace.arrivals[1].content_type = Some("text/plain".to_owned()),
+        breaks: |run| {
+            with_head(&mut run.trace.arrivals[1], |head| head.content_type = Some("text/plain".into()))
+        },
     },
     Row {
         check: "format.timestamp",
         broken: "one timestamp is an hour ahead",
         good: || calm(""),
-        breaks: |run| run.trace.arrivals[1].signed.timestamp = Some("3602".to_owned()),
+        breaks: |run| run.trace.arrivals[1].signed.timestamp = Some("3602".into()),
     },
     Row {
         check: "format.id",
@@ -26,19 +29,23 @@ pub(super) const ROWS: [Row; 7] = [
         check: "path.own",
         broken: "one request comes to the root of the URL",
         good: || calm(""),
-        breaks: |run| run.trace.arrivals[1].path = "/".to_owned(),
+        breaks: |run| run.trace.arrivals[1].head = head("/"),
     },
     Row {
         check: "identity.body",
         broken: "a retry has another body",
         good: || retried(""),
-        breaks: |run| run.trace.arrivals[1].sha256 = "1".repeat(64),
+        breaks: |run| run.trace.arrivals[1].sha256 = "1".repeat(64).into(),
     },
     Row {
         check: "identity.headers",
         broken: "a retry has another content type, JSON as well",
         good: || retried(""),
-        breaks: |run| run.trace.arrivals[1].content_type = Some("application/event+json".to_owned()),
+        breaks: |run| {
+            with_head(&mut run.trace.arrivals[1], |head| {
+                head.content_type = Some("application/event+json".into())
+            })
+        },
     },
     Row {
         check: "identity.secret",

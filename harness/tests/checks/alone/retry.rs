@@ -102,7 +102,7 @@ pub(super) const ROWS: [Row; 11] = [
         check: "retry.hidden",
         broken: "after a close the next request is the same attempt, by its number",
         good: closed,
-        breaks: |run| run.trace.arrivals[1].attempt = Some("1".to_owned()),
+        breaks: |run| run.trace.arrivals[1].attempt = Some("1".into()),
     },
 ];
 
@@ -184,7 +184,7 @@ fn closed() -> Run {
     let mut run = Run::new("[[subscriber.behaviour]]\nattempts = \"1\"\nanswer = \"close\"");
     run.event(0, 1_000).request(0, 1_010, 500).cut(1_010, CutKind::Close).request(0, 1_510, 204);
     for (arrival, number) in run.trace.arrivals.iter_mut().zip(["1", "2"]) {
-        arrival.attempt = Some(number.to_owned());
+        arrival.attempt = Some(number.into());
     }
     run
 }

@@ -52,7 +52,7 @@ impl Run {
 
     /// The last request is answered with that `Retry-After`.
     pub(super) fn told(&mut self, text: &str) -> &mut Self {
-        self.trace.answers.last_mut().expect("a request").retry_after = Some(text.to_owned());
+        self.trace.answers.last_mut().expect("a request").retry_after = Some(text.into());
         self
     }
 
@@ -65,7 +65,7 @@ impl Run {
     /// The last request is not answered: its exchange ends so.
     pub(super) fn cut(&mut self, t: u64, how: CutKind) -> &mut Self {
         let n = self.trace.answers.pop().map(|answer| answer.n);
-        self.trace.cuts.push(Cut { t: t * MS, endpoint: "a".to_owned(), n, how, began: None, token: None });
+        self.trace.cuts.push(Cut { t: t * MS, endpoint: "a".into(), n, how, began: None, token: None });
         self
     }
 
@@ -73,7 +73,7 @@ impl Run {
     pub(super) fn moved(&mut self, n: usize, t: u64) -> &mut Self {
         let arrival = &mut self.trace.arrivals[n];
         (arrival.t, arrival.read) = (t * MS, t * MS);
-        arrival.signed.timestamp = Some((t / 1_000).to_string());
+        arrival.signed.timestamp = Some((t / 1_000).to_string().into());
         let answer = self.trace.answers.iter_mut().find(|answer| answer.n == arrival.n).expect("answered");
         (answer.t, answer.end) = (t * MS, t * MS);
         self
@@ -88,7 +88,7 @@ impl Run {
 
     /// A request is signed with these of the subscriber's secrets.
     pub(super) fn signed(&mut self, n: usize, keys: &[usize]) -> &mut Self {
-        self.trace.arrivals[n].signed.verified = Verified::Keys(keys.to_vec());
+        self.trace.arrivals[n].signed.verified = Verified::Keys(keys.to_vec().into());
         self
     }
 

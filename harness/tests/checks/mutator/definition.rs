@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hookproof::scenario::{Scenario, Subscriber};
-use hookproof::trace::{Answer, Arrival, Trace, Verified};
+use hookproof::trace::{Answer, Arrival, Offer, Trace, Verified};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -27,7 +27,7 @@ pub(super) fn broken(scenario: &Scenario, trace: &Trace) -> Vec<&'static str> {
     let mut broken = Vec::new();
     for subscriber in &scenario.subscribers {
         let mut own: Vec<Made<'_>> =
-            made.iter().copied().filter(|made| made.arrival.endpoint == subscriber.name).collect();
+            made.iter().copied().filter(|made| made.arrival.endpoint.as_str() == subscriber.name).collect();
         own.sort_by_key(|made| made.arrival.t);
         broken.extend(contract(subscriber, &own));
         broken.extend(pauses(scenario.expect.retry_after_late.0, &own));
@@ -82,18 +82,22 @@ fn pauses(grace: u64, own: &[Made<'_>]) -> Option<&'static str> {
     None
 }
 
+fn is_owed(offer: &Offer, subscriber: &Subscriber) -> bool {
+    offer.owed.iter().any(|name| name.as_str() == subscriber.name)
+}
+
 fn requests(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Option<&'static str> {
-    let path = own.first().map(|made| made.arrival.path.as_str())?;
+    let path = own.first().map(|made| made.arrival.head.path.as_str())?;
     for Made { arrival, .. } in own.iter().copied() {
         let now = trace.header.began_unix_ns + arrival.t;
         let stamped = arrival.signed.timestamp.as_ref().and_then(|text| text.parse::<u64>().ok());
         let offered = arrival.token.and_then(|token| trace.offers.iter().find(|offer| offer.token == token));
-        let is_right = arrival.method == "POST"
-            && arrival.content_type.as_deref() == Some("application/json")
-            && (arrival.path == path || arrival.path.ends_with(&subscriber.name))
+        let is_right = arrival.head.method.as_str() == "POST"
+            && arrival.head.content_type.as_deref() == Some("application/json")
+            && (arrival.head.path.as_str() == path || arrival.head.path.ends_with(&subscriber.name))
             && matches!(&arrival.signed.verified, Verified::Keys(keys) if !keys.is_empty())
             && stamped.is_some_and(|stamped| stamped.abs_diff(now / SECOND) <= 5)
-            && offered.is_some_and(|offer| offer.t <= arrival.t && offer.owed.contains(&subscriber.name));
+            && offered.is_some_and(|offer| offer.t <= arrival.t && is_owed(offer, subscriber));
         if !is_right {
             return Some("what a request is");
         }
@@ -106,7 +110,7 @@ fn deliveries(trace: &Trace, subscriber: &Subscriber, own: &[Made<'_>]) -> Optio
     for made in own {
         attempts.entry(made.arrival.token?).or_default().push(*made);
     }
-    for offer in trace.offers.iter().filter(|offer| offer.owed.contains(&subscriber.name)) {
+    for offer in trace.offers.iter().filter(|offer| is_owed(offer, subscriber)) {
         let accepted = trace.accepted.iter().any(|accepted| accepted.token == offer.token);
         let made = attempts.get(&offer.token).map_or(&[][..], Vec::as_slice);
         if accepted && !made.iter().any(|made| made.is_taken()) {

@@ -11,6 +11,8 @@ use hookproof::sim::{Keep, Options, judged, simulate};
 use hookproof::trace::{Trace, Verified};
 use hookproof::traffic::Chance;
 
+use crate::build::with_head;
+
 /// As many as the test command has time for; more by `HOOKPROOF_MUTATIONS`.
 const MUTATIONS: u64 = 10_000;
 const SECOND: u64 = 1_000_000_000;
@@ -128,7 +130,7 @@ fn change(trace: &mut Trace, at: usize, other: usize, kind: usize) -> &'static s
     let arrival = &mut trace.arrivals[at];
     match kind {
         8 => {
-            arrival.sha256 = "1".repeat(64);
+            arrival.sha256 = "1".repeat(64).into();
             "a body changes"
         }
         9 => {
@@ -136,7 +138,7 @@ fn change(trace: &mut Trace, at: usize, other: usize, kind: usize) -> &'static s
             "an id is another's"
         }
         10 => {
-            arrival.id = Some("msg_other".to_owned());
+            arrival.id = Some("msg_other".into());
             "an id changes"
         }
         11 => {
@@ -152,20 +154,20 @@ fn change(trace: &mut Trace, at: usize, other: usize, kind: usize) -> &'static s
             "a request reaches another endpoint"
         }
         14 => {
-            arrival.signed.verified = Verified::No("wrong".to_owned());
+            arrival.signed.verified = Verified::No("wrong".into());
             "a signature is wrong"
         }
         15 => {
-            arrival.method = "PUT".to_owned();
+            with_head(arrival, |head| head.method = "PUT".into());
             "a method changes"
         }
         16 => {
-            arrival.content_type = None;
+            with_head(arrival, |head| head.content_type = None);
             "a content type is missing"
         }
         _ => {
             let stamped = arrival.signed.timestamp.as_ref().and_then(|text| text.parse::<u64>().ok());
-            arrival.signed.timestamp = Some((stamped.unwrap_or(0) + 3_600).to_string());
+            arrival.signed.timestamp = Some((stamped.unwrap_or(0) + 3_600).to_string().into());
             "a timestamp is an hour off"
         }
     }
@@ -180,7 +182,8 @@ fn shift(trace: &mut Trace, at: usize, chance: &mut Chance) {
     (answer.t, answer.end) = (moved(answer.t), moved(answer.end));
     // Half of them are signed in the moment in which they now come.
     if below(chance, 2) == 0 {
-        arrival.signed.timestamp = Some(((trace.header.began_unix_ns + arrival.t) / SECOND).to_string());
+        arrival.signed.timestamp =
+            Some(((trace.header.began_unix_ns + arrival.t) / SECOND).to_string().into());
     }
 }
 

@@ -1,0 +1,104 @@
+//! What is owed or was seen at each endpoint: deliveries, and which arrivals are attempts of them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::evidence::Event;
+use super::exchange::Exchange;
+use crate::trace::Trace;
+
+/// One event owed to one subscriber, or seen at it.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) lane: u32,
+    pub(crate) token: u64,
+    /// Its attempts, as a range of the evidence's.
+    pub(super) range: Range<u32>,
+    /// Its event, as an index into `events`; none if nobody offered it.
+    pub(crate) event: Option<u32>,
+    pub(crate) owed: bool,
+    /// The sender lists it as given up, as an index into the trace's `dead`.
+    pub(crate) dead: Option<u32>,
+}
+
+/// Arrivals with a lane and a token, by lane, token and time; and the deliveries that hold ranges of them, by lane and token.
+pub(super) fn deliveries(
+    trace: &Trace,
+    names: &BTreeMap<&str, u32>,
+    exchanges: &[Exchange],
+    events: &[Event],
+) -> (Vec<u32>, Vec<Delivery>) {
+    let carried = carried(trace, exchanges);
+    let owed = owed(trace, names, events);
+    let dead = dead(trace, names);
+    let (mut at, mut owed) = (0, owed.into_iter().peekable());
+    let mut deliveries = Vec::with_capacity(carried.len().max(owed.len()));
+    loop {
+        let seen = carried.get(at).map(|(token, lane, _)| (*lane, *token));
+        let Some(place) = seen.into_iter().chain(owed.peek().copied()).min() else { break };
+        let (lane, token) = place;
+        let of_it = carried[at..].iter().take_while(|(token, lane, _)| (*lane, *token) == place).count();
+        deliveries.push(Delivery {
+            lane,
+            token,
+            range: small(at)..small(at + of_it),
+            event: events.binary_search_by_key(&token, |event| event.token).ok().map(small),
+            owed: owed.next_if_eq(&place).is_some(),
+            dead: dead.get(&place).copied(),
+        });
+        at += of_it;
+    }
+    let mut attempts: Vec<u32> = carried.into_iter().map(|(.., n)| n).collect();
+    // It was collected in place, where each was four times as large.
+    attempts.shrink_to_fit();
+    (attempts, deliveries)
+}
+
+/// What arrivals carry, as token, lane and arrival; by lane, token and time. One request may carry several events, and is an
+/// attempt of each. What broke off before it was read whole is no attempt of a delivery.
+fn carried(trace: &Trace, exchanges: &[Exchange]) -> Vec<(u64, u32, u32)> {
+    let mut carried = Vec::with_capacity(trace.arrivals.len());
+    for (n, (arrival, exchange)) in (0..).zip(trace.arrivals.iter().zip(exchanges)) {
+        let Some(lane) = exchange.lane else { continue };
+        let tokens = arrival.token.iter().chain(&arrival.more);
+        carried.extend(tokens.map(|token| (*token, lane, n)));
+    }
+    let t = |n: u32| (exchanges[n as usize].t, n);
+    carried.sort_unstable_by(|one: &(u64, u32, u32), other| {
+        (one.1, one.0).cmp(&(other.1, other.0)).then_with(|| t(one.2).cmp(&t(other.2)))
+    });
+    carried
+}
+
+/// Every delivery that is owed, as lane and token, in order.
+fn owed(trace: &Trace, names: &BTreeMap<&str, u32>, events: &[Event]) -> Vec<(u32, u64)> {
+    let mut owed = Vec::new();
+    for event in events {
+        let to = &trace.offers[event.offer as usize].owed;
+        owed.extend(to.iter().filter_map(|name| Some((*names.get(name.as_str())?, event.token))));
+    }
+    owed.sort_unstable();
+    owed.dedup();
+    owed
+}
+
+/// Dead letters by lane and token. A sender that doesn't show the body is known by the ids that it sent.
+fn dead(trace: &Trace, names: &BTreeMap<&str, u32>) -> BTreeMap<(u32, u64), u32> {
+    let anonymous = trace.dead.iter().any(|dead| dead.token.is_none());
+    let mut ids: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    if anonymous {
+        let named = trace.arrivals.iter().filter_map(|one| Some((one.id.as_deref()?, one.token?, one)));
+        ids.extend(named.map(|(id, token, arrival)| ((arrival.endpoint.as_str(), id), token)));
+    }
+    let places = (0..).zip(&trace.dead).filter_map(|(at, dead)| {
+        let lane = *names.get(dead.subscriber.as_str())?;
+        let by_id = || ids.get(&(dead.subscriber.as_str(), dead.id.as_deref()?)).copied();
+        Some(((lane, dead.token.or_else(by_id)?), at))
+    });
+    places.collect()
+}
+
+/// An index as it is kept: a trace of four thousand million lines does not fit into memory anyway.
+pub(super) fn small(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
