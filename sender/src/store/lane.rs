@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::reply::Bound;
+
 /// Who owns lanes: one process's run. Drawn at random at its start, so that no two are alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
@@ -129,11 +131,42 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// One more is owed.
+    pub(super) const fn accept(&mut self, bytes: u64) {
+        self.accepted += 1;
+        self.waiting += 1;
+        self.waiting_bytes += bytes;
+    }
+
+    /// One of those waiting is not owed any more.
+    pub(super) const fn leave(&mut self, bytes: u64, tried: bool) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        if tried {
+            self.retrying = self.retrying.saturating_sub(1);
+        }
+    }
+
     /// Nothing was lost or invented.
     #[must_use]
     pub const fn conserved(&self) -> bool {
         self.accepted == self.delivered + self.dead + self.coalesced + self.waiting
             && self.retrying <= self.waiting
             && self.dead_kept <= self.dead
+    }
+}
+
+impl Bounds {
+    /// The bound that a delivery of so many bytes would break, with so much waiting already.
+    pub(super) const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
+        if body > self.bytes_max {
+            Some(Bound::BodyBytes)
+        } else if rows >= self.rows_max {
+            Some(Bound::LaneRows)
+        } else if bytes + body > self.bytes_max {
+            Some(Bound::LaneBytes)
+        } else {
+            None
+        }
     }
 }

@@ -25,15 +25,20 @@
 
 pub mod clock;
 pub mod command;
+mod ended;
 pub mod error;
+mod gathered;
+mod held;
 pub mod lane;
 pub mod latency;
 mod operate;
 pub mod paging;
 pub mod read;
 pub mod reply;
+pub mod postgres;
 pub mod sqlite;
 pub mod thread;
+mod unread;
 
 pub use command::Command;
 pub use error::StoreError;

@@ -124,6 +124,11 @@ pub struct Glance {
     pub roster: u64,
     /// The latest delivery recorded.
     pub last: DeliveryId,
+    /// All deliveries up to this one are there to be read, of those that ever will be. Between it and the last some may come
+    /// to be seen yet, where several nodes record at the same time.
+    pub settled: DeliveryId,
+    /// Grows whenever deliveries come to be seen before the last one.
+    pub late: u64,
     /// Grows whenever deliveries become due that were recorded before: see [`Reader::heads`].
     pub stirred: u64,
     /// The latest row of the outbox, if it holds any.
@@ -271,6 +276,13 @@ pub struct Filter {
     pub lane: Option<LaneId>,
     /// In one place.
     pub place: Option<Place>,
+}
+
+impl Filter {
+    /// The lane whose queue is asked for, if it is one.
+    pub(super) fn queue(self) -> Option<LaneId> {
+        self.lane.filter(|_| self.place == Some(Place::Waiting))
+    }
 }
 
 /// Where a delivery is.

@@ -1,0 +1,431 @@
+//! What a commit has locked, as the commit will leave it: lanes with their figures, owners, the numbers that change with
+//! subscribers. Read once, on the way in; written once, on the way out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio_postgres::{Error, Row};
+
+use super::link::Ask;
+use super::values::{Count, int};
+use super::{Result, Stop};
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
+use crate::store::reply::Record;
+
+/// One lane, as the present commit will leave it.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) state: LaneState,
+    pub(super) bounds: Bounds,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) term: Term,
+    pub(super) counts: Counts,
+    /// It has, or had, window caps.
+    pub(super) capped: bool,
+    /// To be kept, if something was persisted and not yet written.
+    pub(super) record: Option<Record>,
+    changed: bool,
+}
+
+/// One owner's lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    pub(super) until: StoreTime,
+    pub(super) evicted: bool,
+    /// How many lanes others took from it.
+    pub(super) taken: u64,
+    changed: bool,
+}
+
+/// What there is once for all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) roster: u64,
+    stirred: u64,
+    next_lane: u64,
+    changed: bool,
+}
+
+/// All that the present commit has locked.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    lanes: BTreeMap<LaneId, Option<Lane>>,
+    owners: BTreeMap<OwnerId, Lease>,
+    owners_are_locked: bool,
+    state: State,
+    state_is_locked: bool,
+    /// The latest time that any commit had: leases are reckoned by it.
+    pub(super) clock: StoreTime,
+    /// How many deliveries are where, in total.
+    totals: Counts,
+    /// The same before this commit.
+    before: Counts,
+    marked_minute: Option<u64>,
+}
+
+/// Marks older than this are deleted: figures are given for the last hour.
+const MARKS_KEPT_MINUTES: u64 = 24 * 60;
+
+/// The ten counts of a row, in the order of [`Counts`].
+macro_rules! counts {
+    () => {
+        "accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us"
+    };
+}
+pub(super) use counts;
+
+/// All writers' counts together.
+macro_rules! summed {
+    () => {
+        "sum(accepted)::int8, sum(delivered)::int8, sum(dead)::int8, sum(coalesced)::int8, sum(waiting)::int8,
+         sum(waiting_bytes)::int8, sum(retrying)::int8, sum(dead_kept)::int8, sum(failed_attempts)::int8,
+         sum(latency_us)::int8, max(clock)"
+    };
+}
+pub(super) use summed;
+
+const LANES: &str = concat!(
+    "SELECT ",
+    counts!(),
+    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped FROM lanes
+     WHERE lane = ANY($1) ORDER BY lane FOR UPDATE"
+);
+const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";
+const STATE: &str = "SELECT roster, stirred, next_lane FROM state";
+const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane FROM state FOR UPDATE";
+const TOTALS: &str = concat!("SELECT ", summed!(), ", (SELECT max(minute) FROM marks) FROM totals");
+
+/// What a commit wants locked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) lanes: BTreeSet<LaneId>,
+    pub(super) owners: bool,
+    pub(super) state: bool,
+}
+
+impl Wanted {
+    /// The questions that lock all of it, in the one order in which everybody locks.
+    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>) -> Vec<Ask<'a>> {
+        let mut asks = vec![Ask { text: LANES, values: vec![lanes] }];
+        asks.extend(self.owners.then(|| Ask { text: OWNERS, values: Vec::new() }));
+        asks.push(Ask { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });
+        asks.push(Ask { text: TOTALS, values: Vec::new() });
+        asks
+    }
+
+    /// Reads the answers to [`Self::asks`].
+    pub(super) fn read(&self, answers: &mut impl Iterator<Item = Vec<Row>>, now: StoreTime) -> Result<Ledger> {
+        let mut next = || answers.next().unwrap_or_default();
+        let mut lanes: BTreeMap<_, _> = self.lanes.iter().map(|lane| (*lane, None)).collect();
+        for row in next() {
+            lanes.insert(row.try_get(10)?, Some(Lane::read(&row)?));
+        }
+        let mut owners = BTreeMap::new();
+        if self.owners {
+            for row in next() {
+                let lease = Lease {
+                    until: row.try_get(1)?,
+                    evicted: row.try_get(2)?,
+                    taken: row.try_get::<_, Count>(3)?.0,
+                    changed: false,
+                };
+                owners.insert(row.try_get(0)?, lease);
+            }
+        }
+        let missing = || Stop::Broken("the table `state` or `totals` is empty");
+        let row = next().into_iter().next().ok_or_else(missing)?;
+        let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+        let state = State { roster: number(0)?, stirred: number(1)?, next_lane: number(2)?, changed: false };
+        let row = next().into_iter().next().ok_or_else(missing)?;
+        let totals = read_counts(&row)?;
+        let clock = row.try_get::<_, Option<StoreTime>>(10)?.unwrap_or_default().max(now);
+        let marked_minute = row.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0);
+        Ok(Ledger {
+            lanes,
+            owners,
+            owners_are_locked: self.owners,
+            state,
+            state_is_locked: self.state,
+            clock,
+            totals,
+            before: totals,
+            marked_minute,
+        })
+    }
+}
+
+impl Ledger {
+    /// A lane, unless there is none.
+    pub(super) fn lane(&self, lane: LaneId) -> Result<Option<&Lane>> {
+        self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
+    }
+
+    /// Sees to it that all these are locked.
+    pub(super) fn need(&self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
+        let missing: BTreeSet<_> = lanes.into_iter().filter(|lane| !self.lanes.contains_key(lane)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Stop::Unlocked(Wanted { lanes: missing, ..Wanted::default() })) }
+    }
+
+    /// Changes who owns a lane, what may be done for it, or its record; nothing happens to a lane that is not there.
+    pub(super) fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
+        match self.lanes.get_mut(&lane) {
+            None => Err(Stop::lanes([lane])),
+            Some(None) => Ok(()),
+            Some(Some(found)) => {
+                amend(found);
+                found.changed = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts something, in the lane and in total.
+    pub(super) fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
+        self.amend(lane, |lane| count(&mut lane.counts))?;
+        count(&mut self.totals);
+        Ok(())
+    }
+
+    pub(super) const fn totals(&self) -> &Counts {
+        &self.totals
+    }
+
+    /// A lane that was just inserted.
+    pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
+        let lane_row = Lane {
+            state: LaneState::Active,
+            bounds,
+            owner: None,
+            term: Term(0),
+            counts: Counts::default(),
+            capped,
+            record: None,
+            changed: false,
+        };
+        self.lanes.insert(lane, Some(lane_row));
+    }
+
+    /// A lane that has just been deleted.
+    pub(super) fn drop_lane(&mut self, lane: LaneId) {
+        self.lanes.insert(lane, None);
+    }
+
+    pub(super) const fn roster(&self) -> u64 {
+        self.state.roster
+    }
+
+    fn locked_state(&mut self) -> Result<&mut State> {
+        if !self.state_is_locked {
+            return Err(Stop::Unlocked(Wanted { state: true, ..Wanted::default() }));
+        }
+        self.state.changed = true;
+        Ok(&mut self.state)
+    }
+
+    /// The next roster: some subscriber changed.
+    pub(super) fn next_roster(&mut self) -> Result<u64> {
+        let state = self.locked_state()?;
+        state.roster += 1;
+        Ok(state.roster)
+    }
+
+    pub(super) fn next_lane(&mut self) -> Result<LaneId> {
+        let state = self.locked_state()?;
+        state.next_lane += 1;
+        Ok(LaneId(state.next_lane - 1))
+    }
+
+    /// Something is due that was recorded before.
+    pub(super) fn stir(&mut self) -> Result<()> {
+        self.locked_state()?.stirred += 1;
+        Ok(())
+    }
+
+    /// The leases of all owners.
+    pub(super) fn owners(&mut self) -> Result<&mut BTreeMap<OwnerId, Lease>> {
+        if self.owners_are_locked {
+            Ok(&mut self.owners)
+        } else {
+            Err(Stop::Unlocked(Wanted { owners: true, ..Wanted::default() }))
+        }
+    }
+
+    /// Whether a lease holds.
+    pub(super) fn lives(&mut self, owner: OwnerId) -> Result<bool> {
+        let clock = self.clock;
+        Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > clock))
+    }
+
+    /// Changes the lease of an owner, unless it is unknown.
+    pub(super) fn amend_owner(&mut self, owner: OwnerId, amend: impl FnOnce(&mut Lease)) -> Result<Option<Lease>> {
+        let Some(lease) = self.owners()?.get_mut(&owner) else { return Ok(None) };
+        amend(lease);
+        lease.changed = true;
+        Ok(Some(*lease))
+    }
+
+    /// The lease of an owner that was not known.
+    pub(super) fn new_owner(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
+        self.owners()?.insert(owner, Lease { until, evicted: false, taken: 0, changed: true });
+        Ok(())
+    }
+
+    /// What has changed since the last time, to be written.
+    pub(super) fn changes(&mut self) -> Changes {
+        let mut changes = Changes::default();
+        for (id, lane) in &mut self.lanes {
+            let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
+            debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
+            lane.changed = false;
+            changes.lanes.push(*id, lane);
+            changes.records.extend(lane.record.take().map(|record| (*id, record)));
+        }
+        for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
+            lease.changed = false;
+            changes.owners.push((*owner, *lease));
+        }
+        if self.state.changed {
+            self.state.changed = false;
+            changes.state = Some(self.state);
+        }
+        changes
+    }
+
+    /// By how much the totals have changed, wrapped around where they fell; nothing, if not at all.
+    pub(super) fn moved(&self) -> Option<[i64; 10]> {
+        (self.totals != self.before).then(|| {
+            let (now, before) = (listed(&self.totals), listed(&self.before));
+            std::array::from_fn(|place| now[place].wrapping_sub(before[place]).cast_signed())
+        })
+    }
+
+    /// How everything stood before the first commit of a minute, if this is one.
+    pub(super) fn mark(&self, now: StoreTime) -> Option<(u64, u64, Counts)> {
+        let minute = now.0 / Nanos::MINUTE.0;
+        let is_new = self.moved().is_some() && self.marked_minute.is_none_or(|marked| minute > marked);
+        is_new.then(|| (minute, minute.saturating_sub(MARKS_KEPT_MINUTES), self.before))
+    }
+}
+
+/// What a commit has changed of what it locked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) lanes: LaneColumns,
+    pub(super) records: Vec<(LaneId, Record)>,
+    pub(super) owners: Vec<(OwnerId, Lease)>,
+    pub(super) state: Option<State>,
+}
+
+/// Lanes by columns, as they are written.
+#[derive(Debug, Default)]
+pub(super) struct LaneColumns {
+    pub(super) lane: Vec<LaneId>,
+    pub(super) state: Vec<LaneState>,
+    pub(super) rows_max: Vec<i64>,
+    pub(super) bytes_max: Vec<i64>,
+    pub(super) when_full: Vec<crate::store::lane::WhenFull>,
+    pub(super) owner: Vec<Option<OwnerId>>,
+    pub(super) term: Vec<Term>,
+    pub(super) counts: [Vec<i64>; 10],
+}
+
+impl LaneColumns {
+    fn push(&mut self, id: LaneId, lane: &Lane) {
+        self.lane.push(id);
+        self.state.push(lane.state);
+        self.rows_max.push(int(lane.bounds.rows_max));
+        self.bytes_max.push(int(lane.bounds.bytes_max));
+        self.when_full.push(lane.bounds.when_full);
+        self.owner.push(lane.owner);
+        self.term.push(lane.term);
+        for (column, count) in self.counts.iter_mut().zip(listed(&lane.counts)) {
+            column.push(int(count));
+        }
+    }
+
+    /// Writes all of them in one statement.
+    pub(super) const UPDATE: &str = "UPDATE lanes l SET state = u.state, rows_max = u.rows_max, bytes_max = u.bytes_max,
+        when_full = u.when_full, owner = u.owner, term = u.term, accepted = u.c0, delivered = u.c1, dead = u.c2,
+        coalesced = u.c3, waiting = u.c4, waiting_bytes = u.c5, retrying = u.c6, dead_kept = u.c7,
+        failed_attempts = u.c8, latency_us = u.c9
+        FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int2[], $6::int8[], $7::int8[], $8::int8[],
+        $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[],
+        $17::int8[]) u (lane, state, rows_max, bytes_max, when_full, owner, term, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9)
+        WHERE l.lane = u.lane";
+
+    pub(super) fn ask(&self) -> Option<Ask<'_>> {
+        if self.lane.is_empty() {
+            return None;
+        }
+        let mut values: Vec<super::link::Value<'_>> = vec![
+            &self.lane,
+            &self.state,
+            &self.rows_max,
+            &self.bytes_max,
+            &self.when_full,
+            &self.owner,
+            &self.term,
+        ];
+        values.extend(self.counts.iter().map(|column| column as super::link::Value<'_>));
+        Some(Ask { text: Self::UPDATE, values })
+    }
+}
+
+impl State {
+    pub(super) fn numbers(&self) -> [i64; 3] {
+        [int(self.roster), int(self.stirred), int(self.next_lane)]
+    }
+}
+
+impl Lane {
+    fn read(row: &Row) -> std::result::Result<Self, Error> {
+        Ok(Self {
+            counts: read_counts(row)?,
+            state: row.try_get(11)?,
+            bounds: read_bounds(row, 12)?,
+            owner: row.try_get(15)?,
+            term: row.try_get(16)?,
+            capped: row.try_get(17)?,
+            record: None,
+            changed: false,
+        })
+    }
+}
+
+/// Bounds from three columns.
+pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
+    let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+    Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
+}
+
+const fn listed(counts: &Counts) -> [u64; 10] {
+    [
+        counts.accepted,
+        counts.delivered,
+        counts.dead,
+        counts.coalesced,
+        counts.waiting,
+        counts.waiting_bytes,
+        counts.retrying,
+        counts.dead_kept,
+        counts.failed_attempts,
+        counts.latency_us,
+    ]
+}
+
+/// Counts from the first ten columns; nothing counts as none.
+pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
+    let number = |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());
+    Ok(Counts {
+        accepted: number(0)?,
+        delivered: number(1)?,
+        dead: number(2)?,
+        coalesced: number(3)?,
+        waiting: number(4)?,
+        waiting_bytes: number(5)?,
+        retrying: number(6)?,
+        dead_kept: number(7)?,
+        failed_attempts: number(8)?,
+        latency_us: number(9)?,
+    })
+}
