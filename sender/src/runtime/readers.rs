@@ -2,22 +2,20 @@
 //! slow question nor anything else in the process holds up another kind of work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::store::sqlite::SqliteReader;
-use crate::store::{Reader, StoreError};
+use crate::store::{Database, Reader, StoreError};
 
 /// Threads, each with a connection of its own.
 const READERS: usize = 4;
 /// Questions that may wait for one of them.
 const WAITING_MAX: usize = 64;
 
-type Question = Box<dyn FnOnce(Result<&SqliteReader, StoreError>) + Send>;
+type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
 /// The threads. They end when this is dropped and what waits is answered.
 #[derive(Debug)]
@@ -30,11 +28,11 @@ impl Readers {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start(database: &Path) -> std::io::Result<Self> {
+    pub(super) fn start(database: &Database) -> std::io::Result<Self> {
         let (questions, waiting) = sync_channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         for number in 1..=READERS {
-            let (waiting, database) = (Arc::clone(&waiting), database.to_owned());
+            let (waiting, database) = (Arc::clone(&waiting), database.clone());
             let named = thread::Builder::new().name(format!("reader-{number}"));
             named.spawn(move || answer(&waiting, database))?;
         }
@@ -66,19 +64,19 @@ impl Readers {
     }
 }
 
-fn answer(waiting: &Mutex<Receiver<Question>>, database: PathBuf) {
+fn answer(waiting: &Mutex<Receiver<Question>>, database: Database) {
     let mut open = None;
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(question) = next else { return };
         let reader = match open.take() {
             Some(reader) => Ok(reader),
-            None => SqliteReader::open(&database),
+            None => database.reader(),
         };
         // A question that panics is a defect, which the panic itself has reported by now. The thread goes on with another
         // connection, since the old one may be in the middle of something.
         open = catch_unwind(AssertUnwindSafe(move || {
-            question(reader.as_ref().map_err(Clone::clone));
+            question(reader.as_deref().map_err(Clone::clone));
             reader.ok()
         }))
         .unwrap_or_default();

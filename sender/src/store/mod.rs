@@ -25,6 +25,7 @@
 
 pub mod clock;
 pub mod command;
+pub mod database;
 mod ended;
 pub mod error;
 mod gathered;
@@ -41,6 +42,7 @@ pub mod thread;
 mod unread;
 
 pub use command::Command;
+pub use database::Database;
 pub use error::StoreError;
 pub use read::Reader;
 pub use reply::{Refusal, Reply};
@@ -68,6 +70,15 @@ pub trait Store: Send {
     /// When the store cannot be written.
     fn close(&mut self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Begins to count the time of the store. Whoever commits without having called this hands in times of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read and written.
+    fn begin_clock(&mut self, beginning: clock::Beginning<'_>) -> Result<clock::Start, StoreError> {
+        Ok(clock::Start { now: beginning.wall, fault: None })
     }
 
     /// What this store object has written so far.

@@ -9,16 +9,38 @@ use std::sync::Mutex;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::postgres_server::{self, Fsync, Private};
+
 pub(crate) struct Database {
-    folder: TempDir,
+    place: Place,
     address: SocketAddr,
+}
+
+/// Where a database is.
+enum Place {
+    File(TempDir),
+    /// On a server of its own, which can be killed too.
+    Server(Private),
 }
 
 pub(crate) struct Serving(Child);
 
 impl Database {
     pub(crate) fn with_subscriber(url: &str, settings: &[&str]) -> Self {
-        let database = Self { folder: tempfile::tempdir().unwrap(), address: free_address() };
+        Self::at(Place::File(tempfile::tempdir().unwrap()), url, settings)
+    }
+
+    /// The same on a PostgreSQL server; nothing, where there is none.
+    pub(crate) fn on_server(test: &str, url: &str, settings: &[&str]) -> Option<Self> {
+        let Some(server) = Private::start(Fsync::On) else {
+            postgres_server::none(test);
+            return None;
+        };
+        Some(Self::at(Place::Server(server), url, settings))
+    }
+
+    fn at(place: Place, url: &str, settings: &[&str]) -> Self {
+        let database = Self { place, address: free_address() };
         let add = ["subscriber", "add", "sink", url, "--allow-private-targets"];
         let added = database.command().args(add).args(settings).output().unwrap();
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
@@ -29,10 +51,19 @@ impl Database {
         self.address
     }
 
-    /// The events that are delivered, as the file has it.
+    /// The server that it is on.
+    pub(crate) fn server(&self) -> &Private {
+        let Place::Server(server) = &self.place else { panic!("a file has no server") };
+        server
+    }
+
+    /// The events that are delivered, as the database has it.
     pub(crate) fn confirmed(&self) -> Vec<String> {
-        let sql = Connection::open(self.folder.path().join("sender.db")).unwrap();
         let query = "SELECT e.id FROM deliveries d JOIN events e ON e.event = d.event WHERE d.state = 1";
+        let sql = match &self.place {
+            Place::File(folder) => Connection::open(folder.path().join("sender.db")).unwrap(),
+            Place::Server(server) => return postgres_server::query(&server.address("public"), query),
+        };
         let mut query = sql.prepare(query).unwrap();
         query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
@@ -50,6 +81,10 @@ impl Database {
     fn serve_at(&self, address: &str) -> Serving {
         let mut command = self.command();
         command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]);
+        if let Place::Server(_) = self.place {
+            // Nobody but its lease tells that a process has died.
+            command.args(["--lease", "1s"]);
+        }
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -62,9 +97,13 @@ impl Database {
         Serving(child)
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
-        command.env("HOOKPROOF_DB", self.folder.path().join("sender.db")).stdin(Stdio::null());
+        let database = match &self.place {
+            Place::File(folder) => folder.path().join("sender.db").into_os_string(),
+            Place::Server(server) => server.address("public").into(),
+        };
+        command.env("HOOKPROOF_DB", database).stdin(Stdio::null());
         command
     }
 }

@@ -10,10 +10,7 @@ use crate::engine::StoreTime;
 use crate::store::StoreError;
 use crate::store::clock::{Beginning, Fault, Start, TOLERANCE};
 
-/// The database's clock, in nanoseconds since 1970.
-pub(super) const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000";
-
-/// The same, beside the latest time that any commit had.
+/// The database's clock, in nanoseconds since 1970, and the latest time that any commit had.
 pub(super) const BOTH: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000, max(clock) FROM totals";
 

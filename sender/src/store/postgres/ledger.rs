@@ -61,6 +61,7 @@ pub(super) struct Ledger {
     /// The same before this commit.
     before: Counts,
     marked_minute: Option<u64>,
+    server_clock: StoreTime,
 }
 
 /// Marks older than this are deleted: figures are given for the last hour.
@@ -93,7 +94,8 @@ const LANES: &str = concat!(
 const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";
 const STATE: &str = "SELECT roster, stirred, next_lane FROM state";
 const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane FROM state FOR UPDATE";
-const TOTALS: &str = concat!("SELECT ", summed!(), ", (SELECT max(minute) FROM marks) FROM totals");
+const TOTALS: &str = concat!("SELECT ", summed!(), ", (SELECT max(minute) FROM marks),
+    (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM totals");
 
 /// What a commit wants locked.
 #[derive(Clone, Debug, Default)]
@@ -150,6 +152,7 @@ impl Wanted {
             totals,
             before: totals,
             marked_minute,
+            server_clock: row.try_get(12)?,
         })
     }
 }
@@ -184,6 +187,11 @@ impl Ledger {
         self.amend(lane, |lane| count(&mut lane.counts))?;
         count(&mut self.totals);
         Ok(())
+    }
+
+    /// From here on leases are reckoned by the server's clock.
+    pub(super) const fn count_by_server(&mut self) {
+        self.clock = self.server_clock;
     }
 
     pub(super) const fn totals(&self) -> &Counts {

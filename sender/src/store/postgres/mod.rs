@@ -23,6 +23,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::clock::{Beginning, Start};
 use super::command::Command;
 use super::gathered::Gathered;
 use super::held::Held;
@@ -54,7 +55,7 @@ mod values;
 use doubt::Doubt;
 use ledger::{Ledger, Wanted};
 use link::{Ask, Link, Purpose, failure};
-pub use open::Address;
+pub use open::{Address, BadAddress};
 pub use reader::PostgresReader;
 use rows::{Named, Rows};
 
@@ -183,6 +184,10 @@ impl PostgresStore {
         for _ in 0..TRIES_MAX {
             match self.attempt(now, commands, &wanted) {
                 Ok(done) => return Ok(done),
+                // Whether what was noted holds is found out with what came of the commit.
+                Err(Failed { stop: Stop::Database(error), doing }) if self.doubt.is_some() => {
+                    return Err(failure(doing, &error));
+                }
                 Err(Failed { stop, doing }) => {
                     self.undo();
                     let link = self.link.as_ref().filter(|link| !link.is_closed());
@@ -211,9 +216,7 @@ impl PostgresStore {
         let begun = sql.changes();
         let (mut ledger, rows) = begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
         if self.by_server_clock {
-            let clock = sql.first(clock::NOW, &[]).and_then(|row| row.map(|row| row.try_get(0)).transpose());
-            let clock = clock.map_err(|error| Stop::from(error).doing("read the database's clock"))?;
-            ledger.clock = clock.unwrap_or(now);
+            ledger.count_by_server();
         }
         // Not locked any more while the commit is written: others may claim meanwhile.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,9 +286,9 @@ impl PostgresStore {
         }
     }
 
-    /// Sees to it that there is a connection, and that nothing is in doubt. What a commit in doubt did, if these were its
-    /// commands and it did it.
-    fn settle_doubt(&mut self, commands: &[Command]) -> std::result::Result<Option<Done>, StoreError> {
+    /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
+    /// its commands and it happened.
+    fn settle_doubt(&mut self, commands: &[Command]) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
         if self.link.as_ref().is_none_or(Link::is_closed) {
             self.link = None;
             self.link = Some(Link::open(self.address.config(), Purpose::Hot)?);
@@ -293,7 +296,13 @@ impl PostgresStore {
         let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
         let happened = doubt.happened(link, self.writer)?;
         let Some(doubt) = self.doubt.take() else { return Ok(None) };
-        Ok(if happened && doubt.is_of(commands) { Some(doubt.into_done()) } else { None })
+        if !happened {
+            self.undo();
+            return Ok(None);
+        }
+        let is_of = doubt.is_of(commands);
+        let replies = self.keep(doubt.into_done());
+        Ok(is_of.then_some(replies))
     }
 }
 
@@ -345,8 +354,8 @@ fn number(reply: &mut Reply, rows: &Rows) {
 
 impl Store for PostgresStore {
     fn commit(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Vec<Reply>, StoreError> {
-        if let Some(done) = self.settle_doubt(commands)? {
-            return Ok(self.keep(done));
+        if let Some(replies) = self.settle_doubt(commands)? {
+            return Ok(replies);
         }
         match self.transact(now, commands) {
             Ok(done) => Ok(self.keep(done)),
@@ -366,6 +375,10 @@ impl Store for PostgresStore {
         latencies::flush_all(sql, &mut gathered).map_err(|error| failure(doing, &error))?;
         sql.execute(sweep::RETIRE, &[&vec![self.writer]]).map_err(|error| failure(doing, &error))?;
         Ok(())
+    }
+
+    fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
+        Self::begin_clock(self, beginning)
     }
 
     fn written(&self) -> Written {

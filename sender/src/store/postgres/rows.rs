@@ -250,6 +250,17 @@ impl Rows {
         Ok(found.filter(|found| found.lane == lane))
     }
 
+    /// Whether a delivery that was not there before may be one that this commit records.
+    pub(super) fn may_record(&self, delivery: DeliveryId) -> bool {
+        let records = !self.fresh.is_empty() || !self.numbers.is_empty();
+        records && self.deliveries.get(&delivery).is_some_and(Option::is_none)
+    }
+
+    /// What was not there before is looked for again.
+    pub(super) fn look_again(&mut self, delivery: DeliveryId) {
+        self.deliveries.remove(&delivery);
+    }
+
     /// The same, to be changed.
     pub(super) fn change(&mut self, delivery: DeliveryId, change: impl FnOnce(&mut Delivery)) {
         if let Some(Some(found)) = self.deliveries.get_mut(&delivery) {

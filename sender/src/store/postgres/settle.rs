@@ -23,6 +23,10 @@ impl Work<'_> {
         if current != Some(settlement.term) {
             self.held.end(lane, settlement.term);
         }
+        if self.rows.may_record(settlement.delivery) {
+            self.flush()?;
+            self.rows.look_again(settlement.delivery);
+        }
         let before = self.rows.delivery(self.sql, lane, settlement.delivery)?.cloned();
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref())?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
+use super::clock::{Beginning, Start};
 use super::command::Command;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
@@ -250,6 +251,10 @@ impl Store for SqliteStore {
         let written = latencies::flush_all(&mut self.latencies, &tx).and_then(|()| tx.commit());
         self.latencies = Gathered::default();
         written.doing("write the latencies")
+    }
+
+    fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+        Self::begin_clock(self, beginning)
     }
 
     fn written(&self) -> Written {
