@@ -190,7 +190,12 @@ impl Patient<'_> {
             return Ok(finding);
         }
         self.store()?;
-        let start = store_time::begin_within(Nanos(u64::MAX), self.store.as_mut().ok_or_else(|| Failure::ours("the database was not opened"))?, self.database, None)?;
+        let start = store_time::begin_within(
+            Nanos(u64::MAX),
+            self.store.as_mut().ok_or_else(|| Failure::ours("the database was not opened"))?,
+            self.database,
+            None,
+        )?;
         if let Some(Fault::Kept(_)) = start.fault {
             let detail =
                 format!("{}; end the processes that count by it (serve, drain) first", finding.detail);
@@ -306,7 +311,10 @@ fn clock_of_server(look: &Look) -> Finding {
     match look.fault {
         Some(Fault::Corrected(by) | Fault::Kept(by)) => Finding::off(
             "clock",
-            format!("the server's clock is {} behind what was committed by it; what is due waits for it", rough(by)),
+            format!(
+                "the server's clock is {} behind what was committed by it; what is due waits for it",
+                rough(by)
+            ),
         ),
         None => Finding::well("clock"),
     }

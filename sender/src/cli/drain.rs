@@ -18,8 +18,8 @@ use super::words::rough;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::runtime::Sender;
-use crate::store::lane::{LaneState, OwnerId};
 use crate::store::Database;
+use crate::store::lane::{LaneState, OwnerId};
 use crate::store::read::Reader;
 
 /// How often to look whether anything is left to do.

@@ -1,7 +1,7 @@
 //! The options that many commands share, and what they amount to.
 
-use std::net::SocketAddr;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ pub(super) struct Common {
 impl Common {
     /// The database, made if there is none.
     pub(super) fn database(&self) -> Result<Database, Failure> {
-        let missing = "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
+        let missing =
+            "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
         let text = self.db.as_deref().ok_or_else(|| Failure::usage(missing))?;
         Database::parse(text).map_err(|error| Failure::usage(format_args!("--db cannot be used: {error}")))
     }

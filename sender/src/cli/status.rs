@@ -41,7 +41,10 @@ impl Status {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
         let look = Look::open(&database)?;
-        let found = Found { log_bytes: database.file().map_or(0, |path| log_bytes(path)), ..Found::read(&look, self.reach.regions()?)? };
+        let found = Found {
+            log_bytes: database.file().map_or(0, |path| log_bytes(path)),
+            ..Found::read(&look, self.reach.regions()?)?
+        };
         if printer.json {
             printer.object(&found.shown())?;
         } else {

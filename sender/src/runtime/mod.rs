@@ -359,7 +359,11 @@ fn dispatcher(owner: OwnerId, lease: Nanos, roster: Arc<Roster>, clock: Clock) -
 }
 
 /// Becomes one of the database's processes, and begins to count as they do.
-fn join(store: &mut dyn Store, database: &Database, boot: BootClock) -> Result<(Registration, Clock), OpenError> {
+fn join(
+    store: &mut dyn Store,
+    database: &Database,
+    boot: BootClock,
+) -> Result<(Registration, Clock), OpenError> {
     let id = OwnerId(u64::from_le_bytes(random()) >> 1);
     let registration = Registration::new(database, id).map_err(|error| OpenError::Beside {
         doing: "lock a file",

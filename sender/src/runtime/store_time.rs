@@ -6,9 +6,9 @@ use super::clock::{Clock, wall};
 use super::owner;
 use crate::boot_clock::{BootClock, Moment};
 use crate::engine::Nanos;
-use crate::store::{Database, Store, StoreError};
 use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;
+use crate::store::{Database, Store, StoreError};
 
 /// A clock that is further ahead of the wall clock than this needs an operator.
 pub const FAR_OFF: Nanos = Nanos::HOUR;

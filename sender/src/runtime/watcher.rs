@@ -19,10 +19,10 @@ use super::owner::evict_the_dead;
 use crate::dispatch::Event;
 use crate::engine::StoreTime;
 use crate::roster::{Roster, Subscriber};
-use crate::store::{Database, StoreError};
 use crate::store::lane::OwnerId;
 use crate::store::read::Reader;
 use crate::store::thread::Handle;
+use crate::store::{Database, StoreError};
 pub(super) use outbox::Outbox;
 
 /// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.

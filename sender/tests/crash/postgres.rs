@@ -50,7 +50,11 @@ fn kills_of_the_server_itself_lose_nothing() {
     node.stop_in_order();
     assert!(acknowledged.len() > kills.len(), "{} events were acknowledged", acknowledged.len());
     let counts = judge_all(&sink.arrivals(), &kills, &BTreeMap::new(), PLAN.burst);
-    eprintln!("{} kills of the server, {} events acknowledged, 0 lost; {counts}", kills.len(), acknowledged.len());
+    eprintln!(
+        "{} kills of the server, {} events acknowledged, 0 lost; {counts}",
+        kills.len(),
+        acknowledged.len()
+    );
 }
 
 /// What a command prints, as JSON.
@@ -78,7 +82,8 @@ fn every_command_works_on_a_server() {
     json(&database, &["dead", "list"]);
     let doctor = database.command().args(["doctor", "--json"]).output().unwrap();
     assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
-    let lost = database.command().args(["--db", "postgres://nobody@127.0.0.1:1/none", "status"]).output().unwrap();
+    let lost =
+        database.command().args(["--db", "postgres://nobody@127.0.0.1:1/none", "status"]).output().unwrap();
     let complaint = String::from_utf8_lossy(&lost.stderr);
     assert!(!lost.status.success() && complaint.contains("cannot be reached"), "{complaint}");
 }

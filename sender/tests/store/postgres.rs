@@ -43,7 +43,9 @@ impl Backend for Schema {
     }
 
     fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>) {
-        let text = |text: Option<&str>| text.map_or("NULL".to_owned(), |text| format!("'{}'", text.replace('\'', "''")));
+        let text = |text: Option<&str>| {
+            text.map_or("NULL".to_owned(), |text| format!("'{}'", text.replace('\'', "''")))
+        };
         let values = [Some(kind), key, Some(data), event].map(text).join(", ");
         execute(&self.address, &format!("INSERT INTO outbox (type, key, data, event) VALUES ({values})"));
     }

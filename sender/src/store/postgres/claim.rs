@@ -18,10 +18,12 @@ const ROWS_MAX: u32 = 10_000;
 
 /// What waits on each lane, the longest due first, except what is held; one more than may be handed out, which tells when
 /// the next one is due. Without its parts, since a claim may end before it needs them.
-const FRONT: &str = "SELECT delivery, at, bytes FROM deliveries WHERE lane = $1 AND state = 0 AND delivery <> ALL($2)
+const FRONT: &str =
+    "SELECT delivery, at, bytes FROM deliveries WHERE lane = $1 AND state = 0 AND delivery <> ALL($2)
     ORDER BY at, delivery LIMIT $3";
 
-const PARTS: &str = "SELECT d.delivery, d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.body, b.hash
+const PARTS: &str =
+    "SELECT d.delivery, d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.body, b.hash
     FROM deliveries d LEFT JOIN events e ON e.event = d.event LEFT JOIN bodies b ON b.body = d.body
     WHERE d.delivery = ANY($1)";
 
@@ -122,7 +124,9 @@ impl Work<'_> {
     fn set_aside(&mut self, lane: LaneId, unreadable: &[DeliveryId]) -> Result<()> {
         let Some(first) = unreadable.first() else { return Ok(()) };
         tracing::error!(
-            lane = lane.0, first = first.0, deliveries = unreadable.len(),
+            lane = lane.0,
+            first = first.0,
+            deliveries = unreadable.len(),
             "deliveries lack their event or body, and are set aside as dead letters (unreadable)"
         );
         let update = "UPDATE deliveries SET status = NULL, error = 'its event or its body is missing'
@@ -157,7 +161,10 @@ impl Work<'_> {
 }
 
 /// When the first waiting delivery of a lane is due, handed out or not.
-pub(super) fn head(sql: &Link, lane: LaneId) -> std::result::Result<Option<StoreTime>, tokio_postgres::Error> {
+pub(super) fn head(
+    sql: &Link,
+    lane: LaneId,
+) -> std::result::Result<Option<StoreTime>, tokio_postgres::Error> {
     let query = "SELECT at FROM deliveries WHERE lane = $1 AND state = 0 ORDER BY at, delivery LIMIT 1";
     sql.first(query, &[&lane])?.map(|row| row.try_get(0)).transpose()
 }

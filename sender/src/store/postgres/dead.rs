@@ -11,7 +11,8 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Dead, Forget, Reason, Redrive};
 use crate::store::reply::{Redriven, Reply};
 
-const OLDEST: &str = "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery > $1 ORDER BY delivery LIMIT $2";
+const OLDEST: &str =
+    "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery > $1 ORDER BY delivery LIMIT $2";
 const OLDEST_OF_LANE: &str = "SELECT delivery, lane FROM deliveries
     WHERE state = 2 AND delivery > $1 AND lane = $3 ORDER BY delivery LIMIT $2";
 const THESE: &str = "SELECT delivery, lane FROM deliveries WHERE state = 2 AND delivery = ANY($1)";
@@ -41,7 +42,13 @@ impl Work<'_> {
     }
 
     /// Counts a delivery that is no longer owed, and forgets the oldest dead letters if there are too many.
-    pub(super) fn count_buried(&mut self, lane: LaneId, delivery: DeliveryId, bytes: u64, tried: bool) -> Result<()> {
+    pub(super) fn count_buried(
+        &mut self,
+        lane: LaneId,
+        delivery: DeliveryId,
+        bytes: u64,
+        tried: bool,
+    ) -> Result<()> {
         self.held.leave(lane, delivery);
         self.ledger.count(lane, |counts| {
             counts.leave(bytes, tried);
@@ -86,7 +93,8 @@ impl Work<'_> {
         let deleted = self.sql.delete(delete, &[&ids])?;
         self.rows.forget();
         for row in &deleted {
-            self.ledger.count(row.try_get(0)?, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
+            self.ledger
+                .count(row.try_get(0)?, |counts| counts.dead_kept = counts.dead_kept.saturating_sub(1))?;
         }
         Ok(size(deleted.len()))
     }
@@ -103,7 +111,9 @@ impl Work<'_> {
         let after = redrive.after.unwrap_or(DeliveryId(0));
         let max = usize::try_from(redrive.max).unwrap_or(usize::MAX);
         let letters: Vec<DeliveryId> = match &redrive.which {
-            Dead::All => self.oldest(None, after, redrive.max)?.into_iter().map(|(letter, _)| letter).collect(),
+            Dead::All => {
+                self.oldest(None, after, redrive.max)?.into_iter().map(|(letter, _)| letter).collect()
+            }
             Dead::Of(lane) => {
                 self.oldest(Some(*lane), after, redrive.max)?.into_iter().map(|(letter, _)| letter).collect()
             }
@@ -125,11 +135,13 @@ impl Work<'_> {
         let query = "SELECT delivery, lane, bytes, ttl FROM deliveries WHERE delivery = ANY($1) AND state = 2
             ORDER BY delivery";
         let found = self.sql.query(query, &[&letters])?;
-        let lanes = found.iter().map(|row| row.try_get(1)).collect::<std::result::Result<Vec<LaneId>, _>>()?;
+        let lanes =
+            found.iter().map(|row| row.try_get(1)).collect::<std::result::Result<Vec<LaneId>, _>>()?;
         self.ledger.need(lanes)?;
         let (mut redriven, mut ids, mut expires) = (Redriven::default(), Vec::new(), Vec::new());
         for row in found {
-            let (delivery, lane, bytes): (_, LaneId, _) = (row.try_get(0)?, row.try_get(1)?, row.try_get::<_, Count>(2)?.0);
+            let (delivery, lane, bytes): (_, LaneId, _) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get::<_, Count>(2)?.0);
             let ttl: Nanos = row.try_get(3)?;
             let accepts = self.ledger.lane(lane)?.is_some_and(|lane| lane.state.accepts());
             if !accepts || !self.has_room(lane, bytes)? {

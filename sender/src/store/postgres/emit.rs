@@ -98,7 +98,8 @@ impl Work<'_> {
         self.sql.execute(name, &[&outbox, &&*emit.id])?;
         if had {
             self.flush()?;
-            self.sql.execute("UPDATE events SET in_part = true WHERE id = $1 AND NOT in_part", &[&&*emit.id])?;
+            self.sql
+                .execute("UPDATE events SET in_part = true WHERE id = $1 AND NOT in_part", &[&&*emit.id])?;
             self.rows.named(self.sql, &emit.id)?.iter_mut().for_each(|known| known.in_part = true);
         }
         Ok(())

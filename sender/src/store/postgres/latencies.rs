@@ -105,7 +105,8 @@ pub(super) fn last_hour(sql: &Link, lanes: &[LaneId], now: StoreTime) -> Result<
         u64::try_from(exact).unwrap_or(u64::MAX)
     };
     let (present, before) = (int(hour(now)), int(hour(now).saturating_sub(1).max(EVER + 1)));
-    let query = "SELECT lane, hour, counted FROM latencies WHERE lane = ANY($1) AND measure = 0 AND hour IN ($2, $3)";
+    let query =
+        "SELECT lane, hour, counted FROM latencies WHERE lane = ANY($1) AND measure = 0 AND hour IN ($2, $3)";
     let mut counts: BTreeMap<LaneId, (u64, u64)> = BTreeMap::new();
     for row in sql.query(query, &[&lanes, &present, &before])? {
         let found = Histogram::from_bytes(row.try_get(2)?).unwrap_or_default();

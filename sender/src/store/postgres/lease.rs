@@ -91,7 +91,13 @@ impl Work<'_> {
         Ok(Some(TakenLane { lane: id, term, state, handover, next: head(self.sql, id)? }))
     }
 
-    fn seizure(&mut self, from: OwnerId, lane: LaneId, record: Option<Record>, capped: bool) -> Result<Handover> {
+    fn seizure(
+        &mut self,
+        from: OwnerId,
+        lane: LaneId,
+        record: Option<Record>,
+        capped: bool,
+    ) -> Result<Handover> {
         let ended = match &record {
             Some(record) if capped => self.ended_since(lane, record.at)?,
             _ => Vec::new(),
@@ -105,10 +111,12 @@ impl Work<'_> {
     /// What ended on a lane since a moment, and up to [`MARGIN`] before.
     fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
         let since = StoreTime(record_at.0.saturating_sub(MARGIN.0));
-        let query = "SELECT at + latency FROM attempts WHERE capped AND lane = $1 AND at >= $2 AND outcome <> 2
+        let query =
+            "SELECT at + latency FROM attempts WHERE capped AND lane = $1 AND at >= $2 AND outcome <> 2
             ORDER BY at DESC LIMIT $3";
         let found = self.sql.query(query, &[&lane, &since, &i64::from(ENDS_MAX)])?;
-        let ends = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<StoreTime>, _>>()?;
+        let ends =
+            found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<StoreTime>, _>>()?;
         Ok(runs(ends, self.now))
     }
 
@@ -186,8 +194,13 @@ impl Work<'_> {
     /// Forgets owners whose leases have ended and who own nothing.
     pub(super) fn forget_owners(&mut self) -> Result<()> {
         let clock = self.ledger.clock;
-        let over: BTreeSet<OwnerId> =
-            self.ledger.owners()?.iter().filter(|(_, lease)| lease.until <= clock).map(|(owner, _)| *owner).collect();
+        let over: BTreeSet<OwnerId> = self
+            .ledger
+            .owners()?
+            .iter()
+            .filter(|(_, lease)| lease.until <= clock)
+            .map(|(owner, _)| *owner)
+            .collect();
         if over.is_empty() {
             return Ok(());
         }

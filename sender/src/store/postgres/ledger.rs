@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
-use super::link::Ask;
+use super::changes::Changes;
 use super::values::{Count, int};
+use super::wanted::Wanted;
 use super::{Result, Stop};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
@@ -85,79 +86,38 @@ macro_rules! summed {
 }
 pub(super) use summed;
 
-const LANES: &str = concat!(
-    "SELECT ",
-    counts!(),
-    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped FROM lanes
-     WHERE lane = ANY($1) ORDER BY lane FOR UPDATE"
-);
-const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";
-const STATE: &str = "SELECT roster, stirred, next_lane FROM state";
-const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane FROM state FOR UPDATE";
-const TOTALS: &str = concat!("SELECT ", summed!(), ", (SELECT max(minute) FROM marks),
-    (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM totals");
-
-/// What a commit wants locked.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) lanes: BTreeSet<LaneId>,
-    pub(super) owners: bool,
-    pub(super) state: bool,
-}
-
-impl Wanted {
-    /// The questions that lock all of it, in the one order in which everybody locks.
-    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>) -> Vec<Ask<'a>> {
-        let mut asks = vec![Ask { text: LANES, values: vec![lanes] }];
-        asks.extend(self.owners.then(|| Ask { text: OWNERS, values: Vec::new() }));
-        asks.push(Ask { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });
-        asks.push(Ask { text: TOTALS, values: Vec::new() });
-        asks
-    }
-
-    /// Reads the answers to [`Self::asks`].
-    pub(super) fn read(&self, answers: &mut impl Iterator<Item = Vec<Row>>, now: StoreTime) -> Result<Ledger> {
-        let mut next = || answers.next().unwrap_or_default();
-        let mut lanes: BTreeMap<_, _> = self.lanes.iter().map(|lane| (*lane, None)).collect();
-        for row in next() {
-            lanes.insert(row.try_get(10)?, Some(Lane::read(&row)?));
-        }
-        let mut owners = BTreeMap::new();
-        if self.owners {
-            for row in next() {
-                let lease = Lease {
-                    until: row.try_get(1)?,
-                    evicted: row.try_get(2)?,
-                    taken: row.try_get::<_, Count>(3)?.0,
-                    changed: false,
-                };
-                owners.insert(row.try_get(0)?, lease);
-            }
-        }
-        let missing = || Stop::Broken("the table `state` or `totals` is empty");
-        let row = next().into_iter().next().ok_or_else(missing)?;
-        let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
-        let state = State { roster: number(0)?, stirred: number(1)?, next_lane: number(2)?, changed: false };
-        let row = next().into_iter().next().ok_or_else(missing)?;
-        let totals = read_counts(&row)?;
-        let clock = row.try_get::<_, Option<StoreTime>>(10)?.unwrap_or_default().max(now);
-        let marked_minute = row.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0);
-        Ok(Ledger {
-            lanes,
-            owners,
-            owners_are_locked: self.owners,
-            state,
-            state_is_locked: self.state,
-            clock,
-            totals,
-            before: totals,
-            marked_minute,
-            server_clock: row.try_get(12)?,
-        })
+impl Lease {
+    /// Reads a row of `owners` without its number.
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
+        let taken = row.try_get::<_, Count>(3)?.0;
+        Ok(Self { until: row.try_get(1)?, evicted: row.try_get(2)?, taken, changed: false })
     }
 }
 
 impl Ledger {
+    /// What was found locked, as it was wanted; and the rows of the state and of the totals.
+    pub(super) fn read(
+        wanted: &Wanted,
+        (lanes, owners): (BTreeMap<LaneId, Option<Lane>>, BTreeMap<OwnerId, Lease>),
+        (state, sums): (&Row, &Row),
+        now: StoreTime,
+    ) -> Result<Self> {
+        let number = |column| state.try_get::<_, Count>(column).map(|count| count.0);
+        let totals = read_counts(sums)?;
+        Ok(Self {
+            lanes,
+            owners,
+            owners_are_locked: wanted.owners,
+            state: State { roster: number(0)?, stirred: number(1)?, next_lane: number(2)?, changed: false },
+            state_is_locked: wanted.state,
+            clock: sums.try_get::<_, Option<StoreTime>>(10)?.unwrap_or_default().max(now),
+            totals,
+            before: totals,
+            marked_minute: sums.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0),
+            server_clock: sums.try_get(12)?,
+        })
+    }
+
     /// A lane, unless there is none.
     pub(super) fn lane(&self, lane: LaneId) -> Result<Option<&Lane>> {
         self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
@@ -166,7 +126,11 @@ impl Ledger {
     /// Sees to it that all these are locked.
     pub(super) fn need(&self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
         let missing: BTreeSet<_> = lanes.into_iter().filter(|lane| !self.lanes.contains_key(lane)).collect();
-        if missing.is_empty() { Ok(()) } else { Err(Stop::Unlocked(Wanted { lanes: missing, ..Wanted::default() })) }
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Unlocked(Wanted { lanes: missing, ..Wanted::default() }))
+        }
     }
 
     /// Changes who owns a lane, what may be done for it, or its record; nothing happens to a lane that is not there.
@@ -265,7 +229,11 @@ impl Ledger {
     }
 
     /// Changes the lease of an owner, unless it is unknown.
-    pub(super) fn amend_owner(&mut self, owner: OwnerId, amend: impl FnOnce(&mut Lease)) -> Result<Option<Lease>> {
+    pub(super) fn amend_owner(
+        &mut self,
+        owner: OwnerId,
+        amend: impl FnOnce(&mut Lease),
+    ) -> Result<Option<Lease>> {
         let Some(lease) = self.owners()?.get_mut(&owner) else { return Ok(None) };
         amend(lease);
         lease.changed = true;
@@ -315,70 +283,6 @@ impl Ledger {
     }
 }
 
-/// What a commit has changed of what it locked.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) lanes: LaneColumns,
-    pub(super) records: Vec<(LaneId, Record)>,
-    pub(super) owners: Vec<(OwnerId, Lease)>,
-    pub(super) state: Option<State>,
-}
-
-/// Lanes by columns, as they are written.
-#[derive(Debug, Default)]
-pub(super) struct LaneColumns {
-    pub(super) lane: Vec<LaneId>,
-    pub(super) state: Vec<LaneState>,
-    pub(super) rows_max: Vec<i64>,
-    pub(super) bytes_max: Vec<i64>,
-    pub(super) when_full: Vec<crate::store::lane::WhenFull>,
-    pub(super) owner: Vec<Option<OwnerId>>,
-    pub(super) term: Vec<Term>,
-    pub(super) counts: [Vec<i64>; 10],
-}
-
-impl LaneColumns {
-    fn push(&mut self, id: LaneId, lane: &Lane) {
-        self.lane.push(id);
-        self.state.push(lane.state);
-        self.rows_max.push(int(lane.bounds.rows_max));
-        self.bytes_max.push(int(lane.bounds.bytes_max));
-        self.when_full.push(lane.bounds.when_full);
-        self.owner.push(lane.owner);
-        self.term.push(lane.term);
-        for (column, count) in self.counts.iter_mut().zip(listed(&lane.counts)) {
-            column.push(int(count));
-        }
-    }
-
-    /// Writes all of them in one statement.
-    pub(super) const UPDATE: &str = "UPDATE lanes l SET state = u.state, rows_max = u.rows_max, bytes_max = u.bytes_max,
-        when_full = u.when_full, owner = u.owner, term = u.term, accepted = u.c0, delivered = u.c1, dead = u.c2,
-        coalesced = u.c3, waiting = u.c4, waiting_bytes = u.c5, retrying = u.c6, dead_kept = u.c7,
-        failed_attempts = u.c8, latency_us = u.c9
-        FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int2[], $6::int8[], $7::int8[], $8::int8[],
-        $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[],
-        $17::int8[]) u (lane, state, rows_max, bytes_max, when_full, owner, term, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9)
-        WHERE l.lane = u.lane";
-
-    pub(super) fn ask(&self) -> Option<Ask<'_>> {
-        if self.lane.is_empty() {
-            return None;
-        }
-        let mut values: Vec<super::link::Value<'_>> = vec![
-            &self.lane,
-            &self.state,
-            &self.rows_max,
-            &self.bytes_max,
-            &self.when_full,
-            &self.owner,
-            &self.term,
-        ];
-        values.extend(self.counts.iter().map(|column| column as super::link::Value<'_>));
-        Some(Ask { text: Self::UPDATE, values })
-    }
-}
-
 impl State {
     pub(super) fn numbers(&self) -> [i64; 3] {
         [int(self.roster), int(self.stirred), int(self.next_lane)]
@@ -386,7 +290,8 @@ impl State {
 }
 
 impl Lane {
-    fn read(row: &Row) -> std::result::Result<Self, Error> {
+    /// Reads a row of `lanes`.
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
         Ok(Self {
             counts: read_counts(row)?,
             state: row.try_get(11)?,
@@ -406,7 +311,7 @@ pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds
     Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
 }
 
-const fn listed(counts: &Counts) -> [u64; 10] {
+pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
     [
         counts.accepted,
         counts.delivered,
@@ -423,7 +328,8 @@ const fn listed(counts: &Counts) -> [u64; 10] {
 
 /// Counts from the first ten columns; nothing counts as none.
 pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
-    let number = |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());
+    let number =
+        |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());
     Ok(Counts {
         accepted: number(0)?,
         delivered: number(1)?,

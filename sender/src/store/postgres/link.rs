@@ -101,13 +101,21 @@ impl Link {
     }
 
     /// All rows of an answer.
-    pub(super) fn query(&self, text: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
+    pub(super) fn query(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.statement(text)?;
         self.wait(self.client.query(&statement, values))
     }
 
     /// The first row of an answer, if it has any.
-    pub(super) fn first(&self, text: &'static str, values: &[Value<'_>]) -> Result<Option<Row>, tokio_postgres::Error> {
+    pub(super) fn first(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
         Ok(self.query(text, values)?.into_iter().next())
     }
 
@@ -118,12 +126,20 @@ impl Link {
     }
 
     /// Whether an answer has a row.
-    pub(super) fn exists(&self, text: &'static str, values: &[Value<'_>]) -> Result<bool, tokio_postgres::Error> {
+    pub(super) fn exists(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<bool, tokio_postgres::Error> {
         Ok(!self.query(text, values)?.is_empty())
     }
 
     /// Writes; how many rows.
-    pub(super) fn execute(&self, text: &'static str, values: &[Value<'_>]) -> Result<u64, tokio_postgres::Error> {
+    pub(super) fn execute(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<u64, tokio_postgres::Error> {
         let statement = self.statement(text)?;
         let rows = self.wait(self.client.execute(&statement, values))?;
         self.changes.set(self.changes.get() + rows);
@@ -131,7 +147,11 @@ impl Link {
     }
 
     /// Deletes; what its `RETURNING` tells of each row.
-    pub(super) fn delete(&self, text: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
+    pub(super) fn delete(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let rows = self.query(text, values)?;
         self.changes.set(self.changes.get() + rows.len() as u64);
         Ok(rows)
@@ -140,7 +160,8 @@ impl Link {
     /// Several questions at once, on their way together: the answers in their order.
     pub(super) fn query_all(&self, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
-        let asked = asks.iter().zip(&statements).map(|(ask, statement)| self.client.query(statement, &ask.values));
+        let asked =
+            asks.iter().zip(&statements).map(|(ask, statement)| self.client.query(statement, &ask.values));
         self.wait(try_join_all(asked))
     }
 

@@ -17,8 +17,8 @@
 //! - Leases are reckoned by the database's clock.
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
-//! What each file does: `link` (a connection), `open` (schema), `ledger` (what is locked), `rows` (what is read and
-//! written), then one for each group of commands; `beside` claims, `reader` and its parts read.
+//! What each file does: `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
+//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group of commands; `beside` claims, `reader` and its parts read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,11 +30,13 @@ use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::{Emitted, Placed, Reply};
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{LaneId, StoreTime};
 
 mod beside;
+mod changes;
 mod claim;
 mod clock;
+mod columns;
 mod dead;
 mod doubt;
 mod emit;
@@ -42,6 +44,7 @@ mod latencies;
 mod lease;
 mod ledger;
 mod link;
+mod named;
 mod open;
 mod purge;
 mod reader;
@@ -51,13 +54,18 @@ mod settle;
 mod subscribe;
 mod sweep;
 mod values;
+mod wanted;
+mod work;
 
 use doubt::Doubt;
-use ledger::{Ledger, Wanted};
+use ledger::Ledger;
 use link::{Ask, Link, Purpose, failure};
+use named::Named;
 pub use open::{Address, BadAddress};
 pub use reader::PostgresReader;
-use rows::{Named, Rows};
+use rows::Rows;
+use wanted::Wanted;
+use work::Work;
 
 /// How to open a database.
 #[derive(Clone, Copy, Debug, Default)]
@@ -195,7 +203,9 @@ impl PostgresStore {
                     match stop {
                         Stop::Unlocked(more) if matches!(rolled_back, Some(Ok(()))) => wanted.add(more),
                         Stop::Unlocked(_) => return Err(self.lost(doing)),
-                        Stop::Broken(detail) => return Err(StoreError::Broken { doing, detail: detail.to_owned() }),
+                        Stop::Broken(detail) => {
+                            return Err(StoreError::Broken { doing, detail: detail.to_owned() });
+                        }
                         Stop::Database(error) => return Err(failure(doing, &error)),
                     }
                 }
@@ -209,12 +219,18 @@ impl PostgresStore {
         StoreError::Lost { doing, detail: format!("the connection to {} is lost", self.address) }
     }
 
-    fn attempt(&mut self, now: StoreTime, commands: &[Command], wanted: &Wanted) -> std::result::Result<Done, Failed> {
+    fn attempt(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+        wanted: &Wanted,
+    ) -> std::result::Result<Done, Failed> {
         let Some(sql) = self.link.as_ref() else {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
         let begun = sql.changes();
-        let (mut ledger, rows) = begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
+        let (mut ledger, rows) =
+            begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
         if self.by_server_clock {
             ledger.count_by_server();
         }
@@ -239,7 +255,8 @@ impl PostgresStore {
         for command in commands {
             replies.push(work.carry_out(command).map_err(|stop| stop.doing(command.name()))?);
         }
-        let rest = Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
+        let rest =
+            Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
         drop(held);
         self.finish(now, begun, rest, commands, replies)
     }
@@ -257,9 +274,10 @@ impl PostgresStore {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
         let Closing { mut ledger, mut rows, recorded, settled } = closing;
-        rows::flush(sql, &mut ledger, &mut rows).map_err(|stop| stop.doing("write a commit"))?;
+        columns::flush(sql, &mut ledger, &mut rows).map_err(|stop| stop.doing("write a commit"))?;
         if !commands.iter().all(Command::only_reads) {
-            latencies::flush(sql, self.gathered.due(now)).map_err(|stop| stop.doing("write the latencies"))?;
+            latencies::flush(sql, self.gathered.due(now))
+                .map_err(|stop| stop.doing("write the latencies"))?;
         }
         replies.iter_mut().for_each(|reply| number(reply, &rows));
         let written = sql.changes() - begun;
@@ -353,7 +371,11 @@ fn number(reply: &mut Reply, rows: &Rows) {
 }
 
 impl Store for PostgresStore {
-    fn commit(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Vec<Reply>, StoreError> {
+    fn commit(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> std::result::Result<Vec<Reply>, StoreError> {
         if let Some(replies) = self.settle_doubt(commands)? {
             return Ok(replies);
         }
@@ -387,114 +409,5 @@ impl Store for PostgresStore {
 
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
         Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.held.clone()))))
-    }
-}
-
-impl Wanted {
-    /// What commands are about, as far as they tell.
-    fn by(commands: &[Command]) -> Self {
-        let mut wanted = Self::default();
-        for command in commands {
-            match command {
-                Command::Emit(emit) => wanted.lanes.extend(emit.targets.iter().map(|target| target.lane)),
-                Command::Settle(settlements) => {
-                    wanted.lanes.extend(settlements.iter().map(|settlement| settlement.lane));
-                }
-                Command::Claim(claim) => drop(wanted.lanes.insert(claim.lane)),
-                Command::Persist(persist) => drop(wanted.lanes.insert(persist.lane)),
-                Command::Acquire(_) | Command::Renew(_) | Command::Evict(_) | Command::Sweep(_) => {
-                    wanted.owners = true;
-                }
-                Command::Subscribe(_) => wanted.state = true,
-                Command::Change(change) => wanted.roster_of(change.lane),
-                Command::Rotate(rotate) => wanted.roster_of(rotate.lane),
-                Command::Remove(lane) => wanted.roster_of(*lane),
-                Command::Redrive(_) => wanted.state = true,
-                Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
-                Command::RejectOutbox(_) | Command::Forget(_) | Command::Purge(_) => {}
-            }
-        }
-        wanted
-    }
-
-    fn roster_of(&mut self, lane: LaneId) {
-        self.lanes.insert(lane);
-        self.state = true;
-    }
-
-    fn add(&mut self, more: Self) {
-        self.lanes.extend(more.lanes);
-        self.owners |= more.owners;
-        self.state |= more.state;
-    }
-}
-
-/// One commit under way. The commands are carried out by its methods, in the files named after them.
-struct Work<'a> {
-    sql: &'a Link,
-    now: StoreTime,
-    limits: &'a Limits,
-    ledger: Ledger,
-    held: &'a mut Held,
-    taken_seen: &'a mut BTreeMap<OwnerId, u64>,
-    places: &'a mut purge::Places,
-    gathered: &'a mut Gathered,
-    room: room::Room,
-    rows: Rows,
-    bodies: claim::Bodies,
-    recorded: u64,
-    settled: u64,
-}
-
-impl Work<'_> {
-    fn carry_out(&mut self, command: &Command) -> Result<Reply> {
-        match command {
-            Command::Emit(emit) => return self.emit(emit),
-            Command::Settle(settlements) => {
-                self.room.forget_payers();
-                return self.settle(settlements);
-            }
-            _ => {}
-        }
-        // Whatever else happens may change who can make room, and asks the database while it goes along.
-        self.room.forget_payers();
-        self.flush()?;
-        self.rows.forget();
-        let reply = self.carry_out_seldom(command);
-        self.flush()?;
-        self.rows.forget();
-        reply
-    }
-
-    fn carry_out_seldom(&mut self, command: &Command) -> Result<Reply> {
-        match command {
-            Command::Emit(emit) => self.emit(emit),
-            Command::RejectOutbox(reject) => self.reject_outbox(reject),
-            Command::Claim(claim) => self.claim(claim),
-            Command::Settle(settlements) => self.settle(settlements),
-            Command::Persist(persist) => self.persist(persist),
-            Command::Acquire(acquire) => self.acquire(acquire),
-            Command::Renew(renew) => self.renew(renew),
-            Command::Evict(owner) => self.evict(*owner),
-            Command::Subscribe(subscribe) => self.subscribe(subscribe),
-            Command::Change(change) => self.change(change),
-            Command::Rotate(rotate) => self.rotate(rotate),
-            Command::Remove(lane) => self.remove(*lane),
-            Command::Redrive(redrive) => self.redrive(redrive),
-            Command::Forget(forget) => self.forget(forget),
-            Command::Shed(shed) => self.shed(*shed),
-            Command::Sweep(sweep) => self.sweep(*sweep),
-            Command::Purge(purge) => self.purge(*purge),
-        }
-    }
-
-    /// Writes what is to be written, so that it can be asked for.
-    fn flush(&mut self) -> Result<()> {
-        rows::flush(self.sql, &mut self.ledger, &mut self.rows)
-    }
-
-    /// The moment so long from now.
-    fn after(&self, length: Nanos) -> StoreTime {
-        StoreTime(self.now.0.saturating_add(length.0))
     }
 }

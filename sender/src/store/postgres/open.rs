@@ -98,7 +98,10 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
 pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
     let link = Link::open(address.config(), Purpose::Reading)?;
     if recognise(&link, address)? < known() {
-        return Err(foreign(address, "there are no tables of ours in it; `serve` or `subscriber add` makes them"));
+        return Err(foreign(
+            address,
+            "there are no tables of ours in it; `serve` or `subscriber add` makes them",
+        ));
     }
     Ok(link)
 }
@@ -107,7 +110,8 @@ pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
 pub(super) fn new_writer(link: &Link) -> Result<i64, StoreError> {
     let text = "INSERT INTO totals (writer) VALUES (1 + (random() * 9e18)::int8) RETURNING writer";
     let row = link.first(text, &[]).map_err(|error| failure(OPENING, &error))?;
-    let row = row.ok_or_else(|| StoreError::Broken { doing: OPENING, detail: "no row was made".to_owned() })?;
+    let row =
+        row.ok_or_else(|| StoreError::Broken { doing: OPENING, detail: "no row was made".to_owned() })?;
     row.try_get(0).map_err(|error| failure(OPENING, &error))
 }
 

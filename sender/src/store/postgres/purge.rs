@@ -71,7 +71,9 @@ impl Work<'_> {
                 purged.deliveries += deleted;
                 left = left.saturating_sub(deleted);
                 if deleted < size(deliveries.len())
-                    && self.sql.exists("SELECT 1 FROM deliveries WHERE delivery = ANY($1) LIMIT 1", &[&deliveries])?
+                    && self
+                        .sql
+                        .exists("SELECT 1 FROM deliveries WHERE delivery = ANY($1) LIMIT 1", &[&deliveries])?
                 {
                     // The rest in the next step.
                     self.delete_events(&events, &bodies)?;
@@ -112,9 +114,8 @@ impl Work<'_> {
     fn delete_attempts(&mut self, before: StoreTime, max: u32) -> Result<(u64, bool)> {
         let (at, delivery) = self.places.attempt.unwrap_or((-1, -1));
         let longest = StoreTime(self.now.0.saturating_sub(crate::engine::contract::WINDOW_LENGTH_MAX.0));
-        let found = self
-            .sql
-            .query(ATTEMPTS, &[&before, &i64::from(max), &longest, &MARGIN, &at, &delivery])?;
+        let found =
+            self.sql.query(ATTEMPTS, &[&before, &i64::from(max), &longest, &MARGIN, &at, &delivery])?;
         let (mut ats, mut deliveries): (Vec<i64>, Vec<i64>) = Default::default();
         let mut last = None;
         for row in &found {

@@ -14,8 +14,9 @@ use crate::store::clock::Start;
 use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
-    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour, LiveSecret,
-    Measured, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom, Work,
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    LiveSecret, Measured, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom,
+    Work,
 };
 
 mod arrivals;
@@ -116,7 +117,9 @@ impl PostgresReader {
 
 impl Reader for PostgresReader {
     fn glance(&self) -> Result<Glance, StoreError> {
-        self.ask("glance at the store", |sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
+        self.ask("glance at the store", |sql| {
+            outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late)
+        })
     }
 
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
@@ -202,7 +205,12 @@ impl Reader for PostgresReader {
         self.ask("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
     }
 
-    fn dead(&self, lane: Option<LaneId>, from: Option<Cursor>, max: u32) -> Result<Page<DeadLetter>, ReadError> {
+    fn dead(
+        &self,
+        lane: Option<LaneId>,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadLetter>, ReadError> {
         self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
     }
 

@@ -160,7 +160,8 @@ impl Work<'_> {
         let enough = int(size(PAYERS_MAX + payers.spent.len()));
         // What this commit has counted so far must be seen.
         self.flush()?;
-        let query = "SELECT lane FROM lanes WHERE when_full = 0 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT $1";
+        let query =
+            "SELECT lane FROM lanes WHERE when_full = 0 AND waiting > 0 ORDER BY waiting DESC, lane LIMIT $1";
         let mut lanes = BTreeSet::new();
         for row in self.sql.query(query, &[&enough])? {
             lanes.insert(row.try_get(0)?);
@@ -196,7 +197,11 @@ impl Work<'_> {
             AND delivery <> ALL($3) ORDER BY at, delivery LIMIT $2";
         let mut victims = Vec::new();
         for row in self.sql.query(query, &[&lane, &i64::from(max), &held])? {
-            victims.push(Victim { delivery: row.try_get(0)?, bytes: row.try_get::<_, Count>(1)?.0, tried: row.try_get::<_, i64>(2)? > 0 });
+            victims.push(Victim {
+                delivery: row.try_get(0)?,
+                bytes: row.try_get::<_, Count>(1)?.0,
+                tried: row.try_get::<_, i64>(2)? > 0,
+            });
         }
         self.bury(lane, &victims, reason)?;
         Ok(size(victims.len()))

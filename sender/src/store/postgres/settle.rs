@@ -94,7 +94,12 @@ impl Work<'_> {
     }
 
     /// Whether an attempt was recorded before. One that is later than the last of its delivery is new.
-    fn is_known(&self, settlement: &Settlement, attempt: &Attempt, before: Option<&Delivery>) -> Result<bool> {
+    fn is_known(
+        &self,
+        settlement: &Settlement,
+        attempt: &Attempt,
+        before: Option<&Delivery>,
+    ) -> Result<bool> {
         if before.is_some_and(|before| before.last_attempt.is_none_or(|last| last < attempt.at)) {
             return Ok(false);
         }

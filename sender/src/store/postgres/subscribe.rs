@@ -153,6 +153,9 @@ impl Work<'_> {
 fn has_window_caps(settings: &str) -> bool {
     let read: std::result::Result<serde_json::Value, _> = serde_json::from_str(settings);
     read.map_or(true, |settings| {
-        settings.pointer("/limit/windows").and_then(serde_json::Value::as_array).is_some_and(|caps| !caps.is_empty())
+        settings
+            .pointer("/limit/windows")
+            .and_then(serde_json::Value::as_array)
+            .is_some_and(|caps| !caps.is_empty())
     })
 }

@@ -45,7 +45,8 @@ impl Work<'_> {
         let mut victims: Vec<(LaneId, Victim)> = Vec::new();
         for row in self.sql.query(EXPIRED, &[&self.now, &limit])? {
             let (delivery, lane) = (row.try_get(0)?, row.try_get(1)?);
-            let (bytes, tried) = (row.try_get::<_, i64>(2)?.max(0).cast_unsigned(), row.try_get::<_, i64>(3)? > 0);
+            let (bytes, tried) =
+                (row.try_get::<_, i64>(2)?.max(0).cast_unsigned(), row.try_get::<_, i64>(3)? > 0);
             if size(victims.len()) < u64::from(max) && !self.held.has(lane, delivery) {
                 victims.push((lane, Victim { delivery, bytes, tried }));
             }

@@ -15,10 +15,10 @@ use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
 use super::clock::{Beginning, Start};
 use super::command::Command;
-use super::lane::{Limits, OwnerId};
-use super::reply::Reply;
 use super::gathered::Gathered;
 use super::held::Held;
+use super::lane::{Limits, OwnerId};
+use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{Nanos, StoreTime};
 

@@ -47,7 +47,8 @@ impl Arrivals {
         for number in numbers {
             while settled + 1 < *number {
                 let known = was_missing.filter(|missing| missing.number == settled + 1);
-                let missing = known.unwrap_or(Missing { number: settled + 1, next_transaction: seen.next, looks: 0 });
+                let missing =
+                    known.unwrap_or(Missing { number: settled + 1, next_transaction: seen.next, looks: 0 });
                 let is_over = seen.ended_before >= missing.next_transaction || missing.looks >= LOOKS_MAX;
                 if !is_over {
                     self.missing = Some(Missing { looks: missing.looks + 1, ..missing });

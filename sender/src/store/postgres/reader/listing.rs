@@ -81,7 +81,8 @@ pub(super) fn subscriber(sql: &Link, which: &Whom) -> Read<Option<Subscriber>> {
 }
 
 pub(super) fn secrets(sql: &Link, lane: LaneId, now: StoreTime) -> Read<Vec<LiveSecret>> {
-    let query = "SELECT secret, created, retires FROM secrets WHERE lane = $1 AND (retires IS NULL OR retires > $2)
+    let query =
+        "SELECT secret, created, retires FROM secrets WHERE lane = $1 AND (retires IS NULL OR retires > $2)
         ORDER BY id DESC";
     all(sql, query, &[&lane, &now], |row| {
         Ok(LiveSecret {
@@ -171,7 +172,8 @@ pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {
 }
 
 pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
-    let query = "SELECT b.bytes, b.hash FROM deliveries d JOIN bodies b ON b.body = d.body WHERE d.delivery = $1";
+    let query =
+        "SELECT b.bytes, b.hash FROM deliveries d JOIN bodies b ON b.body = d.body WHERE d.delivery = $1";
     let Some(row) = sql.first(query, &[&delivery])? else { return Ok(None) };
     Ok(Some(Body { bytes: row.try_get::<_, &[u8]>(0)?.into(), hash: row.try_get::<_, Bits>(1)?.0 }))
 }

@@ -45,7 +45,10 @@ fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> 
     let found = sql.query(ARRIVED, &[&DeliveryId(settled)])?;
     let Some(first) = found.first() else { return Ok(()) };
     let seen = Seen { ended_before: first.try_get::<_, Count>(1)?.0, next: first.try_get::<_, Count>(2)?.0 };
-    let numbers = found.iter().map(|row| row.try_get::<_, Count>(0).map(|number| number.0)).collect::<Read<Vec<_>>>()?;
+    let numbers = found
+        .iter()
+        .map(|row| row.try_get::<_, Count>(0).map(|number| number.0))
+        .collect::<Read<Vec<_>>>()?;
     if arrivals.look(&numbers, seen) {
         late.set(late.get() + 1);
     }
@@ -53,7 +56,8 @@ fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> 
 }
 
 pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> {
-    let query = "SELECT delivery, lane, at, state FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT $2";
+    let query =
+        "SELECT delivery, lane, at, state FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT $2";
     let rows = sql.query(query, &[&after, &i64::from(max)])?;
     let mut lanes: BTreeMap<LaneId, StoreTime> = BTreeMap::new();
     let mut last = after;
@@ -69,7 +73,8 @@ pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> 
 }
 
 pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime)>> {
-    let query = "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) CROSS JOIN LATERAL
+    let query =
+        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) CROSS JOIN LATERAL
         (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 ORDER BY at, delivery LIMIT 1) d
         ORDER BY u.place";
     sql.query(query, &[&lanes])?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
@@ -126,7 +131,8 @@ pub(super) fn rejected(
 ) -> Read<(Vec<RejectedRow>, Option<[u64; 2]>)> {
     let before = place.map_or(i64::MAX, |at| number_at(at[0]));
     let rows = sql.query(REJECTED, &[&before, &i64::from(max)])?;
-    let rejected = |row: &Row| Ok(RejectedRow { row: outbox_row(row)?, why: row.try_get(6)?, at: row.try_get(7)? });
+    let rejected =
+        |row: &Row| Ok(RejectedRow { row: outbox_row(row)?, why: row.try_get(6)?, at: row.try_get(7)? });
     let rows: Vec<RejectedRow> = rows.iter().map(rejected).collect::<Read<_>>()?;
     let next = last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
     // Below the lowest number there is nothing more.
@@ -163,7 +169,8 @@ fn outbox_row(row: &Row) -> Read<OutboxRow> {
 }
 
 pub(super) fn owners(sql: &Link) -> Read<Vec<Owner>> {
-    let query = "SELECT o.owner, o.until, (SELECT count(*) FROM lanes l WHERE l.owner = o.owner) FROM owners o
+    let query =
+        "SELECT o.owner, o.until, (SELECT count(*) FROM lanes l WHERE l.owner = o.owner) FROM owners o
         ORDER BY o.owner";
     let owner = |row: &Row| {
         Ok(Owner { owner: row.try_get(0)?, until: row.try_get(1)?, lanes: row.try_get::<_, Count>(2)?.0 })
