@@ -51,7 +51,7 @@ impl Readers {
         let (tell, told) = oneshot::channel();
         let asked = self.questions.try_send(Box::new(move |reader| {
             // Whoever asked may have gone.
-            let _ = tell.send(reader.map(|reader| question(reader)));
+            let _ = tell.send(reader.map(question));
         }));
         match asked {
             Ok(()) => told.await.unwrap_or_else(|_| {
@@ -91,17 +91,17 @@ mod tests {
 
     use super::*;
 
-    fn database() -> (tempfile::TempDir, PathBuf) {
+    fn database() -> (tempfile::TempDir, Database) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
         drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
-        (folder, path)
+        (folder, path.into())
     }
 
     #[tokio::test]
     async fn what_finds_the_queue_full_is_told_so_and_later_questions_are_answered() {
-        let (_folder, path) = database();
-        let readers = Arc::new(Readers::start(&path).unwrap());
+        let (_folder, database) = database();
+        let readers = Arc::new(Readers::start(&database).unwrap());
         let (begun, begins) = channel();
         let (go_on, goes_on) = channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
@@ -139,8 +139,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_panics_costs_its_answer_and_no_thread() {
-        let (_folder, path) = database();
-        let readers = Readers::start(&path).unwrap();
+        let (_folder, database) = database();
+        let readers = Readers::start(&database).unwrap();
         for _ in 0..2 * READERS {
             let answer = readers.ask::<(), _>(|_| panic!("a defect")).await;
             assert!(matches!(answer, Err(StoreError::Broken { .. })), "{answer:?}");
@@ -152,7 +152,7 @@ mod tests {
     async fn a_database_that_is_not_there_yet_is_opened_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
-        let readers = Readers::start(&path).unwrap();
+        let readers = Readers::start(&path.clone().into()).unwrap();
         assert!(readers.ask(|_| ()).await.is_err());
         drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
         assert_eq!(readers.ask(|_| ()).await, Ok(()));

@@ -26,7 +26,7 @@ impl Analyse {
     pub(in crate::cli) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let look = Look::open(&common.existing_database()?)?;
         let since = StoreTime(look.now.0.saturating_sub(self.since.0));
-        let found = analyse(&*look.reader.dead_groups(since, GROUPS_MAX)?);
+        let found = analyse(&look.reader.dead_groups(since, GROUPS_MAX)?);
         let names = names(&look)?;
         if printer.json {
             return found

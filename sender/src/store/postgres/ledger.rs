@@ -253,8 +253,8 @@ impl Ledger {
             let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
             debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
             lane.changed = false;
-            changes.lanes.push(*id, lane);
             changes.records.extend(lane.record.take().map(|record| (*id, record)));
+            changes.lanes.push((*id, lane.clone()));
         }
         for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
             lease.changed = false;
@@ -262,7 +262,7 @@ impl Ledger {
         }
         if self.state.changed {
             self.state.changed = false;
-            changes.state = Some(self.state);
+            changes.state = Some(self.state.numbers());
         }
         changes
     }
@@ -284,7 +284,7 @@ impl Ledger {
 }
 
 impl State {
-    pub(super) fn numbers(&self) -> [i64; 3] {
+    fn numbers(&self) -> [i64; 3] {
         [int(self.roster), int(self.stirred), int(self.next_lane)]
     }
 }

@@ -30,7 +30,7 @@ use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::{Emitted, Placed, Reply};
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{LaneId, StoreTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
 
 mod beside;
 mod changes;
@@ -124,6 +124,8 @@ pub struct PostgresStore {
     places: purge::Places,
     gathered: Gathered,
     written: Written,
+    /// Numbers of deliveries that a commit took which was begun anew.
+    unused: Vec<DeliveryId>,
     /// A commit of which is not known what came.
     doubt: Option<Doubt>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
@@ -158,6 +160,7 @@ impl PostgresStore {
             places: purge::Places::default(),
             gathered: Gathered::default(),
             written: Written::default(),
+            unused: Vec::new(),
             doubt: None,
             by_server_clock: false,
         })
@@ -229,8 +232,9 @@ impl PostgresStore {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
         let begun = sql.changes();
-        let (mut ledger, rows) =
+        let (mut ledger, mut rows) =
             begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
+        rows.unused = std::mem::take(&mut self.unused).into();
         if self.by_server_clock {
             ledger.count_by_server();
         }
@@ -253,7 +257,14 @@ impl PostgresStore {
         };
         let mut replies = Vec::with_capacity(commands.len());
         for command in commands {
-            replies.push(work.carry_out(command).map_err(|stop| stop.doing(command.name()))?);
+            match work.carry_out(command) {
+                Ok(reply) => replies.push(reply),
+                Err(stop) => {
+                    // What was begun is undone, and the numbers that it took are nobody's.
+                    self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
+                    return Err(stop.doing(command.name()));
+                }
+            }
         }
         let rest =
             Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };

@@ -3,7 +3,8 @@
 //!
 //! A delivery that is recorded gets its number when its row is written. Until then it goes by a provisional one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tokio_postgres::Row;
@@ -123,6 +124,8 @@ pub(super) struct Rows {
     /// Numbers for events and for bodies that the commit may record.
     pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
     pub(super) fresh: Vec<NewDelivery>,
+    /// Numbers that nobody has.
+    pub(super) unused: VecDeque<DeliveryId>,
     /// The numbers that those recorded by this commit got.
     pub(super) numbers: Vec<DeliveryId>,
 }
@@ -174,8 +177,8 @@ impl Rows {
         lane: LaneId,
         delivery: DeliveryId,
     ) -> Result<Option<&mut Delivery>> {
-        if !self.deliveries.contains_key(&delivery) {
-            self.deliveries.insert(delivery, None);
+        if let Entry::Vacant(unknown) = self.deliveries.entry(delivery) {
+            unknown.insert(None);
             let found = sql.query(DELIVERIES, &[&vec![delivery]])?;
             self.add_deliveries(&found)?;
         }
@@ -304,6 +307,12 @@ impl Rows {
 }
 
 impl Rows {
+    /// The deliveries that changed.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+        let row = |delivery| self.deliveries.get(delivery)?.as_ref().map(|row| (*delivery, row));
+        self.changed.iter().filter_map(row)
+    }
+
     /// All that was to be written is, under its numbers.
     pub(super) fn are_written(&mut self) {
         let Self { alike, numbers, .. } = self;
