@@ -189,7 +189,7 @@ impl Rows {
     /// Whether a delivery that was not there before may be one that this commit records.
     pub(super) fn may_record(&self, delivery: DeliveryId) -> bool {
         let records = !self.fresh.is_empty() || !self.numbers.is_empty();
-        records && self.deliveries.get(&delivery).is_some_and(Option::is_none)
+        records && self.deliveries.get(&delivery).is_none_or(Option::is_none)
     }
 
     /// What was not there before is looked for again.
