@@ -30,7 +30,7 @@ use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::{Emitted, Placed, Reply};
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::engine::{DeliveryId, StoreTime};
 
 mod beside;
 mod changes;
@@ -51,6 +51,7 @@ mod reader;
 mod room;
 mod rows;
 mod settle;
+mod stop;
 mod subscribe;
 mod sweep;
 mod values;
@@ -64,6 +65,7 @@ use named::Named;
 pub use open::{Address, BadAddress};
 pub use reader::PostgresReader;
 use rows::Rows;
+use stop::{Failed, Result, Stop};
 use wanted::Wanted;
 use work::Work;
 
@@ -76,32 +78,6 @@ pub struct Options {
     pub create: bool,
     /// Something random, which a new database keeps for good.
     pub identity: u64,
-}
-
-/// Why a commit does not go on.
-#[derive(Debug)]
-enum Stop {
-    /// The database says so.
-    Database(tokio_postgres::Error),
-    /// Something has to be locked first.
-    Unlocked(Wanted),
-    /// What is there makes no sense.
-    Broken(&'static str),
-}
-
-type Result<T> = std::result::Result<T, Stop>;
-
-impl From<tokio_postgres::Error> for Stop {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl Stop {
-    /// These lanes have to be locked first.
-    fn lanes(lanes: impl IntoIterator<Item = LaneId>) -> Self {
-        Self::Unlocked(Wanted { lanes: lanes.into_iter().collect(), ..Wanted::default() })
-    }
 }
 
 /// So often a commit begins anew with more locked. Each time it has all that it was found to need before.
@@ -341,18 +317,6 @@ struct Closing {
     rows: Rows,
     recorded: u64,
     settled: u64,
-}
-
-/// Why a commit does not go on, and what was being done.
-struct Failed {
-    stop: Stop,
-    doing: &'static str,
-}
-
-impl Stop {
-    const fn doing(self, doing: &'static str) -> Failed {
-        Failed { stop: self, doing }
-    }
 }
 
 /// Begins a transaction, locks what it is about, and reads what its commands name: in one journey.
