@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::reply::Bound;
-
 /// Who owns lanes: one process's run. Drawn at random at its start, so that no two are alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
@@ -153,20 +151,5 @@ impl Counts {
         self.accepted == self.delivered + self.dead + self.coalesced + self.waiting
             && self.retrying <= self.waiting
             && self.dead_kept <= self.dead
-    }
-}
-
-impl Bounds {
-    /// The bound that a delivery of so many bytes would break, with so much waiting already.
-    pub(super) const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
-        if body > self.bytes_max {
-            Some(Bound::BodyBytes)
-        } else if rows >= self.rows_max {
-            Some(Bound::LaneRows)
-        } else if bytes + body > self.bytes_max {
-            Some(Bound::LaneBytes)
-        } else {
-            None
-        }
     }
 }

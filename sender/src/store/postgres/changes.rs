@@ -1,23 +1,10 @@
 //! What a commit has changed of what it locked: written with everything else, a statement for each table.
 
-use super::columns::Table;
-use super::ledger::{Lane, Lease, listed};
+use super::ledger::{Changes, Lane, listed};
 use super::link::Ask;
+use super::table::Table;
 use super::values::int;
 use crate::engine::LaneId;
-use crate::store::lane::OwnerId;
-use crate::store::reply::Record;
-
-/// What a commit has changed of what it locked.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    /// Lanes, with their counts in their order.
-    pub(super) lanes: Vec<(LaneId, Lane)>,
-    pub(super) records: Vec<(LaneId, Record)>,
-    pub(super) owners: Vec<(OwnerId, Lease)>,
-    /// The roster, how often something stirred, and the next lane.
-    pub(super) state: Option<[i64; 3]>,
-}
 
 impl Changes {
     /// The tables with changes.

@@ -1,42 +1,15 @@
 //! What a commit writes of events, deliveries and attempts: by columns, a statement for each table.
 
-use tokio_postgres::types::ToSql;
-
-use super::Result;
-use super::changes::Changes;
-use super::ledger::Ledger;
+use super::ledger::{Changes, Ledger};
 use super::link::{Ask, Link};
 use super::rows::{Delivery, NewAttempt, NewDelivery, NewEvent, Rows, numbers};
+use super::stop::Result;
+use super::table::Table;
 use super::values::{Bits, int, size};
 use crate::engine::DeliveryId;
 use crate::store::command::Body;
 
 const DELIVERY_NUMBERS: &str = "SELECT nextval('delivery_numbers') FROM generate_series(1, $1::int8)";
-
-/// The values of one column.
-type Column<'a> = Box<dyn ToSql + Sync + 'a>;
-
-/// Rows of one table, to be written by one statement.
-pub(super) struct Table<'a> {
-    text: &'static str,
-    columns: Vec<Column<'a>>,
-}
-
-impl<'a> Table<'a> {
-    pub(super) fn new(text: &'static str) -> Self {
-        Self { text, columns: Vec::new() }
-    }
-
-    /// With one column more.
-    pub(super) fn with<T: ToSql + Sync + 'a>(mut self, values: impl Iterator<Item = T>) -> Self {
-        self.columns.push(Box::new(values.collect::<Vec<T>>()));
-        self
-    }
-
-    pub(super) fn ask(&self) -> Ask<'_> {
-        Ask { text: self.text, values: self.columns.iter().map(|column| &**column as _).collect() }
-    }
-}
 
 /// Writes what is to be written.
 pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<()> {

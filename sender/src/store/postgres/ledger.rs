@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
-use super::changes::Changes;
+use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int};
-use super::wanted::Wanted;
-use super::{Result, Stop};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
 use crate::store::reply::Record;
@@ -63,6 +61,17 @@ pub(super) struct Ledger {
     before: Counts,
     marked_minute: Option<u64>,
     server_clock: StoreTime,
+}
+
+/// What a commit has changed of what it locked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Lanes, with their counts in their order.
+    pub(super) lanes: Vec<(LaneId, Lane)>,
+    pub(super) records: Vec<(LaneId, Record)>,
+    pub(super) owners: Vec<(OwnerId, Lease)>,
+    /// The roster, how often something stirred, and the next lane.
+    pub(super) state: Option<[i64; 3]>,
 }
 
 /// Marks older than this are deleted: figures are given for the last hour.

@@ -28,7 +28,7 @@ use super::command::Command;
 use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Limits, OwnerId};
-use super::reply::{Emitted, Placed, Reply};
+use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{DeliveryId, StoreTime};
 
@@ -54,20 +54,19 @@ mod settle;
 mod stop;
 mod subscribe;
 mod sweep;
+mod table;
 mod values;
 mod wanted;
 mod work;
 
 use doubt::Doubt;
 use ledger::Ledger;
-use link::{Ask, Link, Purpose, failure};
-use named::Named;
+use link::{Link, Purpose, failure};
+use named::begin;
 pub use open::{Address, BadAddress};
 pub use reader::PostgresReader;
 use rows::Rows;
-use stop::{Failed, Result, Stop};
-use wanted::Wanted;
-use work::Work;
+use stop::{Failed, Result, Stop, Wanted};
 
 /// How to open a database.
 #[derive(Clone, Copy, Debug, Default)]
@@ -266,7 +265,7 @@ impl PostgresStore {
             latencies::flush(sql, self.gathered.due(now))
                 .map_err(|stop| stop.doing("write the latencies"))?;
         }
-        replies.iter_mut().for_each(|reply| number(reply, &rows));
+        replies.iter_mut().for_each(|reply| rows.number(reply));
         let written = sql.changes() - begun;
         let done = Done {
             replies,
@@ -319,32 +318,6 @@ struct Closing {
     settled: u64,
 }
 
-/// Begins a transaction, locks what it is about, and reads what its commands name: in one journey.
-fn begin(sql: &Link, now: StoreTime, commands: &[Command], wanted: &Wanted) -> Result<(Ledger, Rows)> {
-    let (named, lanes) = (Named::by(commands, now), wanted.lanes.iter().copied().collect());
-    let mut asks = vec![Ask { text: "BEGIN", values: Vec::new() }];
-    asks.extend(wanted.asks(&lanes));
-    asks.extend(named.asks());
-    let mut answers = sql.query_all(&asks)?.into_iter().skip(1);
-    let ledger = wanted.read(&mut answers, now)?;
-    Ok((ledger, named.read(&mut answers)?))
-}
-
-/// Puts the numbers that deliveries have got into a reply.
-fn number(reply: &mut Reply, rows: &Rows) {
-    let Reply::Emitted(Emitted { targets, .. }) = reply else { return };
-    for placed in targets {
-        match placed {
-            Placed::Waiting { delivery, replaced, .. } => {
-                *delivery = rows.real(*delivery);
-                *replaced = replaced.map(|replaced| rows.real(replaced));
-            }
-            Placed::Overflowed { delivery } => *delivery = rows.real(*delivery),
-            Placed::Duplicate | Placed::Absent | Placed::Refused(_) => {}
-        }
-    }
-}
-
 impl Store for PostgresStore {
     fn commit(
         &mut self,
@@ -385,4 +358,21 @@ impl Store for PostgresStore {
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
         Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.held.clone()))))
     }
+}
+
+/// One commit under way. The commands are carried out by its methods, in the files named after them.
+struct Work<'a> {
+    sql: &'a Link,
+    now: StoreTime,
+    limits: &'a Limits,
+    ledger: Ledger,
+    held: &'a mut Held,
+    taken_seen: &'a mut BTreeMap<OwnerId, u64>,
+    places: &'a mut purge::Places,
+    gathered: &'a mut Gathered,
+    room: room::Room,
+    rows: Rows,
+    bodies: claim::Bodies,
+    recorded: u64,
+    settled: u64,
 }

@@ -2,9 +2,10 @@
 
 use tokio_postgres::Row;
 
-use super::Result;
-use super::link::Ask;
+use super::ledger::Ledger;
+use super::link::{Ask, Link};
 use super::rows::{ALIKE, DELIVERIES, NAMED, Rows, numbers};
+use super::stop::{Result, Wanted};
 use super::values::{int, size};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::Command;
@@ -87,4 +88,20 @@ impl<'a> Named<'a> {
         }
         Ok(rows)
     }
+}
+
+/// Begins a transaction, locks what it is about, and reads what its commands name: in one journey.
+pub(super) fn begin(
+    sql: &Link,
+    now: StoreTime,
+    commands: &[Command],
+    wanted: &Wanted,
+) -> Result<(Ledger, Rows)> {
+    let (named, lanes) = (Named::by(commands, now), wanted.lanes.iter().copied().collect());
+    let mut asks = vec![Ask { text: "BEGIN", values: Vec::new() }];
+    asks.extend(wanted.asks(&lanes));
+    asks.extend(named.asks());
+    let mut answers = sql.query_all(&asks)?.into_iter().skip(1);
+    let ledger = wanted.read(&mut answers, now)?;
+    Ok((ledger, named.read(&mut answers)?))
 }

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 
 use super::link::Link;
+use super::stop::{Result, Stop};
 use super::values::{Count, size};
-use super::{Result, Stop};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Body, Outcome, Reason};
 use crate::store::read::Place;
+use crate::store::reply::{Emitted, Placed, Reply};
 
 /// Provisional numbers begin here.
 const PROVISIONAL: u64 = 1 << 62;
@@ -291,6 +292,21 @@ impl Rows {
     /// The number that a delivery has got, if it had a provisional one.
     pub(super) fn real(&self, delivery: DeliveryId) -> DeliveryId {
         real(&self.numbers, delivery).unwrap_or(delivery)
+    }
+
+    /// Puts the numbers that deliveries have got into a reply.
+    pub(super) fn number(&self, reply: &mut Reply) {
+        let Reply::Emitted(Emitted { targets, .. }) = reply else { return };
+        for placed in targets {
+            match placed {
+                Placed::Waiting { delivery, replaced, .. } => {
+                    *delivery = self.real(*delivery);
+                    *replaced = replaced.map(|replaced| self.real(replaced));
+                }
+                Placed::Overflowed { delivery } => *delivery = self.real(*delivery),
+                Placed::Duplicate | Placed::Absent | Placed::Refused(_) => {}
+            }
+        }
     }
 
     /// Whatever was read may have changed.

@@ -1,6 +1,7 @@
 //! Why a commit does not go on.
 
-use super::wanted::Wanted;
+use std::collections::BTreeSet;
+
 use crate::engine::LaneId;
 
 /// Why a commit does not go on.
@@ -40,5 +41,22 @@ impl Stop {
     /// What was being done then.
     pub(super) const fn doing(self, doing: &'static str) -> Failed {
         Failed { stop: self, doing }
+    }
+}
+
+/// What a commit wants locked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) lanes: BTreeSet<LaneId>,
+    pub(super) owners: bool,
+    pub(super) state: bool,
+}
+
+impl Wanted {
+    /// Wants more beside.
+    pub(super) fn add(&mut self, more: Self) {
+        self.lanes.extend(more.lanes);
+        self.owners |= more.owners;
+        self.state |= more.state;
     }
 }

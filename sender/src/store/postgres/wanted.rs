@@ -1,12 +1,12 @@
 //! What a commit wants locked, in the one order in which everybody locks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
 
 use super::ledger::{Lane, Lease, Ledger, counts, summed};
 use super::link::Ask;
-use super::{Result, Stop};
+use super::stop::{Result, Stop, Wanted};
 use crate::engine::{LaneId, StoreTime};
 use crate::store::Command;
 
@@ -25,14 +25,6 @@ const TOTALS: &str = concat!(
     ", (SELECT max(minute) FROM marks),
     (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM totals"
 );
-
-/// What a commit wants locked.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) lanes: BTreeSet<LaneId>,
-    pub(super) owners: bool,
-    pub(super) state: bool,
-}
 
 impl Wanted {
     /// The questions that lock all of it, in the one order in which everybody locks.
@@ -96,12 +88,5 @@ impl Wanted {
     fn roster_of(&mut self, lane: LaneId) {
         self.lanes.insert(lane);
         self.state = true;
-    }
-
-    /// Wants more beside.
-    pub(super) fn add(&mut self, more: Self) {
-        self.lanes.extend(more.lanes);
-        self.owners |= more.owners;
-        self.state |= more.state;
     }
 }

@@ -1,34 +1,9 @@
 //! One commit under way: which part carries out which command.
 
-use std::collections::BTreeMap;
-
-use super::ledger::Ledger;
-use super::link::Link;
-use super::rows::Rows;
-use super::{Result, claim, columns, purge, room};
+use super::{Result, Work, columns};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
-use crate::store::gathered::Gathered;
-use crate::store::held::Held;
-use crate::store::lane::{Limits, OwnerId};
 use crate::store::reply::Reply;
-
-/// One commit under way. The commands are carried out by its methods, in the files named after them.
-pub(super) struct Work<'a> {
-    pub(super) sql: &'a Link,
-    pub(super) now: StoreTime,
-    pub(super) limits: &'a Limits,
-    pub(super) ledger: Ledger,
-    pub(super) held: &'a mut Held,
-    pub(super) taken_seen: &'a mut BTreeMap<OwnerId, u64>,
-    pub(super) places: &'a mut purge::Places,
-    pub(super) gathered: &'a mut Gathered,
-    pub(super) room: room::Room,
-    pub(super) rows: Rows,
-    pub(super) bodies: claim::Bodies,
-    pub(super) recorded: u64,
-    pub(super) settled: u64,
-}
 
 impl Work<'_> {
     pub(super) fn carry_out(&mut self, command: &Command) -> Result<Reply> {
