@@ -51,7 +51,7 @@ fn open(folder: &Path, durability: Durability, lanes: u64) -> (SqliteStore, Vec<
         SqliteStore::open(&folder.join("bench.db"), &options).expect("a new file in a new folder");
     let subscribe: Vec<Command> = (0..lanes).map(subscriber).collect();
     commit(&mut store, &subscribe);
-    let acquire = Acquire { owner: OWNER, lease: Nanos::HOUR, which: Which::All, max: u32::MAX };
+    let acquire = Acquire { owner: OWNER, lease: Nanos::HOUR, which: Which::All, homes: None, max: u32::MAX };
     let replies = commit(&mut store, &[Command::Acquire(acquire)]);
     let Some(Reply::Acquired(taken)) = replies.into_iter().next() else { panic!("acquired") };
     (store, taken.iter().map(|taken| (taken.lane, taken.term)).collect())
@@ -256,6 +256,7 @@ fn backlog() {
             owner: OwnerId(2),
             lease: Nanos::HOUR,
             which: Which::WithWork { after: LaneId(0) },
+            homes: None,
             max: 10,
         };
         store.commit(StoreTime(NOW.0 + Nanos::DAY.0), &[Command::Acquire(acquire)]).expect("the disk works");
@@ -347,6 +348,7 @@ fn many_lanes() {
             owner: OwnerId(2),
             lease: Nanos::HOUR,
             which: Which::WithWork { after: LaneId(0) },
+            homes: None,
             max: u32::MAX,
         };
         let replies = carry_out(&[Command::Acquire(acquire)]);
@@ -354,7 +356,7 @@ fn many_lanes() {
         taken = lanes;
     });
     let renewed = time(|| {
-        drop(carry_out(&[Command::Renew(Renew { owner: OwnerId(2), lease: Nanos::HOUR })]));
+        drop(carry_out(&[Command::Renew(Renew { owner: OwnerId(2), lease: Nanos::HOUR, announce: None })]));
     });
     let claims: Vec<Command> = taken
         .iter()

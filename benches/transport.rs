@@ -231,10 +231,10 @@ async fn hookproof(sink: SocketAddr) -> Figures {
     let target = Arc::new(Target::parse(&format!("http://{sink}/"), &guard).expect("it is well formed"));
     let transport = Arc::new(Transport::new(Settings::default(), guard).expect("TLS is set up"));
     let connections_max = u32::try_from(CONNECTIONS).ok().and_then(NonZeroU32::new).expect("it is 64");
-    let clock = BootClock::default();
+    let (clock, body) = (BootClock::default(), Arc::<[u8]>::from(&BODY[..]));
     let (lease, cancelled) = (Lease::until(BootTime(u64::MAX)), CancellationToken::new());
     let exchange = move || {
-        let (transport, target) = (Arc::clone(&transport), Arc::clone(&target));
+        let (transport, target, body) = (Arc::clone(&transport), Arc::clone(&target), Arc::clone(&body));
         let deadline = clock.now().after(Nanos(u64::try_from(DEADLINE.as_nanos()).unwrap_or(u64::MAX)));
         let permit = SendPermit { deadline, lease: lease.clone(), cancelled: cancelled.clone() };
         async move {
@@ -242,7 +242,7 @@ async fn hookproof(sink: SocketAddr) -> Figures {
                 lane: LaneId(1),
                 target: &target,
                 headers: &Headers::default(),
-                body: BODY,
+                body: &body,
                 deadline: DEADLINE,
                 permit,
                 connect_deadline: DEADLINE,

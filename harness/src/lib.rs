@@ -40,6 +40,14 @@ pub mod check;
 /// One run, from the scenario to the trace.
 pub mod run;
 
+/// A driver file, tried before it is trusted.
+pub mod rehearsal;
+
+/// A scenario played against a sender inside of a test.
+mod in_process;
+
+pub use in_process::{Harness, HarnessError, Judged, NewEvent, NewSubscriber, Sender};
+
 /// The verdict, for terminals, machines and people who would rather look.
 pub mod report;
 

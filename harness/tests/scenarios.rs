@@ -51,6 +51,7 @@ fn the_promised_scenarios_are_all_there() {
         "skateboard-minutes",
         "skateboard-mini",
         "slow-endpoint",
+        "lasting-slowdown",
         "dead-endpoint",
         "retry-after",
         "stall-then-flood",

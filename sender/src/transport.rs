@@ -19,8 +19,10 @@
 //! - **Everything ends**: one deadline for all of an attempt, one for its connection, a bound on what is read.
 //! - The environment has no say: no proxies, no list of roots, and no compression.
 
+mod answer_reader;
 mod attempt;
 mod attempt_result;
+mod chunks;
 mod connect;
 mod failure;
 mod frames;

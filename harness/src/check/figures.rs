@@ -64,7 +64,7 @@ fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
 
 /// `latency.first-attempt`
 pub(super) fn first_attempt(evidence: &Evidence<'_>) -> Finding {
-    let expected = &evidence.scenario.expect.latency;
+    let expected = &evidence.scenario.expect.speeds.latency;
     let mut tally = Tally::default();
     let longest = unexplained(evidence, &mut tally);
     if expected.is_empty() && tally.seen == 0 {

@@ -12,7 +12,7 @@ use super::offset::timestamp;
 use super::rotation::{Rotations, rotations};
 use super::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, Profile, SECOND, Subscriber};
-use crate::trace::{Arrival, CutKind, Verified};
+use crate::trace::{Arrival, CutKind, Signs, Verified};
 
 /// How far a timestamp may be from its arrival, in seconds.
 pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
@@ -27,23 +27,56 @@ fn profile(evidence: &Evidence<'_>, lane: u32) -> Profile {
     evidence.lanes[lane as usize].subscriber.sign
 }
 
+/// What every request carries.
+struct Carries {
+    signature: bool,
+    timestamp: bool,
+    id: bool,
+}
+
+/// What a lane's requests carry in headers of their own, by the driver file or by their profile.
+fn carries(evidence: &Evidence<'_>, lane: u32) -> Carries {
+    if let Some(Signs::Own { signature, timestamp, id, .. }) = &evidence.trace.declared.signs {
+        return Carries { signature: *signature, timestamp: *timestamp, id: *id };
+    }
+    let profile = profile(evidence, lane);
+    Carries {
+        signature: true,
+        timestamp: matches!(profile, Profile::StandardWebhooks | Profile::VvvTimestamped),
+        id: profile == Profile::StandardWebhooks,
+    }
+}
+
+/// Whether each attempt of a lane carries a timestamp of its own.
+fn is_fresh(evidence: &Evidence<'_>, lane: u32) -> bool {
+    match &evidence.trace.declared.signs {
+        Some(Signs::Own { timestamp, .. }) => *timestamp,
+        _ => profile(evidence, lane).is_fresh(),
+    }
+}
+
 /// `format.post-json`
 pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
+    let declared = evidence.trace.declared.content_type.as_deref().map(str::to_ascii_lowercase);
     for (n, lane, arrival) in arrivals(evidence) {
         tally.see();
         let content = arrival.content_type.as_deref().unwrap_or_default();
         let media = content.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let json =
             media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"));
-        let sign = profile(evidence, lane);
-        let stamped = !matches!(sign, Profile::StandardWebhooks | Profile::VvvTimestamped)
-            || arrival.signed.timestamp.is_some();
-        let named = sign != Profile::StandardWebhooks || arrival.id.is_some();
+        let carries = carries(evidence, lane);
+        let typed = declared.as_ref().map_or(json, |declared| media == *declared);
+        let stamped = !carries.timestamp || arrival.signed.timestamp.is_some();
+        let named = !carries.id || arrival.id.is_some();
         let what = match () {
             () if arrival.method != "POST" => format!("the method is {}, not POST", arrival.method),
-            () if !json => format!("the content type is {content:?}, not JSON"),
-            () if arrival.signed.signature.is_none() => "there is no signature header".to_owned(),
+            () if !typed => {
+                format!("the content type is {content:?}, not {}", declared.as_deref().unwrap_or("JSON"))
+            }
+            () if carries.signature && arrival.signed.signature.is_none() => {
+                "there is no signature header".to_owned()
+            }
             () if !stamped => "there is no timestamp header".to_owned(),
             () if !named => "there is no id header".to_owned(),
             () => continue,
@@ -56,7 +89,11 @@ pub(super) fn post_json(evidence: &Evidence<'_>) -> Finding {
             tally.broke(|| evidence.witness(lane, &[n], "what came is no HTTP request".to_owned()));
         }
     }
-    tally.finding("requests", "POST, JSON, with every header of their profile", "not in form")
+    let right = match &declared {
+        None => "POST, JSON, with every header of their profile".to_owned(),
+        Some(declared) => format!("POST, {declared}, with every header that the driver file names"),
+    };
+    tally.finding("requests", &right, "not in form")
 }
 
 /// `format.signature`
@@ -91,7 +128,7 @@ pub(super) fn signature(evidence: &Evidence<'_>) -> Finding {
 /// `format.timestamp`
 pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let lanes = &evidence.lanes;
-    if !lanes.iter().any(|lane| lane.subscriber.sign.is_fresh()) {
+    if !(0_u32..).zip(lanes).any(|(lane, _)| is_fresh(evidence, lane)) {
         return Finding::unasked("no subscriber's profile has a timestamp");
     }
     // A second more, as a request may have been stamped before its clock was set back.
@@ -101,7 +138,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let is_stepped = |t: u64| steps.iter().any(|(from, until)| *from <= t && t <= *until);
     let mut tally = Tally::default();
     let ahead = evidence.ahead;
-    for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| profile(evidence, *lane).is_fresh()) {
+    for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| is_fresh(evidence, *lane)) {
         if is_stalled(lanes[lane as usize].subscriber, arrival.t) || is_stepped(arrival.t) {
             continue;
         }
@@ -143,13 +180,14 @@ fn together(evidence: &Evidence<'_>, attempts: &[u32], event: u64) -> bool {
 pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut owners: BTreeMap<(u32, &str), u64> = BTreeMap::new();
+    let is_own = matches!(evidence.trace.declared.signs, Some(Signs::Own { .. }));
     for delivery in &evidence.deliveries {
         let attempts = evidence.attempts(delivery);
         let id = |n: &u32| evidence.trace.arrivals[*n as usize].id.as_deref();
         let Some(first) = attempts.first().and_then(id) else { continue };
         tally.see();
         let owner = *owners.entry((delivery.lane, first)).or_insert(delivery.token);
-        let signed = profile(evidence, delivery.lane) == Profile::StandardWebhooks;
+        let signed = !is_own && profile(evidence, delivery.lane) == Profile::StandardWebhooks;
         let what = if let Some(n) = attempts.iter().find(|n| id(n) != Some(first)) {
             format!("{first:?} on one attempt, {:?} on another", id(n).unwrap_or_default())
         } else if owner != delivery.token && !together(evidence, attempts, owner) {
@@ -161,8 +199,7 @@ pub(super) fn id(evidence: &Evidence<'_>) -> Finding {
         };
         tally.broke(|| evidence.witness(delivery.lane, attempts, what));
     }
-    if tally.seen == 0 && evidence.lanes.iter().all(|lane| lane.subscriber.sign != Profile::StandardWebhooks)
-    {
+    if tally.seen == 0 && !(0_u32..).zip(&evidence.lanes).any(|(lane, _)| carries(evidence, lane).id) {
         return Finding::unasked("no request carries an id");
     }
     tally.finding(

@@ -5,8 +5,14 @@
 //!   given up is judged by what the sender says is dead ([`dead_from`], `queue.truth`);
 //! - `gone`, though its endpoint never answered 410;
 //! - `overflow`, though its lane cannot have been so full: of `taken` deliveries, a queue that holds `room` of them sheds
-//!   `taken − room` at most, as the last one that was shed left it full. Where its
-//!   bound is not known, and it is the only lane, it has room for what it was ever said to hold.
+//!   `taken − room` at most, as the last one that was shed left it full. Where its bound is not known, it has room for what it
+//!   was ever said to hold.
+//!
+//! Where something bounds all lanes together (the sender's arguments may, or `queue_rows_max`), a lane may also shed for what
+//! others hold. If that never happened, each lane shed what its own bound explains. If it did, `all` waited in all at the
+//! last such moment. Of those, a lane can only have shed later by its own bound, and then kept as many as that allows, which is
+//! no fewer than it had. So of all that were taken, `taken − all` at most were shed, whatever each lane's own bound did. The
+//! bound on all is no less than what the whole was ever said to hold.
 //!
 //! A sender's own word for a reason explains nothing by itself. Such a delivery was given up with a cause only if one of
 //! those above may be it, or if it had all its attempts, or an endpoint hid some of them (a closed port, a reset before
@@ -17,6 +23,7 @@ use super::evidence::{Delivery, Evidence, Lane, Outcome};
 use super::queue::{ENVELOPE_BYTES, concerns};
 use super::verdict::show;
 use crate::scenario::{Answer, FaultAction, SECOND};
+use crate::trace::Depth;
 
 /// No sender's own bound on a queue is smaller.
 const UNDECLARED_ROWS: u64 = 10_000;
@@ -30,6 +37,7 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
     if evidence.trace.trailer.as_ref().is_none_or(|trailer| trailer.dropped > 0) {
         return found;
     }
+    let mut lanes = Vec::new();
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let deliveries = evidence.deliveries_of(at);
         let mut shed = Vec::new();
@@ -53,16 +61,46 @@ pub(super) fn groundless<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, S
             };
             found.extend(why.map(|why| (delivery, why)));
         }
-        let taken = taken(evidence, deliveries);
-        let room = room(evidence, lane).unwrap_or_else(|| held(evidence, lane));
-        let most = taken.saturating_sub(room);
-        let surplus = shed.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(shed.len()));
+        lanes.push(Shed { lane, deliveries: shed, taken: taken(evidence, deliveries) });
+    }
+    found.extend(overflowed(evidence, lanes));
+    found
+}
+
+/// What a lane shed.
+struct Shed<'e> {
+    lane: &'e Lane<'e>,
+    deliveries: Vec<&'e Delivery>,
+    /// How many deliveries it took.
+    taken: u64,
+}
+
+/// The deliveries that were shed beyond what the bounds of their lanes explain, and beyond what a bound on all does where
+/// there may be one.
+fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e Delivery, String)> {
+    let taken: u64 = lanes.iter().map(|one| one.taken).sum();
+    let shed: u64 = lanes.iter().map(|one| one.deliveries.len() as u64).sum();
+    // What one lane held, all held together.
+    let each = lanes.iter().map(|one| held(evidence, Some(one.lane)));
+    let for_all = taken.saturating_sub(each.chain([held(evidence, None)]).max().unwrap_or(0));
+    let mut beyond_all = shed.saturating_sub(for_all);
+    let mut found = Vec::new();
+    for Shed { lane, mut deliveries, taken: own } in lanes {
+        let for_others = sheds_for_others(evidence, lane);
+        let seen = if for_others { held(evidence, Some(lane)) } else { 0 };
+        let most = own.saturating_sub(room(evidence, lane).max(seen));
+        let mut surplus =
+            deliveries.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(deliveries.len()));
+        if for_others {
+            surplus.truncate(usize::try_from(beyond_all).unwrap_or(usize::MAX));
+            beyond_all -= surplus.len() as u64;
+        }
         let why = |delivery: &Delivery| {
             let tried = evidence.attempts(delivery).len();
             let reason = reason(evidence, delivery).unwrap_or_default();
-            format!(
-                "given up as {reason:?} after {tried} attempts; of {taken} deliveries its queue can have shed {most}"
-            )
+            let own = format!("of {own} deliveries its queue can have shed {most}");
+            let all = format!("of {taken} in all {shed} were shed, and {for_all} can have been");
+            format!("given up as {reason:?} after {tried} attempts; {own}; {all}")
         };
         found.extend(surplus.into_iter().map(|delivery| (delivery, why(delivery))));
     }
@@ -145,35 +183,43 @@ fn taken(evidence: &Evidence<'_>, deliveries: &[Delivery]) -> u64 {
         .sum()
 }
 
-/// How many deliveries the only lane was said to hold at most, and so can hold without shedding, less those that were under
-/// way: a bound need not count them. Of several lanes one may shed for what others hold.
-fn held(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
-    if evidence.lanes.len() > 1 {
-        return 0;
-    }
-    let own = evidence.trace.depths.iter().filter(|one| concerns(one, lane.subscriber, evidence.scenario));
-    let most = own.filter_map(|one| Some((one.waiting?, one.t))).max();
+/// How many deliveries a lane was said to hold at most, or the whole, and so can hold without shedding, less those that were
+/// under way: a bound need not count them.
+fn held(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
+    let is_meant = |one: &&Depth| {
+        lane.map_or(one.subscriber.is_none(), |lane| concerns(one, lane.subscriber, evidence.scenario))
+    };
+    let most =
+        evidence.trace.depths.iter().filter(is_meant).filter_map(|one| Some((one.waiting?, one.t))).max();
     most.map_or(0, |(waiting, t)| {
-        let under_way = lane.arrivals.iter().map(|n| evidence.exchange(*n));
+        let lanes = evidence
+            .lanes
+            .iter()
+            .filter(|one| lane.is_none_or(|lane| lane.subscriber.name == one.subscriber.name));
+        let under_way = lanes.flat_map(|one| &one.arrivals).map(|n| evidence.exchange(*n));
         let under_way = under_way.filter(|one| one.t <= t.saturating_add(SECOND / 2) && one.end >= t);
         waiting.saturating_sub(under_way.count() as u64)
     })
 }
 
-/// How many deliveries a lane's queue holds at least before it sheds; none where that can't be told.
-fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> Option<u64> {
+/// Whether a lane may have been made to shed by what others hold: something may bound all of them together, and its own
+/// bound is not all that it was given.
+fn sheds_for_others(evidence: &Evidence<'_>, lane: &Lane<'_>) -> bool {
     let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
     let declared = queue.rows.is_some() || queue.bytes.is_some();
-    // A bound on all lanes together makes one shed for what others hold.
-    let whole = !scenario.sender.arguments.is_empty() || scenario.expect.queue_rows.max.is_some();
-    let (rows, bytes) = match declared {
-        true if scenario.sender.arguments.is_empty() => {
-            (queue.rows.unwrap_or(u64::MAX), queue.bytes.map(|size| size.0))
-        }
-        false if !whole => (UNDECLARED_ROWS, Some(UNDECLARED_BYTES)),
-        _ => return None,
+    !scenario.sender.arguments.is_empty() || (!declared && scenario.expect.queue_rows.max.is_some())
+}
+
+/// How many deliveries a lane's queue holds at least before it sheds by its own bound. What the sender's arguments, or a bound
+/// on all, make of a lane without one is not known.
+fn room(evidence: &Evidence<'_>, lane: &Lane<'_>) -> u64 {
+    let (scenario, queue) = (evidence.scenario, &lane.subscriber.queue);
+    let (rows, bytes) = match (queue.rows, queue.bytes) {
+        (None, None) if sheds_for_others(evidence, lane) => return 0,
+        (None, None) => (UNDECLARED_ROWS, Some(UNDECLARED_BYTES)),
+        (rows, bytes) => (rows.unwrap_or(u64::MAX), bytes.map(|size| size.0)),
     };
     // Some count more than the body; none twice as much.
     let each = scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
-    Some(rows.min(bytes.map_or(u64::MAX, |bytes| bytes / each)))
+    rows.min(bytes.map_or(u64::MAX, |bytes| bytes / each))
 }

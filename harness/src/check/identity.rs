@@ -9,7 +9,7 @@ use super::format::is_stalled;
 use super::rotation::rotations;
 use super::verdict::{Finding, Tally, Witness};
 use crate::scenario::Profile;
-use crate::trace::{Arrival, Verified};
+use crate::trace::{Arrival, Signs, Verified};
 
 /// Judges every delivery with more than one attempt by what must be the same on all of them.
 fn same(
@@ -53,8 +53,10 @@ fn head(digest: &str) -> String {
 /// `identity.headers`
 pub(super) fn headers(evidence: &Evidence<'_>) -> Finding {
     let rotates = evidence.trace.faults.iter().any(|fault| fault.action == "rotate");
+    let is_own = matches!(evidence.trace.declared.signs, Some(Signs::Own { .. }));
     same(evidence, "deliveries that came more than once", |profile, first, again| {
         let frozen = profile == Profile::VvvFrozen || (profile == Profile::Github && !rotates);
+        let frozen = frozen && !is_own;
         if first.id != again.id {
             return Some(format!("the id was {:?}, then {:?}", first.id, again.id));
         }
@@ -81,6 +83,11 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
     let mut unchecked = 0_u64;
     for (at, lane) in (0..).zip(&evidence.lanes) {
         let (rotations, profile) = (rotations(evidence, lane.subscriber), lane.subscriber.sign);
+        // A signature of the sender's own is by one key, and made once where it covers no timestamp.
+        let (with_every_key, once) = match evidence.trace.declared.signs {
+            Some(Signs::Own { signs_timestamp, .. }) => (false, !signs_timestamp),
+            _ => (profile.signs_with_every_key(), profile == Profile::VvvFrozen),
+        };
         for n in &lane.arrivals {
             let arrival = &evidence.trace.arrivals[*n as usize];
             let keys = match &arrival.signed.verified {
@@ -97,12 +104,9 @@ pub(super) fn secret(evidence: &Evidence<'_>) -> Finding {
             let fresh = !is_stalled(lane.subscriber, arrival.t);
             let what = if keys.is_empty() {
                 "not made with a secret of this subscriber"
-            } else if fresh && rotations.both(arrival.t) && profile.signs_with_every_key() && keys.len() < 2 {
+            } else if fresh && rotations.both(arrival.t) && with_every_key && keys.len() < 2 {
                 "two secrets are valid, and one of them signed"
-            } else if fresh
-                && profile != Profile::VvvFrozen
-                && keys.iter().all(|key| *key < rotations.oldest(arrival.t))
-            {
+            } else if fresh && !once && keys.iter().all(|key| *key < rotations.oldest(arrival.t)) {
                 "made with a secret that was retired, and with no newer one"
             } else {
                 continue;

@@ -12,8 +12,8 @@
 //!   became of what is owed. - `offset`: the sender's clock. - `rotation`: which
 //!   secrets sign when.
 //! - `rate`: the contract. - `retry`: what follows a failure. - `recovery`, `recovery_gap`, `breaker`, `network`, `isolation`,
-//!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`: as the
-//!   catalogue's sections; `deadline` is of `network`, `truth` of `queue`.
+//!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`,
+//!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
 //! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
@@ -46,12 +46,14 @@ mod offset;
 mod order;
 mod outage;
 mod path;
+mod pressure;
 mod process;
 mod queue;
 mod rate;
 mod recovery;
 mod recovery_gap;
 mod redriven;
+mod retention;
 mod retry;
 mod rotation;
 mod settled;
@@ -93,7 +95,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 66] = [
+pub const CHECKS: [Check; 68] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -123,6 +125,7 @@ pub const CHECKS: [Check; 66] = [
     check("retry.status", retry::status::judge),
     check("retry.gone", retry::gone::judge),
     check("retry.hidden", retry::hidden::judge),
+    check("pressure.holds", pressure::holds),
     check("recovery.no-storm", recovery::no_storm),
     check("recovery.drains", recovery::drains),
     check("recovery.gap", recovery_gap::judge),
@@ -142,6 +145,7 @@ pub const CHECKS: [Check; 66] = [
     check("queue.memory", queue::memory),
     check("queue.expires", queue::expires),
     check("queue.truth", truth::truth),
+    check("queue.retention", retention::judge),
     check("emit.accepted", emit::accepted),
     check("loss.none", loss::none),
     check("loss.unexpected", loss::unexpected),

@@ -129,7 +129,7 @@ pub(super) fn huge_answer(evidence: &Evidence<'_>) -> Finding {
     let (Some(before), Some(most)) = (before, most) else {
         return Finding::unseen("the sender's memory was not seen");
     };
-    let allowed = evidence.scenario.expect.rss_growth_max.map_or(GROWTH_MAX, |size| size.0);
+    let allowed = evidence.scenario.expect.holds.rss_growth_max.map_or(GROWTH_MAX, |size| size.0);
     let growth = most.saturating_sub(before);
     let finding = if growth <= allowed {
         Finding::held(format!("memory grew by {} KiB while endpoints sent huge answers", growth >> 10))

@@ -245,7 +245,7 @@ fn growth_allowed(evidence: &Evidence<'_>) -> Size {
 
 /// `queue.memory`
 pub(super) fn memory(evidence: &Evidence<'_>) -> Finding {
-    let declared = evidence.scenario.expect.rss_growth_max;
+    let declared = evidence.scenario.expect.holds.rss_growth_max;
     let allowed = declared.unwrap_or_else(|| growth_allowed(evidence));
     let resident: Vec<(u64, u64)> =
         evidence.trace.depths.iter().filter_map(|depth| Some((depth.t, depth.resident_bytes?))).collect();

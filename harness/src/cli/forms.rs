@@ -48,7 +48,8 @@ impl Forms {
     }
 
     /// Writes all reports in every form that was asked for: several as one list, one suite each, one section each. What left
-    /// no report is an error in the JUnit file, where an empty suite would pass; what got worse is a failure there.
+    /// no report is an error in the JUnit file, where an empty suite would pass; what got worse is a failure there. Markdown
+    /// begins with what could not be judged.
     pub(crate) fn write(
         &self,
         reports: &[Report],
@@ -67,8 +68,7 @@ impl Forms {
             write(path, &junit.map_err(io::Error::other)?)?;
         }
         if let Some(path) = &self.markdown {
-            let sections: Vec<String> = reports.iter().map(report::markdown).collect();
-            write(path, &sections.join("\n"))?;
+            write(path, &report::markdown_with(reports, unjudged, regressions))?;
         }
         if let Some((path, report)) = self.html.as_ref().zip(reports.first()) {
             write(path, &report::html(report))?;

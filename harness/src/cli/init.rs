@@ -1,76 +1,78 @@
-//! `hookproof init`: a first scenario, to run and to change.
+//! `hookproof init`: a first scenario, the beginning of a driver, and the file for CI, to fill in and to change.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::exit::{USAGE, refuse};
-use super::out::line;
+use super::exit::{HARNESS, USAGE, refuse};
+use super::out::{line, quoted};
 
-/// The scenario that it writes: short, valid, and with the line that most people change first at the top.
-pub(crate) const FIRST: &str = r#"name  = "first"
-about = "Ten seconds of traffic, one spike, and a partner who asks for a pause."
-seed  = 1
-drain = "20s"
-
-[[traffic]]
-shape = "spike"
-rate  = "10/s"
-to    = "200/s"
-lasts = "10s"
-
-[events]
-types = { "video.trending" = 2, "video.rank_updated" = 1 }
-keys  = 20
-
-[[subscriber]]
-name   = "partner"
-events = ["video.*"]
-limit  = { rate = "100/s", burst = 50, in_flight = 10 }
-
-[[subscriber.behaviour]]
-at          = "4s"
-lasts       = "2s"
-answer      = 429
-retry_after = "2s"
-
-[expect]
-latency.partner = { p95 = "15s" }
-"#;
+/// What is written: where below the folder, and the text.
+const FILES: [(&str, &str); 3] = [
+    (SCENARIO, include_str!("init/first.toml")),
+    (DRIVER, include_str!("init/driver.toml")),
+    (".github/workflows/hookproof.yml", include_str!("init/workflow.yml")),
+];
+const SCENARIO: &str = "hookproof/first.toml";
+const DRIVER: &str = "hookproof/driver.toml";
 
 /// Where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// The file to write; it must not be there yet
-    #[arg(default_value = "first.toml")]
-    file: PathBuf,
+    /// The folder of your sender; no file in it is written over
+    #[arg(default_value = ".")]
+    folder: PathBuf,
 }
 
-/// Writes it, and never over another file.
+/// Writes all of them, or none where one is there already.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let path = &arguments.file;
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(FIRST.as_bytes()));
-    if let Err(error) = written {
-        return refuse("init", format!("writing {}: {error}", path.display()), USAGE);
+    let folder = &arguments.folder;
+    let paths = FILES.map(|(name, text)| (folder.join(name), text));
+    if let Some((path, _)) = paths.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
+        return refuse("init", format!("{} is there already: nothing was written", path.display()), USAGE);
     }
-    line(format_args!("hookproof run {}", path.display()));
+    for (path, text) in &paths {
+        if let Err(error) = write_new(path, text) {
+            let code = if error.kind() == ErrorKind::AlreadyExists { USAGE } else { HARNESS };
+            return refuse("init", format!("writing {}: {error}", path.display()), code);
+        }
+        line(format_args!("wrote {}", path.display()));
+    }
+    let shown = |name: &str| quoted(&folder.join(name).display().to_string());
+    line("\nTry it on the sender that comes with Hookproof:");
+    line(format_args!("  hookproof run {}", shown(SCENARIO)));
+    line(format_args!(
+        "Then on yours, once the three values in {} are filled in:",
+        folder.join(DRIVER).display()
+    ));
+    line(format_args!("  hookproof run {} --driver {}", shown(SCENARIO), shown(DRIVER)));
     ExitCode::SUCCESS
+}
+
+/// Writes a file that isn't there, and the folders above it.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::FIRST;
+    use super::FILES;
     use crate::scenario::Scenario;
 
     #[test]
     fn the_first_scenario_is_valid() {
-        Scenario::from_text(FIRST, "first.toml").expect("valid");
+        Scenario::from_text(FILES[0].1, "first.toml").expect("valid");
+    }
+
+    #[test]
+    fn the_driver_says_what_to_fill_in_at_three_places() {
+        let asked = FILES[1].1.lines().filter(|line| !line.starts_with('#') && line.contains("FILL-IN"));
+        assert_eq!(asked.count(), 3);
     }
 }

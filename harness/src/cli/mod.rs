@@ -2,6 +2,7 @@
 
 mod check;
 mod compare;
+mod driver;
 mod exit;
 mod explain;
 mod forms;
@@ -12,6 +13,7 @@ mod length;
 mod list;
 mod load;
 mod out;
+mod packaging;
 mod plan;
 mod query;
 mod receiver;
@@ -55,8 +57,14 @@ enum Command {
     Query(query::Arguments),
     /// Compare a report with an older one; exits with 3 where something got worse
     Compare(compare::Arguments),
-    /// Write a first scenario
+    /// Try a driver file before a run trusts it: `hookproof driver check FILE`
+    #[command(subcommand)]
+    Driver(driver::Asked),
+    /// Write a first scenario, the beginning of a driver, and the file for CI
     Init(init::Arguments),
+    /// Write the completions and manual pages that an archive of a release has
+    #[command(hide = true)]
+    Packaging(packaging::Arguments),
     /// The forms of the scenario file and of the report, as JSON Schema
     Schema(schema::Arguments),
     /// Send a receiver every awkward request, and judge what it answers
@@ -103,7 +111,9 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::main(&arguments),
         Command::Query(arguments) => query::main(&arguments),
         Command::Compare(arguments) => compare::main(&arguments),
+        Command::Driver(asked) => driver::main(&asked),
         Command::Init(arguments) => init::main(&arguments),
+        Command::Packaging(arguments) => packaging::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Receiver(asked) => receiver::main(&asked),
         Command::Load(asked) => load::main(&asked),

@@ -171,7 +171,7 @@ fn measure(scenario: &Scenario) -> Result<u64, (u8, String)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(error.to_string()))?;
     let subscriber = scenario.subscribers.first().ok_or_else(|| failed("nobody is subscribed".to_owned()))?;
-    let profile = subscriber
+    let profile: crate::wire::Profile = subscriber
         .sign
         .name()
         .parse()
@@ -181,8 +181,7 @@ fn measure(scenario: &Scenario) -> Result<u64, (u8, String)> {
         path: subscriber.path(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        profile,
-        header_prefix: None,
+        scheme: profile.into(),
     };
     let size = usize::try_from(scenario.events.data_bytes.most.0).unwrap_or(usize::MAX);
     let header = Header {

@@ -37,12 +37,12 @@ const TABLES: [(&str, &str); 19] = [
     ("cut", "t, endpoint, n, how, began, token"),
     ("fault", "t, do, until, detail, plan"),
     ("process", "t, worker, event, status"),
-    ("depth", "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes"),
+    ("depth", "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, kept"),
     ("dead", "t, subscriber, token, id, reason, attempts"),
     ("shared-secret", "t, endpoint, with"),
     ("ceiling", "t, per_second"),
     ("machine", "processor, cores, memory_bytes, system"),
-    ("declared", "lacks, schedule, jitter, confirmed_within"),
+    ("declared", "lacks, schedule, jitter, confirmed_within, content_type, signs, told"),
     ("stall", "thread, from, until"),
     ("unoffered", "t, intended, token, why"),
     ("offset", "t, ns, error"),
@@ -197,9 +197,9 @@ fn json(value: ValueRef<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::trace::{
-        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Machine,
-        Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Stall, Trailer,
-        Unoffered, Verified,
+        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Kept, Machine,
+        Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Signs, Stall, Told,
+        Trailer, Unoffered, Verified,
     };
 
     /// One record of each kind that tells of events and requests, with everything that it can have.
@@ -280,6 +280,7 @@ mod tests {
                 delivered: Some(1),
                 coalesced: Some(1),
                 resident_bytes: Some(1),
+                kept: Some(Kept { listed: true, oldest_unix_ns: Some(1), disk_bytes: Some(1) }),
             }),
             Record::Dead(Dead {
                 t,
@@ -297,6 +298,9 @@ mod tests {
                 schedule: Some(vec![1]),
                 jitter: 1,
                 confirmed_within: Some(1),
+                content_type: Some(endpoint.clone()),
+                signs: Some(Signs::Profile(endpoint.clone())),
+                told: vec![Told { subscriber: endpoint.clone(), what: endpoint.clone() }],
             }),
             Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
             Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint }),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::calls::{Dead, Depth, Each, Emit, Kept, Owner, Request, Scalar};
 use super::client::Reply;
 use super::error::ApiError;
-use super::file::{Dead, Depth, Each, Emit, Owner};
+use super::moment;
 use super::template::Variables;
 
 /// What became of an emitted event.
@@ -92,6 +93,25 @@ pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
+}
+
+/// What a driver file takes out of an answer.
+pub(super) fn save(what: &'static str, request: &Request, answer: &Value) -> Result<Variables, ApiError> {
+    let save = |(variable, pointer): (&String, &String)| {
+        let missing = || ApiError::Missing { what, pointer: pointer.clone(), variable: variable.clone() };
+        let value = text(answer, pointer).ok_or_else(missing)?;
+        Ok((variable.clone(), value))
+    };
+    request.save.iter().map(save).collect()
+}
+
+/// Where an answer differs from what is waited for, for people; nothing where it doesn't.
+pub(super) fn differing(answer: &Value, until: &BTreeMap<String, Scalar>) -> Option<String> {
+    let different =
+        |(pointer, wanted): &(&String, &Scalar)| text(answer, pointer).as_deref() != Some(&wanted.0);
+    let (pointer, wanted) = until.iter().find(different)?;
+    let found = text(answer, pointer).map_or_else(|| "nothing".to_owned(), |found| format!("{found:?}"));
+    Some(format!("{pointer:?} was {found}, expected {:?}", wanted.0))
 }
 
 fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
@@ -207,6 +227,22 @@ pub(super) fn listed(
     };
     let letters = items.iter().map(one).collect();
     Ok((answer, letters))
+}
+
+/// When the oldest of what is listed was delivered, in Unix nanoseconds; none where nothing is.
+///
+/// # Errors
+/// When there is no list where the driver file says, or no moment in one of its items.
+pub(super) fn oldest(kept: &Kept, page: &[u8]) -> Result<Option<u64>, ApiError> {
+    let unreadable = |why: String| ApiError::Unreadable { what: "kept", why };
+    let answer: Value = serde_json::from_slice(page).map_err(|error| unreadable(error.to_string()))?;
+    let items = answer.pointer(&kept.list).and_then(Value::as_array);
+    let items = items.ok_or_else(|| unreadable(format!("there is no list at {:?}", kept.list)))?;
+    let delivered = |item: &Value| item.pointer(&kept.delivered).and_then(moment::latest);
+    let missing = || unreadable(format!("an item has no moment at {:?}", kept.delivered));
+    let times: Vec<u64> =
+        items.iter().map(|item| delivered(item).ok_or_else(missing)).collect::<Result<_, _>>()?;
+    Ok(times.into_iter().min())
 }
 
 /// Whether the process that answered serves that subscriber.

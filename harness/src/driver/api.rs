@@ -1,7 +1,12 @@
-//! The calls to a sender under test, as its driver file has them.
+//! The calls to a sender under test, as its driver file has them. `subscribers`: those about one subscriber.
+
+mod subscribers;
+
+pub use subscribers::Subscription;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,21 +14,25 @@ use serde_json::Value;
 
 use super::address::WorkerAddress;
 use super::answers::{self, EmitResult, Listed, Sample};
-use super::call::{assemble, check};
+use super::call::{CALL_WITHIN, Content, assemble, check};
+use super::calls::Request;
 use super::client::{Call, CallError, Client, Reply};
+use super::connector::Certificates;
 use super::error::ApiError;
 use super::event::Event;
-use super::file::{DriverFile, Request};
+use super::file::{Connect, DriverFile};
 use super::offset::Offsets;
 use super::redactor::Redactor;
-use super::template::Variables;
-use super::words::{of_limit, of_subscriber, of_timeout};
+use super::template::{Template, TemplateError, Variables};
 use crate::clock::Clock;
-use crate::scenario::{Limit, Subscriber};
-use crate::trace::Offset;
+use crate::trace::{Offset, Told};
 
 /// Pages of dead letters that are read at most.
 const PAGES_MAX: usize = 100_000;
+/// How long an answer is waited for that a driver file waits for, unless it says otherwise.
+const POLL_WITHIN: crate::scenario::Duration = crate::scenario::Duration::from_secs(30);
+/// From one question to the next.
+const POLL_PAUSE_NS: u64 = 100_000_000;
 
 /// Speaks to a sender. Copies speak to the same.
 #[derive(Clone, Debug)]
@@ -33,6 +42,8 @@ pub struct Api(Arc<Inner>);
 struct Inner {
     file: DriverFile,
     client: Client,
+    /// How long a call may take.
+    within: Duration,
     /// Of its own, as it is asked for differences and for the wall clock alone.
     clock: Clock,
     offsets: Offsets,
@@ -41,12 +52,41 @@ struct Inner {
     addresses: Vec<WorkerAddress>,
     /// What was saved of each subscriber, by its name.
     subscribers: RwLock<BTreeMap<String, Variables>>,
+    /// Whether the sender was asked for anything that may have to be taken back.
+    begun: AtomicBool,
+    /// What was told otherwise than it is.
+    told: Mutex<Vec<Told>>,
     redactor: Redactor,
+    /// The last call and what came of it, where somebody wants to see it.
+    last: Option<Mutex<Option<Exchange>>>,
+}
+
+/// A call and what came of it, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The request.
+    pub sent: String,
+    /// The answer, or why there is none.
+    pub got: String,
 }
 
 impl Api {
     /// Speaks to a sender whose processes listen on these ports.
     pub fn new(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
+        Self::build(file, ports, shared, None)
+    }
+
+    /// The same, and keeps the last call for [`Api::last`].
+    pub fn watched(file: DriverFile, ports: &[u16], shared: Variables) -> Result<Self, ApiError> {
+        Self::build(file, ports, shared, Some(Mutex::default()))
+    }
+
+    fn build(
+        file: DriverFile,
+        ports: &[u16],
+        shared: Variables,
+        last: Option<Mutex<Option<Exchange>>>,
+    ) -> Result<Self, ApiError> {
         let address = |port: &u16| {
             let mut variables = shared.clone();
             variables.insert("port".to_owned(), port.to_string());
@@ -57,17 +97,23 @@ impl Api {
             Ok(WorkerAddress::new(base?, *port))
         };
         let addresses = ports.iter().map(address).collect::<Result<_, ApiError>>()?;
+        let certificates = certificates(&file.connect, &shared)?;
+        let within = file.connect.within.map_or(CALL_WITHIN, |within| Duration::from_nanos(within.0));
         let redactor = Redactor::default();
         redactor.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
         Ok(Self(Arc::new(Inner {
             redactor,
             file,
-            client: Client::default(),
+            client: Client::new(&certificates)?,
+            within,
             clock: Clock::begun(),
             offsets: Offsets::default(),
             shared: RwLock::new(shared),
             addresses,
             subscribers: RwLock::default(),
+            begun: AtomicBool::default(),
+            told: Mutex::default(),
+            last,
         })))
     }
 
@@ -106,11 +152,31 @@ impl Api {
         self.0.offsets.estimate(t)
     }
 
+    /// The last call and what came of it, without what must not be told; of an API that is watched alone.
+    #[must_use]
+    pub fn last(&self) -> Option<Exchange> {
+        let last = self.0.last.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(Exchange { sent: self.hide(&last.sent), got: self.hide(&last.got) })
+    }
+
+    /// A text without what must not be told.
+    #[must_use]
+    pub fn hide(&self, text: &str) -> String {
+        self.0.redactor.hide(text)
+    }
+
     /// Makes a call, and notes the time that its answer gives.
     async fn call(&self, call: Call) -> Result<Reply, CallError> {
+        let call = Call { within: call.within.min(self.0.within), ..call };
         let clock = &self.0.clock;
         let began = clock.unix_ns(clock.now());
-        let reply = self.0.client.call(call).await?;
+        let sent = self.0.last.as_ref().map(|_| call.shown());
+        let reply = self.0.client.call(call).await;
+        if let (Some(last), Some(sent)) = (&self.0.last, sent) {
+            let got = reply.as_ref().map_or_else(ToString::to_string, Reply::shown);
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Exchange { sent, got });
+        }
+        let reply = reply?;
         if let Some(date) = &reply.date {
             self.0.offsets.note(date, began, clock.unix_ns(clock.now()));
         }
@@ -133,74 +199,12 @@ impl Api {
 
     /// Makes the calls that come before any subscription.
     pub async fn set_up(&self) -> Result<(), ApiError> {
+        self.0.begun.store(true, Ordering::Relaxed);
         for request in &self.0.file.setup {
             let saved = self.make("setup", request, &self.any()).await?;
             self.0.shared.write().unwrap_or_else(PoisonError::into_inner).extend(saved);
         }
         Ok(())
-    }
-
-    /// Subscribes an endpoint; answers its secret.
-    pub async fn subscribe(
-        &self,
-        subscriber: &Subscriber,
-        url: &str,
-        secret: &str,
-    ) -> Result<String, ApiError> {
-        let mut variables = self.any();
-        variables.extend(of_subscriber(subscriber, url, secret));
-        let saved = self.make("subscribe", &self.0.file.subscribe, &variables).await?;
-        let secret = saved.get("secret").cloned().unwrap_or_else(|| secret.to_owned());
-        let mut own = of_subscriber(subscriber, url, &secret);
-        own.extend(saved);
-        own.remove("secret");
-        let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-        subscribers.insert(subscriber.name.clone(), own);
-        Ok(secret)
-    }
-
-    /// Changes a subscriber's limit, and how long its attempts may take, if that is given.
-    pub async fn change(
-        &self,
-        name: &str,
-        limit: &Limit,
-        timeout: Option<crate::scenario::Duration>,
-    ) -> Result<(), ApiError> {
-        let mut words = of_limit(limit);
-        words.extend(timeout.into_iter().flat_map(of_timeout));
-        self.about("change", self.0.file.change.as_ref(), name, words).await.map(drop)
-    }
-
-    /// Gives a subscriber another secret, beside which the old one signs for so long; answers the new one.
-    pub async fn rotate(
-        &self,
-        name: &str,
-        overlap: crate::scenario::Duration,
-    ) -> Result<Option<String>, ApiError> {
-        let overlap = Variables::from([("overlap".to_owned(), overlap.to_string())]);
-        let mut saved = self.about("rotate", self.0.file.rotate.as_ref(), name, overlap).await?;
-        Ok(saved.remove("secret"))
-    }
-
-    /// Sends a subscriber's dead letters again.
-    pub async fn redrive(&self, name: &str) -> Result<(), ApiError> {
-        self.about("redrive", self.0.file.redrive.as_ref(), name, Variables::new()).await.map(drop)
-    }
-
-    async fn about(
-        &self,
-        what: &'static str,
-        request: Option<&Request>,
-        name: &str,
-        more: Variables,
-    ) -> Result<Variables, ApiError> {
-        let request = request.ok_or(ApiError::Absent { what })?;
-        let mut variables = self.any();
-        if let Some(own) = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            variables.extend(own.clone());
-        }
-        variables.extend(more);
-        self.make(what, request, &variables).await
     }
 
     /// Makes a call; what is saved of its answer is hidden from now on, and from what is said of its failure.
@@ -210,11 +214,40 @@ impl Api {
         request: &Request,
         variables: &Variables,
     ) -> Result<Variables, ApiError> {
-        let made = self.make_openly(what, request, variables).await;
+        let made = self.persist(what, request, variables).await;
         if let Ok(saved) = &made {
             self.0.redactor.learn(saved.values().cloned());
         }
         made.map_err(|error| error.hiding(&self.0.redactor))
+    }
+
+    /// Makes a call, and where its answer is waited for, again and again until it is there.
+    async fn persist(
+        &self,
+        what: &'static str,
+        request: &Request,
+        variables: &Variables,
+    ) -> Result<Variables, ApiError> {
+        let began = self.0.clock.now();
+        let within = request.within.unwrap_or(POLL_WITHIN);
+        loop {
+            let made = self.make_openly(what, request, variables).await;
+            if request.until.is_empty() {
+                return answers::save(what, request, &made?);
+            }
+            let last = match made {
+                Ok(answer) => match answers::differing(&answer, &request.until) {
+                    None => return answers::save(what, request, &answer),
+                    Some(differing) => differing,
+                },
+                Err(error @ (ApiError::Silent(_) | ApiError::Status { .. })) => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            if self.0.clock.now().saturating_sub(began) >= within.0 {
+                return Err(ApiError::NotYet { what, within, last });
+            }
+            self.0.clock.pass(POLL_PAUSE_NS).await;
+        }
     }
 
     async fn make_openly(
@@ -222,19 +255,13 @@ impl Api {
         what: &'static str,
         request: &Request,
         variables: &Variables,
-    ) -> Result<Variables, ApiError> {
-        let body = request.body.as_ref().map(|body| body.fill(variables)).transpose();
-        let body = body.map_err(|error| ApiError::Template { what, error })?;
-        let call = assemble(what, &request.request, &request.headers, body, variables)?;
+    ) -> Result<Value, ApiError> {
+        let content = Content::fill(request.body.as_ref(), &request.form, variables);
+        let content = content.map_err(|error| ApiError::Template { what, error })?;
+        let call = assemble(what, &request.request, &request.headers, content, variables)?;
         let reply = self.call(call).await?;
         check(what, &reply, &request.accept)?;
-        let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let save = |(variable, pointer): (&String, &String)| {
-            let missing = || ApiError::Missing { what, pointer: pointer.clone(), variable: variable.clone() };
-            let value = answers::text(&answer, pointer).ok_or_else(missing)?;
-            Ok((variable.clone(), value))
-        };
-        request.save.iter().map(save).collect()
+        Ok(serde_json::from_slice(&reply.body).unwrap_or_default())
     }
 
     /// Emits events in one call: what became of each, in their order.
@@ -255,17 +282,26 @@ impl Api {
         let emit = &self.0.file.emit;
         let mut variables = self.any();
         let mut body = String::new();
-        for event in events {
+        let failed = |error: TemplateError| vec![EmitResult::failed(error.to_string()); events.len()];
+        for event in events.iter().take(if emit.batch { events.len() } else { 0 }) {
             variables.extend(event.variables());
-            match emit.body.fill(&variables) {
-                Ok(line) => body.push_str(&line),
-                Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
-            }
-            if emit.batch {
-                body.push('\n');
+            match emit.body.as_ref().map(|line| line.fill(&variables)).transpose() {
+                Ok(line) => body.extend(line.as_deref().into_iter().chain(["\n"])),
+                Err(error) => return failed(error),
             }
         }
-        let call = assemble("emit", &emit.request, &emit.headers, Some(body), &variables);
+        let content = match events.first() {
+            Some(event) if !emit.batch => {
+                variables.extend(event.variables());
+                Content::fill(emit.body.as_ref(), &emit.form, &variables)
+            }
+            _ => Ok(Content::Body(body)),
+        };
+        let content = match content {
+            Ok(content) => content,
+            Err(error) => return failed(error),
+        };
+        let call = assemble("emit", &emit.request, &emit.headers, content, &variables);
         let reply = match call {
             Ok(call) => self.call(call).await,
             Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
@@ -282,17 +318,28 @@ impl Api {
     /// Looks into the queue: the whole, and each subscriber where the answer has them.
     pub async fn depth(&self) -> Result<Vec<Sample>, ApiError> {
         let depth = self.0.file.depth.as_ref().ok_or(ApiError::Absent { what: "depth" })?;
-        let call = assemble("depth", &depth.request, &depth.headers, None, &self.any())?;
+        let call = assemble("depth", &depth.request, &depth.headers, Content::None, &self.any())?;
         let reply = self.call(call).await?;
         check("depth", &reply, &[])?;
         Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
+    }
+
+    /// When the oldest of what is kept after its delivery was delivered, in Unix nanoseconds; none if nothing is kept.
+    pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
+        let kept = self.0.file.depth.as_ref().and_then(|depth| depth.kept.as_ref());
+        let kept = kept.ok_or(ApiError::Absent { what: "kept" })?;
+        let call = assemble("kept", &kept.request, &kept.headers, Content::None, &self.any())?;
+        let reply = self.call(call).await?;
+        check("kept", &reply, &[])?;
+        answers::oldest(kept, &reply.body)
     }
 
     /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
     pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
         let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;
         for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
-            let call = assemble("owner", &owner.request, &owner.headers, None, &self.variables(worker))?;
+            let call =
+                assemble("owner", &owner.request, &owner.headers, Content::None, &self.variables(worker))?;
             // One that doesn't answer now may be gone; the others may serve it already.
             let Ok(reply) = self.call(call).await else { continue };
             check("owner", &reply, &[])?;
@@ -309,7 +356,7 @@ impl Api {
         let (mut variables, mut request, mut all) = (self.any(), &dead.request, Vec::new());
         let mut seen = BTreeSet::new();
         for _ in 0..PAGES_MAX {
-            let call = assemble("dead", request, &dead.headers, None, &variables)?;
+            let call = assemble("dead", request, &dead.headers, Content::None, &variables)?;
             let reply = self.call(call).await?;
             check("dead", &reply, &[])?;
             let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
@@ -326,6 +373,20 @@ impl Api {
         }
         Err(ApiError::Endless { listed: all.len(), most })
     }
+}
+
+/// The files of a driver's `[connect]`, beside the driver file where they are relative.
+fn certificates(connect: &Connect, shared: &Variables) -> Result<Certificates, ApiError> {
+    let here = std::path::Path::new(shared.get("here").map_or(".", String::as_str));
+    let path = |template: &Template| {
+        let path = template.fill(shared).map_err(|error| ApiError::Template { what: "connect", error })?;
+        Ok::<_, ApiError>(here.join(path))
+    };
+    let own = match (&connect.certificate, &connect.key) {
+        (Some(certificate), Some(key)) => Some((path(certificate)?, path(key)?)),
+        _ => None,
+    };
+    Ok(Certificates { ca: connect.ca.as_ref().map(path).transpose()?, own })
 }
 
 #[cfg(test)]

@@ -8,17 +8,48 @@ use bytes::Bytes;
 use super::answers;
 use super::client::{Call, Reply};
 use super::error::ApiError;
-use super::template::{Template, Variables};
+use super::template::{Template, TemplateError, Variables, encoded};
 
-/// How long a call may take: as long as a patient operator waits.
-const CALL_WITHIN: Duration = Duration::from_secs(30);
+/// How long a call may take, unless the driver file says otherwise: as long as a patient operator waits.
+pub(super) const CALL_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is sent with a call.
+pub(super) enum Content {
+    /// Nothing.
+    None,
+    /// A body, which is JSON unless a header says otherwise.
+    Body(String),
+    /// A form.
+    Form(String),
+}
+
+impl Content {
+    /// A body or a form, with its holes filled.
+    pub(super) fn fill(
+        body: Option<&Template>,
+        form: &BTreeMap<String, Template>,
+        variables: &Variables,
+    ) -> Result<Self, TemplateError> {
+        if let Some(body) = body {
+            return body.fill(variables).map(Self::Body);
+        }
+        if form.is_empty() {
+            return Ok(Self::None);
+        }
+        let field = |(name, value): (&String, &Template)| {
+            Ok(format!("{}={}", encoded(name), encoded(&value.fill(variables)?)))
+        };
+        let fields: Vec<String> = form.iter().map(field).collect::<Result<_, TemplateError>>()?;
+        Ok(Self::Form(fields.join("&")))
+    }
+}
 
 /// A call, made of the driver file's templates.
 pub(super) fn assemble(
     what: &'static str,
     request: &Template,
     headers: &BTreeMap<String, Template>,
-    body: Option<String>,
+    content: Content,
     variables: &Variables,
 ) -> Result<Call, ApiError> {
     let unmade = |error| ApiError::Template { what, error };
@@ -29,11 +60,18 @@ pub(super) fn assemble(
     let fill =
         |(name, value): (&String, &Template)| Ok((name.clone(), value.fill(variables).map_err(unmade)?));
     let mut headers: Vec<(String, String)> = headers.iter().map(fill).collect::<Result<_, ApiError>>()?;
-    if body.is_some() && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
-        headers.push(("content-type".to_owned(), "application/json".to_owned()));
+    let (kind, body) = match content {
+        Content::None => (None, Bytes::new()),
+        Content::Body(text) => (Some("application/json"), Bytes::from(text)),
+        Content::Form(text) => (Some("application/x-www-form-urlencoded"), Bytes::from(text)),
+    };
+    if let Some(kind) = kind
+        && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+    {
+        headers.push(("content-type".to_owned(), kind.to_owned()));
     }
-    let body = body.map_or_else(Bytes::new, Bytes::from);
-    Ok(Call { method, url: url.trim().to_owned(), headers, body, within: CALL_WITHIN })
+    // How long it may take, whoever makes it says.
+    Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
 }
 
 /// Whether an answer has a right status.

@@ -5,15 +5,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+
+use super::connector::{CertificateError, Certificates, Connector};
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Keeps connections and uses them again. Copies share them.
 #[derive(Clone, Debug)]
-pub struct Client(legacy::Client<HttpConnector, Full<Bytes>>);
+pub struct Client {
+    connections: legacy::Client<Connector, Full<Bytes>>,
+    connector: Connector,
+}
 
 /// A request, ready to be sent.
 #[derive(Clone, Debug)]
@@ -59,19 +63,37 @@ pub struct CallError {
     pub ours: bool,
 }
 
-impl Default for Client {
-    fn default() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(Duration::from_secs(5)));
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        // A request that may have arrived is never sent again behind the harness's back.
-        builder.retry_canceled_requests(false).pool_max_idle_per_host(16);
-        Self(builder.build(connector))
+impl Call {
+    /// What is sent, for people; a long body is cut.
+    pub(super) fn shown(&self) -> String {
+        let fields = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n"));
+        format!("{} {}\n{}{}", self.method, self.url, fields.collect::<String>(), beginning(&self.body))
     }
 }
 
+impl Reply {
+    /// What came back, for people; a long body is cut.
+    pub(super) fn shown(&self) -> String {
+        format!("{}\n{}", self.status, beginning(&self.body))
+    }
+}
+
+/// What is shown of a body.
+fn beginning(body: &[u8]) -> String {
+    const SHOWN_BYTES_MAX: usize = 2_000;
+    String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned()
+}
+
 impl Client {
+    /// A client that trusts and shows these certificates.
+    pub fn new(certificates: &Certificates) -> Result<Self, CertificateError> {
+        let connector = Connector::new(certificates)?;
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        // A request that may have arrived is never sent again behind the harness's back.
+        builder.retry_canceled_requests(false).pool_max_idle_per_host(16);
+        Ok(Self { connections: builder.build(connector.clone()), connector })
+    }
+
     /// Makes one call.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let Call { method, url, headers, body, within } = call;
@@ -87,9 +109,16 @@ impl Client {
         for (name, value) in &headers {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body)).map_err(|error| failed(error.to_string(), false))?;
+        let mut request = request.body(Full::new(body)).map_err(|error| failed(error.to_string(), false))?;
+        // A tunnel is asked for with these by itself; a proxy that reads the requests wants them in each.
+        if request.uri().scheme_str() == Some("http")
+            && let Some(user) =
+                self.connector.proxy(request.uri()).and_then(|proxy| proxy.basic_auth().cloned())
+        {
+            request.headers_mut().insert(http::header::PROXY_AUTHORIZATION, user);
+        }
         let exchange = async {
-            let response = self.0.request(request).await.map_err(|error| {
+            let response = self.connections.request(request).await.map_err(|error| {
                 let connecting = error.is_connect();
                 CallError { ours: connecting && is_ours(&error), ..failed(causes(&error), !connecting) }
             })?;

@@ -2,9 +2,13 @@
 //! hasn't got are not applicable; the others go by what it has.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::scenario::problem::nearest;
 use crate::scenario::{Duration, Millionths};
 
 /// `[declares]` of a driver file.
@@ -13,6 +17,8 @@ use crate::scenario::{Duration, Millionths};
 pub struct Declares {
     /// Whether it leaves an endpoint alone that keeps failing; it does without this.
     pub breaker: Option<bool>,
+    /// Whether it keeps the first attempts of one key in order where a subscriber asks for it; it does without this.
+    pub ordered: Option<bool>,
     /// How it tells what it gave up.
     pub dead_letter: Option<DeadLetters>,
     /// Its fixed retry delays, in place of each subscriber's backoff; one attempt more than delays is made.
@@ -21,19 +27,65 @@ pub struct Declares {
     /// The share by which a delay of that schedule may be shorter or longer: 0 to 1; 0 without it.
     #[serde(default, deserialize_with = "share")]
     pub jitter: Option<Millionths>,
+    /// The media type of its deliveries, if it isn't JSON.
+    pub content_type: Option<String>,
     /// How long after an answer it has noted it for good, so that a crash doesn't send the delivery again.
     #[serde(default, deserialize_with = "length")]
     pub confirmed_within: Option<Duration>,
 }
 
 /// How a sender tells what it gave up.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug)]
 pub enum DeadLetters {
     /// False: it gives up without a word. True is the same as nothing.
     Kept(bool),
     /// It has reasons of its own: each of them, and the harness's word for it.
-    Reasons(BTreeMap<String, String>),
+    Reasons(BTreeMap<String, Reason>),
+}
+
+impl<'de> Deserialize<'de> for DeadLetters {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(AnyDeadLetters)
+    }
+}
+
+struct AnyDeadLetters;
+
+impl<'de> Visitor<'de> for AnyDeadLetters {
+    type Value = DeadLetters;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false, or a table from the sender's reasons to the harness's")
+    }
+
+    fn visit_bool<E>(self, kept: bool) -> Result<DeadLetters, E> {
+        Ok(DeadLetters::Kept(kept))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DeadLetters, A::Error> {
+        let words = BTreeMap::<String, Reason>::deserialize(MapAccessDeserializer::new(map));
+        words.map(DeadLetters::Reasons)
+    }
+}
+
+/// The harness's word for why a delivery was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason(&'static str);
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let given = String::deserialize(source)?;
+        const REASONS: [&str; 4] = ["exhausted", "expired", "overflow", "gone"];
+        let known = REASONS.into_iter().find(|reason| *reason == given);
+        known.map(Self).ok_or_else(|| {
+            let hint =
+                nearest(&given, REASONS).map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+            serde::de::Error::custom(format_args!(
+                "expected one of {}, got {given:?}{hint}",
+                REASONS.join(", ")
+            ))
+        })
+    }
 }
 
 impl Declares {
@@ -41,7 +93,7 @@ impl Declares {
     #[must_use]
     pub fn reason<'a>(&'a self, given: &'a str) -> &'a str {
         match &self.dead_letter {
-            Some(DeadLetters::Reasons(words)) => words.get(given).map_or(given, String::as_str),
+            Some(DeadLetters::Reasons(words)) => words.get(given).map_or(given, |reason| reason.0),
             _ => given,
         }
     }
@@ -84,12 +136,13 @@ mod tests {
     #[test]
     fn what_a_driver_file_has_no_call_for_and_what_it_declares_is_told_to_the_trace() {
         let text = format!(
-            "{CALLS}[declares]\nbreaker = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
+            "{CALLS}[declares]\nbreaker = false\nordered = false\nschedule = [\"5s\", \"5min\"]\njitter = 0.2\nconfirmed_within = \"1s\"\n\
              dead_letter = {{ MaxAttempts = \"exhausted\" }}\n"
         );
         let file = DriverFile::parse(&text, "x.toml").unwrap();
         let declared = file.declared();
-        for lack in [Lack::Start, Lack::Depth, Lack::DeadLetters, Lack::Breaker, Lack::Change] {
+        let lacks = [Lack::Start, Lack::Depth, Lack::DeadLetters, Lack::Breaker, Lack::Order, Lack::Change];
+        for lack in lacks {
             assert!(declared.lacks(lack), "{lack:?}: {declared:?}");
         }
         assert_eq!(declared.schedule, Some(vec![5_000_000_000, 300_000_000_000]));
@@ -97,7 +150,7 @@ mod tests {
         assert_eq!(file.declares.reason("MaxAttempts"), "exhausted");
         assert_eq!(file.declares.reason("Other"), "Other");
         let ours = DriverFile::hookproof().unwrap().declared();
-        assert!(ours.lacks.is_empty(), "{ours:?}");
+        assert_eq!(ours.lacks, [Lack::Order]);
     }
 
     #[test]
@@ -106,7 +159,9 @@ mod tests {
             ("jitter = 1.5", "0 to 1"),
             ("schedule = []", "at least one"),
             ("schedule = [\"5\"]", "\"5\""),
-            ("braker = false", "braker"),
+            ("braker = false", "did you mean \"breaker\"?"),
+            ("dead_letter = { Max = \"exhasted\" }", "did you mean \"exhausted\"?"),
+            ("dead_letter = 7", "the sender's reasons"),
         ] {
             let error = DriverFile::parse(&format!("{CALLS}[declares]\n{line}\n"), "x.toml").unwrap_err();
             assert!(error.to_string().contains(part), "{error}");

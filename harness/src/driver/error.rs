@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::client::CallError;
+use super::connector::CertificateError;
 use super::redactor::Redactor;
 use super::template::TemplateError;
+use crate::scenario::{Duration, Problem};
 
 /// A call that did not do what it was for.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,9 @@ pub enum ApiError {
         /// What it is.
         request: String,
     },
+    /// What the driver's `[connect]` names is of no use.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// There was no answer.
     #[error(transparent)]
     Silent(#[from] CallError),
@@ -70,6 +74,16 @@ pub enum ApiError {
         /// How many there can be.
         most: usize,
     },
+    /// An answer never had the values that were waited for.
+    #[error("{what} was not what the driver waits for after {within}: {last}")]
+    NotYet {
+        /// Which call.
+        what: &'static str,
+        /// How long it was asked again.
+        within: Duration,
+        /// What there was in the last answer.
+        last: String,
+    },
     /// The driver has no such call.
     #[error("the driver has no [{what}]")]
     Absent {
@@ -82,7 +96,10 @@ impl ApiError {
     /// The same without what must not be told.
     pub(super) fn hiding(mut self, hidden: &Redactor) -> Self {
         match &mut self {
-            Self::Request { request: text, .. } | Self::Status { body: text, .. } => {
+            Self::Request { request: text, .. }
+            | Self::Status { body: text, .. }
+            | Self::NotYet { last: text, .. }
+            | Self::Template { error: TemplateError::Number { value: text, .. }, .. } => {
                 *text = hidden.hide(text);
             }
             Self::Silent(error) => {
@@ -128,7 +145,7 @@ pub enum StartError {
         /// Which one.
         worker: usize,
         /// How long it had.
-        within: Duration,
+        within: std::time::Duration,
         /// Where it wrote.
         log: PathBuf,
     },
@@ -145,28 +162,7 @@ pub enum FileError {
         /// Why not.
         error: std::io::Error,
     },
-    /// It says something that isn't understood.
-    #[error("the driver file {name} is not understood: {error}")]
-    Parse {
-        /// Which file.
-        name: String,
-        /// What is wrong, and where.
-        error: Box<toml::de::Error>,
-    },
-    /// Its dead letters come in pages of which only the first is asked for.
-    #[error(
-        "the driver file {name} has dead.next; expected dead.page beside it, which asks for the next page"
-    )]
-    Page {
-        /// Which file.
-        name: String,
-    },
-    /// It renames the headers of a profile whose headers have no common beginning.
-    #[error(
-        "the driver file {name} has sign.header_prefix; expected it with profile = \"standard-webhooks\" alone"
-    )]
-    Prefix {
-        /// Which file.
-        name: String,
-    },
+    /// It has mistakes.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Wrong(Vec<Problem>),
 }

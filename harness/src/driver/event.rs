@@ -9,6 +9,8 @@ pub struct Event {
     pub token: u64,
     /// The token as text.
     pub text: String,
+    /// The token as a UUID.
+    pub uuid: String,
     /// Its type.
     pub kind: String,
     /// Its key.
@@ -22,10 +24,9 @@ pub struct Event {
 impl Event {
     /// What a template may name of it.
     pub(super) fn variables(&self) -> Variables {
-        let uuid = format!("00000000-0000-4000-8000-{:012x}", self.token & 0xffff_ffff_ffff);
         let own = [
             ("token", self.text.clone()),
-            ("uuid", uuid),
+            ("uuid", self.uuid.clone()),
             ("type", self.kind.clone()),
             ("key", self.key.clone()),
             ("data", self.data.clone()),

@@ -1,21 +1,71 @@
-//! The little templates of a driver file: `{{ name }}`, `{{ name | tojson }}`, `{{ env.NAME }}`.
+//! The little templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, and filters such as `{{ name | tojson }}`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// What templates may name, in the words of the driver file.
 pub type Variables = BTreeMap<String, String>;
 
 /// A text with holes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Template {
     pieces: Vec<Piece>,
+    /// Where it begins in its file.
+    at: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Piece {
     Text(String),
-    Hole { name: String, json: bool },
+    Hole { name: String, filters: Vec<Filter> },
+}
+
+/// What is done to a value before it is put in its hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filter {
+    /// As JSON text.
+    Json,
+    /// As a part of a URL or a form.
+    Url,
+    /// As a whole number of the sender's type, from 1 to this.
+    Whole(&'static str, u64),
+}
+
+/// The filters, by their words.
+const FILTERS: [(&str, Filter); 8] = [
+    ("tojson", Filter::Json),
+    ("urlencode", Filter::Url),
+    ("u8", Filter::Whole("u8", 0xff)),
+    ("u16", Filter::Whole("u16", 0xffff)),
+    ("u32", Filter::Whole("u32", 0xffff_ffff)),
+    ("i16", Filter::Whole("i16", 0x7fff)),
+    ("i32", Filter::Whole("i32", 0x7fff_ffff)),
+    ("i64", Filter::Whole("i64", 0x7fff_ffff_ffff_ffff)),
+];
+
+/// The words of the filters.
+#[cfg(test)]
+pub(super) fn filters() -> impl Iterator<Item = &'static str> {
+    FILTERS.into_iter().map(|(word, _)| word)
+}
+
+/// A value that a sender can't express, and what it was told in its place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// What it is.
+    pub name: String,
+    /// What it should be.
+    pub is: String,
+    /// What the sender was told.
+    pub told: String,
+    /// The sender's type.
+    pub kind: &'static str,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, is, told, kind } = self;
+        write!(f, "its {name} is a {kind}: told {told}, not {is}")
+    }
 }
 
 /// A template that cannot be used.
@@ -29,7 +79,8 @@ pub enum TemplateError {
     },
     /// A hole asks for something that isn't done.
     #[error(
-        "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ name | tojson }}}} or {{{{ env.NAME }}}}"
+        "{{{{ {hole} }}}} is not understood; expected {{{{ name }}}}, {{{{ env.NAME }}}}, or a filter after it: {}",
+        FILTERS.map(|(word, _)| word).join(", ")
     )]
     Hole {
         /// What is in it.
@@ -42,6 +93,16 @@ pub enum TemplateError {
         name: String,
         /// What it could have named.
         known: String,
+    },
+    /// A value is no number, where one is expected.
+    #[error("{{{{ {name} | {kind} }}}} is {value:?}; expected a number")]
+    Number {
+        /// The name.
+        name: String,
+        /// What it should be.
+        kind: &'static str,
+        /// What it is.
+        value: String,
     },
     /// An environment variable is missing.
     #[error("the environment variable {name} is not set; the driver file needs it")]
@@ -63,20 +124,41 @@ impl Template {
             rest = after;
         }
         pieces.push(Piece::Text(rest.to_owned()));
-        Ok(Self { pieces })
+        Ok(Self { pieces, at: 0 })
     }
 
     fn hole(hole: &str) -> Result<Piece, TemplateError> {
-        let (name, filter) = match hole.split_once('|') {
-            None => (hole, None),
-            Some((name, filter)) => (name.trim(), Some(filter.trim())),
-        };
+        let unclear = || TemplateError::Hole { hole: hole.to_owned() };
+        let mut words = hole.split('|').map(str::trim);
+        let name = words.next().unwrap_or_default();
         let named = !name.is_empty()
             && name.bytes().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'.'));
-        if !named || !matches!(filter, None | Some("tojson")) {
-            return Err(TemplateError::Hole { hole: hole.to_owned() });
+        if !named {
+            return Err(unclear());
         }
-        Ok(Piece::Hole { name: name.to_owned(), json: filter.is_some() })
+        let filter = |word: &str| FILTERS.iter().find(|(known, _)| *known == word).map(|(_, filter)| *filter);
+        let filters = words.map(|word| filter(word).ok_or_else(unclear)).collect::<Result<_, _>>()?;
+        Ok(Piece::Hole { name: name.to_owned(), filters })
+    }
+
+    /// Where it begins in its file, in bytes.
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What its holes name.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Hole { name, .. } => Some(name.as_str()),
+        })
+    }
+
+    /// Whether there is nothing but a hole, perhaps after a word such as `Bearer` or `session=`.
+    pub(super) fn is_hole_after_a_word(&self) -> bool {
+        let texts: Vec<&str> = self.pieces.iter().filter_map(Piece::text).collect();
+        let [before, after] = texts.as_slice() else { return false };
+        after.is_empty() && before.split_whitespace().count() <= 1
     }
 
     /// The text with its holes filled.
@@ -85,19 +167,58 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => filled.push_str(text),
-                Piece::Hole { name, json } => {
+                Piece::Hole { name, filters } => {
                     let value = value(name, variables)?;
-                    if *json {
-                        // Writing to a string cannot fail.
-                        let _ = write!(filled, "{}", serde_json::Value::from(value));
-                    } else {
-                        filled.push_str(&value);
-                    }
+                    let filtered = filters.iter().try_fold(value, |value, filter| filter.apply(name, value));
+                    filled.push_str(&filtered?);
                 }
             }
         }
         Ok(filled)
     }
+
+    /// What of the values is told otherwise than it is, as the sender can't express it.
+    pub(super) fn differences(&self, variables: &Variables) -> Vec<Difference> {
+        let of = |piece: &Piece| {
+            let Piece::Hole { name, filters } = piece else { return None };
+            let is = value(name, variables).ok()?;
+            let (kind, told) = filters.iter().find_map(|filter| match filter {
+                Filter::Whole(kind, _) => Some((*kind, filter.apply(name, is.clone()).ok()?)),
+                Filter::Json | Filter::Url => None,
+            })?;
+            (told != is).then(|| Difference { name: name.clone(), is, told, kind })
+        };
+        self.pieces.iter().filter_map(of).collect()
+    }
+}
+
+impl Piece {
+    fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+}
+
+impl Filter {
+    fn apply(self, name: &str, value: String) -> Result<String, TemplateError> {
+        match self {
+            Self::Json => Ok(serde_json::Value::from(value).to_string()),
+            Self::Url => Ok(encoded(&value)),
+            Self::Whole(kind, most) => {
+                let (whole, part) = value.split_once('.').unwrap_or((&value, ""));
+                let digits = |text: &str| text.bytes().all(|letter| letter.is_ascii_digit());
+                if whole.is_empty() || !digits(whole) || !digits(part) {
+                    return Err(TemplateError::Number { name: name.to_owned(), kind, value });
+                }
+                // More digits than a number holds are more than any of these types does.
+                Ok(whole.parse().unwrap_or(u64::MAX).clamp(1, most).to_string())
+            }
+        }
+    }
+}
+
+/// A text as a form has it.
+pub(super) fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 fn value(name: &str, variables: &Variables) -> Result<String, TemplateError> {
@@ -120,8 +241,10 @@ impl TryFrom<String> for Template {
 
 impl<'de> serde::Deserialize<'de> for Template {
     fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(source)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
+        // Where it stands, its mistakes are told with.
+        let text = toml::Spanned::<String>::deserialize(source)?;
+        let template = Self::parse(text.get_ref()).map_err(serde::de::Error::custom)?;
+        Ok(Self { at: text.span().start, ..template })
     }
 }
 
@@ -153,7 +276,32 @@ mod tests {
         check("{{ rat }}", Err("known here: rate, url"));
         check("{{ rate", Err("without"));
         check("{{ rate | upper }}", Err("not understood"));
+        check("{{ rate | u16 | tojsn }}", Err("not understood"));
+        check("{{ url | u16 }}", Err("expected a number"));
         check("{{ }}", Err("not understood"));
         check("{{ env.HOOKPROOF_NO_SUCH_VARIABLE }}", Err("is not set"));
+    }
+    #[test]
+    fn a_value_is_told_as_the_sender_can_express_it_and_the_difference_is_known() {
+        let of = |template: &str, rate: &str| {
+            let variables = Variables::from([("rate".to_owned(), rate.to_owned())]);
+            let template = Template::parse(template).unwrap();
+            let told: Vec<_> = template.differences(&variables).iter().map(ToString::to_string).collect();
+            (template.fill(&variables).unwrap(), told)
+        };
+        assert_eq!(of("{{ rate | u16 }}", "65535"), ("65535".to_owned(), vec![]));
+        let high = "its rate is a u16: told 65535, not 1000000";
+        assert_eq!(of("{{ rate | u16 }}", "1000000"), ("65535".to_owned(), vec![high.to_owned()]));
+        let low = "its rate is a i32: told 1, not 0.5";
+        assert_eq!(of("{{ rate | i32 | tojson }}", "0.5"), ("\"1\"".to_owned(), vec![low.to_owned()]));
+        assert_eq!(of("{{ rate | u8 }}", &"9".repeat(40)).0, "255");
+        assert_eq!(of("{{ rate }}", "0.5").1, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_key_is_nothing_but_a_hole_after_a_word() {
+        let is = |text: &str| Template::parse(text).unwrap().is_hole_after_a_word();
+        assert!(is("Bearer {{ env.TOKEN }}") && is("{{ token }}") && is("session={{ token }}"));
+        assert!(!is("Bearer sk_live_1") && !is("Bearer sk {{ run }}") && !is("{{ run }}sk") && !is(""));
     }
 }

@@ -12,9 +12,40 @@ const IN_FLIGHT_BOUNDLESS: u32 = 10_000;
 const ROWS_BOUNDLESS: u64 = 1_000_000_000;
 const BYTES_BOUNDLESS: &str = "1024GiB";
 
-/// What a call about a subscriber may name.
+/// The names of what a call about a subscriber may name.
+pub(super) const NAMES: [&str; 24] = [
+    "name",
+    "url",
+    "secret",
+    "events",
+    "filter_types",
+    "sign",
+    "dedupe",
+    "ordered",
+    "coalesce",
+    "queue",
+    "retry",
+    "attempts",
+    "breaker",
+    "timeout",
+    "timeout_seconds",
+    "limit",
+    "rate",
+    "rate_count",
+    "rate_per",
+    "rate_per_second",
+    "rate_per_minute",
+    "rate_seconds",
+    "burst",
+    "in_flight",
+];
+
+/// The names of what a call that emits may name of an event.
+pub(super) const EVENT_NAMES: [&str; 6] = ["token", "uuid", "type", "key", "data", "now"];
+
+/// What a call about a subscriber may name; `types` are those of the run that it is owed.
 #[must_use]
-pub(crate) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) -> Variables {
+pub(crate) fn of_subscriber(subscriber: &Subscriber, types: &[String], url: &str, secret: &str) -> Variables {
     let events: Vec<&str> = subscriber.events.iter().map(|pattern| pattern.as_str()).collect();
     let coalesce = subscriber.handling.coalesce.iter();
     let coalesce =
@@ -35,8 +66,11 @@ pub(crate) fn of_subscriber(subscriber: &Subscriber, url: &str, secret: &str) ->
         ("url", url.to_owned()),
         ("secret", secret.to_owned()),
         ("events", json!(events).to_string()),
+        // An empty list means all types to some senders.
+        ("filter_types", if types.is_empty() { json!(events) } else { json!(types) }.to_string()),
         ("sign", subscriber.sign.name().to_owned()),
         ("dedupe", subscriber.handling.dedupe.to_string()),
+        ("ordered", subscriber.handling.ordered.to_string()),
         ("coalesce", Value::Array(coalesce).to_string()),
         ("queue", queue(&subscriber.queue).to_string()),
         ("retry", retry(&subscriber.retry).to_string()),

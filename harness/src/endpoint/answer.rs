@@ -9,9 +9,24 @@ pub(crate) struct Rendered {
     pub(crate) status: u16,
     /// `Retry-After`, word for word.
     pub(crate) retry_after: Option<String>,
-    pub(crate) head: Vec<u8>,
+    /// Its header fields, in order.
+    pub(crate) fields: Vec<(&'static str, String)>,
     /// How long the body is. It consists of one letter, so that nobody needs to keep it.
     pub(crate) body_bytes: u64,
+}
+
+impl Rendered {
+    /// The bytes of its head over HTTP/1.1.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        for (name, value) in &self.fields {
+            // A line's end inside a value would be another field.
+            let value = value.replace(['\r', '\n'], " ");
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
 }
 
 /// Renders an answer given at a moment of the wall clock.
@@ -22,26 +37,16 @@ pub(crate) fn render(reply: &Reply, unix_ns: u64) -> Rendered {
         RetryAfter::Date(ahead) => http_date(unix_ns.saturating_add(ahead.0) / SECOND),
         RetryAfter::Text(text) => text.clone(),
     });
-    let mut head =
-        format!("HTTP/1.1 {} {}\r\ndate: {}\r\n", reply.status, reason(reply.status), http_date(seconds));
-    let mut field = |name: &str, value: &str| {
-        // A line's end inside a value would be another field.
-        let value = value.replace(['\r', '\n'], " ");
-        head.push_str(&format!("{name}: {value}\r\n"));
-    };
-    if let Some(retry_after) = &retry_after {
-        field("retry-after", retry_after);
-    }
-    if let Some(location) = &reply.location {
-        field("location", location);
-    }
     let bodiless = matches!(reply.status, 204 | 304);
     let body_bytes = if bodiless { 0 } else { reply.body.0 };
-    if !bodiless {
-        field("content-length", &body_bytes.to_string());
-    }
-    head.push_str("\r\n");
-    Rendered { status: reply.status, retry_after, head: head.into_bytes(), body_bytes }
+    let fields = [
+        Some(("date", http_date(seconds))),
+        retry_after.clone().map(|text| ("retry-after", text)),
+        reply.location.clone().map(|location| ("location", location)),
+        (!bodiless).then(|| ("content-length", body_bytes.to_string())),
+    ];
+    let fields = fields.into_iter().flatten().collect();
+    Rendered { status: reply.status, retry_after, fields, body_bytes }
 }
 
 fn reason(status: u16) -> &'static str {
@@ -56,7 +61,7 @@ mod tests {
     #[track_caller]
     fn check(reply: Reply, expected: &str) {
         let rendered = render(&reply, 784_111_777_900_000_000);
-        assert_eq!(String::from_utf8(rendered.head).unwrap().replace("\r\n", "|"), expected);
+        assert_eq!(String::from_utf8(rendered.head()).unwrap().replace("\r\n", "|"), expected);
     }
 
     fn reply(status: u16, retry_after: Option<RetryAfter>) -> Reply {

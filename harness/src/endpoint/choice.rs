@@ -20,7 +20,8 @@ pub(crate) struct Choices {
     requests: AtomicU64,
     /// Attempts of each delivery so far, if a behaviour asks for them.
     attempts: Option<Mutex<BTreeMap<u64, u64>>>,
-    /// For each behaviour that enforces a limit, when its bucket will be empty.
+    /// For each behaviour that enforces a limit, when its bucket will be empty; for each that works on one request after
+    /// another, when it is done with all of them.
     levels: Vec<AtomicU64>,
 }
 
@@ -84,6 +85,13 @@ impl Choices {
         }
     }
 
+    /// Until when nothing at all is read, whichever requests come.
+    pub(crate) fn stalls_until(&self, now: u64) -> Option<u64> {
+        let first = self.behaviours.iter().find(|behaviour| behaviour.covers(now))?;
+        let is_for_all = first.share == Millionths::ONE && first.attempts.is_none();
+        (is_for_all && first.answer == Answer::Stall).then(|| first.until().unwrap_or(u64::MAX))
+    }
+
     /// The behaviour that a request meets, which has been read; none if the endpoint behaves.
     pub(crate) fn choose(&self, now: u64, luck: Luck, delivery: Option<u64>) -> Option<(usize, &Behaviour)> {
         let attempt = self.count(delivery);
@@ -111,9 +119,15 @@ impl Choices {
         *count
     }
 
-    /// How long an answer takes, in nanoseconds.
-    pub(crate) fn latency(&self, behaviour: Option<&Behaviour>, luck: Luck) -> u64 {
-        let range = behaviour.and_then(|behaviour| behaviour.latency).unwrap_or(self.answers);
+    /// How long the answer takes to a request that is there now, in nanoseconds.
+    pub(crate) fn latency(&self, chosen: Option<(usize, &Behaviour)>, luck: Luck, now: u64) -> u64 {
+        if let Some((place, Behaviour { serves: Some(work), .. })) = chosen {
+            let done = |free: u64| free.max(now).saturating_add(work.0);
+            let free = self.levels[place]
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| Some(done(free)));
+            return done(free.unwrap_or_else(|free| free)) - now;
+        }
+        let range = chosen.and_then(|(_, behaviour)| behaviour.latency).unwrap_or(self.answers);
         Chance::new(luck.0, LATENCY).between(range.least.0, range.most.0)
     }
 
@@ -193,6 +207,7 @@ mod tests {
             share: Millionths::ONE,
             attempts: None,
             latency: None,
+            serves: None,
         }
     }
 
@@ -243,6 +258,14 @@ mod tests {
         assert_eq!(ask(SECOND + 1), Enforced::Past { retry_after_s: 1 });
         assert_eq!(ask(2 * SECOND), Enforced::Inside);
         assert_eq!(ask(2 * SECOND), Enforced::Past { retry_after_s: 2 });
+    }
+
+    #[test]
+    fn one_that_works_on_one_request_after_another_takes_longer_the_more_are_open() {
+        let one = Behaviour { serves: Some(Duration(30)), ..behaviour(Answer::Close) };
+        let choices = choices(std::slice::from_ref(&one));
+        let takes = |now| choices.latency(Some((0, &one)), choices.draw(), now);
+        assert_eq!([0, 0, 10, 89, 200].map(takes), [30, 60, 80, 31, 30]);
     }
 
     #[test]

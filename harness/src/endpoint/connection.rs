@@ -1,6 +1,5 @@
 //! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
 
-use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
@@ -9,14 +8,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::answer::{Rendered, render};
-use super::choice::{Before, Enforced, Luck};
+use super::choice::{Before, Luck};
+use super::deed::{Deed, is_blackhole, ok};
 use super::request::{ReadError, Request, Wire};
-use super::{Endpoint, ShutdownSignal};
+use super::{Endpoint, ShutdownSignal, http2};
 use crate::run::Clock;
-use crate::scenario::{self, Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
+use crate::scenario::{self, Behaviour, Duration, Reply};
 use crate::trace::{Answer, Arrival, Cut, CutKind, Record, Signed, Verified};
 use crate::wire::digest::sha256_hex;
-use crate::wire::verify;
 
 /// What is written of a large body at once.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
@@ -40,6 +39,26 @@ pub(super) async fn serve(
 ) {
     // Small answers must not wait for each other's acknowledgements; if that can't be had, they are merely late.
     let _ = stream.set_nodelay(true);
+    let is_second = tokio::select! {
+        () = tether.closed() => return,
+        _ = open.wait_for(|open| !*open) => return reset(stream),
+        is_second = http2::is_spoken(&endpoint, &stream) => is_second,
+    };
+    if is_second {
+        http2::serve(endpoint, stream, number, open, tether).await;
+    } else {
+        requests(endpoint, stream, number, open, tether).await;
+    }
+}
+
+/// Serves an HTTP/1.1 connection, one request after another.
+async fn requests(
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    number: u64,
+    mut open: watch::Receiver<bool>,
+    mut tether: ShutdownSignal,
+) {
     let mut wire = Wire::new(stream, endpoint.stage.clock.clone());
     loop {
         tokio::select! {
@@ -169,13 +188,12 @@ struct Act<'a> {
 
 impl Act<'_> {
     async fn perform(&self, wire: &mut Wire, chosen: Option<(usize, &Behaviour)>) -> io::Result<Then> {
-        let answers_nothing =
-            chosen.is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole));
-        if answers_nothing {
+        if is_blackhole(chosen) {
             wire.gone().await;
             return self.cut(CutKind::Blackhole);
         }
-        let latency = self.endpoint.choices.latency(chosen.map(|(_, behaviour)| behaviour), self.luck);
+        let now = self.endpoint.stage.clock.now();
+        let latency = self.endpoint.choices.latency(chosen, self.luck, now);
         if latency > 0 {
             tokio::select! {
                 // Who has gone is answered nothing, even if it is time to.
@@ -184,32 +202,21 @@ impl Act<'_> {
                 () = self.endpoint.stage.clock.pass(latency) => {}
             }
         }
-        let Some((place, behaviour)) = chosen else { return self.answer(wire, &no_content()).await };
-        match &behaviour.answer {
-            Script::Status(reply) => self.answer(wire, reply).await,
-            Script::Enforce { limit, burst } => {
-                let now = self.endpoint.stage.clock.now();
-                match self.endpoint.choices.enforce(place, *limit, *burst, now) {
-                    Enforced::Inside => self.answer(wire, &no_content()).await,
-                    Enforced::Past { retry_after_s } => self.answer(wire, &too_many(retry_after_s)).await,
-                }
-            }
-            Script::HugeAnswer { body } => self.answer(wire, &Reply { body: *body, ..ok() }).await,
-            Script::Drip { pace } => self.drip(wire, *pace).await,
-            Script::HalfAnswer => {
+        match self.endpoint.deed(chosen) {
+            Deed::Answer(reply) => self.answer(wire, &reply).await,
+            Deed::Drip(pace) => self.drip(wire, pace).await,
+            Deed::HalfAnswer => {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
                 // Whether anybody still reads it or not, the exchange is over.
                 let _ = wire.stream.write_all(half).await;
                 self.cut(CutKind::HalfAnswer)
             }
-            Script::Close => self.cut(CutKind::Close),
-            // What should have happened before the request was read, and could not.
-            Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => {
+            Deed::Close => self.cut(CutKind::Close),
+            Deed::Reset => {
                 // Without it the close is an orderly one; the sender gets no answer either way.
                 let _ = wire.stream.set_zero_linger();
                 self.cut(CutKind::ResetAfterRead)
             }
-            Script::Stall | Script::Blackhole => self.answer(wire, &no_content()).await,
         }
     }
 
@@ -221,10 +228,10 @@ impl Act<'_> {
     /// Writes a whole answer. The head goes out together with the first piece of the body.
     async fn answer(&self, wire: &mut Wire, reply: &Reply) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
-        let mut rendered = render(reply, clock.unix_ns(clock.now()));
+        let rendered = render(reply, clock.unix_ns(clock.now()));
         let piece = |left: u64| usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         let mut left = rendered.body_bytes;
-        let mut head = std::mem::take(&mut rendered.head);
+        let mut head = rendered.head();
         head.extend_from_slice(&FILLING[..piece(left)]);
         left -= piece(left) as u64;
         let mut stamps = Stamps::default();
@@ -239,8 +246,8 @@ impl Act<'_> {
     /// Writes an answer one byte at a time, for as long as somebody listens.
     async fn drip(&self, wire: &mut Wire, pace: Duration) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
-        let mut rendered = render(&ok(), clock.unix_ns(clock.now()));
-        let head = std::mem::take(&mut rendered.head);
+        let rendered = render(&ok(), clock.unix_ns(clock.now()));
+        let head = rendered.head();
         let mut stamps = Stamps::default();
         for (at, byte) in head.iter().enumerate() {
             if at > 0 {
@@ -257,26 +264,30 @@ impl Act<'_> {
         Ok(self.answered(rendered, &stamps, true))
     }
 
-    /// Records an answer. One that broke off ended when that was seen.
     fn answered(&self, rendered: Rendered, stamps: &Stamps, whole: bool) -> Then {
-        let Rendered { status, retry_after, .. } = rendered;
-        let now = self.endpoint.stage.clock.now();
-        let (t, end) = (stamps.first.unwrap_or(now), if whole { stamps.last } else { now });
-        self.endpoint.stage.recorder.keep(Record::Answer(Answer {
-            t,
-            end,
-            n: self.n,
-            status,
-            retry_after,
-            whole,
-        }));
+        self.endpoint.answered(self.n, rendered, (stamps.first, stamps.last), whole);
         if whole { Then::Again } else { Then::End }
     }
 }
 
 impl Endpoint {
+    /// Records an answer, by the moments of its first byte, if there was one, and its last. One that broke off ended when that
+    /// was seen.
+    pub(super) fn answered(
+        &self,
+        n: u64,
+        rendered: Rendered,
+        (first, last): (Option<u64>, u64),
+        whole: bool,
+    ) {
+        let Rendered { status, retry_after, .. } = rendered;
+        let now = self.stage.clock.now();
+        let (t, end) = (first.unwrap_or(now), if whole { last } else { now });
+        self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
+    }
+
     /// Records how the exchange of an arrival ended.
-    fn cut(&self, n: u64, how: CutKind) {
+    pub(super) fn cut(&self, n: u64, how: CutKind) {
         self.keep_cut(Some(n), how, None, None);
     }
 
@@ -292,26 +303,23 @@ impl Endpoint {
         wire.forget();
     }
 
-    fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
+    /// Records that an exchange ended without an answer: of an arrival, or of what began and was not read whole.
+    pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
         let (t, endpoint) = (self.stage.clock.now(), self.name.clone());
         self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
     /// The record of a request, but for its number.
-    fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
-        let prefix = self.header_prefix.as_deref();
-        let fields = request.fields.iter();
+    pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
         let fields: Vec<_> =
-            fields.map(|(name, value)| (standard_name(name, prefix), value.as_slice())).collect();
-        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_ref(), *value)).collect();
+            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
-        let seen = verify(self.profile, &secrets, &fields, &request.body);
+        let seen = self.scheme.verify(&secrets, &fields, &request.body);
         let verified = match seen.verdict {
+            _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".to_owned()),
             _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".to_owned()),
             Ok(keys) => Verified::Keys(keys),
-            Err(wrong) => {
-                Verified::No(wrong.to_string().replace(STANDARD_PREFIX, prefix.unwrap_or(STANDARD_PREFIX)))
-            }
+            Err(wrong) => Verified::No(wrong.to_string()),
         };
         let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
         Arrival {
@@ -334,34 +342,7 @@ impl Endpoint {
     }
 }
 
-/// How the names of the profile's headers begin.
-const STANDARD_PREFIX: &str = "webhook-";
-
-/// A header's name as the profile has it, for a sender that puts `prefix` in place of `webhook-`. Beside those, a sender
-/// may send the standard ones too, and they are not looked at.
-fn standard_name<'a>(name: &'a str, prefix: Option<&str>) -> Cow<'a, str> {
-    let Some(prefix) = prefix.filter(|prefix| *prefix != STANDARD_PREFIX) else { return Cow::Borrowed(name) };
-    let lower = name.to_ascii_lowercase();
-    match lower.strip_prefix(prefix) {
-        Some(rest) => Cow::Owned(format!("{STANDARD_PREFIX}{rest}")),
-        None if lower.starts_with(STANDARD_PREFIX) => Cow::Borrowed("-"),
-        None => Cow::Borrowed(name),
-    }
-}
-
 fn reset(stream: TcpStream) {
     // Without it the close is an orderly one; the sender gets no answer either way.
     let _ = stream.set_zero_linger();
-}
-
-const fn no_content() -> Reply {
-    Reply { status: 204, retry_after: None, body: Size(0), location: None }
-}
-
-const fn ok() -> Reply {
-    Reply { status: 200, retry_after: None, body: Size(0), location: None }
-}
-
-fn too_many(retry_after_s: u64) -> Reply {
-    Reply { status: 429, retry_after: Some(RetryAfter::Seconds(retry_after_s)), ..no_content() }
 }

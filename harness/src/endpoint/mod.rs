@@ -7,7 +7,8 @@
 //!                            records
 //! ```
 //!
-//! Every endpoint has a port of its own. An arrival is stamped when its first byte is read, and recorded before any of
+//! Every endpoint has a port of its own, on which it speaks HTTP/1.1, with bytes written by hand, and HTTP/2 to whoever begins
+//! with its preface (see `http2`). An arrival is stamped when its first byte is read, and recorded before any of
 //! its answer is written. An answer's times are taken just *before* the write that they are of: the sender cannot have
 //! seen a byte earlier, so no check that counts from them can accuse it wrongly.
 //!
@@ -18,6 +19,8 @@ pub(crate) mod answer;
 pub(crate) mod choice;
 mod connection;
 mod date;
+mod deed;
+mod http2;
 mod listener;
 mod request;
 
@@ -37,7 +40,7 @@ use crate::clock::Clock;
 use crate::scenario::{Behaviour, Duration, Range};
 use crate::trace::{Record, Recorder, SharedSecret};
 use crate::traffic::Tokens;
-use crate::wire::{Profile, Secret};
+use crate::wire::{Key, Scheme};
 use choice::Choices;
 
 /// What an endpoint is to be.
@@ -52,9 +55,7 @@ pub struct Spec {
     /// How long it takes when it behaves.
     pub answers: Range<Duration>,
     /// How what it gets is signed.
-    pub profile: Profile,
-    /// What stands in the names of the profile's headers in place of `webhook-`, in lower case.
-    pub header_prefix: Option<String>,
+    pub scheme: Scheme,
 }
 
 /// What all endpoints of a run share.
@@ -93,10 +94,9 @@ struct Endpoint {
     name: String,
     path: String,
     address: SocketAddr,
-    profile: Profile,
-    header_prefix: Option<String>,
+    scheme: Scheme,
     /// None while they are not known: then nothing can be verified.
-    secrets: RwLock<Vec<Secret>>,
+    secrets: RwLock<Vec<Key>>,
     choices: Choices,
     stage: Stage,
     connections: Arc<AtomicU64>,
@@ -125,8 +125,7 @@ impl Endpoints {
                 name: spec.name,
                 path: spec.path,
                 address: listener.local_addr()?,
-                profile: spec.profile,
-                header_prefix: spec.header_prefix,
+                scheme: spec.scheme,
                 secrets: RwLock::default(),
                 stage: stage.clone(),
                 connections: Arc::clone(&connections),
@@ -156,7 +155,7 @@ impl Endpoints {
     }
 
     /// Tells an endpoint with which secrets its requests may be signed: see [`Keys::learn`].
-    pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
+    pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         self.keys.learn(at, secrets);
     }
 
@@ -171,7 +170,7 @@ impl Endpoints {
 impl Keys {
     /// Tells an endpoint with which secrets its requests may be signed, the oldest first. That another endpoint has one of
     /// them goes into the trace, which holds no secret itself.
-    pub fn learn(&self, at: usize, secrets: Vec<Secret>) {
+    pub fn learn(&self, at: usize, secrets: Vec<Key>) {
         if let Some(endpoint) = self.all.get(at) {
             secrets.iter().for_each(|secret| self.tell_shared(endpoint, secret));
             *endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
@@ -179,7 +178,7 @@ impl Keys {
     }
 
     /// Tells an endpoint of a newer secret. One whose secrets are not all known stays without.
-    pub fn add(&self, at: usize, secret: Secret) {
+    pub fn add(&self, at: usize, secret: Key) {
         if let Some(endpoint) = self.all.get(at) {
             self.tell_shared(endpoint, &secret);
             let mut secrets = endpoint.secrets.write().unwrap_or_else(PoisonError::into_inner);
@@ -196,9 +195,10 @@ impl Keys {
         }
     }
 
-    fn tell_shared(&self, endpoint: &Endpoint, secret: &Secret) {
+    fn tell_shared(&self, endpoint: &Endpoint, secret: &Key) {
+        let Some(mark) = secret.mark() else { return };
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let owner = owners.entry(secret.tag(&[b"owner"])).or_insert_with(|| endpoint.name.clone());
+        let owner = owners.entry(mark).or_insert_with(|| endpoint.name.clone());
         if *owner != endpoint.name {
             let (t, endpoint_name) = (endpoint.stage.clock.now(), endpoint.name.clone());
             let shared = SharedSecret { t, endpoint: endpoint_name, with: owner.clone() };
@@ -214,6 +214,11 @@ impl Endpoint {
 }
 
 impl ShutdownSignal {
+    /// Whether the endpoints close.
+    fn is_closed(&self) -> bool {
+        *self.closing.borrow()
+    }
+
     /// Waits until the endpoints close.
     async fn closed(&mut self) {
         // An error says that nobody is left to close them, which is the same.
@@ -224,6 +229,7 @@ impl ShutdownSignal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Profile, Secret};
 
     #[tokio::test]
     async fn an_endpoint_whose_secrets_are_not_all_known_checks_none() {
@@ -234,12 +240,11 @@ mod tests {
             path: "/".to_owned(),
             behaviours: Vec::new(),
             answers: Range::just(Duration(0)),
-            profile: Profile::Github,
-            header_prefix: None,
+            scheme: Profile::Github.into(),
         };
         let keys = Endpoints::open(vec![spec], &stage).await.unwrap().keys();
         let known = || keys.all[0].secrets.read().unwrap().len();
-        let secret = |text: &str| Secret::parse(Profile::Github, text).unwrap();
+        let secret = |text: &str| Key::from(Secret::parse(Profile::Github, text).unwrap());
         keys.learn(0, vec![secret("one-secret-of-sixteen")]);
         keys.add(0, secret("two-secrets-of-sixteen"));
         assert_eq!(known(), 2);

@@ -15,11 +15,11 @@ use tokio::net::TcpStream;
 use crate::run::Clock;
 
 /// The longest head of a request.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The most header fields.
 const FIELDS_MAX: usize = 100;
 /// The longest body. Senders cap events far below.
-const BODY_BYTES_MAX: usize = 32 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
 /// What is kept of a connection's buffer between requests.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;

@@ -57,6 +57,14 @@ fn thousandths(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part.parse().ok()?)
 }
 
+/// The newer figure over the older one, which means the same on any machine; nothing where the older one is 0.
+fn times(was: u64, is: u64) -> String {
+    match (u128::from(is) * 100).checked_div(u128::from(was)) {
+        Some(hundredths) => format!(" ({}.{:02} times)", hundredths / 100, hundredths % 100),
+        None => String::new(),
+    }
+}
+
 /// Notes the figures that are worse or better than their noise explains.
 pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
     let (before, now): (Vec<_>, Vec<_>) =
@@ -72,8 +80,9 @@ pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], diff
         let Some((was, is)) = median(&old).zip(median(&recent)) else { continue };
         let (least, most) = band(&old, *unit);
         let what = || {
+            let times = times(was, is);
             let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
-            format!("{name}: was {was}, is {is}; between {least} and {most} is noise")
+            format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise")
         };
         match (is < least, is > most, better) {
             (false, false, _) => {}

@@ -1,49 +1,176 @@
-//! The report for a job's summary.
+//! The report for a job's summary or a comment: what failed first, each with its witness, then a picture of the worst lane.
+//!
+//! Part of what is shown was written by the sender under test, by branches and by files: none of it may become a mention, a
+//! link, an image, a table or HTML of its own.
 
 use std::fmt::Write;
 
+use super::junit::{Regressions, Unjudged};
+use super::lanes;
 use super::model::Report;
+use super::terminal::visible;
 use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
+/// How many subscribers the table has at most.
+const SUBSCRIBERS_MAX: usize = 20;
+/// What is told of verdicts, in this order.
+const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
+
 /// The report as Markdown.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
+    section(report, &[])
+}
+
+/// All that a command found out: what could not be judged, then the reports, the bad ones first, each with what got worse
+/// since the baseline.
+#[must_use]
+pub fn markdown_with(reports: &[Report], unjudged: &[Unjudged], regressions: &Regressions) -> String {
+    let worse = |report: &Report| regressions.get(&report.scenario).map_or(&[][..], Vec::as_slice);
+    let mut text = String::new();
+    for Unjudged { subject, why } in unjudged {
+        let _ = writeln!(text, "## {}: not judged\n\n{}\n", plain(subject), plain(why));
+    }
+    let mut ordered: Vec<&Report> = reports.iter().collect();
+    ordered.sort_by_key(|report| {
+        let place = TOLD.iter().position(|status| *status == report.judgement.status);
+        (place.unwrap_or(TOLD.len()), worse(report).is_empty())
+    });
+    let sections: Vec<String> = ordered.into_iter().map(|report| section(report, worse(report))).collect();
+    text + &sections.join("\n")
+}
+
+fn section(report: &Report, worse: &[String]) -> String {
     let judgement = &report.judgement;
     let mut text =
-        format!("## {}: {}\n\n{}\n\n", cell(&report.scenario), judgement.status, cell(&judgement.sentence));
-    let told = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
-    let told: Vec<&Verdict> =
-        judgement.verdicts.iter().filter(|verdict| told.contains(&verdict.status)).collect();
-    if !told.is_empty() {
-        text.push_str("| verdict | check | what was seen | what to do |\n|---|---|---|---|\n");
-    }
-    for verdict in told {
-        let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
-        let first = verdict.witness.first().map(|one| format!("; at {}: {}", show(one.from), one.what));
-        let seen = cell(&format!("{}{}", verdict.sentence, first.unwrap_or_default()));
-        let _ = writeln!(text, "| {} | `{}` | {seen} | {} |", verdict.status, verdict.id, cell(remedy));
+        format!("## {}: {}\n\n{}\n\n", plain(&report.scenario), judgement.status, plain(&judgement.sentence));
+    verdicts(&mut text, report);
+    if !worse.is_empty() {
+        text.push_str("Worse than before:\n\n");
+        worse.iter().for_each(|one| text.push_str(&format!("- {}\n", plain(one))));
+        text.push('\n');
     }
     let (passed, silent) = (judgement.count(Status::Pass), judgement.count(Status::NotApplicable));
-    let _ = writeln!(text, "\n{passed} checks passed; {silent} had nothing to judge in this scenario.\n");
+    let _ = writeln!(text, "{passed} checks passed; {silent} had nothing to judge in this scenario.\n");
+    if let Some(picture) = lanes::worst(report) {
+        let _ = writeln!(text, "{}\n", block(&picture));
+    }
+    subscribers(&mut text, report);
+    let _ = writeln!(text, "\nRepeat it: {}", code(&report.repeat));
+    text
+}
+
+fn verdicts(text: &mut String, report: &Report) {
+    let of = |status: &Status| -> Vec<&Verdict> {
+        report.judgement.verdicts.iter().filter(|verdict| verdict.status == *status).collect()
+    };
+    let told: Vec<&Verdict> = TOLD.iter().flat_map(of).collect();
+    if told.is_empty() {
+        return;
+    }
+    text.push_str("| verdict | check | what was seen | what to do |\n|---|---|---|---|\n");
+    for verdict in told {
+        let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
+        let first = verdict.witness.first().map(|one| {
+            let whose = one.subscriber.as_deref().unwrap_or("sender");
+            format!("; at {}, {whose}: {}", show(one.from), one.what)
+        });
+        let seen = plain(&format!("{}{}", verdict.sentence, first.unwrap_or_default()));
+        let _ = writeln!(text, "| {} | `{}` | {seen} | {} |", verdict.status, verdict.id, plain(remedy));
+    }
+    text.push('\n');
+}
+
+fn subscribers(text: &mut String, report: &Report) {
     text.push_str(
         "| subscriber | arrivals | delivered | dead | p50 | p95 | p99 |\n|---|---|---|---|---|---|---|\n",
     );
-    for one in report.subscribers.iter().take(20) {
+    for one in report.subscribers.iter().take(SUBSCRIBERS_MAX) {
         let [p50, p95, p99, _] = one.latency.map(show);
-        let name = cell(&one.name);
+        let name = plain(&one.name);
         let _ = writeln!(
             text,
             "| {name} | {} | {} | {} | {p50} | {p95} | {p99} |",
             one.arrivals, one.delivered, one.dead
         );
     }
-    let _ = writeln!(text, "\nRepeat it: `{}`", report.repeat);
-    text
+    if report.subscribers.len() > SUBSCRIBERS_MAX {
+        let _ = writeln!(text, "\n{} subscribers more.", report.subscribers.len() - SUBSCRIBERS_MAX);
+    }
 }
 
-/// Text that can't break out of a table's cell.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;")
+/// Text that stays text wherever it stands in a line or a table: no markup, no mention, no reference to an issue.
+fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in visible(text).chars() {
+        match letter {
+            '\n' => shown.push(' '),
+            '&' => shown.push_str("&amp;"),
+            '<' => shown.push_str("&lt;"),
+            '>' => shown.push_str("&gt;"),
+            // An entity is read before mentions are looked for, so that only a letter in between keeps them from being one.
+            '@' | '#' => shown.extend([letter, '\u{200b}']),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '|' | '!' => shown.extend(['\\', letter]),
+            other => shown.push(other),
+        }
+    }
+    shown
+}
+
+/// Text as code in a line, whatever backticks it has itself.
+fn code(text: &str) -> String {
+    let text = visible(text).replace('\n', " ");
+    let fence = fence(&text, 1);
+    let space = if text.contains('`') { " " } else { "" };
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+/// Lines as a block of code.
+fn block(lines: &str) -> String {
+    let fence = fence(lines, 3);
+    format!("{fence}text\n{}\n{fence}", visible(lines).trim_end())
+}
+
+/// More backticks than stand in a row anywhere in the text, and so many at least.
+fn fence(text: &str, least: usize) -> String {
+    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(least.max(longest + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_sender_wrote_stays_text() {
+        let rows = [
+            ("a|b\nc", "a\\|b c"),
+            ("@everyone in #1", "@\u{200b}everyone in #\u{200b}1"),
+            ("![x](http://h/) <img src=x>", "\\!\\[x\\](http://h/) &lt;img src=x&gt;"),
+            ("`rm` *b* ~~s~~ a_b &amp;", "\\`rm\\` \\*b\\* \\~\\~s\\~\\~ a\\_b &amp;amp;"),
+            ("\u{1b}[2J", "\\\\u{1b}\\[2J"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(plain(text), expected);
+        }
+    }
+
+    #[test]
+    fn code_ends_where_it_should_whatever_it_holds() {
+        let rows =
+            [("run a", "`run a`"), ("a `b` c", "`` a `b` c ``"), ("``", "``` `` ```"), ("a\nb", "`a b`")];
+        for (text, expected) in rows {
+            assert_eq!(code(text), expected);
+        }
+        assert_eq!(block("a\n```\n@x"), "````text\na\n```\n@x\n````");
+    }
+
+    #[test]
+    fn what_could_not_be_judged_is_told_with_its_reason() {
+        let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
+        let text = markdown_with(&[], &[unjudged], &Regressions::new());
+        assert_eq!(text, "## quiet: not judged\n\nthe sender is not there\n\n");
+    }
 }

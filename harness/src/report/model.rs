@@ -7,7 +7,7 @@ use crate::check::Judgement;
 use crate::check::evidence::Outcome;
 use crate::check::figures;
 use crate::scenario::{SECOND, Scenario};
-use crate::trace::{Ended, Fault, Machine, Trace};
+use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
 /// The version of this form.
 const FORMAT: u32 = 1;
@@ -242,7 +242,7 @@ fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberRep
     let windows = limit.windows.iter().filter(|window| window.length.0 >= SECOND).map(|window| window.count);
     SubscriberReport {
         name: lane.subscriber.name.clone(),
-        contract: contract(limit),
+        contract: told(contract(limit), &evidence.trace.declared, &lane.subscriber.name),
         allowed: by_bucket.into_iter().chain(windows).min(),
         bound: lane.subscriber.queue.rows,
         arrivals: lane.arrivals.len() as u64,
@@ -254,6 +254,12 @@ fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberRep
         held,
         failed,
     }
+}
+
+/// A contract, with what the sender was told in its place where it can't express it.
+fn told(contract: String, declared: &Declared, name: &str) -> String {
+    let own = declared.told.iter().filter(|told| told.subscriber == name).map(|told| told.what.clone());
+    std::iter::once(contract).chain(own).collect::<Vec<_>>().join("; ")
 }
 
 fn contract(limit: &crate::scenario::Limit) -> String {

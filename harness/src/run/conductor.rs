@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::emitter::Emitting;
+use super::keeping::Keeping;
 use super::operator::{Done, Errand, Operator};
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
@@ -15,9 +16,9 @@ use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
 use crate::fault::{Room, Step};
 use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing};
-use crate::trace::{Depth, Ended, Fault, Record};
+use crate::trace::{Depth, Ended, Fault, Kept, Record};
 use crate::traffic::Lag;
-use crate::wire::Profile;
+use crate::wire::{Profile, Scheme};
 
 /// How often everything is looked after.
 const TICK_NS: u64 = 10_000_000;
@@ -33,7 +34,7 @@ pub(super) struct Conductor<'a> {
     pub(super) processes: &'a mut Processes,
     pub(super) keys: Keys,
     /// Of each subscriber, in their order.
-    pub(super) profiles: Vec<Profile>,
+    pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     /// When the traffic is over.
@@ -161,14 +162,17 @@ impl Conductor<'_> {
         let (api, clock, recorder) = (self.api.clone(), self.clock.clone(), self.recorder.clone());
         let queue = Arc::clone(queue);
         let has_depth = api.file().depth.is_some();
+        let mut keeping = Keeping::of(self.scenario, &api);
         tokio::spawn(async move {
             loop {
                 let asked = clock.now();
+                let kept = keeping.look(&api, asked).await;
                 if !has_depth {
-                    // Its memory is the system's to tell.
+                    // Its memory and its files are the system's to tell.
                     let resident = queue.resident_bytes.load(Ordering::Relaxed);
-                    if resident > 0 {
-                        recorder.keep(depth(asked, Sample::default(), Some(resident)));
+                    if resident > 0 || kept.is_some() {
+                        let resident = Some(resident).filter(|bytes| *bytes > 0);
+                        recorder.keep(depth(asked, Sample::default(), resident, kept));
                     }
                 } else if let Ok(samples) = api.depth().await {
                     // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
@@ -178,7 +182,8 @@ impl Conductor<'_> {
                     }
                     let resident =
                         Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
-                    samples.into_iter().for_each(|sample| recorder.keep(depth(asked, sample, resident)));
+                    let each = |sample| recorder.keep(depth(asked, sample, resident, kept.clone()));
+                    samples.into_iter().for_each(each);
                 }
                 clock.until(asked.saturating_add(SAMPLE_NS)).await;
             }
@@ -302,7 +307,7 @@ impl Conductor<'_> {
     }
 
     fn errand(&self, fault: &FaultPlan) -> Errand {
-        Errand::new(self.scenario, fault, &self.profiles)
+        Errand::new(self.scenario, fault, &self.schemes)
     }
 
     /// Lets somebody hold the database for a while.
@@ -320,18 +325,22 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The record of a sample. Memory is the whole sender's.
-fn depth(t: u64, sample: Sample, resident: Option<u64>) -> Record {
+/// The record of a sample. Memory, and what is kept, are the whole sender's.
+fn depth(t: u64, sample: Sample, resident: Option<u64>, kept: Option<Kept>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
-    let resident_bytes = resident.filter(|_| subscriber.is_none());
-    Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes })
+    let whole = subscriber.is_none();
+    let (resident_bytes, kept) = (resident.filter(|_| whole), kept.filter(|_| whole));
+    Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, kept })
 }
 
-/// The profile by which a subscriber's deliveries are verified.
-pub(super) fn profile(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Profile, RunError> {
+/// The scheme by which a subscriber's deliveries are verified.
+pub(crate) fn scheme(file: &DriverFile, wanted: crate::scenario::Profile) -> Result<Scheme, RunError> {
     match &file.sign {
-        Some(sign) => Ok(sign.profile),
-        None => wanted.name().parse().map_err(|error| RunError::Profile(text(error))),
+        Some(sign) => Ok(sign.scheme.clone()),
+        None => {
+            let profile: Result<Profile, _> = wanted.name().parse();
+            profile.map(Scheme::from).map_err(|error| RunError::Profile(text(error)))
+        }
     }
 }
 

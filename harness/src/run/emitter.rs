@@ -143,9 +143,10 @@ impl Emission {
             let pace = Paced { clock: own.clock, recorder: own.recorder };
             play(&own.schedule, begin, &pace, &stop, Lag::new(LATE_NS), hand_over)
         })?;
-        // Calls that overtake each other would change the order of a key's events.
+        // Calls that overtake each other would change the order of a key's events, where one is kept.
+        let keeps_order = self.api.file().declares.ordered != Some(false);
         let ordered = scenario.subscribers.iter().any(|subscriber| subscriber.handling.ordered);
-        let count = if ordered { 1 } else { self.api.file().emit.calls };
+        let count = if ordered && keeps_order { 1 } else { self.api.file().emit.calls };
         let waiting = Arc::new(Waiting {
             queue: Mutex::new(Queue { released, next: None }),
             owed: self.owed(scenario),
@@ -244,6 +245,7 @@ impl Emission {
         Event {
             token: due.token,
             text: self.tokens.text(due.token),
+            uuid: self.tokens.uuid(due.token),
             kind: self.schedule.kind(due).to_owned(),
             key: self.schedule.key(due).to_owned(),
             data: self.schedule.data(due, self.tokens),

@@ -48,7 +48,7 @@ pub enum RunError {
         /// Whose.
         name: String,
         /// Why not.
-        error: crate::wire::SecretError,
+        error: crate::wire::KeyError,
     },
     /// The harness's files cannot be written.
     #[error("{path} cannot be written: {error}", path = path.display())]
@@ -107,7 +107,11 @@ impl RunError {
     /// Whether it is the sender under test that could not be started or reached.
     #[must_use]
     pub const fn is_senders(&self) -> bool {
-        matches!(self, Self::Start(_) | Self::Api(_))
+        match self {
+            Self::Start(_) => true,
+            Self::Api(error) => !matches!(error, ApiError::Certificate(_)),
+            _ => false,
+        }
     }
 
     /// Whether it is what was asked for that cannot be done.
@@ -122,6 +126,7 @@ impl RunError {
                     | Self::Files { .. }
                     | Self::Slack { .. }
                     | Self::Owner { .. }
+                    | Self::Api(ApiError::Certificate(_))
             )
     }
 }

@@ -4,12 +4,14 @@
 //!
 //! Whatever way a run ends (done, interrupted, its sender dead), its trace has a trailer that says so.
 
+mod after;
 mod ceiling;
 mod conductor;
 mod emitter;
 mod error;
 mod folder;
 mod heartbeat;
+mod keeping;
 mod operator;
 mod view;
 
@@ -25,15 +27,17 @@ pub use folder::Home;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Variables};
+use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
 use crate::scenario::{Range, Scenario};
 use crate::trace::ledger::Ledger;
-use crate::trace::{Ceiling, ClockKind, Dead, End, Ended, FORMAT, Header, OURS, Record, TraceFile};
+use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
-use crate::wire::digest::{base64, sha256_hex};
-use crate::wire::{Profile, Secret};
-use conductor::{Conductor, profile};
+use crate::wire::Scheme;
+use crate::wire::digest::sha256_hex;
+use after::{list_dead, tear_down, tell_differences};
+use conductor::Conductor;
+pub(crate) use conductor::scheme;
 use emitter::Emission;
 use heartbeat::EndpointThread;
 use view::View;
@@ -157,18 +161,13 @@ impl Staged<'_> {
             arguments: self.scenario.sender.arguments.clone(),
         };
         let mut processes = Processes::new(&api, self.scenario.sender.workers, &config, &clock, &recorder)?;
-        let ready = async {
-            processes.start().await?;
-            api.set_up().await?;
-            self.subscribe(&api, &endpoints).await
-        };
-        unless(&interrupt, ready).await.ok_or(RunError::Interrupted)??;
+        let told = self.make_ready(&api, &mut processes, &endpoints, &interrupt).await?;
         let tokens = self.stage.tokens;
         let schedule = Arc::clone(&self.schedule);
         let emission = Emission { api: api.clone(), clock: clock.clone(), recorder, schedule, tokens };
         let lasts = emission.schedule.lasts();
         clock.begin();
-        self.begin(&emission.recorder);
+        self.begin(&emission.recorder, &api);
         let stop = Arc::new(AtomicBool::new(false));
         let emitting =
             emission.start(self.scenario, clock.now(), Arc::clone(&stop)).map_err(|_| RunError::Generator)?;
@@ -177,7 +176,7 @@ impl Staged<'_> {
             api: &api,
             processes: &mut processes,
             keys: endpoints.keys(),
-            profiles: self.profiles()?,
+            schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
@@ -199,6 +198,8 @@ impl Staged<'_> {
         } else {
             unless(&interrupt, listing).await.unwrap_or(false)
         };
+        tell_differences(&api, told);
+        tear_down(&api).await;
         let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
         failure = failure.or(stopped.err());
         endpoints.close().await;
@@ -209,10 +210,31 @@ impl Staged<'_> {
         Ok(Course { ended, lag, dead_listed, failure })
     }
 
+    /// Starts the sender and subscribes everybody; takes it all back where that can't be done. Answers how many differences
+    /// were told.
+    async fn make_ready(
+        &self,
+        api: &Api,
+        processes: &mut Processes,
+        endpoints: &Endpoints,
+        interrupt: &Interrupt,
+    ) -> Result<usize, RunError> {
+        let ready = async {
+            processes.start().await?;
+            api.set_up().await?;
+            self.subscribe(api, endpoints).await
+        };
+        let ready = unless(interrupt, ready).await.unwrap_or(Err(RunError::Interrupted));
+        if ready.is_err() {
+            tear_down(api).await;
+        }
+        ready.map(|()| tell_differences(api, 0))
+    }
+
     /// Begins the trace, and the account of what a sender owes that can't be asked.
-    fn begin(&self, recorder: &Recorder) {
+    fn begin(&self, recorder: &Recorder, api: &Api) {
         recorder.begin(self.header());
-        let declared = self.file.declared();
+        let declared = Declared { told: api.told(), ..self.file.declared() };
         if self.file.depth.is_none() {
             recorder.account(Ledger::new(&declared.applied(self.scenario)));
         }
@@ -226,8 +248,7 @@ impl Staged<'_> {
                 path: subscriber.path(),
                 behaviours: subscriber.behaviours.clone(),
                 answers: subscriber.answers,
-                profile: profile(&self.file, subscriber.sign)?,
-                header_prefix: self.file.sign.as_ref().and_then(|sign| sign.header_prefix.clone()),
+                scheme: scheme(&self.file, subscriber.sign)?,
             })
         };
         self.scenario.subscribers.iter().map(spec).collect()
@@ -254,18 +275,19 @@ impl Staged<'_> {
         let ports = ports.map_err(RunError::Endpoints)?;
         let variables = [
             ("hookproof", self.options.program.display().to_string()),
+            ("here", here(self.options.driver.as_deref())),
             ("dir", self.home.display().to_string()),
             ("durability", self.scenario.sender.durability.name().to_owned()),
-            ("run", self.stage.tokens.text(0).split('-').nth(1).unwrap_or_default().to_owned()),
+            ("run", self.stage.tokens.run()),
         ];
         let variables: Variables =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Ok(Api::new(self.file.clone(), &ports, variables)?)
     }
 
-    /// By which profile each subscriber's requests are verified.
-    fn profiles(&self) -> Result<Vec<Profile>, RunError> {
-        self.scenario.subscribers.iter().map(|subscriber| profile(&self.file, subscriber.sign)).collect()
+    /// By which scheme each subscriber's requests are verified.
+    fn schemes(&self) -> Result<Vec<Scheme>, RunError> {
+        self.scenario.subscribers.iter().map(|subscriber| scheme(&self.file, subscriber.sign)).collect()
     }
 
     /// Subscribes every endpoint, and tells it its secret.
@@ -276,10 +298,18 @@ impl Staged<'_> {
         for (at, subscriber) in self.scenario.subscribers.iter().enumerate() {
             let url = endpoints.url(at).unwrap_or_default();
             let bytes: Vec<u8> = (0..4).flat_map(|_| chance.bits().to_le_bytes()).collect();
-            let secret = api.subscribe(subscriber, &url, &format!("whsec_{}", base64(&bytes))).await?;
-            let secret = Secret::parse(profile(&self.file, subscriber.sign)?, &secret)
-                .map_err(|error| RunError::Secret { name: subscriber.name.clone(), error })?;
-            endpoints.learn(at, vec![secret]);
+            let scheme = scheme(&self.file, subscriber.sign)?;
+            let secret = scheme.secret_of(&bytes);
+            let owed = self.schedule.types().filter(|kind| subscriber.is_owed(kind));
+            let types: Vec<String> = owed.map(str::to_owned).collect();
+            let one = Subscription { subscriber, types: &types, url: &url, secret: &secret };
+            let key = api.subscribe(&one).await?;
+            if scheme.is_signed() {
+                let key = scheme
+                    .key(&key)
+                    .map_err(|error| RunError::Secret { name: subscriber.name.clone(), error })?;
+                endpoints.learn(at, vec![key]);
+            }
         }
         Ok(())
     }
@@ -301,36 +331,10 @@ async fn unless<T>(interrupt: &Interrupt, doing: impl Future<Output = T>) -> Opt
     }
 }
 
-/// Lists the dead letters, if the sender can be asked and comes to an end; says whether it did.
-async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenario) -> bool {
-    /// Of earlier runs, which a sender that isn't started for this one may still have.
-    const OLD_MAX: usize = 100_000;
-    /// How long all pages together may take.
-    const WITHIN_NS: u64 = 120 * crate::scenario::SECOND;
-    let most = emission.owed_in_all(scenario).saturating_add(OLD_MAX);
-    let listed = tokio::select! {
-        listed = api.dead(most) => listed,
-        () = emission.clock.pass(WITHIN_NS) => return false,
-    };
-    let Ok(listed) = listed else { return false };
-    let t = emission.clock.now();
-    for letter in listed {
-        // One letter may hold several events; of one that shows none, the id is all there is.
-        let tokens = emission.tokens.find_all(letter.text.as_bytes());
-        let tokens = if tokens.is_empty() { vec![None] } else { tokens.into_iter().map(Some).collect() };
-        let reason = api.file().declares.reason(&letter.reason);
-        for token in tokens {
-            emission.recorder.keep(Record::Dead(Dead {
-                t,
-                subscriber: letter.subscriber.clone(),
-                token,
-                id: letter.id.clone(),
-                reason: reason.to_owned(),
-                attempts: letter.attempts,
-            }));
-        }
-    }
-    true
+/// The folder of a driver file, as its templates name it.
+pub(crate) fn here(driver: Option<&Path>) -> String {
+    let folder = driver.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string())
 }
 
 fn header(scenario: &Scenario, schedule: &Schedule, seed: u64, file: &DriverFile, clock: &Clock) -> Header {

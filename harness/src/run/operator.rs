@@ -13,7 +13,7 @@ use crate::endpoint::Keys;
 use crate::fault::hold_database;
 use crate::scenario::{Duration, FaultAction, FaultPlan, Scenario};
 use crate::trace::{Fault, Record};
-use crate::wire::{Profile, Secret};
+use crate::wire::Scheme;
 
 /// From one question that nobody answered to the next.
 const AGAIN_NS: u64 = 250_000_000;
@@ -54,7 +54,7 @@ struct Concerned {
     /// Its place in the scenario.
     at: usize,
     name: String,
-    profile: Profile,
+    scheme: Scheme,
 }
 
 /// Why something is not done.
@@ -78,15 +78,15 @@ impl From<ApiError> for Undone {
 }
 
 impl Errand {
-    /// An errand of a scenario; `profiles` are those of its subscribers, in their order.
-    pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, profiles: &[Profile]) -> Self {
-        let all = scenario.subscribers.iter().zip(profiles).enumerate();
+    /// An errand of a scenario; `schemes` are those of its subscribers, in their order.
+    pub(super) fn new(scenario: &Scenario, plan: &FaultPlan, schemes: &[Scheme]) -> Self {
+        let all = scenario.subscribers.iter().zip(schemes).enumerate();
         let whom =
             all.filter(|(_, (subscriber, _))| plan.action.concerns(&subscriber.group, &subscriber.name));
-        let whom = whom.map(|(at, (subscriber, profile))| Concerned {
+        let whom = whom.map(|(at, (subscriber, scheme))| Concerned {
             at,
             name: subscriber.name.clone(),
-            profile: *profile,
+            scheme: scheme.clone(),
         });
         Self { plan: plan.clone(), place: Fault::place(&scenario.faults, plan), whom: whom.collect() }
     }
@@ -176,9 +176,8 @@ impl Operator {
             Err(error @ (ApiError::Missing { .. } | ApiError::Unreadable { .. })) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        let secret = secret.and_then(|secret| {
-            Secret::parse(whom.profile, &secret).map_err(|error| format!("the new secret: {error}"))
-        });
+        let secret = secret
+            .and_then(|secret| whom.scheme.key(&secret).map_err(|error| format!("the new secret: {error}")));
         self.keys.add(whom.at, secret.map_err(Undone::Unknown)?);
         Ok(())
     }
@@ -210,7 +209,7 @@ mod tests {
             recorder,
             keys: Keys::default(),
         };
-        let errand = Errand::new(&scenario, &scenario.faults[place], &[Profile::Github]);
+        let errand = Errand::new(&scenario, &scenario.faults[place], &[crate::wire::Profile::Github.into()]);
         let done = operator.carry_out(errand).await;
         let is_fault = |message: &Message| matches!(message, Message::Record(record) if matches!(**record, Record::Fault(_)));
         (done, records.try_iter().filter(is_fault).count())

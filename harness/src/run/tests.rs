@@ -21,8 +21,7 @@ fn the_ceiling_is_measured_with_endpoints_that_answer_at_once() {
         name: subscriber.name,
         behaviours: subscriber.behaviours,
         answers: subscriber.answers,
-        profile: Profile::Github,
-        header_prefix: None,
+        scheme: crate::wire::Profile::Github.into(),
     };
     at_their_best(&mut spec);
     assert!(spec.behaviours.is_empty() && spec.answers.most.0 == 0, "{spec:?}");

@@ -62,13 +62,16 @@ impl View {
 
     /// Says something beside the lines, also where there are none.
     pub(super) fn say(&self, text: &str) {
-        use std::io::Write as _;
-
-        self.bar.suspend(|| {
-            // Where nobody reads it any more, the run goes on all the same.
-            let _ = writeln!(std::io::stderr().lock(), "{}", crate::report::visible(text));
-        });
+        self.bar.suspend(|| tell(text));
     }
+}
+
+/// Says something while no lines are shown.
+pub(super) fn tell(text: &str) {
+    use std::io::Write as _;
+
+    // Where nobody reads it any more, the run goes on all the same.
+    let _ = writeln!(std::io::stderr().lock(), "{}", crate::report::visible(text));
 }
 
 impl Drop for View {

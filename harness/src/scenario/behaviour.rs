@@ -50,6 +50,11 @@ pub(super) const BEHAVIOUR: Section = Section {
             "only the deliveries' attempts with these numbers, from 1, as the endpoint counts them",
         ),
         may("latency", Form::Durations, "how long the answer takes; as `answers` says without it"),
+        may(
+            "serves",
+            Form::Duration,
+            "works on one request after another, for so long on each: the answer takes longer the more are open",
+        ),
         may("retry_after", Form::Duration, "Retry-After in whole seconds"),
         may("retry_after_date", Form::Duration, "Retry-After as an HTTP date so far ahead"),
         may("retry_after_text", Form::Text, "Retry-After word for word, however wrong"),
@@ -76,6 +81,8 @@ pub struct Behaviour {
     pub attempts: Option<Range<Whole>>,
     /// How long it takes to answer; none for as long as the subscriber's `answers`.
     pub latency: Option<Range<Duration>>,
+    /// How long it works on each request, one after another; none if it works on all of them at once.
+    pub serves: Option<Duration>,
 }
 
 /// What an endpoint answers, or does instead.
@@ -185,6 +192,7 @@ impl Behaviour {
             share,
             attempts: reader.get("attempts"),
             latency: reader.get("latency"),
+            serves: reader.get("serves"),
             answer,
         };
         if behaviour.answer == Answer::NoAccept && share != Millionths::ONE {
@@ -194,6 +202,12 @@ impl Behaviour {
             && behaviour.attempts.is_some()
         {
             reader.wrong("attempts", "this answer is given before a request can be told from another");
+        }
+        if behaviour.latency.is_some() && behaviour.serves.is_some() {
+            reader.wrong(
+                "serves",
+                "an answer takes `latency`, or as long as the endpoint works on what is open",
+            );
         }
         idle_keys(reader, &behaviour.answer);
         Some(behaviour)
@@ -282,9 +296,15 @@ fn enforce(reader: &Reader<'_>) -> Option<Answer> {
 /// A key that an answer does not go by would be a silent mistake.
 fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
     let used: &[&str] = match answer {
-        Answer::Status(_) => {
-            &["latency", "retry_after", "retry_after_date", "retry_after_text", "location", "body_bytes"]
-        }
+        Answer::Status(_) => &[
+            "latency",
+            "serves",
+            "retry_after",
+            "retry_after_date",
+            "retry_after_text",
+            "location",
+            "body_bytes",
+        ],
         Answer::Drip { .. } => &["latency", "pace"],
         Answer::HugeAnswer { .. } => &["latency", "body_bytes"],
         Answer::Enforce { .. } => &["latency", "limit", "burst"],
@@ -293,6 +313,7 @@ fn idle_keys(reader: &Reader<'_>, answer: &Answer) {
     };
     let all = [
         "latency",
+        "serves",
         "retry_after",
         "retry_after_date",
         "retry_after_text",

@@ -39,10 +39,16 @@ pub(super) const EXPECT: Section = Section {
         ),
         may("efficiency_min", Form::Decimal, "the sender's rate over the machine's ceiling"),
         may("rss_growth_max", Form::Size, "how much resident memory may grow"),
+        may("kept", Form::Table(&KEPT), "how much may be kept of deliveries once they are made"),
         may(
             "latency",
             Form::Map(&Form::Either(&Form::Table(&PERCENTILES), &Form::Tables(&PERCENTILES))),
             "by subscriber: from emit to first arrival; several tables are for several times of the run",
+        ),
+        may(
+            "pressure",
+            Form::Map(&Form::Table(&PRESSURE)),
+            "by subscriber: where a sender has to keep its rate while the endpoint works on one request after another",
         ),
         may(
             "schedule_late",
@@ -89,6 +95,32 @@ const PERCENTILES: Section = Section {
     ],
 };
 
+const KEPT: Section = Section {
+    about: "How much may be kept of deliveries once they are made.",
+    fields: &[
+        may("age", Form::Duration, "for how long something may be kept after its delivery"),
+        may("bytes", Form::Size, "how large the sender's database may be, beside what waits"),
+    ],
+};
+
+const PRESSURE: Section = Section {
+    about: "The endpoint answers within its target, and is not left idle.",
+    fields: &[
+        must("target", Form::Duration, "how long an answer may take"),
+        may(
+            "at",
+            Form::Duration,
+            "from which moment it has to, since the run began; its beginning without it",
+        ),
+        may("within", Form::Decimal, "the share of answers that must be within the target; 0.8 without it"),
+        may(
+            "used",
+            Form::Decimal,
+            "the share of what the endpoint can answer that must be sent; 0.5 without it",
+        ),
+    ],
+};
+
 const KNOWN: Section = Section {
     about: "A failure that is expected. One that no longer happens fails the run.",
     fields: &[
@@ -114,10 +146,10 @@ pub struct Expect {
     pub accepted_min: Option<Millionths>,
     /// The sender's rate over the machine's ceiling.
     pub efficiency_min: Option<Millionths>,
-    /// How much resident memory may grow.
-    pub rss_growth_max: Option<Size>,
-    /// By subscriber or group, and by time: from emit to first arrival.
-    pub latency: Vec<LatencyBound>,
+    /// What the sender may hold on to.
+    pub holds: Holds,
+    /// How fast what has to be.
+    pub speeds: Speeds,
     /// How late the generator may be at its 99th percentile.
     pub schedule_late: Duration,
     /// How much later healthy subscribers may be served beside slow ones.
@@ -143,6 +175,41 @@ pub struct QueueRows {
     pub min: Option<u64>,
 }
 
+/// How fast what has to be, by subscriber or group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Speeds {
+    /// By time, too: from emit to first arrival.
+    pub latency: Vec<LatencyBound>,
+    /// Where the sender has to keep its rate.
+    pub pressure: Vec<PressureBound>,
+}
+
+impl Speeds {
+    /// The subscribers and groups that they are of.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let latency = self.latency.iter().map(|bound| bound.name.as_str());
+        latency.chain(self.pressure.iter().map(|bound| bound.name.as_str()))
+    }
+}
+
+/// What the sender may hold on to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// How much resident memory may grow.
+    pub rss_growth_max: Option<Size>,
+    /// How much may be kept of deliveries once they are made.
+    pub kept: KeptBound,
+}
+
+/// How much may be kept of deliveries once they are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptBound {
+    /// For how long.
+    pub age: Option<Duration>,
+    /// How large the sender's database may be, beside what waits.
+    pub bytes: Option<Size>,
+}
+
 /// How many duplicates there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
@@ -150,6 +217,36 @@ pub enum Duplicates {
     InFlightAtKill,
     /// So many, wherever.
     AtMost(u64),
+}
+
+/// At which rate an endpoint that slows down under its load is to be sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PressureBound {
+    /// A subscriber, or a group.
+    pub name: String,
+    /// How long an answer may take.
+    pub target: Duration,
+    /// From which moment, since the run began.
+    pub at: Duration,
+    /// The share of answers that must be within the target.
+    pub within: Millionths,
+    /// The share of what the endpoint can answer that must be sent.
+    pub used: Millionths,
+}
+
+impl PressureBound {
+    fn read(name: String, reader: &Reader<'_>) -> Option<Self> {
+        let share = |key, default| {
+            let share = reader.or(key, Millionths(default));
+            if share > Millionths::ONE {
+                reader.wrong(key, "expected a share from 0 to 1");
+            }
+            share
+        };
+        let (within, used) = (share("within", 800_000), share("used", 500_000));
+        let at = reader.or("at", Duration::default());
+        Some(Self { name, target: reader.get("target")?, at, within, used })
+    }
 }
 
 /// The latencies that a subscriber may see for a while.
@@ -214,8 +311,8 @@ impl Default for Expect {
             utilisation_min: Millionths(980_000),
             accepted_min: None,
             efficiency_min: None,
-            rss_growth_max: None,
-            latency: Vec::new(),
+            holds: Holds::default(),
+            speeds: Speeds::default(),
             schedule_late: Duration::from_millis(100),
             slower_beside_slow: Duration::from_millis(500),
             gap_max: Duration::from_secs(2),
@@ -246,8 +343,8 @@ impl Expect {
             utilisation_min,
             accepted_min,
             efficiency_min: reader.get("efficiency_min"),
-            rss_growth_max: reader.get("rss_growth_max"),
-            latency: latency(reader),
+            holds: Holds { rss_growth_max: reader.get("rss_growth_max"), kept: kept(reader) },
+            speeds: Speeds { latency: latency(reader), pressure: pressure(reader) },
             schedule_late: reader.or("schedule_late", default.schedule_late),
             slower_beside_slow: reader.or("slower_beside_slow", default.slower_beside_slow),
             gap_max: reader.or("gap_max", default.gap_max),
@@ -257,6 +354,14 @@ impl Expect {
             written: EXPECT.fields.iter().map(|field| field.key).filter(|key| reader.has(key)).collect(),
         }
     }
+}
+
+fn kept(reader: &Reader<'_>) -> KeptBound {
+    let Some(table) = reader.table("kept") else { return KeptBound::default() };
+    if !table.has("age") && !table.has("bytes") {
+        table.wrong("age", "missing; expected age or bytes");
+    }
+    KeptBound { age: table.get("age"), bytes: table.get("bytes") }
 }
 
 fn duplicates(reader: &Reader<'_>) -> Duplicates {
@@ -276,6 +381,11 @@ fn latency(reader: &Reader<'_>) -> Vec<LatencyBound> {
     let mut bounds: Vec<_> = tables.map(|(name, one)| LatencyBound::read(name, &one)).collect();
     bounds.sort_by(|one, other| one.name.cmp(&other.name));
     bounds
+}
+
+fn pressure(reader: &Reader<'_>) -> Vec<PressureBound> {
+    let tables = reader.map("pressure").into_iter();
+    tables.filter_map(|(name, one)| PressureBound::read(name, &one)).collect()
 }
 
 fn known(reader: &Reader<'_>) -> Option<Known> {

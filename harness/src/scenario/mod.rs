@@ -32,7 +32,9 @@ pub mod traffic;
 pub use behaviour::{Answer, Behaviour, PIECE_BYTES, Reply, RetryAfter};
 pub use contract::{Bucket, Limit, Queue, Slack, WhenFull};
 pub use ending::Standing;
-pub use expect::{Duplicates, Expect, Known, LatencyBound, Percentiles, QueueRows};
+pub use expect::{
+    Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, PressureBound, QueueRows, Speeds,
+};
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};
@@ -187,7 +189,7 @@ impl Scenario {
         let knows = |name: &str| groups().any(|group| group == name) || self.subscriber(name).is_some();
         let concerned =
             self.faults.iter().filter_map(|fault| fault.action.subscriber()).map(|name| ("fault", name));
-        let timed = self.expect.latency.iter().map(|bound| ("expect", bound.name.as_str()));
+        let timed = self.expect.speeds.names().map(|name| ("expect", name));
         for (key, name) in concerned.chain(timed).filter(|(_, name)| !knows(name)) {
             let hint = problem::nearest(name, groups())
                 .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));

@@ -138,6 +138,12 @@ impl Profile {
         PROFILES.iter().find(|(_, profile)| *profile == self).map_or("", |(name, _)| name)
     }
 
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
+    }
+
     /// Whether each attempt carries a timestamp of its own.
     #[must_use]
     pub const fn is_fresh(self) -> bool {

@@ -41,10 +41,10 @@ fn every_key_that_the_interface_names_is_read() {
     let ingest = &scenario.subscribers[0];
     assert_eq!(ingest.limit.bucket.map(|bucket| bucket.burst), Some(20));
     assert_eq!(ingest.limit.windows, [Window { count: 60, length: Duration::from_secs(1) }]);
-    assert_eq!(ingest.behaviours.len(), 14);
+    assert_eq!(ingest.behaviours.len(), 15);
     assert_eq!(scenario.faults.iter().filter(|fault| fault.action == FaultAction::Kill).count(), 3);
     assert!(scenario.faults.is_sorted_by_key(|fault| fault.at));
-    let [first, rest, whole] = scenario.expect.latency.as_slice() else { panic!("three bounds") };
+    let [first, rest, whole] = scenario.expect.speeds.latency.as_slice() else { panic!("three bounds") };
     assert_eq!((whole.name.as_str(), whole.most.p95), ("ingest", Some(Duration::from_millis(500))));
     let second = 1_000_000_000;
     assert!(whole.covers(0) && first.covers(0) && !first.covers(20 * second) && rest.covers(20 * second));

@@ -220,5 +220,6 @@ fn depth(t: u64, subscriber: Option<String>, counts: &Counts) -> Record {
         delivered: Some(counts.delivered),
         coalesced: Some(counts.coalesced),
         resident_bytes: None,
+        kept: None,
     })
 }

@@ -45,6 +45,8 @@ pub(super) struct CommitQueue {
     pub(super) failing: Option<u64>,
     /// What the store has done since somebody last looked.
     pub(super) ledger: Ledger,
+    /// A commit may have changed the nodes since somebody last looked, or handed a lane back.
+    pub(super) nodes_stirred: bool,
 }
 
 impl CommitQueue {
@@ -57,6 +59,7 @@ impl CommitQueue {
             claimer,
             failing: None,
             ledger: Ledger::default(),
+            nodes_stirred: false,
         }
     }
 
@@ -108,6 +111,7 @@ impl CommitQueue {
     ) -> Result<Vec<u64>, StoreError> {
         let commands: Vec<Command> =
             self.committing.iter().flat_map(|request| request.commands.iter().cloned()).collect();
+        self.nodes_stirred |= commands.iter().any(stirs_nodes);
         if !commands.is_empty() {
             let replies = store.commit(now, &commands)?;
             self.ledger.note(&commands, &replies);
@@ -127,6 +131,7 @@ impl CommitQueue {
             requests.into_iter().map(|request| (request.commands, request.then)).unzip();
         let commands: Vec<Command> = commands.into_iter().flatten().collect();
         let replies = store.commit(now, &commands)?;
+        self.nodes_stirred |= commands.iter().any(stirs_nodes);
         self.pending.end(&commands);
         self.ledger.note(&commands, &replies);
         let mut replies = replies.into_iter();
@@ -154,6 +159,16 @@ impl CommitQueue {
             }
         }
         Ok(told)
+    }
+}
+
+/// Whether a command may change what a glance tells of the nodes.
+fn stirs_nodes(command: &Command) -> bool {
+    match command {
+        Command::Persist(persist) => persist.hand_back,
+        Command::Renew(renew) => renew.announce.is_some(),
+        Command::Evict(_) | Command::Retire(_) | Command::Drain(_) => true,
+        _ => false,
     }
 }
 

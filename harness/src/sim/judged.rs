@@ -5,18 +5,25 @@ use crate::scenario::Scenario;
 use crate::trace::Trace;
 
 /// Checks of what a simulated sender hasn't got, and why.
-const BEYOND: [(&str, &str); 5] = [
+const BEYOND: [(&str, &str); 6] = [
     ("format.post-json", "a simulated request has no method and no headers but those of its signature"),
     ("harness.schedule", "virtual time offers every event at its moment"),
     ("queue.memory", "a simulated process has no memory of its own to look at"),
+    ("queue.retention", "a simulated process keeps what was delivered for as long as its model says"),
     ("network.huge-answer", "a simulated process has no memory of its own to look at"),
     ("efficiency", "virtual time says nothing of this machine's speed"),
 ];
 
 /// Figures that what is done to a sender may honestly break, though the scenario as it is written keeps them: they say how
 /// long something takes. Rules have no such excuse.
-const FIGURES: [&str; 5] =
-    ["rate.utilisation", "recovery.gap", "isolation.latency", "isolation.gap", "latency.first-attempt"];
+const FIGURES: [&str; 6] = [
+    "rate.utilisation",
+    "pressure.holds",
+    "recovery.gap",
+    "isolation.latency",
+    "isolation.gap",
+    "latency.first-attempt",
+];
 
 /// Judges a simulated run of a scenario that a sweep has disturbed: strictly, for what our own sender should do it must,
 /// but for the figures of the undisturbed one, which are named instead.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hookproof_sender::dispatch::{Answered, AttemptEnd, Effect, Event, Failure, NewAttempt, Order};
+use hookproof_sender::dispatch::{Answered, AttemptEnd, Effect, Event, NewAttempt, Order};
 use hookproof_sender::engine::{Answer, DeliveryId, Nanos, Outcome, StoreTime};
 use hookproof_sender::store::command::{Command, Fate, Settlement};
-use hookproof_sender::store::reply::{Claimed, Refusal, Reply, SettleResult};
+use hookproof_sender::store::reply::{Claimed, Refusal, Renewed, Reply, SettleResult};
 
 use super::commit_queue::{CommitQueue, Then};
 use super::error::SimError;
@@ -182,8 +182,10 @@ fn unfenced(answered: Answered) -> Answered {
     let Answered { order, reply, moment } = answered;
     let (order, reply) = match (order, reply) {
         (Order::Acquire { .. }, reply) => (Order::Acquire { asked: StoreTime(u64::MAX) }, reply),
-        // It renews on, and heeds no answer to that.
-        (Order::Renew { asked }, _) => (Order::Renew { asked }, Err(Failure::Full)),
+        // It renews on, and does not heed what it has lost.
+        (order @ Order::Renew { .. }, Ok(Reply::Renewed(renewed))) => {
+            (order, Ok(Reply::Renewed(Renewed { lost: Vec::new(), ..renewed })))
+        }
         (Order::Claim { lane, term }, Ok(Reply::Refused(_))) => {
             (order, Ok(Reply::Claimed(Claimed { lane, term, rows: Vec::new(), next: None })))
         }

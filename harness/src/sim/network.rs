@@ -131,8 +131,8 @@ impl World<'_> {
         if chosen.as_ref().is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole)) {
             return;
         }
-        let latency =
-            self.net.endpoints[at].choices.latency(chosen.as_ref().map(|(_, behaviour)| behaviour), luck);
+        let behaviour = chosen.as_ref().map(|(place, behaviour)| (*place, behaviour));
+        let latency = self.net.endpoints[at].choices.latency(behaviour, luck, self.now);
         let begun = self.now.saturating_add(latency);
         let (last, what) = self.script(at, chosen, begun);
         self.later(latency.saturating_add(last), SimEvent::Finish(id, what));

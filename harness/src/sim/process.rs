@@ -15,6 +15,7 @@ use hookproof_sender::runtime::{Lookout, dead_owners};
 use hookproof_sender::store::clock::{BACK_MAX, Beginning, MachineMoment};
 use hookproof_sender::store::command::{Command, Persist};
 use hookproof_sender::store::lane::OwnerId;
+use hookproof_sender::store::node::{Announcement, PROTOCOL};
 use hookproof_sender::store::reply::{Placed, Refusal, Reply};
 use hookproof_sender::store::sqlite::{self, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Reader, Store};
@@ -100,8 +101,17 @@ impl Process {
         let owner = OwnerId(mix(birth.seed) >> 1);
         let mut keeper = RosterKeeper::new(RegionSecrets::default());
         keeper.catch_up(&reader, birth.wall).map_err(&failed)?;
+        let announcement = Announcement {
+            name: format!("{:x}", owner.0).into(),
+            version: "simulated".into(),
+            protocol: PROTOCOL,
+            address: None,
+            unable: Arc::default(),
+            draining: false,
+        };
         let settings = Settings {
             owner,
+            announcement,
             lease: birth.lease,
             seed: mix(birth.seed ^ 1),
             limits: Limits::default(),

@@ -23,10 +23,11 @@ use super::process::{Birth, Process};
 use super::setup::lease;
 use super::subscribe::subscribe;
 use super::world::{Given, Troubles, WorkerSlot, World};
+use crate::driver::DriverFile;
 use crate::endpoint::choice::Choices;
 use crate::fault::timeline;
 use crate::scenario::{Duration, Scenario};
-use crate::trace::ProcessEvent as ProcessRecord;
+use crate::trace::{ProcessEvent as ProcessRecord, Record};
 use crate::traffic::{Chance, Schedule, mix};
 use crate::wire::digest::base64;
 
@@ -142,6 +143,8 @@ impl<'a> World<'a> {
 
     /// Subscribes everybody, starts the processes, and has the first things happen.
     fn begin(&mut self) -> Result<(), SimError> {
+        let ours = DriverFile::hookproof().map_err(|error| SimError::Defect(error.to_string()))?;
+        self.book.keep(&Record::Declared(ours.declared()))?;
         let mut secrets = Chance::new(self.given.seed, PURPOSE_SECRETS);
         let birth = self.birth(0);
         let path = self.folder.path().join("sender.db");

@@ -18,7 +18,7 @@ const SETTINGS: [&str; 4] = ["limit", "queue", "retry", "breaker"];
 pub(super) fn subscribe(subscriber: &Subscriber, number: u64, secret: &str) -> Result<Subscribe, SimError> {
     let wrong = |why: String| SimError::Subscriber { name: subscriber.name.clone(), why };
     let url = format!("http://{}.sim.invalid/", number);
-    let words = of_subscriber(subscriber, &url, secret);
+    let words = of_subscriber(subscriber, &[], &url, secret);
     let json = |name: &str| {
         let text = words.get(name).map_or("null", String::as_str);
         serde_json::from_str::<Value>(text).map_err(|error| wrong(format!("{name}: {error}")))

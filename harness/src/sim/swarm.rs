@@ -229,8 +229,8 @@ fn stall(troubled: &mut Scenario, seed: u64, longest: Duration) {
         let lasts = chance.between(0, longest.0);
         if stalls {
             let (at, lasts) = (Duration(at), Some(Duration(lasts)));
-            let (share, attempts, latency) = (Millionths::ONE, None, None);
-            let stall = Behaviour { at, lasts, answer: Answer::Stall, share, attempts, latency };
+            let (share, attempts, latency, serves) = (Millionths::ONE, None, None, None);
+            let stall = Behaviour { at, lasts, answer: Answer::Stall, share, attempts, latency, serves };
             subscriber.behaviours.insert(0, stall);
         }
     }

@@ -117,12 +117,16 @@ impl<'a> World<'a> {
         let durable = self.chance.below(2) == 0 && now >= self.troubles.blocked_until;
         let Some(mut process) = self.slots[worker].process.take() else { return Ok(()) };
         let operated = if durable { process.commit_silently(now)? } else { Vec::new() };
+        let nodes_stirred = std::mem::take(&mut process.queue.nodes_stirred);
         self.figures.ledger.add(std::mem::take(&mut process.queue.ledger));
         self.process_record(worker, ProcessRecord::Killed, None)?;
         self.process_record(worker, ProcessRecord::Exited, Some("signal 9"))?;
         for errand in operated {
             // An operator who looks finds it done, and so do the other processes.
             self.done(errand)?;
+            (0..self.slots.len()).for_each(|other| self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look));
+        }
+        if nodes_stirred {
             (0..self.slots.len()).for_each(|other| self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look));
         }
         self.gone(worker, process, lasts)

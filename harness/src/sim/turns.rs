@@ -77,7 +77,7 @@ impl World<'_> {
         let recorded = process.commit(now, &mut acts)?;
         self.figures.commits += 1;
         self.figures.ledger.add(std::mem::take(&mut process.queue.ledger));
-        if recorded {
+        if std::mem::take(&mut process.queue.nodes_stirred) || recorded {
             (0..self.slots.len()).filter(|other| *other != worker).for_each(|other| {
                 self.tell(other, ns(LOOK_EVERY), ProcessEvent::Look);
             });

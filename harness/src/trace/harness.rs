@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::{Backoff, Duration, Retry, Scenario};
+use crate::scenario::{Backoff, Duration, Profile, Retry, Scenario};
 
 /// A thread of the harness stood still. What it stamped in that time may have happened at any moment of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,43 @@ pub struct Declared {
     /// How long after an answer the sender has noted it for good, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_within: Option<u64>,
+    /// The media type of its deliveries, if it isn't JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// How it signs, whatever the scenario's subscribers want.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signs: Option<Signs>,
+    /// What subscribers were told otherwise than the scenario has it, as the sender can't express it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<Told>,
+}
+
+/// How a sender signs, as its driver file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signs {
+    /// By this profile.
+    Profile(String),
+    /// In a way of its own, with what its requests carry.
+    Own {
+        /// A signature.
+        signature: bool,
+        /// A timestamp.
+        timestamp: bool,
+        /// The delivery's id.
+        id: bool,
+        /// Whether the timestamp is signed, so that each attempt has its own signature.
+        signs_timestamp: bool,
+    },
+}
+
+/// A value that a subscriber was told otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Whose.
+    pub subscriber: String,
+    /// What it is and what was told, for people.
+    pub what: String,
 }
 
 impl Declared {
@@ -72,11 +109,15 @@ impl Declared {
         self.lacks.contains(&what)
     }
 
-    /// The scenario as it binds this sender: with the retry delays that it declares, and without breakers where it has none.
+    /// The scenario as it binds this sender: with the retry delays and the profile that it declares, and without breakers where
+    /// it has none.
     #[must_use]
     pub fn applied(&self, scenario: &Scenario) -> Scenario {
         let mut scenario = scenario.clone();
         for subscriber in &mut scenario.subscribers {
+            if let Some(Signs::Profile(name)) = &self.signs {
+                subscriber.sign = Profile::named(name).unwrap_or(subscriber.sign);
+            }
             if self.lacks(Lack::Breaker) {
                 subscriber.breaker = None;
             }
@@ -102,14 +143,20 @@ pub enum Lack {
     Database,
     /// A call that looks into the queue.
     Depth,
+    /// A call that lists what is kept of deliveries that were made.
+    Kept,
     /// Dead letters, or a call that lists them.
     DeadLetters,
     /// A breaker.
     Breaker,
+    /// An order that the first attempts of one key keep.
+    Order,
     /// A call that changes a limit.
     Change,
     /// A call that adds a secret.
     Rotate,
     /// A call that sends dead letters again.
     Redrive,
+    /// Signatures.
+    Signature,
 }

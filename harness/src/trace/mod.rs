@@ -21,7 +21,7 @@ mod said;
 mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent};
-pub use harness::{Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Stall, Unoffered};
+pub use harness::{Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Signs, Stall, Told, Unoffered};
 pub use machine::{Ceiling, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{
@@ -29,5 +29,5 @@ pub use record::{
     Signed, Trailer, Verified,
 };
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
-pub use said::{Dead, Depth};
+pub use said::{Dead, Depth, Kept};
 pub use writer::{End, TraceFile, Writer};

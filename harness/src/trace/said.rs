@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What the sender under test said of its queue, and what it cost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Depth {
     /// When it was asked.
     pub t: u64,
@@ -28,6 +28,22 @@ pub struct Depth {
     /// Resident memory of all its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
+    /// What it keeps of deliveries that were made, where that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+/// What a sender keeps of deliveries that were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Whether the sender listed what it keeps.
+    pub listed: bool,
+    /// When the oldest of that was delivered, by the sender's own clock in Unix nanoseconds; none if it keeps nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_unix_ns: Option<u64>,
+    /// How large its database is on the disk, where it has one here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
 }
 
 /// A delivery that the sender under test lists as given up.

@@ -21,10 +21,22 @@ impl Tokens {
         Self { run }
     }
 
+    /// The run, as its tokens have it.
+    #[must_use]
+    pub fn run(self) -> String {
+        format!("{:08x}", self.run)
+    }
+
     /// An event's token as text: `hptoken-0000002a-0000000000000007`.
     #[must_use]
     pub fn text(self, event: u64) -> String {
         format!("hptoken-{:08x}-{event:016x}", self.run)
+    }
+
+    /// An event's token as a UUID, for senders that take no other ids. Another run has others.
+    #[must_use]
+    pub fn uuid(self, event: u64) -> String {
+        format!("{:08x}-{:04x}-4000-8000-{:012x}", self.run, event >> 48, event & 0xffff_ffff_ffff)
     }
 
     /// The first token of this run in a body.
@@ -98,6 +110,14 @@ mod tests {
     #[track_caller]
     fn check(body: &str, expected: Option<u64>) {
         assert_eq!(TOKENS.find(body.as_bytes()), expected, "in {body}");
+    }
+
+    #[test]
+    fn the_ids_of_two_runs_differ() {
+        let ids =
+            [(TOKENS, 7), (TOKENS, 8), (Tokens::new(0x2b), 7)].map(|(tokens, event)| tokens.uuid(event));
+        assert_eq!(ids[0], "0000002a-0000-4000-8000-000000000007");
+        assert!(ids[0] != ids[1] && ids[0] != ids[2], "{ids:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Hashes and the texts that stand for bytes.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest;
 
 /// SHA-256, in lower-case hexadecimal.
@@ -43,6 +43,15 @@ pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
+/// The bytes of a base64 text with `-` and `_`, with its padding or without; nothing if it is anything else.
+#[must_use]
+pub fn unbase64url(text: &str) -> Option<Vec<u8>> {
+    let bare = text.trim_end_matches('=');
+    let padding = text.len() - bare.len();
+    let right = padding == 0 || (padding <= 2 && text.len().is_multiple_of(4));
+    URL_SAFE_NO_PAD.decode(bare).ok().filter(|_| right)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +70,16 @@ mod tests {
         assert_eq!(unbase64(&base64(b"ab")), Some(b"ab".to_vec()));
         for wrong in ["YWI", "YWI==", "YW-=", "YW\nI=", "YWJ="] {
             assert_eq!(unbase64(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn base64_for_urls_may_lack_its_padding_and_nothing_else() {
+        for right in ["-_8", "-_8="] {
+            assert_eq!(unbase64url(right), Some(vec![0xfb, 0xff]), "{right:?}");
+        }
+        for wrong in ["+/8", "-_8==", "-_9", "-_ 8"] {
+            assert_eq!(unbase64url(wrong), None, "{wrong:?}");
         }
     }
 

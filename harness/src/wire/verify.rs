@@ -1,15 +1,17 @@
 //! Verifying: what a request carries, and which keys signed it. Strict: what only a lenient receiver would take is
 //! wrong, and the reason is said.
 
+use std::borrow::Cow;
+
 use super::digest::{unbase64, unhex};
 use super::profile::Profile;
 use super::secret::Secret;
 use super::sign::Signing;
 
 /// The most signatures of one request that are looked at.
-const SIGNATURES_MAX: usize = 64;
+pub(super) const SIGNATURES_MAX: usize = 64;
 /// The most of a header's value that is kept to be shown.
-const TEXT_BYTES_MAX: usize = 4096;
+pub(super) const TEXT_BYTES_MAX: usize = 4096;
 
 /// What a request carries of its profile, word for word, and the verdict on it. Bytes that are no UTF-8 show as
 /// U+FFFD; long values are cut.
@@ -32,19 +34,19 @@ pub struct Seen {
 pub enum Wrong {
     /// A header of the profile is missing.
     #[error("there is no {0} header")]
-    Missing(&'static str),
+    Missing(Cow<'static, str>),
     /// A header of the profile is there several times.
     #[error("there are several {0} headers")]
-    Several(&'static str),
+    Several(Cow<'static, str>),
     /// A header of the profile is empty, or not visible ASCII.
     #[error("the {0} header is empty or not visible ASCII")]
-    Text(&'static str),
+    Text(Cow<'static, str>),
     /// The timestamp is not a number of seconds in its one right spelling.
     #[error("the timestamp {0:?} is not a number of seconds")]
     Timestamp(String),
     /// There is no signature of the profile's kind and version in the header.
     #[error("the {0} header holds no signature of the profile's kind")]
-    NoSignature(&'static str),
+    NoSignature(Cow<'static, str>),
     /// A signature is not written as the profile has it.
     #[error("signature {0} of the request is not written as the profile has it")]
     Encoding(usize),
@@ -59,6 +61,16 @@ pub enum Wrong {
 /// Reads a request's headers by the profile, and says which of the secrets signed the body.
 #[must_use]
 pub fn verify(profile: Profile, secrets: &[Secret], headers: &[(&str, &[u8])], body: &[u8]) -> Seen {
+    verify_by(profile, &secrets.iter().collect::<Vec<_>>(), headers, body)
+}
+
+/// The same by secrets that lie apart.
+pub(super) fn verify_by(
+    profile: Profile,
+    secrets: &[&Secret],
+    headers: &[(&str, &[u8])],
+    body: &[u8],
+) -> Seen {
     let find = |name: Option<&'static str>| -> Option<Vec<&[u8]>> {
         let named =
             headers.iter().filter(|(given, _)| name.is_some_and(|name| given.eq_ignore_ascii_case(name)));
@@ -83,7 +95,7 @@ pub fn verify(profile: Profile, secrets: &[Secret], headers: &[(&str, &[u8])], b
 
 fn judge(
     profile: Profile,
-    secrets: &[Secret],
+    secrets: &[&Secret],
     [id, timestamp, signature]: [Option<Vec<&[u8]>>; 3],
     body: &[u8],
 ) -> Result<Vec<usize>, Wrong> {
@@ -95,9 +107,9 @@ fn judge(
         Profile::Stripe => {
             let (timestamp, signatures) = stripe_parts(header);
             if header.split(',').filter(|part| part.starts_with("t=")).count() > 1 {
-                return Err(Wrong::Several("stripe-signature t="));
+                return Err(Wrong::Several("stripe-signature t=".into()));
             }
-            (timestamp.ok_or(Wrong::Missing("stripe-signature t="))?, signatures)
+            (timestamp.ok_or(Wrong::Missing("stripe-signature t=".into()))?, signatures)
         }
         Profile::VvvTimestamped | Profile::VvvFrozen | Profile::Github => (timestamp, vec![header]),
     };
@@ -111,7 +123,7 @@ fn judge(
     let parts = Signing { id, timestamp, event_type: "", body };
     let parts = parts.parts(profile);
     let made = |secret: &Secret| tags.iter().any(|tag| secret.made(tag, &parts));
-    let keys: Vec<usize> = (0..secrets.len()).filter(|at| made(&secrets[*at])).collect();
+    let keys: Vec<usize> = (0..secrets.len()).filter(|at| made(secrets[*at])).collect();
     if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
 }
 
@@ -123,20 +135,21 @@ fn tags(profile: Profile, signatures: &[&str]) -> Result<Vec<Vec<u8>>, Wrong> {
         let bytes = if profile.is_base64() { unbase64(text) } else { unhex(text) };
         tags.push(bytes.filter(|bytes| bytes.len() == 32).ok_or(Wrong::Encoding(place + 1))?);
     }
-    if tags.is_empty() { Err(Wrong::NoSignature(profile.signature_header())) } else { Ok(tags) }
+    if tags.is_empty() { Err(Wrong::NoSignature(profile.signature_header().into())) } else { Ok(tags) }
 }
 
 /// The one value of a header that has to be there; nothing to read where the profile has no such header.
-fn one<'a>(name: Option<&'static str>, values: Option<Vec<&'a [u8]>>) -> Result<&'a str, Wrong> {
+pub(super) fn one<'a>(name: Option<&str>, values: Option<Vec<&'a [u8]>>) -> Result<&'a str, Wrong> {
     let (Some(name), Some(values)) = (name, values) else { return Ok("") };
+    let name = || Cow::Owned(name.to_owned());
     match values.as_slice() {
-        [] => Err(Wrong::Missing(name)),
+        [] => Err(Wrong::Missing(name())),
         [value] => {
             let visible = |byte: &u8| *byte == b' ' || byte.is_ascii_graphic();
             let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
-            text.filter(|text| !text.is_empty()).ok_or(Wrong::Text(name))
+            text.filter(|text| !text.is_empty()).ok_or_else(|| Wrong::Text(name()))
         }
-        _ => Err(Wrong::Several(name)),
+        _ => Err(Wrong::Several(name())),
     }
 }
 
@@ -148,6 +161,6 @@ fn stripe_parts(header: &str) -> (Option<&str>, Vec<&str>) {
 }
 
 /// Whether a text is a number of seconds as everybody writes it: digits, no sign, no leading zero; an `i64`.
-fn is_canonical(timestamp: &str) -> bool {
+pub(super) fn is_canonical(timestamp: &str) -> bool {
     timestamp.parse::<i64>().is_ok_and(|seconds| seconds >= 0 && seconds.to_string() == timestamp)
 }

@@ -47,11 +47,7 @@ fn what_waits_after_a_reset_is_not_lost_by_it() {
                 t: 5,
                 subscriber: None,
                 waiting: Some(waiting),
-                bytes: None,
-                dead: None,
-                delivered: None,
-                coalesced: None,
-                resident_bytes: None,
+                ..hookproof::trace::Depth::default()
             };
             depth.t = answer.end;
             trace.depths.push(depth);

@@ -1,6 +1,6 @@
-//! Checks that no sender can be made to break over real sockets, each with a trace that breaks it: clocks that cannot be
-//! set, disks, databases and windows of coalescing that the small sender of `tests/sender_mutants` doesn't have, and the
-//! harness's own failings.
+//! Checks with a trace that breaks each: those that no sender can be made to break over real sockets, because clocks cannot be
+//! set and the harness's own failings are nobody else's; and those of disks, databases, windows of coalescing and speed, which
+//! the small sender of `tests/sender_mutants` breaks too.
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;

@@ -84,8 +84,7 @@ pub(crate) fn without(trace: &mut Trace, at: usize) {
 /// The sender's word that so many deliveries wait.
 pub(crate) fn depth(t: u64, subscriber: Option<&str>, waiting: u64) -> Depth {
     let subscriber = subscriber.map(str::to_owned);
-    let (waiting, bytes, dead, delivered) = (Some(waiting), None, None, None);
-    Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced: None, resident_bytes: None }
+    Depth { t, subscriber, waiting: Some(waiting), ..Depth::default() }
 }
 
 /// Ends the run at that moment.

@@ -88,16 +88,7 @@ fn a_yes_without_end_may_be_taken_for_one_and_a_yes_that_breaks_off_may_not() {
 
 /// The sender's word that one delivery waits, for all or for a subscriber.
 fn waits(subscriber: Option<&str>) -> Depth {
-    Depth {
-        t: 3 * SECOND,
-        subscriber: subscriber.map(str::to_owned),
-        waiting: Some(1),
-        bytes: None,
-        dead: None,
-        delivered: None,
-        coalesced: None,
-        resident_bytes: None,
-    }
+    Depth { t: 3 * SECOND, subscriber: subscriber.map(str::to_owned), waiting: Some(1), ..Depth::default() }
 }
 
 #[test]

@@ -7,8 +7,7 @@ use crate::build::check;
 
 fn sample(subscriber: Option<&str>, waiting: u64, bytes: Option<u64>) -> impl Fn(&mut Trace) {
     let subscriber = subscriber.map(str::to_owned);
-    let (waiting, dead, delivered, coalesced) = (Some(waiting), None, None, None);
-    let depth = Depth { t: 5, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes: None };
+    let depth = Depth { t: 5, subscriber, waiting: Some(waiting), bytes, ..Depth::default() };
     move |trace| trace.depths.push(depth.clone())
 }
 

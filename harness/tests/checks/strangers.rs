@@ -245,3 +245,28 @@ fn events_that_were_not_offered_are_counted_and_make_a_run_inconclusive() {
     assert!(forms.iter().all(|form| form.contains("not offered")), "{forms:?}");
     assert_eq!(report.generator.not_offered, 1);
 }
+
+/// Two events of one key, of which the second comes first.
+fn overtaken(more: &str) -> (Scenario, Trace) {
+    let scenario = crate::build::scenario_with(more);
+    let mut trace = trace(&scenario, &[3 * SECOND, 2 * SECOND]);
+    (trace.offers[1].t, trace.accepted[1].t) = (SECOND, SECOND);
+    crate::build::end(&mut trace, 4 * SECOND);
+    (scenario, trace)
+}
+
+#[test]
+fn an_order_that_a_sender_has_no_notion_of_is_not_judged_and_only_that() {
+    let (ordered, mut trace) = overtaken("ordered = true");
+    check("order.per-key", &ordered, &trace, Status::Warn);
+    trace.declared.lacks = vec![Lack::Breaker];
+    check("order.per-key", &ordered, &trace, Status::Warn);
+    trace.declared.lacks = vec![Lack::Order];
+    check("order.per-key", &ordered, &trace, Status::NotApplicable);
+    let told = verdict("order.per-key", &ordered, &trace).sentence;
+    assert_eq!(told, "the driver file declares that no order is kept");
+    // That nobody asked for one is the scenario's doing.
+    let (unordered, mut trace) = overtaken("");
+    trace.declared.lacks = vec![Lack::Order];
+    assert_eq!(verdict("order.per-key", &unordered, &trace).sentence, "no subscriber is ordered");
+}

@@ -125,6 +125,33 @@ fn a_queue_that_was_seen_to_hold_more_sheds_less() {
     check("loss.none", bounded, shed(3), Status::Fail);
 }
 
+/// Each of two lanes took three deliveries, and `a` shed the last of its own; so many were said to wait for `a`, and in all.
+#[track_caller]
+fn shed_by_one_of_two(more: &str, [own, all]: [u64; 2], expected: Status) {
+    let more = format!("{more}\n[sender]\narguments = [\"--rows-max=9\"]\n[[subscriber]]\nname = \"b\"");
+    let shed = |trace: &mut Trace| {
+        build::without(trace, 2);
+        bury(trace, 2, "overflow");
+        trace.offers.iter_mut().for_each(|offer| offer.owed.push("b".to_owned()));
+        (0..3).for_each(|token| build::deliver(trace, "b", token, (token + 1) * SECOND, 204));
+        trace.depths.extend([build::depth(0, Some("a"), own), build::depth(0, None, all)]);
+        build::end(trace, 4 * SECOND);
+    };
+    check("loss.none", &more, shed, expected);
+}
+
+#[test]
+fn what_bounds_all_lanes_together_makes_them_shed_no_more_than_it_must() {
+    // All six waited at once, and none of the lanes was too full.
+    shed_by_one_of_two("", [3, 6], Status::Fail);
+    shed_by_one_of_two("queue = { rows = 3 }", [0, 6], Status::Fail);
+    // A bound of five in all, or of two for `a`, explains one.
+    shed_by_one_of_two("", [3, 5], Status::Pass);
+    shed_by_one_of_two("queue = { rows = 3 }", [0, 5], Status::Pass);
+    shed_by_one_of_two("", [2, 6], Status::Pass);
+    shed_by_one_of_two("queue = { rows = 2 }", [0, 6], Status::Pass);
+}
+
 #[test]
 fn what_is_no_request_is_not_in_form() {
     let broken = |how: CutKind| {

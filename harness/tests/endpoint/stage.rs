@@ -8,7 +8,7 @@ use hookproof::run::{Clock, Message, Recorder};
 use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
 use hookproof::trace::Record;
 use hookproof::traffic::Tokens;
-use hookproof::wire::{Profile, Secret};
+use hookproof::wire::{Key, Profile, Secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -40,7 +40,15 @@ impl Exchange {
 }
 
 pub(crate) fn behaviour(answer: Answer) -> Behaviour {
-    Behaviour { at: Duration(0), lasts: None, answer, share: Millionths::ONE, attempts: None, latency: None }
+    Behaviour {
+        at: Duration(0),
+        lasts: None,
+        answer,
+        share: Millionths::ONE,
+        attempts: None,
+        latency: None,
+        serves: None,
+    }
 }
 
 /// A behaviour from a moment on, for a while, both in milliseconds.
@@ -49,13 +57,13 @@ pub(crate) fn during(answer: Answer, from: u64, lasts: u64) -> Behaviour {
     Behaviour { at, lasts, ..behaviour(answer) }
 }
 
-struct Set {
-    endpoints: Endpoints,
-    clock: Clock,
+pub(crate) struct Set {
+    pub(crate) endpoints: Endpoints,
+    pub(crate) clock: Clock,
     messages: std::sync::mpsc::Receiver<Message>,
 }
 
-async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
+pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
     let clock = Clock::begun();
     let (recorder, messages) = Recorder::new(10_000);
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
@@ -64,15 +72,24 @@ async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
         path: "/".to_owned(),
         behaviours: behaviours.to_vec(),
         answers: Range::just(Duration(0)),
-        profile: Profile::StandardWebhooks,
-        header_prefix: None,
+        scheme: Profile::StandardWebhooks.into(),
     };
     let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
     Set { endpoints, clock, messages }
 }
 
 impl Set {
-    async fn end(self) -> Vec<Record> {
+    /// The next record, once it is there.
+    pub(crate) async fn next(&self) -> Record {
+        loop {
+            match self.messages.try_recv() {
+                Ok(Message::Record(record)) => return *record,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    pub(crate) async fn end(self) -> Vec<Record> {
         self.endpoints.close().await;
         let record = |message| if let Message::Record(record) = message { Some(*record) } else { None };
         self.messages.try_iter().filter_map(record).collect()
@@ -139,16 +156,15 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     let (recorder, messages) = Recorder::new(100);
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = |name: char| Spec {
-        header_prefix: None,
         name: name.to_string(),
         path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        profile: Profile::StandardWebhooks,
+        scheme: Profile::StandardWebhooks.into(),
     };
     let specs: Vec<Spec> = ('a'..).take(count).map(spec).collect();
     let endpoints = Endpoints::open(specs, &stage).await.unwrap();
-    let secret = |text: &str| Secret::parse(Profile::StandardWebhooks, text).unwrap();
+    let secret = |text: &str| Key::from(Secret::parse(Profile::StandardWebhooks, text).unwrap());
     for at in 0..count {
         endpoints.learn(
             at,
@@ -255,8 +271,7 @@ pub(crate) async fn recording_rate() -> u64 {
         path: "/".to_owned(),
         behaviours: Vec::new(),
         answers: Range::just(Duration(0)),
-        profile: Profile::StandardWebhooks,
-        header_prefix: None,
+        scheme: Profile::StandardWebhooks.into(),
     };
     let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
     let rate = rate(endpoints.addresses()[0]).await;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod agreement;
 mod gate;
 
 use std::path::{Path, PathBuf};

@@ -129,7 +129,8 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
     let seconds = if bug.is("stamps-in-milliseconds") { seconds * 1_000 } else { seconds };
     let timestamp = seconds.to_string();
     let signing = Signing { id: &id, timestamp: &timestamp, event_type: "", body: body.as_bytes() };
-    let secret = if bug.is("signs-all-with-one-secret") { &lanes[0].secret } else { &lane.secret };
+    let secret =
+        if bug.is("signs-all-with-one-secret") { &lanes[0].target.secret } else { &lane.target.secret };
     let mut headers = sign(Profile::StandardWebhooks, &[secret], &signing);
     if bug.is("signs-the-body-alone") {
         let alone = Signing { id: "", timestamp: "", ..signing };
@@ -141,7 +142,7 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
         let stamped = headers.iter_mut().filter(|(name, _)| name == "webhook-timestamp");
         stamped.for_each(|(_, value)| value.clone_from(&timestamp));
     }
-    let url = lane.url.trim_start_matches("http://");
+    let url = lane.target.url.trim_start_matches("http://");
     let (host, path) = url.find('/').map_or((url, "/"), |at| url.split_at(at));
     let (host, path) = (host.to_owned(), if bug.is("forgets-the-path") { "/" } else { path });
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
@@ -154,7 +155,7 @@ fn request(sender: &Sender, at: usize, n: u64) -> Option<(String, String, Durati
         head.push_str(&format!("{}: {value}\r\n", name.replace("webhook-", prefix)));
     }
     let patience = if bug.is("waits-twice-as-long") { 2 } else { 1 };
-    Some((host, framed(&head, &body, bug), Duration::from_nanos(lane.timeout * patience)))
+    Some((host, framed(&head, &body, bug), Duration::from_nanos(lane.target.timeout * patience)))
 }
 
 /// A request as it goes over the wire.
@@ -199,6 +200,9 @@ async fn begin_and_break_off(host: &str, request: &str) {
 async fn exchange(sender: &Sender, host: &str, request: &str, each: Duration) -> Outcome {
     if sender.bug.is("begins-what-it-breaks-off") {
         begin_and_break_off(host, request).await;
+    }
+    if sender.bug.is("speaks-http-2-only") {
+        return crate::second::exchange(sender, host, request).await;
     }
     let Ok(mut stream) = TcpStream::connect(host).await else { return Outcome::Refused };
     let sent = if sender.bug.is("asks-before-it-sends-a-body") {

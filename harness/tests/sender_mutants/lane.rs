@@ -19,6 +19,8 @@ const SCHEDULE: [u64; 3] = [300_000_000, 700_000_000, 1_200_000_000];
 pub(crate) struct Delivery {
     pub(crate) n: u64,
     pub(crate) body: String,
+    /// Its type, where a newer event may take its place until it is due.
+    replaceable: Option<String>,
     /// How many events the body carries.
     pub(crate) events: usize,
     pub(crate) attempts: u32,
@@ -45,11 +47,11 @@ pub(crate) enum Next {
 /// One subscriber.
 pub(crate) struct Lane {
     pub(crate) name: String,
-    pub(crate) url: String,
-    pub(crate) secret: Secret,
-    pub(crate) timeout: u64,
+    pub(crate) target: Target,
     pub(crate) gone: bool,
     pub(crate) done: usize,
+    /// When those were made that are remembered.
+    pub(crate) made: Vec<u64>,
     /// Body, reason, attempts.
     pub(crate) dead: Vec<(String, String, u32)>,
     events: Vec<String>,
@@ -59,13 +61,29 @@ pub(crate) struct Lane {
     retry: Retry,
     keeps: Keeps,
     rest: Rest,
+    pub(crate) coalescing: Coalescing,
+}
+
+/// Where a lane's deliveries go.
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) secret: Secret,
+    pub(crate) timeout: u64,
+}
+
+/// What the newest of several events stands for.
+pub(crate) struct Coalescing {
+    /// Of which types it is enough for a key, and how long the first one waits for newer ones.
+    windows: Vec<(String, u64)>,
+    /// How many events were replaced.
+    pub(crate) replaced: usize,
 }
 
 /// What a lane keeps.
 struct Keeps {
     /// So many deliveries.
     rows: usize,
-    /// The order of the first attempts of one key. A driver file has no word for it, and so the lane's name says it.
+    /// The order of the first attempts of one key.
     order: bool,
 }
 
@@ -92,7 +110,8 @@ fn length(value: &Value) -> u64 {
 impl Delivery {
     pub(crate) fn new(n: u64, body: &str, now: u64) -> Self {
         let (body, key) = (body.to_owned(), String::new());
-        Self { n, body, events: 1, attempts: 0, key, accepted: now, due: now, open: false }
+        let (replaceable, events) = (None, 1);
+        Self { n, body, replaceable, events, attempts: 0, key, accepted: now, due: now, open: false }
     }
 }
 
@@ -100,6 +119,12 @@ impl Delivery {
     /// Of so many events in one body.
     pub(crate) fn carrying(self, events: usize) -> Self {
         Self { events, ..self }
+    }
+
+    /// Which waits for newer ones of its type and key for so long.
+    pub(crate) fn held_for(self, window: u64, kind: &str) -> Self {
+        let replaceable = (window > 0).then(|| kind.to_owned());
+        Self { due: self.due + window, replaceable, ..self }
     }
 }
 
@@ -111,11 +136,14 @@ impl Lane {
         let count = |value: &Value| value.as_u64().unwrap_or_default();
         Self {
             name: text(&settings["name"]),
-            url: text(&settings["url"]),
-            secret: Secret::parse(Profile::StandardWebhooks, &text(&settings["secret"])).unwrap(),
-            timeout: length(&settings["timeout"]),
+            target: Target {
+                url: text(&settings["url"]),
+                secret: Secret::parse(Profile::StandardWebhooks, &text(&settings["secret"])).unwrap(),
+                timeout: length(&settings["timeout"]),
+            },
             gone: false,
             done: 0,
+            made: Vec::new(),
             dead: Vec::new(),
             events: list(&settings["events"]),
             queue: BTreeMap::new(),
@@ -130,9 +158,14 @@ impl Lane {
             },
             keeps: Keeps {
                 rows: usize::try_from(count(&settings["queue"]["rows"])).unwrap(),
-                order: settings["name"] == "ordered",
+                order: settings["ordered"] == true,
             },
             rest: Rest { until: 0, storms: false },
+            coalescing: {
+                let rules = settings["coalesce"].as_array().into_iter().flatten();
+                let windows = rules.map(|rule| (text(&rule["events"]), length(&rule["window"]))).collect();
+                Coalescing { windows, replaced: 0 }
+            },
         }
     }
 
@@ -142,8 +175,27 @@ impl Lane {
         })
     }
 
+    /// How long an event of a type waits for newer ones, if one of them is enough.
+    pub(crate) fn window(&self, kind: &str) -> Option<u64> {
+        self.coalescing.windows.iter().find(|(known, _)| known == kind).map(|(_, window)| *window)
+    }
+
+    /// Puts an event in the place of an older one whose window is open; says whether there was one.
+    pub(crate) fn replace(&mut self, kind: &str, key: &Value, body: &str, now: u64) -> bool {
+        let key = key.to_string();
+        let waits = |one: &&mut Delivery| {
+            one.replaceable.as_deref() == Some(kind) && one.key == key && !one.open && one.due > now
+        };
+        let Some(older) = self.queue.values_mut().find(waits).filter(|one| one.attempts == 0) else {
+            return false;
+        };
+        body.clone_into(&mut older.body);
+        self.coalescing.replaced += 1;
+        true
+    }
+
     pub(crate) fn put(&mut self, mut delivery: Delivery) {
-        if self.keeps.order {
+        if self.keeps.order || delivery.replaceable.is_some() {
             let body: Value = serde_json::from_str(&delivery.body).unwrap_or_default();
             delivery.key = body["key"].to_string();
         }
@@ -185,6 +237,11 @@ impl Lane {
         self.done += self.queue.remove(&n).map_or(0, |one| one.events);
     }
 
+    /// Remembers nothing that was delivered before.
+    pub(crate) fn let_go(&mut self, before: u64) {
+        self.made.retain(|t| *t >= before);
+    }
+
     pub(crate) fn forget(&mut self, n: u64) {
         self.queue.remove(&n);
     }
@@ -209,7 +266,8 @@ impl Lane {
     /// The delivery that is to be tried next.
     fn first(&self, bug: &Bug) -> Option<&Delivery> {
         let waits = self.queue.values().filter(|one| !one.open);
-        if self.keeps.order && bug.is("sends-the-newest-first") {
+        let backwards = self.keeps.order && bug.is("sends-the-newest-first");
+        if backwards || bug.is("keeps-no-order") {
             return { waits }.next_back();
         }
         let free = |one: &&Delivery| !self.is_behind(one);

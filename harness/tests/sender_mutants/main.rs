@@ -13,6 +13,7 @@ mod lane;
 mod limiter;
 mod matrix;
 mod scenarios;
+mod second;
 mod sender;
 mod serve;
 mod strangers;

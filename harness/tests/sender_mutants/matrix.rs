@@ -125,9 +125,10 @@ name = "mutant"
 command = [{program:?}, "--exact", "the_sender_itself", "--nocapture"]
 env = {{ SENDER_PORT = "{{{{ port }}}}", SENDER_DIR = "{{{{ dir }}}}", SENDER_BUG = "{bug}" }}
 ready = "{{{{ base }}}}/ready"
+database = "{{{{ dir }}}}/sender.db"
 [subscribe]
 request = "POST {{{{ base }}}}/subscribe"
-body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "breaker": {{{{ breaker }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
+body = '{{"name": {{{{ name | tojson }}}}, "url": {{{{ url | tojson }}}}, "events": {{{{ events }}}}, "limit": {{{{ limit }}}}, "queue": {{{{ queue }}}}, "retry": {{{{ retry }}}}, "breaker": {{{{ breaker }}}}, "ordered": {{{{ ordered }}}}, "coalesce": {{{{ coalesce }}}}, "timeout": {{{{ timeout | tojson }}}}, "secret": {{{{ secret | tojson }}}}}}'
 save = {{ secret = "/secret" }}
 [change]
 request = "POST {{{{ base }}}}/change"
@@ -151,6 +152,10 @@ pointer = "/waiting"
 delivered = "/delivered"
 dead = "/dead"
 coalesced = "/coalesced"
+[depth.kept]
+request = "GET {{{{ base }}}}/kept"
+list = "/items"
+delivered = "/delivered"
 [dead]
 request = "GET {{{{ base }}}}/dead"
 list = "/items"

@@ -15,7 +15,7 @@ const fn bug(name: &'static str, about: &'static str, check: &'static str, scena
     Bug { name, about, check, scenario }
 }
 
-pub(crate) const BUGS: [Bug; 67] = [
+pub(crate) const BUGS: [Bug; 73] = [
     bug(
         "charges-on-send",
         "charges its bucket when it sends, not when it is over",
@@ -25,6 +25,12 @@ pub(crate) const BUGS: [Bug; 67] = [
     bug(
         "does-not-clamp-its-bucket",
         "saves up what it did not send during a rest",
+        "rate.after-idle",
+        "limits",
+    ),
+    bug(
+        "speaks-http-2-only+does-not-clamp-its-bucket",
+        "the same on streams of HTTP/2",
         "rate.after-idle",
         "limits",
     ),
@@ -195,6 +201,7 @@ pub(crate) const BUGS: [Bug; 67] = [
     bug("rests-after-a-restart", "waits before it takes up its work again", "recovery.gap", "crash"),
     bug("takes-an-event-twice", "knows no event by its id", "duplicate.dedupe", "orderly"),
     bug("sends-the-newest-first", "takes from the wrong end of the queue", "order.per-key", "orderly"),
+    bug("forgets-nothing-that-it-delivered", "keeps each delivery for ever", "queue.retention", "orderly"),
     bug("polls-for-work", "looks for work from time to time", "latency.first-attempt", "orderly"),
     bug(
         "changes-its-content-type-for-a-retry",
@@ -241,12 +248,26 @@ pub(crate) const BUGS: [Bug; 67] = [
         "rate.live-change",
         "changed",
     ),
+    bug("dies-of-a-full-disk", "ends where it can write nothing", "fault.disk-full", "storage"),
+    bug("dies-of-a-lock", "ends where somebody else holds its database", "fault.locked", "storage"),
+    bug(
+        "delivers-what-it-should-replace",
+        "sends each event of a key, where the newest is enough",
+        "coalesce.window",
+        "coalesced",
+    ),
+    bug(
+        "does-one-thing-at-a-time",
+        "takes a turn for each attempt, all lanes together",
+        "efficiency",
+        "quick",
+    ),
     bug("uses-half-of-its-rate", "refills its bucket half as fast as it may", "rate.utilisation", "busy"),
     bug("leaves-a-tenth-behind", "never wakes for some of what waits", "recovery.drains", "busy"),
 ];
 
 /// Bugs that break no other check than their own, whatever happens.
-pub(crate) const ALONE: [&str; 22] = [
+pub(crate) const ALONE: [&str; 23] = [
     "counts-by-the-calendar",
     "pauses-one-delivery-only",
     "rebuilds-the-body-for-a-retry",
@@ -263,6 +284,7 @@ pub(crate) const ALONE: [&str; 22] = [
     "walks-out-of-what-is-open",
     "does-not-lengthen-its-cooldown",
     "sends-the-newest-first",
+    "forgets-nothing-that-it-delivered",
     "turns-one-away-without-a-word",
     "keeps-a-megabyte-for-each-event",
     "loops-at-zero",
@@ -271,7 +293,7 @@ pub(crate) const ALONE: [&str; 22] = [
     "ignores-410",
 ];
 
-pub(crate) const SCENARIOS: [Stage; 15] = [
+pub(crate) const SCENARIOS: [Stage; 18] = [
     Stage { name: "limits", text: LIMITS, thin: &["isolation.latency"] },
     Stage { name: "answers", text: ANSWERS, thin: &["isolation.latency"] },
     Stage { name: "backoff", text: BACKOFF, thin: &[] },
@@ -287,6 +309,9 @@ pub(crate) const SCENARIOS: [Stage; 15] = [
     Stage { name: "huge", text: HUGE, thin: &["rate.after-idle"] },
     Stage { name: "changed", text: CHANGED, thin: &[] },
     Stage { name: "busy", text: BUSY, thin: &[] },
+    Stage { name: "storage", text: STORAGE, thin: &[] },
+    Stage { name: "coalesced", text: COALESCED, thin: &[] },
+    Stage { name: "quick", text: QUICK, thin: &[] },
 ];
 
 const LIMITS: &str = include_str!("played/limits.toml");
@@ -304,3 +329,6 @@ const NETWORK: &str = include_str!("played/network.toml");
 const HUGE: &str = include_str!("played/huge.toml");
 const CHANGED: &str = include_str!("played/changed.toml");
 const BUSY: &str = include_str!("played/busy.toml");
+const STORAGE: &str = include_str!("played/storage.toml");
+const COALESCED: &str = include_str!("played/coalesced.toml");
+const QUICK: &str = include_str!("played/quick.toml");

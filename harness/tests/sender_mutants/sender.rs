@@ -12,16 +12,17 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::attempt::{Outcome, again, attempt};
-use crate::journal::Journal;
+use crate::journal::{Journal, Trouble};
 use crate::lane::{Delivery, Lane, Next};
+use crate::second::Connections;
 
-/// What makes this sender a wrong one; empty for the right one.
+/// What makes this sender another one, or a wrong one; empty for the right one. Several are joined by `+`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bug(pub(crate) String);
 
 impl Bug {
     pub(crate) fn is(&self, name: &str) -> bool {
-        self.0 == name
+        self.0.split('+').any(|one| one == name)
     }
 }
 
@@ -42,8 +43,18 @@ pub(crate) struct Sender {
     changed: Notify,
     stopping: RefCell<bool>,
     committed: Cell<u64>,
-    /// Attempts under way over all lanes, which only a shared pool bounds.
-    pool: RefCell<usize>,
+    /// Connections that it keeps, where it speaks HTTP/2.
+    pub(crate) connections: Connections,
+    at_once: AtOnce,
+}
+
+/// What is done at once, over all lanes.
+#[derive(Default)]
+struct AtOnce {
+    /// Whose turn it is, where only one thing is.
+    turn: tokio::sync::Mutex<()>,
+    /// Attempts under way, which only a shared pool bounds.
+    attempts: RefCell<usize>,
 }
 
 /// How late a sender is that is in no hurry to write.
@@ -53,6 +64,10 @@ const POLL_NS: u64 = 1_500_000_000;
 /// What each attempt that is open costs a sender that looks through all of them, and how many it looks through at most.
 const LOOK_NS: u64 = 40_000_000;
 const LOOKS_MAX: u64 = 18;
+/// For how long a delivery is remembered once it is made.
+const KEPT_NS: u64 = 1_000_000_000;
+/// How long each thing takes a sender that does one at a time.
+const TURN_NS: u64 = 100_000_000;
 /// What a pool that all lanes share would hold.
 const POOL: usize = 6;
 
@@ -72,7 +87,8 @@ impl Sender {
             changed: Notify::new(),
             stopping: RefCell::new(false),
             committed: Cell::new(0),
-            pool: RefCell::new(0),
+            connections: Connections::default(),
+            at_once: AtOnce::default(),
         });
         past.iter().for_each(|line| sender.replay(line));
         let restarted = !past.is_empty();
@@ -151,6 +167,25 @@ impl Sender {
         self.changed.notify_waiters();
     }
 
+    /// Whether events can be taken now. A sender that makes nothing of trouble dies of it.
+    pub(crate) fn is_able(&self) -> bool {
+        let trouble = self.journal.borrow_mut().trouble();
+        let dies = match trouble {
+            Some(Trouble::Full) => self.bug.is("dies-of-a-full-disk"),
+            Some(Trouble::Locked) => self.bug.is("dies-of-a-lock"),
+            None => false,
+        };
+        if dies {
+            std::process::abort();
+        }
+        trouble.is_none()
+    }
+
+    /// Whether all that was taken is written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.bug.is("acknowledges-before-it-commits") || self.journal.borrow().is_written()
+    }
+
     pub(crate) fn commit(&self) {
         if !self.bug.is("acknowledges-before-it-commits") {
             self.journal.borrow_mut().commit();
@@ -185,9 +220,14 @@ impl Sender {
             if !lane.wants(kind) && !self.bug.is("sends-to-whom-it-does-not-concern") {
                 continue;
             }
-            let n = self.next_delivery.replace_with(|n| *n + 1);
             let body = json!({ "id": id, "type": kind, "key": event["key"], "data": event["data"] });
             let body = body.to_string();
+            let window = lane.window(kind).filter(|_| !self.bug.is("delivers-what-it-should-replace"));
+            if window.is_some() && lane.replace(kind, &event["key"], &body, now) {
+                deliveries += 1;
+                continue;
+            }
+            let n = self.next_delivery.replace_with(|n| *n + 1);
             self.note(json!({ "k": "delivery", "lane": at, "n": n, "body": body }));
             if lane.gone && !self.bug.is("ignores-410") {
                 self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "gone" }));
@@ -195,7 +235,7 @@ impl Sender {
                 lane.bury(n, "gone");
                 continue;
             }
-            lane.put(Delivery::new(n, &body, now));
+            lane.put(Delivery::new(n, &body, now).held_for(window.unwrap_or(0), kind));
             deliveries += 1;
             if n.is_multiple_of(10) && self.bug.is("filters-by-its-own-rules") {
                 self.note(json!({ "k": "dead", "lane": at, "n": n, "why": "filtered" }));
@@ -241,7 +281,7 @@ impl Sender {
             while !*sender.stopping.borrow() {
                 let changed = sender.changed.notified();
                 let now = sender.clock.now();
-                let full = sender.bug.is("has-one-pool-for-all") && *sender.pool.borrow() >= POOL;
+                let full = sender.bug.is("has-one-pool-for-all") && *sender.at_once.attempts.borrow() >= POOL;
                 let next =
                     if full { Next::Wait } else { sender.lanes.borrow_mut()[at].next(now, &sender.bug) };
                 let polls = sender.bug.is("polls-for-work");
@@ -268,19 +308,24 @@ impl Sender {
     fn start(self: &Rc<Self>, at: usize, n: u64) {
         let sender = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            *sender.pool.borrow_mut() += 1;
+            *sender.at_once.attempts.borrow_mut() += 1;
             if sender.bug.is("sends-everything-again-later") {
                 tokio::task::spawn_local(again(Rc::clone(&sender), at, n));
             }
+            if sender.bug.is("does-one-thing-at-a-time") {
+                let turn = sender.at_once.turn.lock().await;
+                sender.clock.pass(TURN_NS).await;
+                drop(turn);
+            }
             if sender.bug.is("looks-through-all-that-is-open") {
-                let open = *sender.pool.borrow() as u64;
+                let open = *sender.at_once.attempts.borrow() as u64;
                 sender.clock.pass(open.min(LOOKS_MAX) * LOOK_NS).await;
             }
             let mut outcome = attempt(&sender, at, n).await;
             if outcome == Outcome::Cut && sender.bug.is("sends-a-hidden-second-request") {
                 outcome = attempt(&sender, at, n).await;
             }
-            *sender.pool.borrow_mut() -= 1;
+            *sender.at_once.attempts.borrow_mut() -= 1;
             sender.ended(at, n, &outcome);
             sender.changed.notify_waiters();
             if sender.bug.is("repeats-what-it-confirmed") {
@@ -311,6 +356,7 @@ impl Sender {
                 self.note(json!({ "k": "done", "lane": at, "n": n }));
             }
             lane.delivered(n);
+            lane.made.push(now);
         } else if status == 410 && !self.bug.is("ignores-410") {
             self.note(json!({ "k": "gone", "lane": at }));
             lane.gone = true;
@@ -334,7 +380,7 @@ impl Sender {
     pub(crate) async fn stop(&self) {
         *self.stopping.borrow_mut() = true;
         self.changed.notify_waiters();
-        while *self.pool.borrow() > 0 {
+        while *self.at_once.attempts.borrow() > 0 {
             self.changed.notified().await;
         }
         self.commit_late();
@@ -346,15 +392,27 @@ impl Sender {
         let early = if self.bug.is("counts-what-waits-as-delivered") { sum(Lane::held) } else { 0 };
         let own = |lane: &Lane| {
             let (waiting, delivered, dead) = (lane.held(), lane.done, lane.dead.len());
-            json!({ "name": lane.name, "waiting": waiting, "delivered": delivered, "dead": dead, "coalesced": 0 })
+            json!({ "name": lane.name, "waiting": waiting, "delivered": delivered, "dead": dead, "coalesced": lane.coalescing.replaced })
         };
         json!({
             "lanes": lanes.iter().map(own).collect::<Vec<_>>(),
             "waiting": sum(Lane::held) - early,
             "delivered": sum(|lane| lane.done) + early,
             "dead": sum(|lane| lane.dead.len()),
-            "coalesced": 0,
+            "coalesced": sum(|lane| lane.coalescing.replaced),
         })
+    }
+
+    /// When each delivery that is remembered was made, in Unix milliseconds.
+    pub(crate) fn kept_deliveries(&self) -> Value {
+        let now = self.clock.now();
+        let mut lanes = self.lanes.borrow_mut();
+        if !self.bug.is("forgets-nothing-that-it-delivered") {
+            lanes.iter_mut().for_each(|lane| lane.let_go(now.saturating_sub(KEPT_NS)));
+        }
+        let kept = lanes.iter().flat_map(|lane| &lane.made);
+        let kept = kept.map(|t| json!({ "delivered": self.clock.unix_ns(*t) / 1_000_000 }));
+        json!({ "items": kept.collect::<Vec<_>>() })
     }
 
     pub(crate) fn dead(&self) -> Value {

@@ -17,6 +17,8 @@ use hookproof::endpoint::http_date;
 use crate::attempt::AHEAD_S;
 use crate::sender::{Bug, Sender};
 
+/// How long until it is tried again to write what could not be written.
+const AGAIN_NS: u64 = 10_000_000;
 /// How long a sender with a slow API takes to accept events.
 const ACCEPTS_NS: u64 = 100_000_000;
 
@@ -83,43 +85,14 @@ async fn answer(
             let secret = sender.subscribe(&serde_json::from_slice(&body).unwrap_or_default());
             json!({ "secret": secret }).to_string()
         }
-        "/emit" => {
-            let events = String::from_utf8_lossy(&body).into_owned();
-            let (mut lines, mut others) = (String::new(), String::new());
-            let together = sender.bug.is("sends-several-events-in-one-body");
-            if together {
-                let all: Vec<Value> =
-                    events.lines().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
-                let taken = sender.emit_together(&all);
-                taken.iter().for_each(|line| lines.push_str(&format!("{line}\n")));
-            }
-            for event in events.lines().filter(|_| !together) {
-                if shares && event.len().is_multiple_of(2) {
-                    others.push_str(&format!("{event}\n"));
-                    lines.push_str("{\"deliveries\":1}\n");
-                    continue;
-                }
-                let event: Value = serde_json::from_str(event).unwrap_or_default();
-                if let Some(status) = turned_away(&sender, &event) {
-                    lines.push_str(&format!("{{\"status\":{status}}}\n"));
-                    continue;
-                }
-                lines.push_str(&format!("{}\n", sender.emit(&event)));
-            }
-            if !others.is_empty() {
-                share(&dir, &path, Bytes::from(others)).await;
-            }
-            sender.commit();
-            if sender.bug.is("takes-long-to-accept") {
-                sender.clock.pass(ACCEPTS_NS).await;
-            }
-            lines
-        }
+        "/emit" if !sender.is_able() => return Ok(not_now()),
+        "/emit" => take(&sender, &dir, shares, &body).await,
         "/change" => {
             sender.change(&serde_json::from_slice(&body).unwrap_or_default());
             String::new()
         }
         "/stats" => sender.stats().to_string(),
+        "/kept" => sender.kept_deliveries().to_string(),
         "/dead" => sender.dead().to_string(),
         _ => String::new(),
     };
@@ -129,6 +102,53 @@ async fn answer(
         response.headers_mut().insert(hyper::header::DATE, http_date(now).parse().unwrap());
     }
     Ok(response)
+}
+
+/// Takes events, and says of each what became of it.
+async fn take(sender: &Sender, dir: &str, shares: bool, body: &[u8]) -> String {
+    let events = String::from_utf8_lossy(body).into_owned();
+    let (mut lines, mut others) = (String::new(), String::new());
+    let together = sender.bug.is("sends-several-events-in-one-body");
+    if together {
+        let all: Vec<Value> =
+            events.lines().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
+        let taken = sender.emit_together(&all);
+        taken.iter().for_each(|line| lines.push_str(&format!("{line}\n")));
+    }
+    for event in events.lines().filter(|_| !together) {
+        if shares && event.len().is_multiple_of(2) {
+            others.push_str(&format!("{event}\n"));
+            lines.push_str("{\"deliveries\":1}\n");
+            continue;
+        }
+        let event: Value = serde_json::from_str(event).unwrap_or_default();
+        if let Some(status) = turned_away(sender, &event) {
+            lines.push_str(&format!("{{\"status\":{status}}}\n"));
+            continue;
+        }
+        lines.push_str(&format!("{}\n", sender.emit(&event)));
+    }
+    if !others.is_empty() {
+        share(dir, "/emit", Bytes::from(others)).await;
+    }
+    sender.commit();
+    // What was taken just before there was no room is acknowledged once there is.
+    while !sender.is_written() {
+        sender.clock.pass(AGAIN_NS).await;
+        sender.commit();
+    }
+    if sender.bug.is("takes-long-to-accept") {
+        sender.clock.pass(ACCEPTS_NS).await;
+    }
+    lines
+}
+
+/// The answer of a sender that can write nothing.
+fn not_now() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = hyper::StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(hyper::header::RETRY_AFTER, hyper::header::HeaderValue::from_static("1"));
+    response
 }
 
 /// The status for an event that is not taken, where a bug turns it away.
@@ -143,7 +163,7 @@ fn turned_away(sender: &Sender, event: &Value) -> Option<u16> {
 
 /// Hands something to the other worker, which has a limiter of its own.
 async fn share(dir: &str, path: &str, body: Bytes) {
-    use hookproof::driver::{Call, Client};
+    use hookproof::driver::{Call, Certificates, Client};
 
     let Ok(port) = std::fs::read_to_string(format!("{dir}/peer")) else { return };
     let call = Call {
@@ -153,5 +173,5 @@ async fn share(dir: &str, path: &str, body: Bytes) {
         body,
         within: std::time::Duration::from_secs(5),
     };
-    Client::default().call(call).await.unwrap();
+    Client::new(&Certificates::default()).unwrap().call(call).await.unwrap();
 }

@@ -1,13 +1,14 @@
 //! Right senders that do things in other ways than ours: none of them may fail anything, and what can't be judged of them is
 //! not applicable, with the reason.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use hookproof::check::{Judgement, Status, Strictness, judge};
 use hookproof::run::{Options, play};
 use hookproof::scenario::Scenario;
-use hookproof::trace::Trace;
+use hookproof::trace::{CutKind, Trace};
 use tokio::sync::{Semaphore, watch};
 
 use crate::matrix::driver_file;
@@ -28,7 +29,7 @@ struct Stranger {
     not_applicable: &'static [&'static str],
 }
 
-const STRANGERS: [Stranger; 11] = [
+const STRANGERS: [Stranger; 13] = [
     Stranger {
         way: "opens-a-connection-for-each-request",
         without: &[],
@@ -42,6 +43,14 @@ const STRANGERS: [Stranger; 11] = [
         says: "[declares]\nbreaker = false\n",
         scenario: BROKEN,
         not_applicable: &["breaker.opens", "breaker.one-probe", "breaker.cooldown"],
+    },
+    Stranger { way: "speaks-http-2-only", without: &[], says: "", scenario: STREAMS, not_applicable: &[] },
+    Stranger {
+        way: "keeps-no-order",
+        without: &[],
+        says: "[declares]\nordered = false\n",
+        scenario: ORDERLY,
+        not_applicable: &["order.per-key"],
     },
     Stranger {
         way: "retries-by-a-schedule-of-its-own",
@@ -105,6 +114,8 @@ const STRANGERS: [Stranger; 11] = [
 const PLAIN: &str = include_str!("played/plain.toml");
 const BROKEN: &str = include_str!("played/broken.toml");
 const FAILING: &str = include_str!("played/failing.toml");
+const STREAMS: &str = include_str!("played/streams.toml");
+const ORDERLY: &str = include_str!("played/orderly.toml");
 const CROWDED: &str = include_str!("played/crowded.toml");
 const FAST: &str = include_str!("played/fast.toml");
 
@@ -151,7 +162,7 @@ impl Stranger {
         };
         let judgement = judge(&scenario, &trace, Strictness::Strict);
         let mut complaints = accusations(&judgement);
-        if judgement.status != Status::Pass && !excused(&judgement, &[]) {
+        if judgement.status != Status::Pass && !excused(&judgement, self.thin()) {
             complaints.push(format!("{}: {}", judgement.status, judgement.sentence));
         }
         for id in self.not_applicable {
@@ -195,6 +206,11 @@ impl Stranger {
         driver
     }
 
+    /// What must hold, and of which its scenario shows too little: none of its subscribers is without a limit and a fault.
+    fn thin(&self) -> &'static [&'static str] {
+        if self.scenario == STREAMS { &["isolation.latency"] } else { &[] }
+    }
+
     /// What else must be seen of some of them.
     fn particulars(&self, trace: &Trace, judgement: &Judgement) -> Option<String> {
         let schedule = judgement.verdicts.iter().find(|verdict| verdict.id == "harness.schedule")?;
@@ -203,6 +219,16 @@ impl Stranger {
                 // Four callers and an answer after 100 ms: 40 a second, of 200.
                 let told = schedule.sentence.contains("/s of 200/s offered");
                 (!told).then(|| schedule.sentence.clone())
+            }
+            "speaks-http-2-only" => {
+                // One connection carries requests that are open at once, and every fault was met by some of them.
+                let kinds = [CutKind::Reset, CutKind::ResetAfterRead, CutKind::Close, CutKind::HalfAnswer];
+                let mut kinds = [&kinds[..], &[CutKind::Blackhole]].concat();
+                kinds.retain(|how| !trace.cuts.iter().any(|cut| cut.how == *how));
+                let connections: BTreeSet<u64> = trace.arrivals.iter().map(|one| one.connection).collect();
+                let shared = connections.len() * 4 < trace.arrivals.len();
+                (!shared || !kinds.is_empty())
+                    .then(|| format!("{} connections; no {kinds:?}", connections.len()))
             }
             "sends-several-events-in-one-body" => {
                 let several = trace.arrivals.iter().any(|arrival| !arrival.more.is_empty());

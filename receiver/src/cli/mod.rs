@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use failure::Failure;
@@ -52,6 +52,12 @@ enum Command {
     Relay(relay::Relay),
     /// List the ids that an inbox has processed
     Effects(effects::Effects),
+}
+
+/// The command line as data, which completions and manual pages are made of.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the command line with its arguments, the program's name first.

@@ -59,6 +59,8 @@ mod tests {
             lease: Nanos::from_secs(10),
             retention: Retention::default(),
             regions: RegionSecrets::default(),
+            name: None,
+            address: None,
             delivers: true,
         };
         let sender = Sender::open(options).await.unwrap();

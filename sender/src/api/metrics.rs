@@ -224,6 +224,11 @@ fn owned(text: &mut Exposition, figures: &Figures, views: &[LaneView], app: &App
         "How much of its contract a lane works at under pressure, from 0 to 1.",
         |view| Value::millionths(u64::from(view.share_percent) * 10_000),
     );
+    each(
+        "hookproof_latency_target_seconds",
+        "How long answers may take before the share is lowered; 0 while too few have come to say.",
+        |view| Value::millionths(view.target.unwrap_or_default().0 / 1_000),
+    );
     each("hookproof_breaker_open", "Whether the breaker holds attempts back.", |view| {
         view.breaker_open.into()
     });

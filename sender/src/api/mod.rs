@@ -9,7 +9,7 @@
 //! - [`server`]: where to listen, and under which limits; [`token`]: who may ask.
 //! - `gate`: what every request passes; `routes`: all there is, in one table; `openapi.json`: the same for machines.
 //! - `problem`: what every refusal looks like; `input`: reading paths, queries and bodies.
-//! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `audit`, `metrics`, `health`: the nouns; `console`: a page that
+//! - `events`, `subscribers`, `plan`, `shed`, `deliveries`, `dead`, `status`, `nodes`, `audit`, `metrics`, `health`: the nouns; `console`: a page that
 //!   shows them to people.
 //!
 //! Every refusal that a handler or the router gives is `{"error": {"code", "message", "field"}}`. Only what is no HTTP
@@ -28,6 +28,7 @@ mod health;
 mod input;
 mod metrics;
 mod moment;
+mod nodes;
 mod plan;
 mod problem;
 mod routes;

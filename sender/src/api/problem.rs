@@ -194,6 +194,7 @@ impl From<Refusal> for Problem {
         let message = refusal.to_string();
         match refusal {
             Refusal::UnknownLane(_) => Self::not_found("unknown_subscriber", message),
+            Refusal::UnknownNode(_) => Self::not_found("unknown_node", message),
             Refusal::NameTaken(_) => Self::conflict("name_taken", message).field("name"),
             Refusal::IdTaken(_) => Self::conflict("id_taken", message),
             Refusal::VersionConflict { .. } => Self::conflict("changed_meanwhile", message).field("version"),

@@ -9,7 +9,9 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 use super::App;
 use super::gate::gate;
 use super::problem::Problem;
-use super::{audit, console, dead, deliveries, events, health, metrics, plan, shed, status, subscribers};
+use super::{
+    audit, console, dead, deliveries, events, health, metrics, nodes, plan, shed, status, subscribers,
+};
 use crate::excerpt::Excerpt;
 
 /// The API as OpenAPI 3.1 describes it.
@@ -40,6 +42,9 @@ fn routes() -> Vec<Route> {
         (Method::POST, "/v1/dead/redrive", post(dead::redrive)),
         (Method::POST, "/v1/dead/purge", post(dead::purge)),
         (Method::GET, "/v1/status", get(status::status)),
+        (Method::GET, "/v1/nodes", get(nodes::list)),
+        (Method::POST, "/v1/nodes/{name}/drain", post(nodes::drain)),
+        (Method::POST, "/v1/nodes/{name}/resume", post(nodes::resume)),
         (Method::GET, "/v1/audit", get(audit::per_second)),
         (Method::GET, "/v1/openapi.json", get(openapi)),
         (Method::GET, "/metrics", get(metrics::metrics)),

@@ -11,14 +11,14 @@ use super::App;
 use super::input::Query;
 use super::moment;
 use super::problem::{Problem, ok};
-use crate::engine::{LaneId, LaneView, StoreTime, UnderWay};
+use crate::engine::{LaneId, LaneView, Shift, StoreTime, UnderWay, Why};
 use crate::operate::readiness::{Unready, unready};
 use crate::operate::shown;
 use crate::runtime::clock::{wall, wall_time};
 use crate::store::lane::LaneState;
 use crate::store::latency::Measured;
 use crate::store::paging::{Cursor, Page};
-use crate::store::read::{LaneStatus, LastHour, Over, ReadError, Reader, Status};
+use crate::store::read::{LaneStatus, LastHour, Node, Over, ReadError, Reader, Status};
 use crate::store::thread::Health;
 
 /// `GET /v1/status`
@@ -27,7 +27,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
     let (cursor, limit) = (query.cursor()?, query.limit()?);
     let now = app.sender().clock().now();
     let found = app.sender().read(move |reader| Figures::read(reader, now, cursor, limit));
-    let Figures { status, page, latencies, hours } = found.await??;
+    let Figures { status, nodes, page, latencies, hours } = found.await??;
     let views = app.sender().views().await;
     let here = shown::under_way(&UnderWay::of(&views));
     let views: BTreeMap<LaneId, LaneView> = views.into_iter().map(|view| (view.lane, view)).collect();
@@ -38,6 +38,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
         .collect();
     let mut value = shown::totals(&status);
     value["here"] = here;
+    value["nodes"] = shown::nodes(&nodes, now);
     value["now"] = moment::shown(now);
     value["broken"] = shown::broken(&app.sender().roster());
     value["store"] = store(&app.sender().health());
@@ -50,6 +51,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
 /// What the store knows.
 struct Figures {
     status: Status,
+    nodes: Vec<Node>,
     page: Page<LaneStatus>,
     latencies: BTreeMap<LaneId, Measured>,
     hours: BTreeMap<LaneId, LastHour>,
@@ -62,13 +64,13 @@ impl Figures {
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {
-        let (status, mut page) = (reader.status(now)?, reader.lanes(cursor, limit)?);
+        let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
         // What they were owed is being given up; nobody can do anything about them.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();
         let latencies = reader.latencies(&lanes, Over::Day { until: now })?;
         let hours = reader.last_hour(&lanes, now)?.into_iter().map(|hour| (hour.lane, hour)).collect();
-        Ok(Self { status, page, latencies: latencies.into_iter().collect(), hours })
+        Ok(Self { status, nodes, page, latencies: latencies.into_iter().collect(), hours })
     }
 }
 
@@ -82,6 +84,27 @@ fn store(health: &Health) -> Value {
         "commits": health.written.commits,
         "rows_written": health.written.rows,
     })
+}
+
+/// When and why a lane's share of its contract changed last.
+fn shift_shown(shift: Shift) -> Value {
+    let Shift { at, from, to, why } = shift;
+    let mut shown = json!({
+        "at": moment::shown(wall_time(at)),
+        "from_percent": from,
+        "to_percent": to,
+        "reason": why.word(),
+        "text": why.to_string(),
+    });
+    match why {
+        Why::Latency { lately, target } => {
+            shown["latency_us"] = json!(lately.0 / 1_000);
+            shown["target_us"] = json!(target.0 / 1_000);
+        }
+        Why::Failures { percent } => shown["failures_percent"] = json!(percent),
+        Why::Refused | Why::Recovered => {}
+    }
+    shown
 }
 
 /// A lane in an answer; what only its owner knows, if that is this process.
@@ -107,6 +130,9 @@ fn lane_shown(
             "in_doubt_until": view.in_doubt_until.map(|until| moment::shown(wall_time(until))),
             "bucket_level": view.level,
             "share_percent": view.share_percent,
+            "share_changed": view.shift.map(shift_shown),
+            "latency_target_us": view.target.map(|target| target.0 / 1_000),
+            "latency_usual_us": view.usual.map(|usual| usual.0 / 1_000),
             "breaker_open": view.breaker_open,
             "endpoint_pauses_ms": view.paused_for.0 / 1_000_000,
             "held": view.held,

@@ -12,6 +12,7 @@ mod failure;
 mod lines;
 mod list;
 mod logs;
+mod nodes;
 mod options;
 mod outbox;
 mod print;
@@ -31,7 +32,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 use options::Common;
@@ -76,10 +77,21 @@ enum Command {
     Audit(audit::Audit),
     /// Show how things stand
     Status(status::Status),
+    /// Show the processes that deliver, and how they share the subscribers
+    Nodes(nodes::Nodes),
+    /// Have one of them hand its subscribers to the others, or let it go on
+    #[command(subcommand)]
+    Node(nodes::Node),
     /// Show rows of the outbox that were set aside
     Outbox(outbox::Outbox),
     /// Say what is off with a database, and mend what is safe
     Doctor(doctor::Doctor),
+}
+
+/// The command line as data, which completions and manual pages are made of.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the command line with its arguments, the program's name first.
@@ -111,6 +123,8 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
         Command::Dead(command) => command.run(&common, &mut printer),
         Command::Audit(audit) => audit.run(&common, &mut printer),
         Command::Status(status) => status.run(&common, &mut printer),
+        Command::Nodes(nodes) => nodes.run(&common, &mut printer),
+        Command::Node(node) => node.run(&common, &mut printer),
         Command::Outbox(outbox) => outbox.run(&common, &mut printer),
         Command::Doctor(doctor) => doctor.run(&common, &mut printer),
     }

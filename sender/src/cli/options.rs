@@ -16,6 +16,7 @@ use crate::event::shape::Region;
 use crate::guard::{Guard, Network};
 use crate::runtime::{Options, Retention};
 use crate::sign::Secret;
+use crate::store::node::NAME_BYTES_MAX;
 use crate::store::{Database, sqlite};
 use crate::subscriber::RegionSecrets;
 use crate::transport::{DnsResolver, Settings};
@@ -221,6 +222,8 @@ pub(super) fn operating(
         lease: LEASE_DEFAULT,
         retention: FOR_EVER,
         regions: reach.regions()?,
+        name: None,
+        address: None,
         delivers: false,
     })
 }
@@ -239,6 +242,16 @@ pub(super) fn delivering(
     }
     let retention = keep.retention()?;
     Ok(Options { lease, retention, delivers: true, ..operating(database, reach, Some(durable))? })
+}
+
+/// Reads what a node is to be called: it stands in tables and in paths of the API.
+pub(super) fn node_name(text: &str) -> Result<Arc<str>, String> {
+    let is_fit =
+        text.len() <= NAME_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+    if text.is_empty() || !is_fit {
+        return Err(format!("expected 1 to {NAME_BYTES_MAX} visible ASCII characters, none of them a slash"));
+    }
+    Ok(text.into())
 }
 
 fn durability(durable: Option<Durable>) -> sqlite::Durability {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::failure::Failure;
-use super::options::{Common, Durable, Keep, Reach, Requests, delivering};
+use super::options::{Common, Durable, Keep, Reach, Requests, delivering, node_name};
 use super::session::runtime;
 use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
@@ -37,7 +38,8 @@ Examples:
   hookproof-sender serve --db sender.db --allow-private-targets --log debug
 
 SIGTERM or Ctrl-C: starts nothing more, finishes what is under way, commits, exits 0. A second one ends it at once.
-Any number of `serve` and `drain` may run on one database; each subscriber is one process's at a time.")]
+Any number of `serve` and `drain` may run on one database: they share the subscribers evenly, each one process's at a
+time. `nodes` shows them, `node drain` has one hand its subscribers to the others.")]
 pub(super) struct Serve {
     /// Where to offer the HTTP API; beyond loopback only with a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
@@ -59,6 +61,9 @@ pub(super) struct Serve {
     /// How long a subscriber stays this process's without a word, should it die
     #[arg(long, value_name = "TIME", default_value = "30s")]
     lease: Nanos,
+    /// What to call this process among those that deliver from the database; by default, its machine and number
+    #[arg(long, value_name = "NAME", value_parser = node_name, env = "HOOKPROOF_NODE", hide_env_values = true)]
+    node: Option<Arc<str>>,
     /// How long to wait at the end for what is under way
     #[arg(long, value_name = "TIME", default_value = "20s")]
     stop_within: Nanos,
@@ -75,6 +80,7 @@ impl Serve {
     pub(super) fn run(self, common: &Common) -> Result<ExitCode, Failure> {
         let door = self.door()?;
         let options = delivering(common.database()?, &self.reach, self.durable, self.keep, self.lease)?;
+        let options = Options { name: self.node.clone(), ..options };
         let runtime = runtime()?;
         let result = runtime.block_on(serve(options, door, Duration::from_nanos(self.stop_within.0)));
         // After a second signal, nobody waits for anything any more.
@@ -113,6 +119,8 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
         token: door.token,
         request_time_max: Config::REQUEST_TIME_MAX,
     };
+    let address = listener.local_addr().ok().map(|address| address.to_string().into());
+    let options = Options { address, ..options };
     let Some(sender) = open(options, &door.requests, &mut signals).await? else {
         return Ok(ExitCode::SUCCESS);
     };

@@ -59,6 +59,8 @@ struct Found {
     figures: Figures,
     /// Processes that hold subscribers.
     senders: usize,
+    /// Nodes that live, and those of them that drain.
+    nodes: [usize; 2],
     overdue: Nanos,
     /// All subscribers together.
     measured: Measured,
@@ -76,6 +78,7 @@ impl Found {
         let figures = look.reader.status(look.now)?;
         let owners = look.reader.owners()?;
         let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
+        let nodes = shown::count_nodes(&look.reader.nodes()?, look.now);
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);
@@ -94,7 +97,7 @@ impl Found {
             },
         )?;
         let (now, fault) = (look.now, look.fault);
-        Ok(Self { figures, senders, overdue, measured, slow, roster, now, log_bytes: 0, fault })
+        Ok(Self { figures, senders, nodes, overdue, measured, slow, roster, now, log_bytes: 0, fault })
     }
 
     fn shown(&self) -> Value {
@@ -105,6 +108,7 @@ impl Found {
         value["slow_subscribers"] = json!(self.slow);
         value["broken"] = shown::broken(&self.roster);
         value["delivering_processes"] = json!(self.senders);
+        value["nodes"] = json!({ "living": self.nodes[0], "draining": self.nodes[1] });
         value["log_bytes"] = json!(self.log_bytes);
         value["clock"] = shown::clock(self.now, wall(), self.fault);
         value
@@ -141,7 +145,8 @@ impl Found {
             ("slow endpoints", first_of(&self.slow)),
             ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
-            ("delivered by", delivered_by(self.senders)),
+            ("delivered by", format!("{}; {}", delivered_by(self.senders), nodes(self.nodes))),
+            ("in flight", in_flight(self.senders).to_owned()),
             ("clock", clock(self.now, self.fault)),
             ("log", log(self.log_bytes)),
         ];
@@ -194,6 +199,21 @@ fn delivered_by(senders: usize) -> String {
     }
 }
 
+/// Requests are known to the process that makes them, and to no file.
+const fn in_flight(senders: usize) -> &'static str {
+    match senders {
+        0 => "unknown here: no process holds subscribers",
+        _ => {
+            "each process tells of its own, and whom it sends less and why: its console, or `here` in GET /v1/status"
+        }
+    }
+}
+
+fn nodes([living, draining]: [usize; 2]) -> String {
+    let living = if living == 1 { "1 node".to_owned() } else { format!("{living} nodes") };
+    if draining == 0 { living } else { format!("{living}, {draining} of them draining") }
+}
+
 /// The first few of some names, and how many more there are.
 fn first_of(names: &[String]) -> String {
     if names.is_empty() {
@@ -215,5 +235,7 @@ mod tests {
         assert_eq!(delivered_by(0), "0 processes that hold subscribers now");
         assert_eq!(delivered_by(1), "1 process that holds subscribers now");
         assert_eq!(delivered_by(2), "2 processes that hold subscribers now");
+        assert_eq!(nodes([1, 0]), "1 node");
+        assert_eq!(nodes([3, 2]), "3 nodes, 2 of them draining");
     }
 }

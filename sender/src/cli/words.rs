@@ -2,7 +2,7 @@
 
 use crate::engine::{Nanos, StoreTime};
 pub(super) use crate::operate::shown::{moment, place, reason, state};
-use crate::store::latency::{Histogram, Percentiles};
+use crate::store::latency::{Histogram, Percentiles, TOO_HIGH_PERMILLE};
 
 /// A length of time as a person would say it: to the second below two minutes, to the minute below two hours, …
 pub(super) fn rough(length: Nanos) -> Nanos {
@@ -39,7 +39,10 @@ pub(super) fn lengths(counted: Option<&Histogram>, what: &str) -> String {
         || format!("no {what} in the last 24 h"),
         |Percentiles { samples, p50, p95, p99 }| {
             let [p50, p95, p99] = [p50, p95, p99].map(rough);
-            format!("p50 {p50}, p95 {p95}, p99 {p99} over {samples} {what} in the last 24 h")
+            let (percent, rest) = (TOO_HIGH_PERMILLE / 10, TOO_HIGH_PERMILLE % 10);
+            format!(
+                "p50 {p50}, p95 {p95}, p99 {p99} (at most {percent}.{rest} % too high) over {samples} {what} in the last 24 h"
+            )
         },
     )
 }

@@ -25,6 +25,7 @@ impl Dispatcher {
                 Ok(Reply::Renewed(renewed)) => self.renew(renewed, asked),
                 _ => self.tenure.not_renewed(super::wall_time(self.now)),
             },
+            Order::Retire => self.tenure.retired(),
             Order::Acquire { asked } => {
                 let taken = if let Ok(Reply::Acquired(taken)) = reply { taken } else { Vec::new() };
                 let lanes: Vec<LaneId> = taken.iter().map(|taken| taken.lane).collect();

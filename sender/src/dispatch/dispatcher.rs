@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::effect::{Effect, NewAttempt, News, SendLimits};
 use super::event::{AttemptEnd, Event, Order};
 use super::lanes::Lanes;
+use super::membership::Membership;
 use super::obstacles::{Cause, Obstacles, STUCK_MAX, Stuck};
 use super::records::{Records, Unkept};
 use super::tenure::{Step, Tenure};
@@ -20,6 +21,7 @@ use crate::engine::{
 use crate::roster::Roster;
 use crate::store::command::{self, Claim, Command};
 use crate::store::lane::OwnerId;
+use crate::store::node::Announcement;
 
 /// Bytes of bodies in one claim: a lane of large bodies holds few of them in memory.
 const CLAIM_BYTES_MAX: u64 = 4 << 20;
@@ -33,6 +35,8 @@ const UNKNOWN_MAX: Nanos = Nanos::from_secs(10);
 pub struct Settings {
     /// Who this process is to the store.
     pub owner: OwnerId,
+    /// What this process says of itself to others; the dispatcher adds which lanes it cannot serve.
+    pub announcement: Announcement,
     /// For how long a lane stays ours without a word.
     pub lease: Nanos,
     /// Where all jitter comes from.
@@ -49,6 +53,7 @@ pub struct Dispatcher {
     pub(super) now: Instant,
     pub(super) engine: Engine,
     pub(super) tenure: Tenure,
+    pub(super) membership: Membership,
     pub(super) lanes: Lanes,
     pub(super) roster: Arc<Roster>,
     pub(super) unsettled: Unsettled,
@@ -65,14 +70,16 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher without lanes, which begins by asking for all that have something to do.
+    /// A dispatcher without lanes, which begins by telling the other nodes that it is there, and then asks for all lanes of
+    /// its own that have something to do.
     #[must_use]
     pub fn new(settings: Settings, now: StoreTime) -> Self {
-        let Settings { owner, lease, seed, limits, roster } = settings;
-        Self {
+        let Settings { owner, announcement, lease, seed, limits, roster } = settings;
+        let mut dispatcher = Self {
             now: instant(now),
             engine: Engine::new(seed, limits),
-            tenure: Tenure::new(owner, lease, now),
+            tenure: Tenure::new(owner, lease, announcement, now),
+            membership: Membership::new(owner),
             lanes: Lanes::default(),
             roster,
             unsettled: Unsettled::default(),
@@ -83,7 +90,9 @@ impl Dispatcher {
             stopping: false,
             ended: HashMap::default(),
             fresh: true,
-        }
+        };
+        dispatcher.say_what_cannot_be_served();
+        dispatcher
     }
 
     /// Something happened at `now`. Afterwards, [`Self::poll`] until it has nothing more; several events at hand may be
@@ -94,6 +103,7 @@ impl Dispatcher {
         match event {
             Event::Tick => {}
             Event::Work(lanes) => lanes.into_iter().for_each(|(lane, due)| self.work(lane, due)),
+            Event::Nodes(nodes) => self.meet_nodes(nodes),
             Event::Roster(roster) => self.change(roster),
             Event::Ended { attempt, result, .. } => self.end(attempt, result),
             Event::Answered(answered) => self.hear(answered),
@@ -106,6 +116,7 @@ impl Dispatcher {
         if std::mem::take(&mut self.fresh) {
             self.tell(Input::Tick);
             self.try_again();
+            self.step_membership();
             self.step_tenure();
         }
         loop {
@@ -125,9 +136,14 @@ impl Dispatcher {
     /// When to call [`Self::handle`] with [`Event::Tick`], if nothing happens before.
     #[must_use]
     pub fn next_wake(&self) -> Instant {
-        let wake = instant(self.tenure.next_step()).min(self.obstacles.next_due());
+        let nodes = if self.stopping { StoreTime(u64::MAX) } else { self.membership.next_change() };
+        let wake = instant(self.tenure.next_step().min(nodes)).min(self.obstacles.next_due());
         let wake = self.engine.next_wake().map_or(wake, |engine| wake.min(engine));
-        if self.stopping && self.is_taking() { wake.min(self.now + STOP_LOOK) } else { wake }
+        if self.stopping && (self.is_taking() || !self.tenure.has_retired()) {
+            wake.min(self.now + STOP_LOOK)
+        } else {
+            wake
+        }
     }
 
     /// Whether everything has come to an end after [`Event::Stop`]. Lanes that were asked for have to be given back,
@@ -137,7 +153,7 @@ impl Dispatcher {
         self.stopping
             && self.engine.is_at_rest()
             && self.records.all_handed_back()
-            && (!self.is_taking() || store_fails())
+            && ((!self.is_taking() && self.tenure.has_retired()) || store_fails())
     }
 
     /// Whether lanes are on their way to us, or wait for their subscribers.
@@ -209,6 +225,7 @@ impl Dispatcher {
             match step {
                 Step::Renew(renew) => self.ask(Order::Renew { asked }, Command::Renew(renew)),
                 Step::Acquire(acquire) => self.ask(Order::Acquire { asked }, Command::Acquire(acquire)),
+                Step::Retire(owner) => self.ask(Order::Retire, Command::Retire(owner)),
             }
         }
     }
@@ -231,6 +248,7 @@ impl Dispatcher {
                 self.send(attempt, (lane, term), delivery, number)
             }
             Output::Settle { batch, settlements } => Some(self.settle(batch, &settlements)),
+            Output::Tell { lane, shift } => Some(Effect::Tell(News::Shifted { lane, shift })),
             Output::Persist { lane, term, revision, record } => {
                 self.persist(lane, Unkept { term, revision, record: Arc::from(record) });
                 None

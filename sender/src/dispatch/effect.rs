@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::event::Order;
-use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Term};
+use crate::engine::{AttemptId, Instant, LaneId, LaneRecord, Shift, Term};
 use crate::roster::Subscriber;
 use crate::store::Command;
 use crate::store::reply::ClaimedRow;
@@ -106,6 +106,13 @@ pub enum News {
     Moves {
         /// The lane.
         lane: LaneId,
+    },
+    /// A lane works at another share of its contract.
+    Shifted {
+        /// The lane.
+        lane: LaneId,
+        /// From the share that was told last to the present one, and why.
+        shift: Shift,
     },
     /// Something was not written down, and the process ends: it is as after a crash.
     GaveUp {

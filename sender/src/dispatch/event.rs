@@ -7,6 +7,7 @@ use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, Sto
 use crate::roster::Roster;
 use crate::store::Reply;
 use crate::store::command::{self, Attempt};
+use crate::store::node::Node;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -15,6 +16,9 @@ pub enum Event {
     Tick,
     /// Lanes have something to do, from those moments on.
     Work(Vec<(LaneId, StoreTime)>),
+    /// These are all nodes now, or a lane was handed back: said as soon as [`crate::store::read::Glance::nodes`] changes. The
+    /// answers to renewals tell the same, later.
+    Nodes(Vec<Node>),
     /// Subscribers have changed; all of them, changed or not.
     Roster(Arc<Roster>),
     /// An attempt of [`super::Effect::Send`] is over, or was held back.
@@ -102,6 +106,8 @@ pub enum Order {
         /// When it was asked.
         asked: StoreTime,
     },
+    /// To have us be no node any more.
+    Retire,
     /// To make lanes ours, their leases counted from that moment.
     Acquire {
         /// When it was asked.

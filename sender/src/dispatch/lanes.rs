@@ -45,6 +45,11 @@ impl Lanes {
         self.ours.get(&lane).is_some_and(|held| held.term == term)
     }
 
+    /// Under which ownership a lane is ours.
+    pub(super) fn term(&self, lane: LaneId) -> Option<Term> {
+        self.ours.get(&lane).map(|held| held.term)
+    }
+
     /// All lanes of this process, in the order of their numbers.
     pub(super) fn ours(&self) -> Vec<(LaneId, Term)> {
         let mut ours: Vec<_> = self.ours.iter().map(|(lane, held)| (*lane, held.term)).collect();

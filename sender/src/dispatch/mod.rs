@@ -31,7 +31,7 @@
 //! claims nothing meanwhile. [`Dispatcher::stuck`] lists the lanes that cannot move, and why.
 //!
 //! Reading order: `event` and `effect` (what goes in and out), `dispatcher`, `ownership` (lanes come and go), `answers`
-//! (what the store said), then the bookkeeping: `tenure`, `lanes`, `records`, `unsettled`, `obstacles`, `work`; and what a
+//! (what the store said), `membership` (which nodes there are, and what belongs to whom), then the bookkeeping: `tenure`, `lanes`, `records`, `unsettled`, `obstacles`, `work`; and what a
 //! lane's record looks like on its way to the next owner: `handover`.
 
 mod answers;
@@ -40,6 +40,7 @@ mod effect;
 mod event;
 pub mod handover;
 mod lanes;
+mod membership;
 mod obstacles;
 mod ownership;
 mod records;
@@ -51,6 +52,7 @@ pub use crate::boot_clock::Moment;
 pub use dispatcher::{Dispatcher, Settings};
 pub use effect::{Effect, NewAttempt, News, SendLimits};
 pub use event::{Answered, AttemptEnd, Event, Failure, Order};
+pub use membership::{MOVES_MAX, SETTLED_AFTER};
 pub use obstacles::{PAUSE_LONGEST, STUCK_MAX, Stuck};
 pub use tenure::{LEASE_DEFAULT, LEASES};
 pub use work::WorkDone;

@@ -1,22 +1,24 @@
 //! Lanes come, are kept, change and go.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::dispatcher::Dispatcher;
 use super::effect::{Effect, News};
 use super::lanes::Waiting;
 use super::obstacles::Cause;
-use super::{handover, instant};
+use super::{handover, instant, wall_time};
 use crate::engine::{Input, Instant, LaneId, StoreTime, Takeover, Term};
 use crate::roster::{Roster, Subscriber};
 use crate::store::lane::LaneState;
+use crate::store::node::Node;
 use crate::store::reply::{Renewed, TakenLane};
 
 impl Dispatcher {
     pub(super) fn work(&mut self, lane: LaneId, due: StoreTime) {
         if self.lanes.is_ours(lane) {
             self.tell(Input::Work { lane, due: instant(due) });
-        } else if self.roster.get(lane).is_none_or(|subscriber| subscriber.ready().is_ok()) {
+        } else if self.membership.is_home(lane) {
             self.tenure.want(lane);
         }
     }
@@ -45,6 +47,7 @@ impl Dispatcher {
             self.tell(Input::Work { lane, due: self.now });
         }
         self.say(News::Took { lane, term });
+        self.membership.took(lane);
         // Another process may know how to sign for it, or where a pseudonym comes from: it is theirs.
         if subscriber.ready().is_err() {
             self.tell(Input::Leave { lane });
@@ -66,6 +69,7 @@ impl Dispatcher {
     pub(super) fn renew(&mut self, renewed: Renewed, asked: StoreTime) {
         self.tenure.renewed(asked);
         renewed.lost.into_iter().for_each(|(lane, term)| self.lose(lane, term));
+        self.meet_nodes(renewed.nodes);
         let until = instant(self.tenure.until(asked));
         self.lanes.renew(asked, until);
         self.effects.push_back(Effect::Extend { until });
@@ -84,12 +88,48 @@ impl Dispatcher {
         for subscriber in self.roster.subscribers() {
             // Nobody may own it, and much may wait for it.
             let rested = before.get(subscriber.lane()).is_some_and(|old| !old.is_sendable());
-            if rested && subscriber.is_sendable() {
+            if rested && subscriber.is_sendable() && self.membership.is_home(subscriber.lane()) {
                 self.tenure.want(subscriber.lane());
             }
         }
         for waiting in self.lanes.take_waiting() {
             self.take(waiting);
+        }
+        self.say_what_cannot_be_served();
+    }
+
+    /// Tells the other nodes which lanes they have to serve in our place.
+    pub(super) fn say_what_cannot_be_served(&mut self) {
+        let unable: BTreeSet<LaneId> =
+            self.roster.broken().map(|(subscriber, _)| subscriber.lane()).collect();
+        self.tenure.say(|said| said.unable = Arc::new(unable));
+    }
+
+    /// These are the nodes now, or a lane was handed back.
+    pub(super) fn meet_nodes(&mut self, nodes: Vec<Node>) {
+        self.membership.hear(nodes);
+        self.tenure.search_soon();
+    }
+
+    /// Goes by the nodes as they are by now: asks for lanes that have become ours, and gives back those that are another
+    /// node's.
+    pub(super) fn step_membership(&mut self) {
+        if self.stopping {
+            // Everything is given back, whoever it belongs to.
+            return;
+        }
+        if self.membership.look(wall_time(self.now)) {
+            if let Some(draining) = self.membership.drains() {
+                self.tenure.say(|said| said.draining = draining);
+            }
+            self.tenure.go_by(self.membership.homes().cloned());
+            self.membership.review(self.lanes.ours().into_iter().map(|(lane, _)| lane));
+        }
+        let (lanes, records) = (&self.lanes, &self.records);
+        let is_under_way = |lane, term| lanes.is_ours_under(lane, term) || records.has_under(lane, term);
+        for lane in self.membership.next_moves(|lane| lanes.term(lane), is_under_way) {
+            self.effects.push_back(Effect::Withdraw { lane });
+            self.tell(Input::Leave { lane });
         }
     }
 

@@ -29,6 +29,11 @@ impl Records {
         self.unkept.get(&lane)
     }
 
+    /// Whether a record of the lane under that ownership is on its way.
+    pub(super) fn has_under(&self, lane: LaneId, term: Term) -> bool {
+        self.unkept.get(&lane).is_some_and(|unkept| unkept.term == term)
+    }
+
     /// Whether that record is still wanted: none came after it, and the lane was not lost.
     pub(super) fn is_current(&self, lane: LaneId, term: Term, revision: Revision) -> bool {
         self.unkept.get(&lane).is_some_and(|unkept| (unkept.term, unkept.revision) == (term, revision))
@@ -36,7 +41,7 @@ impl Records {
 
     /// The record of a lane under that term is not wanted any more. True if there was one.
     pub(super) fn remove(&mut self, lane: LaneId, term: Term) -> bool {
-        let is_so = self.unkept.get(&lane).is_some_and(|unkept| unkept.term == term);
+        let is_so = self.has_under(lane, term);
         if is_so {
             self.unkept.remove(&lane);
         }

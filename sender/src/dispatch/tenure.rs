@@ -1,11 +1,15 @@
-//! When to renew the leases of this process, and which lanes to ask for. Pure: it says what to do, and is told.
+//! When to renew the leases of this process, what it says of itself with that, and which lanes to ask for. Pure: it says what
+//! to do, and is told.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Acquire, Renew, Which};
+use crate::store::homes::Homes;
 use crate::store::lane::OwnerId;
+use crate::store::node::Announcement;
 
 /// How long a lease is unless the operator says otherwise.
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);
@@ -21,6 +25,8 @@ pub(super) enum Step {
     Renew(Renew),
     /// Become the owner of more.
     Acquire(Acquire),
+    /// Be no node any more.
+    Retire(OwnerId),
 }
 
 /// Which lanes are asked for.
@@ -32,12 +38,30 @@ enum Asking {
     Search,
 }
 
+/// How far a process has come that is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It goes on.
+    NotYet,
+    /// What is owned is kept until it is given back; nothing more is asked for. It is a node still.
+    Begun,
+    /// It has asked to be none.
+    Retiring,
+    /// It is none, or the store would not have it so: then the lease ends that.
+    Retired,
+}
+
 /// One process's hold on its lanes.
 #[derive(Debug)]
 pub(super) struct Tenure {
     owner: OwnerId,
     lease: Nanos,
-    /// Lanes that have something to do and belong to nobody that we know of.
+    /// What this process says of itself, and whether the store has to hear it before the next renewal is due.
+    said: Arc<Announcement>,
+    is_news: bool,
+    /// Which lanes belong to whom; nothing is asked for without that.
+    homes: Option<Arc<Homes>>,
+    /// Lanes of ours that have something to do and that we do not own.
     wanted: BTreeSet<LaneId>,
     /// The request for lanes that is on its way.
     asking: Option<Asking>,
@@ -46,37 +70,69 @@ pub(super) struct Tenure {
     /// A search is under way, and goes on behind this lane.
     searched_to: Option<LaneId>,
     renewing: bool,
-    /// What is owned is kept until it is given back; nothing more is asked for.
-    stopping: bool,
+    end: End,
     next_renewal: StoreTime,
     next_search: StoreTime,
 }
 
 impl Tenure {
-    /// Begins by asking for all lanes that have something to do.
-    pub(super) fn new(owner: OwnerId, lease: Nanos, now: StoreTime) -> Self {
+    /// Begins by saying who it is. Once it knows which lanes are its own, it asks for all of them that have something to do.
+    pub(super) fn new(owner: OwnerId, lease: Nanos, said: Announcement, now: StoreTime) -> Self {
         Self {
             owner,
             lease,
+            said: Arc::new(said),
+            is_news: true,
+            homes: None,
             wanted: BTreeSet::new(),
             asking: None,
             last: Asking::Wanted,
             searched_to: None,
             renewing: false,
-            stopping: false,
-            next_renewal: StoreTime(now.0 + lease.0 / 3),
+            end: End::NotYet,
+            next_renewal: now,
             next_search: now,
         }
     }
 
-    /// A lane that is not ours has something to do.
+    /// Something else is to be said of this process, as soon as can be.
+    pub(super) fn say(&mut self, change: impl FnOnce(&mut Announcement)) {
+        let mut said = Announcement::clone(&self.said);
+        change(&mut said);
+        if said != *self.said {
+            (self.said, self.is_news) = (Arc::new(said), true);
+        }
+    }
+
+    /// Lanes belong to these nodes from now on.
+    pub(super) fn go_by(&mut self, homes: Option<Arc<Homes>>) {
+        self.homes = homes;
+        self.search_soon();
+    }
+
+    /// There may be lanes to be had.
+    pub(super) fn search_soon(&mut self) {
+        self.next_search = StoreTime(0);
+    }
+
+    /// A lane that is ours, and that we do not own, has something to do.
     pub(super) fn want(&mut self, lane: LaneId) {
         self.wanted.insert(lane);
     }
 
     /// The process is to end.
     pub(super) fn stop(&mut self) {
-        self.stopping = true;
+        self.end = End::Begun;
+    }
+
+    /// The store has heard that this process is no node any more, or will not hear it.
+    pub(super) fn retired(&mut self) {
+        self.end = End::Retired;
+    }
+
+    /// Whether that is over.
+    pub(super) fn has_retired(&self) -> bool {
+        self.end == End::Retired
     }
 
     /// Whether a request for lanes is on its way: what it brings has to be given back.
@@ -117,31 +173,46 @@ impl Tenure {
 
     /// When there is a next step, if nothing happens before.
     pub(super) fn next_step(&self) -> StoreTime {
-        let renewal = if self.renewing { StoreTime(u64::MAX) } else { self.next_renewal };
+        let renewal = match (self.renewing, self.is_news && self.end == End::NotYet) {
+            (true, _) => StoreTime(u64::MAX),
+            (false, true) => StoreTime(0),
+            (false, false) => self.next_renewal,
+        };
         let more = self.searched_to.is_some() || !self.wanted.is_empty();
-        let search = match (self.is_asking() || self.stopping, more) {
+        let search = match (self.is_asking() || !self.may_ask(), more) {
             (true, _) => StoreTime(u64::MAX),
             (false, true) => StoreTime(0),
             (false, false) => self.next_search,
         };
-        renewal.min(search)
+        if self.end == End::Begun { StoreTime(0) } else { renewal.min(search) }
     }
 
     /// What to ask of the store now.
     pub(super) fn steps(&mut self, now: StoreTime) -> Vec<Step> {
+        let (owner, lease) = (self.owner, self.lease);
         let mut steps = Vec::new();
-        if !self.renewing && self.next_renewal <= now {
-            self.renewing = true;
-            steps.push(Step::Renew(Renew { owner: self.owner, lease: self.lease }));
+        if self.end == End::Begun {
+            self.end = End::Retiring;
+            steps.push(Step::Retire(owner));
+        }
+        let goes_on = self.end == End::NotYet;
+        if !self.renewing && (self.next_renewal <= now || self.is_news && goes_on) {
+            (self.renewing, self.is_news) = (true, false);
+            let announce = goes_on.then(|| Arc::clone(&self.said));
+            steps.push(Step::Renew(Renew { owner, lease, announce }));
         }
         if !self.is_asking()
-            && !self.stopping
+            && self.may_ask()
             && let Some(which) = self.which(now)
         {
-            let (owner, lease) = (self.owner, self.lease);
-            steps.push(Step::Acquire(Acquire { owner, lease, which, max: ACQUIRE_MAX }));
+            let homes = self.homes.clone();
+            steps.push(Step::Acquire(Acquire { owner, lease, which, homes, max: ACQUIRE_MAX }));
         }
         steps
+    }
+
+    fn may_ask(&self) -> bool {
+        self.end == End::NotYet && self.homes.is_some()
     }
 
     /// Which lanes to ask for, if any.
@@ -178,11 +249,25 @@ mod tests {
 
     const LEASE: Nanos = Nanos::from_secs(30);
 
+    /// One that has said who it is, knows which lanes are its own, and has asked for them.
     fn tenure() -> Tenure {
-        let mut tenure = Tenure::new(OwnerId(1), LEASE, StoreTime(0));
+        let said = Announcement {
+            name: "node".into(),
+            version: "1".into(),
+            protocol: 1,
+            address: None,
+            unable: Arc::default(),
+            draining: false,
+        };
+        let mut tenure = Tenure::new(OwnerId(1), LEASE, said, StoreTime(0));
+        assert!(matches!(tenure.steps(StoreTime(0))[..], [Step::Renew(Renew { announce: Some(_), .. })]));
+        assert!(tenure.steps(StoreTime(1)).is_empty(), "it asks for nothing before it knows what is its own");
+        assert_eq!(tenure.next_step(), StoreTime(u64::MAX));
+        tenure.renewed(StoreTime(0));
+        tenure.go_by(Some(Arc::default()));
         assert!(matches!(
             tenure.steps(StoreTime(0))[..],
-            [Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(0) }, .. })]
+            [Step::Acquire(Acquire { which: Which::WithWork { after: LaneId(0) }, homes: Some(_), .. })]
         ));
         tenure
     }
@@ -200,6 +285,33 @@ mod tests {
         assert!(tenure.steps(StoreTime::from_secs(25)).is_empty());
         tenure.renewed(third);
         assert_eq!(tenure.next_step(), StoreTime::from_secs(20));
+    }
+
+    #[test]
+    fn what_is_new_is_said_at_once_and_what_is_not_is_not() {
+        let mut tenure = tenure();
+        tenure.acquired(&[]);
+        tenure.say(|said| said.draining = false);
+        assert!(tenure.steps(StoreTime(1)).is_empty());
+        tenure.say(|said| said.draining = true);
+        assert_eq!(tenure.next_step(), StoreTime(0));
+        assert!(matches!(
+            &tenure.steps(StoreTime(1))[..],
+            [Step::Renew(Renew { announce: Some(said), .. })] if said.draining
+        ));
+        // It is tried again after a pause, and not in circles.
+        tenure.not_renewed(StoreTime(2));
+        assert_eq!(tenure.next_step(), StoreTime(2 + LEASE.0 / 30));
+    }
+
+    #[test]
+    fn nothing_is_asked_for_by_one_that_is_no_node_any_more() {
+        let mut tenure = tenure();
+        tenure.acquired(&lanes(1..=1_000));
+        tenure.want(LaneId(1));
+        tenure.go_by(None);
+        assert!(tenure.steps(StoreTime(1)).is_empty());
+        assert_eq!(tenure.next_step(), StoreTime::from_secs(10), "nor does it turn in circles for that");
     }
 
     #[test]
@@ -225,11 +337,18 @@ mod tests {
         let mut tenure = tenure();
         tenure.acquired(&lanes(1..=1_000));
         tenure.want(LaneId(1));
+        tenure.say(|said| said.draining = true);
         tenure.stop();
         let third = StoreTime::from_secs(10);
+        assert_eq!(tenure.next_step(), StoreTime(0));
+        assert!(matches!(tenure.steps(StoreTime(2))[..], [Step::Retire(OwnerId(1))]));
+        assert!(!tenure.has_retired());
+        tenure.retired();
+        assert!(tenure.has_retired());
         assert_eq!(tenure.next_step(), third);
         assert!(tenure.steps(StoreTime::from_secs(9)).is_empty());
-        assert!(matches!(tenure.steps(third)[..], [Step::Renew(_)]));
+        // Whoever said something of itself now would be a node again.
+        assert!(matches!(tenure.steps(third)[..], [Step::Renew(Renew { announce: None, .. })]));
         assert_eq!(tenure.next_step(), StoreTime(u64::MAX));
         tenure.renewed(third);
         assert_eq!(tenure.next_step(), StoreTime::from_secs(20));

@@ -7,10 +7,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::attempts::Ending;
+use super::baseline::Baseline;
 use super::breaker::{Breaker, Health, IsProbe};
 use super::ids::{LaneId, Revision, Term};
 use super::limiter::{Limiter, Ready};
 use super::message::{Due, Fate, Outcome, Reason, Takeover};
+use super::moves::Move;
 use super::pace::Pace;
 use super::pressure::{Pressure, Strain};
 use super::reading::Reading;
@@ -18,6 +20,7 @@ use super::record::LaneRecord;
 use super::retry::Meaning;
 use super::rng::Rng;
 use super::settings::Settings;
+use super::shift::Shift;
 use super::start::Start;
 use super::time::{Instant, Nanos};
 use super::view::LaneView;
@@ -32,25 +35,6 @@ const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
 /// How long a delivery waits whose attempt was withheld.
 const WITHHELD_WAIT: Nanos = Nanos::from_millis(100);
-
-/// What a lane does next.
-#[derive(Debug)]
-pub(super) enum Move {
-    /// Send this delivery; [`Lane::start`] was done.
-    Send(Due, IsProbe),
-    /// There is no further attempt for this delivery.
-    GiveUp(Due, Reason),
-    /// Ask the store for so many.
-    Claim(u32),
-    /// Give these back to the store: they can't be sent soon.
-    Release(Vec<Due>),
-    /// Nothing before then, unless something happens.
-    Wait(Instant),
-    /// It would send, if fewer attempts were under way.
-    Crowd,
-    /// Nothing, unless something happens.
-    Rest,
-}
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -106,12 +90,13 @@ impl Lane {
         let Start { limiter, record, downtime } = Start::new(origin, &settings, term, now);
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
         let breaker = record.as_ref().and_then(|record| record.breaker);
+        let baseline = record.as_ref().and_then(|record| record.baseline.as_ref());
         Self {
             id: lane,
             term,
             limiter,
             breaker: Breaker::restore(breaker, settings.breaker(), downtime, now),
-            pressure: Pressure::default(),
+            pressure: Pressure::new(Baseline::restore(baseline, downtime, now)),
             pace: Pace::default(),
             window: VecDeque::new(),
             paused_until: now + pause.min(settings.retry().retry_after_cap()),
@@ -211,7 +196,8 @@ impl Lane {
         // The breaker holds back already while its probes fail: the share must not shrink with the length of an outage.
         if !attempt.probe.0 || reading.strain != Strain::Failed {
             let contract = self.limiter.contract();
-            self.pressure.end(self.settings.pressure(), contract, reading.strain, attempt.started, now);
+            let policy = self.settings.pressure();
+            self.marks.unsaved |= self.pressure.end(policy, contract, reading.strain, attempt.started, now);
         }
         match (reading.meaning, reading.pause) {
             (Meaning::Success, _) => Fate::Delivered,
@@ -296,10 +282,16 @@ impl Lane {
             clean,
             pause: self.paused_until.since(now).0,
             breaker: self.breaker.record(now),
+            baseline: self.pressure.baseline().record(now),
             at: now.0,
             term: self.term.0,
         };
         (revision, record)
+    }
+
+    /// What is to be told of its share.
+    pub(super) fn take_news(&mut self) -> Option<Shift> {
+        self.pressure.take_news()
     }
 
     /// How the lane is, for whoever looks at it from outside.
@@ -313,6 +305,9 @@ impl Lane {
             in_doubt_until,
             level: self.limiter.level(),
             share_percent: self.pressure.percent(),
+            shift: self.pressure.last_shift(),
+            target: self.pressure.target(self.settings.pressure()),
+            usual: self.pressure.baseline().get(),
             breaker_open: self.breaker.is_open(),
             paused_for: self.paused_until.since(now),
             held: self.window.len(),

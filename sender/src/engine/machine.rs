@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use super::attempts::{Attempt, Attempts, Ending};
 use super::breaker::IsProbe;
 use super::ids::{AttemptId, LaneId, Term};
-use super::lane::{Lane, Move};
+use super::lane::Lane;
 use super::lanes::Lanes;
 use super::message::{Answer, Due, Fate, Input, Outcome, Output, Settlement, Takeover};
+use super::moves::Move;
 use super::range::{OutOfRange, within};
 use super::retry::Meaning;
 use super::rng::Rng;
@@ -361,7 +362,10 @@ impl Engine {
         let fate = match owner {
             Some(lane) => {
                 awaited = lane.charge(&ending, outcome, self.now);
-                lane.end(&ending, outcome, &mut self.rng, self.now)
+                let fate = lane.end(&ending, outcome, &mut self.rng, self.now);
+                let news = lane.take_news().map(|shift| Output::Tell { lane: id, shift });
+                self.outputs.extend(news);
+                fate
             }
             // Whoever owns the lane now sends again what failed here; what got through is a fact all the same.
             None if is_success(outcome) => Fate::Delivered,

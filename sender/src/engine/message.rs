@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::ids::{AttemptId, BatchId, DeliveryId, LaneId, Revision, Term};
 use super::record::LaneRecord;
 use super::settings::Settings;
+use super::shift::Shift;
 use super::time::{Instant, Nanos, StoreTime};
 
 /// Something that happened outside.
@@ -228,6 +229,14 @@ pub enum Output {
         revision: Revision,
         /// The state. A record that [`LaneRecord::is_final`] gives the lane back: its lease may end.
         record: Box<LaneRecord>,
+    },
+    /// Tell operators that a lane works at another share of its contract. Not of each change, so that it is little however
+    /// often the share changes.
+    Tell {
+        /// The lane.
+        lane: LaneId,
+        /// From the share that was told last to the present one.
+        shift: Shift,
     },
 }
 

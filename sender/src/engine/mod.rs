@@ -47,12 +47,13 @@
 //!
 //! The files, in reading order: [`time`] and [`ids`] (words), `message` (what goes in and out), [`contract`] and
 //! [`limiter`] (what a subscriber may be sent, and the guarantee), [`retry`] and [`retry_after`] (what follows a
-//! failure), [`breaker`] and [`pressure`] (when to hold back), `reading`, `record`, `start` and `lane` (all of these for one subscriber),
+//! failure), [`breaker`], [`baseline`], [`pressure`] and `shift` (when to hold back, and why), `reading`, `record`, `start` and `lane` (all of these for one subscriber),
 //! `timers`, `attempts`, `settling`, and `machine` (all lanes).
 
 #![deny(clippy::float_arithmetic, clippy::float_cmp)]
 
 mod attempts;
+pub mod baseline;
 pub mod breaker;
 pub mod calendar;
 pub mod contract;
@@ -63,6 +64,7 @@ mod lateness;
 pub mod limiter;
 mod machine;
 mod message;
+mod moves;
 mod pace;
 pub mod pressure;
 mod range;
@@ -73,6 +75,7 @@ pub mod retry_after;
 mod rng;
 mod settings;
 mod settling;
+mod shift;
 mod start;
 pub mod time;
 mod timers;
@@ -85,5 +88,6 @@ pub use message::{Answer, Due, Fate, Input, Origin, Outcome, Output, Reason, Set
 pub use range::OutOfRange;
 pub use record::LaneRecord;
 pub use settings::Settings;
+pub use shift::{Shift, Why};
 pub use time::{Instant, Nanos, StoreTime};
 pub use view::{LaneView, UnderWay};

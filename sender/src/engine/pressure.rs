@@ -1,18 +1,27 @@
 //! Pressure: sends less to an endpoint that shows strain than its contract allows, and comes back as it recovers.
 //!
-//! The lane works at a *share* of its contract, of the rate and of the cap in flight alike. A sign of strain halves
-//! it; a streak of successes adds a twentieth of the contract (additive increase, multiplicative decrease). What was halved
-//! again and again without a success in between, as in an outage, comes back by doubling with each success, up to the half
-//! at which it began. Signs are a 429, latency that rises well above what it was, and a large share of failures. Attempts that started before the
-//! last halving belong to the same trouble and do not halve again.
+//! The lane works at a *share* of its contract, of the rate and of the cap in flight alike. Signs of strain are a 429, a
+//! large share of failures, and latency over its target. A 429 and failures halve the share; latency lowers it by as much as
+//! the target is exceeded, by half at most. A streak of successes within the target adds a twentieth of the contract
+//! (additive increase, multiplicative decrease); near the target, and before the share at which latency last exceeded it, ten
+//! times as many are asked for. What was halved again and again without a success in between, as in an
+//! outage, comes back by doubling with each success, up to the half at which it began. Attempts that started before the
+//! last lowering belong to the same trouble and do not lower again.
+//!
+//! The target is the operator's, or else a multiple of what is usual over a day ([`super::baseline`]). The average of the
+//! last answers only triggers: it is compared with the target and never becomes one. So an endpoint that slows down
+//! for good under its load is sent what it answers within its target, and no more. One that is slow whatever it is sent would
+//! be sent ever less to no purpose: latency alone lowers the share to `latency_least` and no further.
 //!
 //! Pressure only ever holds back: the contract is the limiter's affair and is neither widened nor charged here.
 
 use std::ops::RangeInclusive;
 
+use super::baseline::Baseline;
 use super::contract::Contract;
 use super::limiter::Ready;
 use super::range::{OutOfRange, within};
+use super::shift::{Journal, Shift, Why};
 use super::time::{Instant, Nanos};
 
 /// How slow the slowest pace may be.
@@ -23,10 +32,16 @@ pub const STREAK: RangeInclusive<u32> = 1..=1_000_000;
 pub const LATENCY_FACTOR: RangeInclusive<u32> = 2..=1_000;
 /// The share of failures, in percent.
 pub const FAILURES_PERCENT: RangeInclusive<u32> = 1..=100;
+/// The least share of the contract for latency alone, in percent.
+pub const LATENCY_LEAST: RangeInclusive<u32> = 1..=100;
 /// The whole contract.
 const WHOLE: u32 = 1 << 16;
 /// What a clean streak gives back.
 const STEP: u32 = WHOLE / 20 + 1;
+/// What a success counts towards a streak.
+const MARKS: u32 = 10;
+/// What it counts where one step more may be one too many.
+const MARKS_NEAR: u32 = 1;
 /// Fewer attempts than this say nothing about a trend.
 const SAMPLES_MIN: u8 = 16;
 
@@ -35,14 +50,16 @@ const SAMPLES_MIN: u8 = 16;
 pub struct PressurePolicy {
     slowest: Nanos,
     streak: u32,
+    target: Option<Nanos>,
     latency_min: Nanos,
     latency_factor: u32,
+    latency_least: u32,
     failures_percent: u32,
 }
 
 impl PressurePolicy {
     /// Never slower than one attempt per `slowest`. `streak` successes in a row give back a twentieth. Latency is strain
-    /// above `latency_min` and at `latency_factor` times what it was, failures above `failures_percent`.
+    /// above `latency_min` and at `latency_factor` times what is usual, failures above `failures_percent`.
     ///
     /// # Errors
     /// When `slowest` is not 1 ms to 1 day, `streak` not 1 to 1,000,000, `latency_factor` not 2 to 1,000 or
@@ -58,18 +75,36 @@ impl PressurePolicy {
         within("pressure.streak", streak, STREAK)?;
         within("pressure.latency_factor", latency_factor, LATENCY_FACTOR)?;
         within("pressure.failures_percent", failures_percent, FAILURES_PERCENT)?;
-        Ok(Self { slowest, streak, latency_min, latency_factor, failures_percent })
+        Ok(Self { slowest, streak, latency_min, latency_factor, failures_percent, ..Self::default() })
+    }
+
+    /// Latency over `target` is strain, whatever is usual; nothing goes by what is usual.
+    #[must_use]
+    pub fn with_target(self, target: Option<Nanos>) -> Self {
+        Self { target, ..self }
+    }
+
+    /// Latency alone never makes it slower than this share of the contract, in percent.
+    ///
+    /// # Errors
+    /// When it is not 1 to 100.
+    pub fn with_latency_least(self, percent: u32) -> Result<Self, OutOfRange> {
+        within("pressure.latency_least", percent, LATENCY_LEAST)?;
+        Ok(Self { latency_least: percent, ..self })
     }
 }
 
 impl Default for PressurePolicy {
-    /// One attempt a minute at the least; ten successes; half a second and four times what it was; half of all.
+    /// One attempt a minute at the least; ten successes; half a second and four times what is usual, down to a tenth; half
+    /// of all.
     fn default() -> Self {
         Self {
             slowest: Nanos::MINUTE,
             streak: 10,
+            target: None,
             latency_min: Nanos::from_millis(500),
             latency_factor: 4,
+            latency_least: 10,
             failures_percent: 50,
         }
     }
@@ -81,33 +116,27 @@ pub struct Pressure {
     share: u32,
     /// Up to there each success doubles the share.
     regain: u32,
+    /// The share at which latency last exceeded its target.
+    edge: u32,
     /// Something succeeded since the last halving.
     succeeded: bool,
-    /// Successes since the last sign of strain or step up.
+    /// What the successes count, [`MARKS`] or less each, since the last sign of strain or step up.
     clean: u32,
-    halved: Instant,
+    lowered: Instant,
     started: Instant,
-    /// Averages over about the last 8 attempts and the last 64, in nanoseconds.
-    latency: (u64, u64),
+    /// Average over about the last 8 answers, in nanoseconds.
+    lately: u64,
+    baseline: Baseline,
     /// Average over about the last 32 attempts, `WHOLE` being all. Over 8, an endpoint that fails a third of them at random
     /// would look now and then as if it failed most, and never hold a streak that brings its share back.
     failures: u32,
     seen: u8,
+    journal: Journal,
 }
 
 impl Default for Pressure {
     fn default() -> Self {
-        Self {
-            share: WHOLE,
-            regain: WHOLE,
-            succeeded: true,
-            clean: 0,
-            halved: Instant::START,
-            started: Instant::START,
-            latency: (0, 0),
-            failures: 0,
-            seen: 0,
-        }
+        Self::new(Baseline::default())
     }
 }
 
@@ -123,10 +152,53 @@ pub enum Strain {
 }
 
 impl Pressure {
+    /// The whole contract, at an endpoint of which this is usual.
+    #[must_use]
+    pub fn new(baseline: Baseline) -> Self {
+        Self {
+            share: WHOLE,
+            regain: WHOLE,
+            edge: 0,
+            succeeded: true,
+            clean: 0,
+            lowered: Instant::START,
+            started: Instant::START,
+            lately: 0,
+            baseline,
+            failures: 0,
+            seen: 0,
+            journal: Journal::default(),
+        }
+    }
+
     /// How much of the contract the lane works at, in percent, rounded up.
     #[must_use]
     pub fn percent(&self) -> u32 {
-        (self.share * 100).div_ceil(WHOLE)
+        percent(self.share)
+    }
+
+    /// What was lowered or raised last, and why. Nothing, if nothing ever was.
+    #[must_use]
+    pub fn last_shift(&self) -> Option<Shift> {
+        self.journal.last()
+    }
+
+    /// What is to be told of shifts, which is little however many there are.
+    pub fn take_news(&mut self) -> Option<Shift> {
+        self.journal.take_news()
+    }
+
+    /// How long answers usually take.
+    #[must_use]
+    pub const fn baseline(&self) -> &Baseline {
+        &self.baseline
+    }
+
+    /// How long answers may take before the share is lowered; nothing while there were too few.
+    #[must_use]
+    pub fn target(&self, policy: &PressurePolicy) -> Option<Nanos> {
+        let usual = || self.baseline.get().map(|it| it.times(u64::from(policy.latency_factor)));
+        policy.target.or_else(|| usual().map(|it| it.max(policy.latency_min)))
     }
 
     /// Whether an attempt may start beside the `open` ones under way.
@@ -157,7 +229,7 @@ impl Pressure {
         self.started = now;
     }
 
-    /// An attempt ended that started at `started`.
+    /// An attempt ended that started at `started`. True if what is usual has changed, which outlives the owner.
     pub fn end(
         &mut self,
         policy: &PressurePolicy,
@@ -165,73 +237,108 @@ impl Pressure {
         strain: Strain,
         started: Instant,
         now: Instant,
-    ) {
+    ) -> bool {
         let latency = now.since(started);
+        let target = self.target(policy);
         self.average(latency, strain);
+        let lowered = Lowering { started, now };
         // Each attempt speaks for itself: a success is no sign that others failed, nor a failure that answers are slow, nor a
         // quick answer that those before it were not.
-        let is_strained = match strain {
-            Strain::Refused => true,
-            Strain::Failed => self.is_failing(policy),
-            Strain::None => self.is_slowing(policy, latency),
-        };
-        if is_strained {
-            self.clean = 0;
-            self.give_way(least(policy, contract), started, now);
-        } else if strain == Strain::None {
-            self.recover(policy);
-        } else {
-            self.clean = 0;
-        }
-    }
-
-    fn give_way(&mut self, least: u32, started: Instant, now: Instant) {
-        let answers_the_same_trouble = started < self.halved;
-        if !answers_the_same_trouble {
-            self.share = (self.share / 2).max(least.min(self.share));
-            if std::mem::take(&mut self.succeeded) {
-                self.regain = self.share;
+        match strain {
+            Strain::Refused => self.halve(Why::Refused, least(policy, contract), lowered),
+            Strain::Failed if self.is_failing(policy) => {
+                let why = Why::Failures { percent: percent(self.failures) };
+                self.halve(why, least(policy, contract), lowered);
             }
-            self.halved = now;
+            Strain::Failed => self.clean = 0,
+            Strain::None => match target {
+                Some(target) if latency > target => self.slow(policy, latency, target, lowered),
+                target => {
+                    let is_near = target.is_some_and(|target| latency.0 > target.0 / 4 * 3);
+                    let is_at_edge = self.share < self.edge && self.share + STEP >= self.edge;
+                    let marks = if is_near || is_at_edge { MARKS_NEAR } else { MARKS };
+                    self.recover(policy, WHOLE, marks, now);
+                }
+            },
         }
+        strain == Strain::None && self.baseline.answered(latency, now)
     }
 
-    fn recover(&mut self, policy: &PressurePolicy) {
+    fn halve(&mut self, why: Why, least: u32, lowering: Lowering) {
+        self.clean = 0;
+        if self.answers_the_same_trouble(lowering) {
+            return;
+        }
+        let share = (self.share / 2).max(least.min(self.share));
+        if std::mem::take(&mut self.succeeded) {
+            self.regain = share;
+        }
+        self.lower(share, why, lowering);
+    }
+
+    /// An answer over the target.
+    fn slow(&mut self, policy: &PressurePolicy, latency: Nanos, target: Nanos, lowering: Lowering) {
+        let floor = WHOLE / 100 * policy.latency_least;
+        if self.share < floor {
+            // Something else took it so far down, and to stay there would make no answer quicker.
+            return self.recover(policy, floor, MARKS, lowering.now);
+        }
+        self.clean = 0;
+        let lately = Nanos(self.lately).min(latency);
+        if self.seen < SAMPLES_MIN || lately <= target || self.answers_the_same_trouble(lowering) {
+            return;
+        }
+        let share = u128::from(self.share) * u128::from(target.0) / u128::from(lately.0);
+        let share = u32::try_from(share).unwrap_or(WHOLE).max(self.share / 2).max(floor);
+        self.edge = self.share;
+        // It was found by looking for it: no doubling back past it.
+        self.regain = self.regain.min(share);
+        self.lower(share, Why::Latency { lately, target }, lowering);
+    }
+
+    /// An attempt that started before the last lowering knows nothing of it.
+    fn answers_the_same_trouble(&self, lowering: Lowering) -> bool {
+        lowering.started < self.lowered
+    }
+
+    fn lower(&mut self, share: u32, why: Why, Lowering { now, .. }: Lowering) {
+        self.lowered = now;
+        self.shift(share, why, now);
+    }
+
+    fn recover(&mut self, policy: &PressurePolicy, most: u32, marks: u32, now: Instant) {
         self.succeeded = true;
         if self.share == WHOLE {
             return;
         }
         if self.share < self.regain {
-            self.share = (self.share * 2).min(self.regain);
-            return;
+            let share = (self.share * 2).min(self.regain).min(most);
+            return self.shift(share, Why::Recovered, now);
         }
-        self.clean += 1;
-        if self.clean >= policy.streak {
+        self.clean += marks;
+        if self.clean >= policy.streak * MARKS {
             self.clean = 0;
-            self.share = (self.share + STEP).min(WHOLE);
+            self.shift((self.share + STEP).min(most), Why::Recovered, now);
+        }
+    }
+
+    fn shift(&mut self, share: u32, why: Why, now: Instant) {
+        let shift = Shift { at: now, from: percent(self.share), to: percent(share), why };
+        if share != self.share {
+            self.share = share;
+            self.journal.note(shift, share == WHOLE);
         }
     }
 
     fn average(&mut self, latency: Nanos, strain: Strain) {
-        let toward = |average: u64, sample: u64, weight: u64| average - average / weight + sample / weight;
         let failed = if strain == Strain::None { 0 } else { WHOLE };
-        if self.latency == (0, 0) {
-            self.latency = (latency.0, latency.0);
-        } else if strain == Strain::None {
-            // What fails is counted as that: its latency is often a deadline, which says nothing about answers.
-            let (quick, slow) = self.latency;
-            self.latency = (toward(quick, latency.0, 8), toward(slow, latency.0, 64));
+        // What fails is counted as that: its latency is often a deadline, which says nothing about answers.
+        if strain == Strain::None {
+            let before = if self.lately == 0 { latency.0 } else { self.lately };
+            self.lately = before - before / 8 + latency.0 / 8;
         }
         self.failures = self.failures - self.failures / 32 + failed / 32;
         self.seen = self.seen.saturating_add(1);
-    }
-
-    fn is_slowing(&self, policy: &PressurePolicy, latency: Nanos) -> bool {
-        let (lately, before) = self.latency;
-        let lately = lately.min(latency.0);
-        self.seen >= SAMPLES_MIN
-            && lately > policy.latency_min.0
-            && lately / u64::from(policy.latency_factor) > before
     }
 
     fn is_failing(&self, policy: &PressurePolicy) -> bool {
@@ -247,6 +354,18 @@ impl Pressure {
         let gap = u128::from(contract.gap().0) * u128::from(WHOLE) / u128::from(self.share);
         Nanos(u64::try_from(gap).unwrap_or(u64::MAX)).min(policy.slowest)
     }
+}
+
+/// The attempt that lowers the share, if it may.
+#[derive(Clone, Copy)]
+struct Lowering {
+    started: Instant,
+    now: Instant,
+}
+
+/// A share of [`WHOLE`], rounded up.
+const fn percent(share: u32) -> u32 {
+    (share * 100).div_ceil(WHOLE)
 }
 
 /// The share at which the lane makes one attempt per `slowest`: less would only make the way back longer.
@@ -371,12 +490,59 @@ mod tests {
     }
 
     #[test]
-    fn rising_latency_is_strain_and_steady_slowness_is_not() {
+    fn latency_over_what_is_usual_is_strain_for_as_long_as_it_lasts_and_usual_slowness_is_not() {
         let mut bench = Bench::new();
         bench.attempts(100, Strain::None, QUICK);
         assert!(bench.attempts(4, Strain::None, Nanos::from_secs(3)) < 100);
+        for _ in 0..100 {
+            assert_eq!(
+                bench.attempts(10, Strain::None, Nanos::from_secs(3)).max(11),
+                11,
+                "a tenth, and no less"
+            );
+        }
+        let why = bench.pressure.last_shift().map(|shift| shift.why);
+        assert!(
+            matches!(why, Some(Why::Latency { target, .. }) if target == Nanos::from_millis(500)),
+            "{why:?}"
+        );
         let mut slow = Bench::new();
         assert_eq!(slow.attempts(200, Strain::None, Nanos::from_secs(3)), 100);
+    }
+
+    #[test]
+    fn latency_lowers_the_share_by_as_much_as_the_target_is_exceeded() {
+        let target = Nanos::from_millis(100);
+        for (latency, share) in [(100, 100), (125, 80), (160, 63), (200, 50), (1_000, 50)] {
+            let mut bench = Bench::new();
+            bench.policy = bench.policy.with_target(Some(target));
+            bench.attempts(15, Strain::None, Nanos::from_millis(latency));
+            assert_eq!(bench.pressure.percent(), 100, "so few say nothing");
+            assert_eq!(bench.attempts(1, Strain::None, Nanos::from_millis(latency)), share, "{latency} ms");
+        }
+    }
+
+    #[test]
+    fn only_answers_within_the_target_raise_the_share_and_near_it_ten_times_as_many_are_needed() {
+        let [quick, near, over] = [70, 80, 101].map(Nanos::from_millis);
+        let mut bench = Bench::new();
+        bench.policy = bench.policy.with_target(Some(Nanos::from_millis(100)));
+        bench.attempts(1, Strain::Refused, quick);
+        for _ in 0..20 {
+            assert_eq!(bench.attempts(9, Strain::None, quick), 50);
+            assert_eq!(bench.attempts(1, Strain::None, over), 50);
+        }
+        assert_eq!(bench.attempts(99, Strain::None, near), 50);
+        assert_eq!(bench.attempts(1, Strain::None, near), 56);
+    }
+
+    #[test]
+    fn what_refusals_took_comes_back_up_to_the_least_share_for_latency_however_slow_answers_are() {
+        let mut bench = Bench::new();
+        bench.policy = bench.policy.with_target(Some(QUICK));
+        bench.attempts(100, Strain::Refused, QUICK);
+        assert_eq!(bench.gap(), Nanos::MINUTE);
+        assert_eq!(bench.attempts(100, Strain::None, Nanos::SECOND), 10);
     }
 
     #[test]
@@ -438,6 +604,8 @@ mod tests {
             (policy(QUICK, 1, 1, 1), "pressure.latency_factor is 1: allowed is 2 to 1000"),
             (policy(QUICK, 1, 2, 101), "pressure.failures_percent is 101: allowed is 1 to 100"),
         ];
+        let least = PressurePolicy::default().with_latency_least(0).unwrap_err();
+        assert_eq!(least.to_string(), "pressure.latency_least is 0: allowed is 1 to 100");
         for (result, message) in rows {
             assert_eq!(result.unwrap_err().to_string(), message);
         }

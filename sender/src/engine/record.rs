@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::baseline::BaselineRecord;
 use super::breaker::BreakerRecord;
 use super::limiter::Snapshot;
 use super::time::Instant;
@@ -15,6 +16,9 @@ pub struct LaneRecord {
     /// How much longer the endpoint wants to be left alone.
     pub(super) pause: u64,
     pub(super) breaker: Option<BreakerRecord>,
+    /// What is usual for the endpoint. Owners before there was such a thing left none.
+    #[serde(default)]
+    pub(super) baseline: Option<BaselineRecord>,
     /// When it was taken, and under which ownership.
     pub(super) at: u64,
     pub(super) term: u64,

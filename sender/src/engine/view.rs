@@ -1,6 +1,7 @@
 //! How a lane looks from outside, for whoever watches. Nothing is decided by it.
 
 use super::ids::{LaneId, Term};
+use super::shift::Shift;
 use super::time::{Instant, Nanos};
 
 /// How a lane is at one moment.
@@ -20,6 +21,12 @@ pub struct LaneView {
     pub level: u64,
     /// How much of the contract the lane works at under pressure.
     pub share_percent: u32,
+    /// When that changed last under this ownership, and why; nothing if it never did.
+    pub shift: Option<Shift>,
+    /// How long answers may take before they are a sign of strain; nothing while too few have come to say.
+    pub target: Option<Nanos>,
+    /// How long they usually take, over a day; nothing while too few have come.
+    pub usual: Option<Nanos>,
     /// Whether the breaker holds attempts back.
     pub breaker_open: bool,
     /// How much longer the endpoint wants to be left alone.

@@ -5,6 +5,7 @@
 //! - [`dead`]: what dead letters have in common, and what to do about it.
 //! - [`audit`]: the most that a contract lets begin in a span of time.
 //! - [`readiness`]: why a sender is not ready.
+//! - [`nodes`]: who delivers, and how much of it.
 //! - [`trial`]: one test event, and what became of it.
 //! - [`backlog`]: how long a backlog takes under a contract.
 //! - [`shed`]: how many deliveries giving up would make dead letters of.
@@ -13,6 +14,7 @@
 pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod dead;
+pub(crate) mod nodes;
 pub(crate) mod readiness;
 pub(crate) mod shed;
 pub(crate) mod shown;

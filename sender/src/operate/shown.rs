@@ -8,8 +8,8 @@ use crate::roster::Roster;
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState};
-use crate::store::latency::{Histogram, Measured};
-use crate::store::read::{self, Place, Status};
+use crate::store::latency::{Histogram, Measured, TOO_HIGH_PERMILLE};
+use crate::store::read::{self, Node, Place, Status};
 use crate::subscriber::SettingsText;
 
 /// A state.
@@ -82,6 +82,18 @@ pub(crate) fn totals(status: &Status) -> Value {
     })
 }
 
+/// How many nodes live, and how many of them take no lanes any more because an operator said so.
+pub(crate) fn nodes(nodes: &[Node], now: StoreTime) -> Value {
+    let [living, draining] = count_nodes(nodes, now);
+    json!({ "living": living, "draining": draining })
+}
+
+/// The same as numbers.
+pub(crate) fn count_nodes(nodes: &[Node], now: StoreTime) -> [usize; 2] {
+    let living = nodes.iter().filter(|node| node.lives(now));
+    [living.clone().count(), living.filter(|node| node.announced.draining).count()]
+}
+
 /// The requests of one process, as in [`totals`] the deliveries of all.
 pub(crate) fn under_way(requests: &UnderWay) -> Value {
     json!({ "in_flight": requests.in_flight, "in_doubt": requests.in_doubt })
@@ -122,6 +134,7 @@ fn percentiles(counted: &Histogram) -> Value {
             "p50_us": found.p50.0 / 1_000,
             "p95_us": found.p95.0 / 1_000,
             "p99_us": found.p99.0 / 1_000,
+            "too_high_permille_max": TOO_HIGH_PERMILLE,
         })
     })
 }

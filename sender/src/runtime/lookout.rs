@@ -1,4 +1,4 @@
-//! What others do to the database, as one process finds out: new deliveries, changed subscribers, dead owners.
+//! What others do to the database, as one process finds out: new deliveries, changed subscribers, other nodes, dead owners.
 //!
 //! The thread of the `watcher` looks with it, and so does the simulator. It reads the store; which process is dead, and
 //! which deliveries this process recorded itself, it is told.
@@ -64,6 +64,10 @@ impl Lookout {
             (self.seen.last, self.seen.settled) = (glance.last, glance.settled);
             self.seen.late = glance.late;
         }
+        if glance.nodes != self.seen.nodes {
+            tell(Event::Nodes(reader.nodes()?));
+            self.seen.nodes = glance.nodes;
+        }
         if glance.stirred != self.seen.stirred {
             self.find_stirred_work(reader, &mut tell)?;
             self.seen.stirred = glance.stirred;
@@ -109,12 +113,18 @@ impl Lookout {
     }
 }
 
-/// The owners of lanes that are dead: their lanes are free at once, without waiting for their leases.
+/// The owners that are dead and that somebody may still count on: their lanes are free at once, and belong to other nodes,
+/// without waiting for their leases.
 pub fn dead_owners(
     owners: Vec<Owner>,
     ourselves: OwnerId,
     is_dead: impl Fn(OwnerId) -> bool,
 ) -> impl Iterator<Item = Owner> {
-    let has_lanes = move |owner: &Owner| owner.owner != ourselves && owner.lanes > 0;
-    owners.into_iter().filter(move |owner| has_lanes(owner) && is_dead(owner.owner))
+    let counts = move |owner: &Owner| owner.owner != ourselves && counts(owner);
+    owners.into_iter().filter(move |owner| counts(owner) && is_dead(owner.owner))
+}
+
+/// Whether somebody may still count on an owner: it has lanes, or was not evicted, so that lanes may belong to it.
+pub(super) fn counts(owner: &Owner) -> bool {
+    owner.lanes > 0 || owner.until > StoreTime(0)
 }

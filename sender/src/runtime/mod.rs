@@ -48,6 +48,7 @@ use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
+use crate::store::node::Announcement;
 use crate::store::sqlite;
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
 use crate::store::{Database, Reader, Reply, Store, StoreError};
@@ -91,6 +92,10 @@ pub struct Options {
     pub retention: Retention,
     /// The secrets of regions, for pseudonyms.
     pub regions: RegionSecrets,
+    /// What people call this process among the nodes of the database; if nothing, its machine and number.
+    pub name: Option<Arc<str>>,
+    /// Where other nodes reach its API, if it has one.
+    pub address: Option<Arc<str>>,
     /// Whether this process makes attempts. One that does not only emits and operates.
     pub delivers: bool,
 }
@@ -192,7 +197,8 @@ impl Sender {
         let post = HttpPost::new(options.guard.clone(), DeliveryIds::new(glance.identity), requests);
         let post = Arc::new(post.map_err(beside("set up TLS"))?);
         watcher::tell_of_broken(&Roster::default(), &roster);
-        let dispatcher = dispatcher(registration.id(), options.lease, roster, clock);
+        let announcement = owner::announcement(options.name, options.address);
+        let dispatcher = dispatcher(registration.id(), announcement, options.lease, roster, clock);
         let shell = Shell::new(dispatcher, clock, handle.clone(), post, (events.clone(), messages));
         let work_done = shell.work_done();
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
@@ -353,9 +359,16 @@ impl Sender {
     }
 }
 
-fn dispatcher(owner: OwnerId, lease: Nanos, roster: Arc<Roster>, clock: Clock) -> Dispatcher {
+fn dispatcher(
+    owner: OwnerId,
+    announcement: Announcement,
+    lease: Nanos,
+    roster: Arc<Roster>,
+    clock: Clock,
+) -> Dispatcher {
     let seed = u64::from_le_bytes(random());
-    Dispatcher::new(Settings { owner, lease, seed, limits: Limits::default(), roster }, clock.now())
+    let limits = Limits::default();
+    Dispatcher::new(Settings { owner, announcement, lease, seed, limits, roster }, clock.now())
 }
 
 /// Becomes one of the database's processes, and begins to count as they do.

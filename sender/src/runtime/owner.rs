@@ -11,13 +11,15 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::info;
 
 use super::link::submit;
-use super::lookout::dead_owners;
+use super::lookout::{counts, dead_owners};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
+use crate::store::node::{Announcement, PROTOCOL};
 use crate::store::thread::Handle;
 use crate::store::{Database, Reader, StoreError};
 
@@ -96,6 +98,25 @@ impl Owner {
     }
 }
 
+/// What this process says of itself to other nodes.
+pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) -> Announcement {
+    let usual = || {
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let number = std::process::id();
+        // A machine's name may be as long as a node's: the number tells processes apart.
+        let machine: String = machine.chars().filter(|letter| letter.is_ascii_graphic()).take(48).collect();
+        format!("{machine}:{number}").into()
+    };
+    Announcement {
+        name: name.unwrap_or_else(usual),
+        version: env!("CARGO_PKG_VERSION").into(),
+        protocol: PROTOCOL,
+        address,
+        unable: Arc::default(),
+        draining: false,
+    }
+}
+
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
 pub(crate) fn process_is_dead(database: &Database, id: OwnerId) -> bool {
@@ -166,12 +187,12 @@ fn beside(database: &Path) -> io::Result<(PathBuf, OsString)> {
     Ok((folder, prefix))
 }
 
-/// Removes the files of dead owners that left no lanes behind: killed commands, most of all.
+/// Removes the files of dead owners that nobody counts on: killed commands, most of all.
 pub(super) fn bury_the_dead(database: &Database, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = the_dead(database);
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
-    let has_lanes = |id| owners.iter().any(|owner| owner.owner == id && owner.lanes > 0);
-    dead.into_iter().filter(|id| !has_lanes(*id)).for_each(|id| bury(database, id));
+    let is_counted_on = |id| owners.iter().any(|owner| owner.owner == id && counts(owner));
+    dead.into_iter().filter(|id| !is_counted_on(*id)).for_each(|id| bury(database, id));
     Ok(())
 }
 

@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tracing::warn;
 
 use super::clock::{Clock, wall};
@@ -134,7 +133,7 @@ impl HttpPost {
             lane: subscriber.lane(),
             target: ready.target(),
             headers: &headers,
-            body: Bytes::from_owner(row.body.bytes.clone()),
+            body: &row.body.bytes,
             deadline: Duration::from_nanos(timeouts.total.0),
             permit: permit.clone(),
             connect_deadline: Duration::from_nanos(timeouts.connect.0),

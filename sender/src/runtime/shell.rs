@@ -17,7 +17,7 @@ use super::post::Post;
 use crate::dispatch::{
     Answered, Dispatcher, Effect, Event, Failure, NewAttempt, News, Order, WorkDone, handover,
 };
-use crate::engine::{Instant, LaneId, LaneRecord, Term};
+use crate::engine::{Instant, LaneId, LaneRecord, Shift, Term, Why};
 use crate::store::command::{Command, Persist};
 use crate::store::thread::Handle;
 use crate::transport::{CancellationToken, Lease, SendPermit};
@@ -178,8 +178,23 @@ fn tell(news: &News) {
         }
         News::Stuck { lane, why } => error!(lane = lane.0, %why, "a lane can't move; trying on"),
         News::Moves { lane } => info!(lane = lane.0, "a lane that was stuck moves again"),
+        News::Shifted { lane, shift: Shift { from, to, why, .. } } => {
+            info!(
+                lane = lane.0,
+                from_percent = from,
+                to_percent = to,
+                why = why.word(),
+                "{}",
+                shifted(*from, *to, why)
+            );
+        }
         News::GaveUp { lane, why } => {
             error!(lane = lane.0, %why, "not everything of a lane was written down");
         }
     }
+}
+
+fn shifted(from: u32, to: u32, why: &Why) -> String {
+    let verb = if to < from { "lowered" } else { "raised" };
+    format!("{verb} a lane from {from} % to {to} % of its contract: {why}")
 }

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use super::homes::Homes;
 use super::lane::OwnerId;
-pub use super::operate::{Change, Dead, Forget, Purge, Redrive, Rotate, Shed, Subscribe, Sweep};
+use super::node::Announcement;
+pub use super::operate::{Change, Dead, Drain, Forget, Purge, Redrive, Rotate, Shed, Subscribe, Sweep};
 use crate::engine::{self, DeliveryId, LaneId, Nanos, StoreTime, Term};
 
 /// One thing to do. A refusal is a reply; see [`super::Reply`].
@@ -26,8 +28,12 @@ pub enum Command {
     Acquire(Acquire),
     /// Stay the owner of all lanes owned.
     Renew(Renew),
-    /// Take for certain that an owner is dead: its lanes are free at once.
+    /// Take for certain that an owner is dead: its lanes are free at once, and it is no node any more.
     Evict(OwnerId),
+    /// Be no node any more: no lane belongs to the owner. It keeps those that it has, until it hands them back.
+    Retire(OwnerId),
+    /// Have a node take no lanes, or let it go on.
+    Drain(Drain),
     /// Add a subscriber.
     Subscribe(Subscribe),
     /// Change a subscriber.
@@ -277,6 +283,8 @@ pub struct Acquire {
     pub lease: Nanos,
     /// Which lanes.
     pub which: Which,
+    /// Of these, only those that belong to the owner; all of them, if nothing.
+    pub homes: Option<Arc<Homes>>,
     /// At most so many.
     pub max: u32,
 }
@@ -302,6 +310,8 @@ pub struct Renew {
     pub owner: OwnerId,
     /// For so long from now.
     pub lease: Nanos,
+    /// What the owner says of itself: it is a node from now on. If nothing, it is none unless it is one already.
+    pub announce: Option<Arc<Announcement>>,
 }
 
 impl Command {
@@ -317,6 +327,8 @@ impl Command {
             Self::Acquire(_) => "acquire lanes",
             Self::Renew(_) => "renew a lease",
             Self::Evict(_) => "evict an owner",
+            Self::Retire(_) => "retire a node",
+            Self::Drain(_) => "drain a node",
             Self::Subscribe(_) => "add a subscriber",
             Self::Change(_) => "change a subscriber",
             Self::Rotate(_) => "rotate a secret",

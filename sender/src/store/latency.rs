@@ -9,6 +9,8 @@ use crate::engine::{LaneId, Nanos, StoreTime};
 /// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
 const STEP_BITS: u32 = 5;
 const STEPS: u64 = 1 << STEP_BITS;
+/// How much too high a percentile may be, per thousand: a thirty-second, rounded up.
+pub const TOO_HIGH_PERMILLE: u64 = 1_000_u64.div_ceil(STEPS);
 /// Nearly 13 days. What takes longer counts as this.
 const LONGEST_US: u64 = (1 << 40) - 1;
 

@@ -20,7 +20,7 @@
 //!   if the process dies, its successor finds everything waiting.
 //! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`command`], [`reply`], [`read`], then [`sqlite`], the one implementation there is, and
+//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`], the one implementation there is, and
 //! [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
 pub mod clock;
@@ -30,8 +30,10 @@ mod ended;
 pub mod error;
 mod gathered;
 mod held;
+pub mod homes;
 pub mod lane;
 pub mod latency;
+pub mod node;
 mod operate;
 pub mod paging;
 pub mod postgres;

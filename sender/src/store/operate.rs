@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::lane::{Bounds, LaneState, Secret};
+use super::lane::{Bounds, LaneState, OwnerId, Secret};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 
 /// A new subscriber.
@@ -74,6 +74,15 @@ pub struct Rotate {
     pub retire: StoreTime,
     /// Now, by the same clock. What retired before is forgotten.
     pub now: StoreTime,
+}
+
+/// Whether a node takes lanes. It counts for this run of the process, and no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// The node.
+    pub owner: OwnerId,
+    /// It takes none, and hands back those that it has; else it goes on.
+    pub draining: bool,
 }
 
 /// Which dead letters.

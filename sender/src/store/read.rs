@@ -6,6 +6,7 @@ use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
 pub use super::latency::{Histogram, LastHour, Measured, Over};
+pub use super::node::Node;
 use super::paging::{BadCursor, Cursor, Page};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
@@ -110,6 +111,9 @@ pub trait Reader: Send {
 
     /// Everyone who owns lanes, or did until lately.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
+
+    /// All nodes, also those whose leases are over, in the order of their owners.
+    fn nodes(&self) -> Result<Vec<Node>, StoreError>;
 }
 
 /// Whether anything has changed.
@@ -131,6 +135,9 @@ pub struct Glance {
     pub late: u64,
     /// Grows whenever deliveries become due that were recorded before: see [`Reader::heads`].
     pub stirred: u64,
+    /// Another number than before whenever a node came, went, began or ceased to drain, or says something else of itself, and
+    /// when a lane was handed back: see [`Reader::nodes`]. A lease that ends changes nothing.
+    pub nodes: u64,
     /// The latest row of the outbox, if it holds any.
     pub outbox: Option<OutboxId>,
 }

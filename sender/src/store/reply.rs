@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::command::OutboxId;
 use super::lane::{Bounds, LaneState, OwnerId};
+use super::node::Node;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
 /// The answer to one command, given once what it did is durable.
@@ -77,6 +78,9 @@ pub enum Refusal {
     /// No such lane, or it is removed.
     #[error("lane {} is unknown or removed", .0.0)]
     UnknownLane(LaneId),
+    /// No such node: it has retired, or it is dead.
+    #[error("node {:x} is unknown, or gone", .0.0)]
+    UnknownNode(OwnerId),
     /// The lane has changed hands.
     #[error("lane {} has changed hands: term {} ended, the present one is {}", .lane.0, .term.0, .current.0)]
     StaleTerm {
@@ -339,6 +343,8 @@ pub struct Record {
 pub struct Renewed {
     /// Lanes that this store had acquired for it and that belong to somebody else now. Each is told once.
     pub lost: Vec<(LaneId, Term)>,
+    /// All nodes, also those whose leases are over, in the order of their owners.
+    pub nodes: Vec<Node>,
 }
 
 /// Dead letters wait again.

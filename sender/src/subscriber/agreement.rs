@@ -107,13 +107,15 @@ impl SettingsText {
             breaker.cooldown_max,
         )?;
         let pressure = full.pressure.filled();
-        let pressure = PressurePolicy::new(
+        let strain = PressurePolicy::new(
             pressure.slowest,
             pressure.streak,
             pressure.latency_min,
             pressure.latency_factor,
             pressure.failures_percent,
         )?;
+        let target = Some(pressure.target).filter(|target| *target > Nanos::ZERO);
+        let pressure = strain.with_target(target).with_latency_least(pressure.latency_least)?;
         let retry = full.retry.policy()?;
         let lateness = Lateness::new(deadline, limit.quarantine, limit.doubt)?;
         Ok(Settings::new(limit.contract()?, retry, breaker, pressure, lateness))

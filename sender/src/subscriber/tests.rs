@@ -50,7 +50,8 @@ fn without_settings_the_defaults_hold_and_all_are_shown() {
             "failures": 10, "failures_when_slow": 5, "slow": "5s", "cooldown": "5min", "cooldown_max": "1h"
         },
         "pressure": {
-            "slowest": "1min", "streak": 10, "latency_min": "500ms", "latency_factor": 4, "failures_percent": 50
+            "slowest": "1min", "streak": 10, "target": "0ns", "latency_min": "500ms", "latency_factor": 4,
+            "latency_least": 10, "failures_percent": 50
         },
         "dedupe": "10min",
         "coalesce": []
@@ -132,6 +133,7 @@ fn every_figure_outside_its_range_names_its_field_its_value_and_what_is_allowed(
         ("pressure.slowest", json!("2d"), "2d: allowed is 1ms to 1d"),
         ("pressure.streak", json!(0), "0: allowed is 1 to 1000000"),
         ("pressure.latency_factor", json!(1), "1: allowed is 2 to 1000"),
+        ("pressure.latency_least", json!(0), "0: allowed is 1 to 100"),
         ("pressure.failures_percent", json!(101), "101: allowed is 1 to 100"),
         ("dedupe", json!("25h"), "25h: allowed is 0ns to 1d"),
     ];
@@ -208,7 +210,7 @@ fn every_field_refuses_what_it_cannot_be() {
         fields.extend(names.iter().map(|name| format!("{section}.{name}")));
         assert!(section == "shape" || shown[section].is_object(), "{section} is shown");
     }
-    assert_eq!(fields.len(), 11 + 7 + 3 + 8 + 5 + 5 + 3);
+    assert_eq!(fields.len(), 11 + 7 + 3 + 8 + 5 + 7 + 3);
     for field in fields {
         let error = agree(&only(&field, json!(0.5))).unwrap_err();
         assert_eq!((error.code(), error.field()), ("unreadable_field", Some(&*field)), "{error}");

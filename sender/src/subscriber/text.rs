@@ -19,7 +19,7 @@ use crate::engine::breaker::{COOLDOWN_MAX, COOLDOWN_MIN, FAILURES_MAX};
 use crate::engine::contract::{
     BURST_MAX, IN_FLIGHT_MAX, RATE_PER_SECOND_MAX, WINDOW_LENGTH_MAX, WINDOW_LIMIT_MAX, WINDOWS_MAX,
 };
-use crate::engine::pressure::{FAILURES_PERCENT, LATENCY_FACTOR, SLOWEST, STREAK};
+use crate::engine::pressure::{FAILURES_PERCENT, LATENCY_FACTOR, LATENCY_LEAST, SLOWEST, STREAK};
 use crate::engine::retry::{ATTEMPTS_MAX, BASE_MIN, DELAY_MAX, RETRY_AFTER_CAP, SCHEDULE_MAX, TTL};
 use crate::engine::{DEADLINE_MAX, DOUBT_MAX, Nanos};
 use crate::event::coalesce::{Coalescing, CoalescingRule};
@@ -153,11 +153,20 @@ section! {
         /// success doubles the share, up to the half at which it began.
         #[serde(deserialize_with = "count")]
         streak: u32 = 10, in STREAK;
-        /// Latency below this is never strain.
+        /// How long answers may take before they are strain. The sender keeps to the rate at which they take no longer.
+        /// `0s` leaves it to `pressure.latency_factor` and `pressure.latency_min`, which count for nothing else.
+        target: Nanos = Nanos::ZERO;
+        /// Without a target, latency below this is never strain.
         latency_min: Nanos = Nanos::from_millis(500);
-        /// Latency is strain when it is this many times what it was.
+        /// Without a target, latency is strain when it is this many times what is usual. That is the median of the last 24
+        /// hours in which the endpoint answered, each with its 95th percentile; so a slow half-day is not usual yet. It
+        /// is kept when the sender starts anew.
         #[serde(deserialize_with = "count")]
         latency_factor: u32 = 4, in LATENCY_FACTOR;
+        /// Latency alone never makes it slower than this share of the contract, in percent: an endpoint that is slow whatever
+        /// it is sent still gets so much.
+        #[serde(deserialize_with = "count")]
+        latency_least: u32 = 10, in LATENCY_LEAST;
         /// Failures are strain when they are more than this share of the attempts, in percent.
         #[serde(deserialize_with = "count")]
         failures_percent: u32 = 50, in FAILURES_PERCENT;

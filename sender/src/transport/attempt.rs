@@ -1,12 +1,13 @@
 //! One attempt from its connection to its end.
 
+use std::io::Write as _;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Uri, Version};
-use http_body_util::Full;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::attempt_result::{Answered, AttemptResult};
@@ -23,8 +24,8 @@ use super::timer::after;
 use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
 
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("Hookproof/", env!("CARGO_PKG_VERSION")));
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const AGENT: &str = concat!("Hookproof/", env!("CARGO_PKG_VERSION"));
+const JSON: &str = "application/json";
 
 /// What all attempts use.
 pub(super) struct Shared {
@@ -166,15 +167,11 @@ impl Attempt<'_> {
 
     /// The answer, and whether a byte of the request may have left.
     async fn over_http1(&self, mut connection: Http1) -> (Result<Answered, Failure>, bool) {
-        let request = match self.request(&self.route.path) {
-            Ok(mut request) => {
-                request.headers_mut().insert(HOST, self.route.host.clone());
-                request.map(|()| Full::new(self.request.body.clone()))
-            }
-            Err(failure) => return (Err(failure), false),
-        };
         let tracker = self.tracker();
-        let result = self.in_time(pin!(connection.exchange(request, Arc::clone(&tracker)))).await;
+        let result = {
+            let write = |head: &mut Vec<u8>| self.write_head(head);
+            self.in_time(pin!(connection.exchange(write, self.request.body, Arc::clone(&tracker)))).await
+        };
         if result.is_ok() && connection.is_ready().await {
             self.lane.keep(connection, &self.route.origin);
         }
@@ -183,16 +180,13 @@ impl Attempt<'_> {
 
     /// The same over HTTP/2.
     async fn over_http2(&self, place: Place) -> (Result<Answered, Failure>, bool) {
-        let request = match self.request(&self.route.whole) {
-            Ok(mut request) => {
-                *request.version_mut() = Version::HTTP_2;
-                request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(self.request.body.len()));
-                request
-            }
+        let request = match self.http2_request() {
+            Ok(request) => request,
             Err(failure) => return (Err(failure), false),
         };
         let tracker = self.tracker();
-        let exchange = pin!(place.exchange(request, self.request.body.clone(), Arc::clone(&tracker)));
+        let body = Bytes::from_owner(Arc::clone(self.request.body));
+        let exchange = pin!(place.exchange(request, body, Arc::clone(&tracker)));
         let result = self.in_time(exchange).await;
         // Before the exchange is dropped: what it has not written by now, it never writes.
         (result, tracker.give_up())
@@ -211,19 +205,44 @@ impl Attempt<'_> {
         timeout_at(self.deadline, exchange).await.unwrap_or(Err(Failure::Deadline { within }))
     }
 
-    /// What is the same in every version of HTTP.
-    fn request(&self, uri: &Uri) -> Result<http::Request<()>, Failure> {
+    /// The request's head over HTTP/1.
+    fn write_head(&self, head: &mut Vec<u8>) -> Result<(), Failure> {
+        head.extend_from_slice(&self.route.head);
+        write_header(head, "content-type", JSON)?;
+        write_header(head, "user-agent", AGENT)?;
+        for (name, value) in self.request.headers.iter() {
+            write_header(head, name, value)?;
+        }
+        let length = self.request.body.len();
+        write!(head, "content-length: {length}\r\n\r\n").map_err(|error| Failure::Request(Cause::of(&error)))
+    }
+
+    /// The same over HTTP/2.
+    fn http2_request(&self) -> Result<http::Request<()>, Failure> {
         let mut headers = HeaderMap::with_capacity(12);
-        headers.insert(CONTENT_TYPE, JSON);
-        headers.insert(USER_AGENT, AGENT);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         for (name, value) in self.request.headers.iter() {
             let value = HeaderValue::from_str(value).map_err(|error| Failure::Request(Cause::of(&error)))?;
             headers.insert(HeaderName::from_static(name), value);
         }
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(self.request.body.len()));
         let mut request = http::Request::new(());
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri.clone();
+        *request.version_mut() = Version::HTTP_2;
+        *request.uri_mut() = self.route.whole.clone();
         *request.headers_mut() = headers;
         Ok(request)
     }
+}
+
+/// Adds a line to a head. A value that could end its line, or is no text, makes no request.
+fn write_header(head: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Failure> {
+    if !value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f)) {
+        return Err(Failure::Request("the value of a header has a control character".into()));
+    }
+    for piece in [name, ": ", value, "\r\n"] {
+        head.extend_from_slice(piece.as_bytes());
+    }
+    Ok(())
 }

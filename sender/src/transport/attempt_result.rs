@@ -1,8 +1,5 @@
 //! How an attempt ended.
 
-use http::header::{DATE, HeaderName, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
-
 use super::failure::Failure;
 use crate::engine::{Answer, Outcome, StoreTime};
 
@@ -65,11 +62,8 @@ impl Answered {
     /// The longest value that is kept; a date has 29 bytes, and what is longer is neither date nor seconds.
     const VALUE_BYTES_MAX: usize = 64;
 
-    pub(super) fn of(status: StatusCode, headers: &HeaderMap) -> Self {
-        let value = |name: HeaderName| {
-            let value = headers.get(name)?.as_bytes();
-            (value.len() <= Self::VALUE_BYTES_MAX).then(|| value.into())
-        };
-        Self { status: status.as_u16(), retry_after: value(RETRY_AFTER), date: value(DATE), cut: false }
+    pub(super) fn of(status: u16, retry_after: Option<&[u8]>, date: Option<&[u8]>) -> Self {
+        let kept = |value: &[u8]| (value.len() <= Self::VALUE_BYTES_MAX).then(|| value.into());
+        Self { status, retry_after: retry_after.and_then(kept), date: date.and_then(kept), cut: false }
     }
 }

@@ -53,7 +53,7 @@ impl Connector {
         };
         let Some(name) = &origin.tls else {
             let wire = Wire::new(Stream::Plain(tcp), Speaks::Http1, permit);
-            return Ok(Opened::Http1(Http1::over(wire).await?));
+            return Ok(Opened::Http1(Http1::over(wire)));
         };
         let failed = |error| Failure::Tls { host: origin.shown(), cause: Cause::of(&error) };
         let tls = self.tls.connect(name.clone(), tcp).await.map_err(failed)?;
@@ -62,7 +62,7 @@ impl Connector {
         Ok(if speaks_http2 {
             Opened::Http2(Http2::over(Wire::new(stream, Speaks::http2(), permit)).await?)
         } else {
-            Opened::Http1(Http1::over(Wire::new(stream, Speaks::Http1, permit)).await?)
+            Opened::Http1(Http1::over(Wire::new(stream, Speaks::Http1, permit)))
         })
     }
 

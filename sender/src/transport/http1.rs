@@ -1,116 +1,144 @@
 //! One connection that speaks HTTP/1.1.
 //!
-//! Nothing runs beside an attempt: the task that makes a request drives the connection too. So a connection does nothing
-//! between attempts, ends with the attempt that is given up, and a request costs no detour over another task.
+//! Nothing runs beside an attempt: the task that makes a request writes it and reads its answer too. So a connection does
+//! nothing between attempts, ends with the attempt that is given up, and a request costs no detour over another task. A
+//! request is a head and a body that go out in one write where the socket takes them.
 
-use std::error::Error;
 use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
+use super::answer_reader::{AnswerReader, Read};
+use super::attempt_result::Answered;
 use super::failure::{Cause, Failure};
 use super::wire::Wire;
 use super::write_tracker::{SocketState, WriteTracker};
 
+/// How much of an answer is read at once: all of most.
+const READ_BYTES: usize = 2048;
+
 /// A connection, idle or serving one request.
 pub(super) struct Http1 {
-    sender: SendRequest<Full<Bytes>>,
-    driven: Driven,
+    wire: Wire,
     socket: Arc<SocketState>,
+    /// The head of the request under way; between two, room for the next.
+    head: Vec<u8>,
+    /// Whether another request may follow.
+    is_open: bool,
 }
 
-/// The connection's own future; nothing when it is over.
-struct Driven(Option<Box<Connection<TokioIo<Wire>, Full<Bytes>>>>);
-
 impl Http1 {
-    pub(super) async fn over(wire: Wire) -> Result<Self, Failure> {
+    pub(super) fn over(wire: Wire) -> Self {
         let socket = wire.state();
-        let mut builder = Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(wire)).await.map_err(|e| failure(&e))?;
-        Ok(Self { sender, driven: Driven(Some(Box::new(connection))), socket })
+        Self { wire, socket, head: Vec::new(), is_open: true }
     }
 
     /// Whether it could take a request, as far as can be known: notices what the endpoint did since the last one.
     pub(super) async fn is_ready(&mut self) -> bool {
+        let mut byte = [0];
         poll_fn(|cx| {
-            self.driven.advance(cx);
-            Poll::Ready(self.driven.0.is_some() && self.sender.is_ready())
+            // Nothing is to be read between two requests: neither an end, nor a byte that nobody asked for.
+            self.is_open = self.is_open
+                && Pin::new(&mut self.wire).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending();
+            Poll::Ready(self.is_open)
         })
         .await
     }
 
-    /// Sends a request and reads its answer. Afterwards [`Self::is_ready`] says whether there can be another.
+    /// Sends a request, whose head is written by `write`, and reads its answer. Afterwards [`Self::is_ready`] says whether there
+    /// can be another.
     pub(super) async fn exchange(
         &mut self,
-        request: http::Request<Full<Bytes>>,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Failure>,
+        body: &[u8],
         tracker: Arc<WriteTracker>,
     ) -> Result<Answered, Failure> {
+        self.head.clear();
+        write(&mut self.head)?;
         self.socket.begin(tracker);
-        let sending = pin!(self.sender.try_send_request(request));
-        let answer = self.driven.alongside(sending).await.map_err(|error| failure(&error.into_error()))?;
-        let mut answered = Answered::of(answer.status(), answer.headers());
-        answered.cut = self.is_longer_than_is_read(answer.into_body()).await?;
-        if answered.cut {
-            self.driven.0 = None;
-        } else {
+        self.is_open = false;
+        let mut request = Outgoing { head: &self.head, body, wrote: false, is_flushed: false };
+        let mut answer = AnswerReader::new();
+        let wire = &mut self.wire;
+        let read = poll_fn(|cx| exchange(wire, cx, &mut request, &mut answer)).await?;
+        if request.is_flushed && !read.answered.cut {
             self.socket.answered();
+            self.is_open = read.persists;
         }
-        Ok(answered)
-    }
-
-    async fn is_longer_than_is_read(&mut self, mut body: Incoming) -> Result<bool, Failure> {
-        let mut read = 0;
-        while !body.is_end_stream() {
-            match self.driven.alongside(body.frame()).await {
-                None => break,
-                Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
-                Some(Err(error)) => return Err(Failure::Half(Cause::of(&error))),
-            }
-            if read > ANSWER_BYTES_MAX {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(read.answered)
     }
 }
 
-impl Driven {
-    fn advance(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.0
-            // An error goes to the request that waits, if one does; without one it needs no words.
-            && Pin::new(connection).poll(cx).is_ready()
-        {
-            self.0 = None;
-        }
-    }
+/// What is still to be written of a request.
+struct Outgoing<'a> {
+    head: &'a [u8],
+    body: &'a [u8],
+    /// Whether a byte was taken.
+    wrote: bool,
+    /// Whether all of it is out.
+    is_flushed: bool,
+}
 
-    /// Waits for something that the connection brings about.
-    async fn alongside<F: Future + Unpin>(&mut self, mut awaited: F) -> F::Output {
-        poll_fn(|cx| {
-            self.advance(cx);
-            Pin::new(&mut awaited).poll(cx)
-        })
-        .await
+impl Outgoing<'_> {
+    fn poll_write(&mut self, wire: &mut Wire, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut wire = Pin::new(wire);
+        while !self.head.is_empty() || !self.body.is_empty() {
+            let pieces = [IoSlice::new(self.head), IoSlice::new(self.body)];
+            let count = match (self.head.is_empty(), self.body.is_empty()) {
+                (false, false) => ready!(wire.as_mut().poll_write_vectored(cx, &pieces))?,
+                (false, true) => ready!(wire.as_mut().poll_write(cx, self.head))?,
+                (true, _) => ready!(wire.as_mut().poll_write(cx, self.body))?,
+            };
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.wrote = true;
+            let of_head = count.min(self.head.len());
+            self.head = &self.head[of_head..];
+            self.body = &self.body[count - of_head..];
+        }
+        if !self.is_flushed {
+            ready!(wire.poll_flush(cx))?;
+            self.is_flushed = true;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
-fn failure(error: &hyper::Error) -> Failure {
-    if error.is_parse() {
-        Failure::NotHttp(Cause::of(error))
-    } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
-        Failure::Closed
-    } else {
-        let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-        Failure::Broken(io.map_or_else(|| Cause::of(error), |io| Cause::of(io)))
+/// Writes what can be written and reads what is there, since an endpoint may answer before it has heard all.
+fn exchange(
+    wire: &mut Wire,
+    cx: &mut Context<'_>,
+    request: &mut Outgoing<'_>,
+    answer: &mut AnswerReader,
+) -> Poll<Result<Read, Failure>> {
+    let broken = match request.poll_write(wire, cx) {
+        Poll::Ready(Err(error)) => Some(error),
+        Poll::Ready(Ok(())) | Poll::Pending => None,
+    };
+    if !request.wrote {
+        // Whatever could be read answers nothing of ours.
+        return broken.map_or(Poll::Pending, |error| Poll::Ready(Err(Failure::Broken(Cause::of(&error)))));
+    }
+    let mut room = [0; READ_BYTES];
+    loop {
+        let mut bytes = ReadBuf::new(&mut room);
+        let read = match (Pin::new(&mut *wire).poll_read(cx, &mut bytes), &broken) {
+            (Poll::Ready(Ok(())), _) if bytes.filled().is_empty() => answer.end().map(Some),
+            (Poll::Ready(Ok(())), _) => answer.take(bytes.filled()),
+            (Poll::Ready(Err(error)), _) => Err(answer.fail(&error)),
+            // What could be read has been: nothing more is to be hoped for.
+            (Poll::Pending, Some(error)) => Err(answer.fail(error)),
+            (Poll::Pending, None) => return Poll::Pending,
+        };
+        match read {
+            Ok(None) => {}
+            Ok(Some(read)) => return Poll::Ready(Ok(read)),
+            Err(failure) => return Poll::Ready(Err(failure)),
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
+use http::HeaderValue;
+use http::header::{DATE, RETRY_AFTER};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -149,7 +151,8 @@ impl Place {
             upload.0.send_data(body, true).map_err(|e| failure(&e))?;
         }
         let (head, body) = answer.await.map_err(|e| failure(&e))?.into_parts();
-        let mut answered = Answered::of(head.status, &head.headers);
+        let value = |name| head.headers.get(name).map(HeaderValue::as_bytes);
+        let mut answered = Answered::of(head.status.as_u16(), value(RETRY_AFTER), value(DATE));
         answered.cut = is_longer_than_is_read(body).await?;
         self.answered = true;
         self.connection.socket.stream_answered(id);

@@ -1,9 +1,8 @@
 //! What an attempt is asked to do.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
-
-use bytes::Bytes;
 
 use super::permit::SendPermit;
 use crate::engine::LaneId;
@@ -20,7 +19,7 @@ pub struct Request<'a> {
     /// The signature and what goes with it.
     pub headers: &'a Headers,
     /// The body, as it is.
-    pub body: Bytes,
+    pub body: &'a Arc<[u8]>,
     /// For everything: waiting for a connection, name lookup, connecting, TLS, sending, and the whole answer.
     pub deadline: Duration,
     /// Until when the attempt may be sent. The deadline in it is the moment at which `deadline` is over.

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Uri};
 use rustls::pki_types::ServerName;
 use url::Host;
 
@@ -17,12 +17,10 @@ pub(super) struct Route {
     target: Target,
     /// Whom to connect to. Connections may be shared by what has the same.
     pub(super) origin: Origin,
-    /// The request's target over HTTP/1: path and query.
-    pub(super) path: Uri,
+    /// What every request over HTTP/1 begins with.
+    pub(super) head: Box<[u8]>,
     /// The request's target over HTTP/2: the whole URL.
     pub(super) whole: Uri,
-    /// The value of `host`.
-    pub(super) host: HeaderValue,
 }
 
 /// One end of a connection.
@@ -49,12 +47,13 @@ impl Route {
             .authority(authority.parse::<Authority>().map_err(|error| malformed(&error))?)
             .path_and_query(path.clone())
             .build();
+        // What is in it has been read as a path and as an authority, so that no byte of it ends a line.
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {authority}\r\n");
         Ok(Self {
             target: target.clone(),
             origin: Origin { tls: if https { Some(named(&host)?) } else { None }, host, port },
-            path: Uri::from(path),
+            head: head.into_bytes().into(),
             whole: whole.map_err(|error| malformed(&error))?,
-            host: HeaderValue::from_str(authority).map_err(|error| malformed(&error))?,
         })
     }
 
@@ -93,9 +92,9 @@ mod tests {
     fn check(url: &str, host: &str, port: u16, path: &str, named: Option<&str>) {
         let target = Target::parse(url, &Guard::strict()).unwrap();
         let route = Route::to(&target).unwrap();
-        assert_eq!(route.host, host, "{url}");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n");
+        assert_eq!(std::str::from_utf8(&route.head).unwrap(), head, "{url}");
         assert_eq!(route.origin.port, port, "{url}");
-        assert_eq!(route.path.to_string(), path, "{url}");
         assert_eq!(route.whole.to_string(), target.as_str(), "{url}");
         assert_eq!(route.origin.tls.map(|name| name.to_str().into_owned()).as_deref(), named, "{url}");
     }

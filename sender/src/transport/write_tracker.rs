@@ -75,7 +75,7 @@ impl WriteTracker {
     }
 }
 
-/// What requests and their socket know of each other. The HTTP library owns the socket itself.
+/// What requests and their socket know of each other, whoever owns the socket.
 #[derive(Debug, Default)]
 pub(super) struct SocketState {
     discard: AtomicBool,

@@ -7,6 +7,7 @@ mod dead;
 mod deliveries;
 mod events;
 mod machines;
+mod nodes;
 mod plan;
 mod refusals;
 mod shed;

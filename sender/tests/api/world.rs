@@ -79,6 +79,8 @@ impl World {
             lease: Nanos::from_secs(10),
             retention: Retention::default(),
             regions: RegionSecrets::default(),
+            name: None,
+            address: None,
             delivers: true,
         };
         change(&mut options);

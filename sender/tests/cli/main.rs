@@ -5,5 +5,6 @@
 mod commands;
 mod delivery;
 mod live_change;
+mod nodes;
 mod refusals;
 mod world;

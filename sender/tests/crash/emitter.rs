@@ -17,14 +17,15 @@ pub(crate) struct Emitter {
 }
 
 impl Emitter {
-    pub(crate) fn start(address: SocketAddr, sink: Arc<Sink>) -> Self {
+    /// Each event is owed to so many subscribers.
+    pub(crate) fn start(address: SocketAddr, sink: Arc<Sink>, subscribers: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut acknowledged = vec![];
             while !asked.load(Ordering::Relaxed) {
                 // No sender is there, or it was killed before it answered: what it had is not acknowledged.
-                let _ = emit(address, &sink, &asked, &mut acknowledged);
+                let _ = emit(address, (&sink, subscribers), &asked, &mut acknowledged);
                 std::thread::yield_now();
             }
             acknowledged
@@ -41,7 +42,7 @@ impl Emitter {
 
 fn emit(
     address: SocketAddr,
-    sink: &Sink,
+    (sink, subscribers): (&Sink, usize),
     stop: &AtomicBool,
     acknowledged: &mut Vec<String>,
 ) -> std::io::Result<()> {
@@ -49,7 +50,7 @@ fn emit(
     let mut reader = BufReader::new(stream.try_clone()?);
     while !stop.load(Ordering::Relaxed) {
         // As much as the contract lets out, so that the backlog stays short.
-        sink.wait_for(acknowledged.len().saturating_sub(AHEAD));
+        sink.wait_for(acknowledged.len().saturating_sub(AHEAD) * subscribers);
         let body = r#"{"type": "video.trending", "key": "v1", "data": {"views": 1200000}}"#;
         let head = "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len())?;

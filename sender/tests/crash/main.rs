@@ -11,6 +11,7 @@ mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod process;
+mod sharing;
 mod sink;
 
 use std::collections::BTreeMap;
@@ -84,7 +85,7 @@ fn kill_again_and_again(processes: usize, plan: &Plan) {
 }
 
 fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan) {
-    let emitter = Emitter::start(database.address(), Arc::clone(sink));
+    let emitter = Emitter::start(database.address(), Arc::clone(sink), 1);
     let start = |which| if which == 0 { database.serve() } else { database.serve_elsewhere() };
     let mut senders: Vec<Serving> = (0..processes).map(start).collect();
     let (mut kills, mut confirmed) = (vec![], BTreeMap::new());

@@ -1,6 +1,6 @@
 //! The sender as a process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +25,13 @@ enum Place {
 
 pub(crate) struct Serving(Child);
 
+/// What a node has of the lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) lanes: usize,
+    pub(crate) home_of: usize,
+}
+
 impl Database {
     pub(crate) fn with_subscriber(url: &str, settings: &[&str]) -> Self {
         Self::at(Place::File(tempfile::tempdir().unwrap()), url, settings)
@@ -45,6 +52,35 @@ impl Database {
         let added = database.command().args(add).args(settings).output().unwrap();
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         database
+    }
+
+    /// So many subscribers to everything, each with a path of its own.
+    pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[&str]) -> Self {
+        let database = Self { place: Place::File(tempfile::tempdir().unwrap()), address: free_address() };
+        for number in 0..count {
+            let (name, url) = (format!("sink-{number}"), format!("{url}{number}"));
+            let add = ["subscriber", "add", &name, &url, "--allow-private-targets"];
+            database.run(&add.into_iter().chain(settings.iter().copied()).collect::<Vec<_>>());
+        }
+        database
+    }
+
+    /// Runs a command to its end: what it prints.
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        let done = self.command().args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// How the living nodes share the lanes, by their names.
+    pub(crate) fn shares(&self) -> BTreeMap<String, Share> {
+        let share = |line: &str| {
+            let node: serde_json::Value = serde_json::from_str(line).unwrap();
+            let count = |name: &str| usize::try_from(node[name].as_u64().unwrap()).unwrap();
+            let share = Share { lanes: count("lanes"), home_of: count("home_of") };
+            (node["name"].as_str().unwrap().to_owned(), share)
+        };
+        self.run(&["nodes", "--json"]).lines().map(share).collect()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -78,9 +114,23 @@ impl Database {
         self.serve_at("127.0.0.1:0")
     }
 
+    /// The same under a name.
+    pub(crate) fn serve_as(&self, name: &str) -> Serving {
+        self.serve_with(&self.address.to_string(), &["--node", name])
+    }
+
+    /// The same under a name.
+    pub(crate) fn serve_elsewhere_as(&self, name: &str) -> Serving {
+        self.serve_with("127.0.0.1:0", &["--node", name])
+    }
+
     fn serve_at(&self, address: &str) -> Serving {
+        self.serve_with(address, &[])
+    }
+
+    fn serve_with(&self, address: &str, options: &[&str]) -> Serving {
         let mut command = self.command();
-        command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]);
+        command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]).args(options);
         if let Place::Server(_) = self.place {
             // Nobody but its lease tells that a process has died.
             command.args(["--lease", "1s"]);

@@ -16,6 +16,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(180);
 pub(crate) struct Arrival {
     /// In nanoseconds since the sink began.
     pub(crate) at: u64,
+    /// Which of the subscribers, by the path of its endpoint.
+    pub(crate) path: String,
     pub(crate) delivery: String,
     /// The event's id.
     pub(crate) event: String,
@@ -27,7 +29,14 @@ pub(crate) struct Arrival {
 impl Arrival {
     #[cfg(test)]
     pub(crate) fn at(at: u64) -> Self {
-        Self { at, delivery: String::new(), event: String::new(), body: vec![], taken: true }
+        Self {
+            at,
+            path: String::new(),
+            delivery: String::new(),
+            event: String::new(),
+            body: vec![],
+            taken: true,
+        }
     }
 }
 
@@ -94,17 +103,21 @@ impl Sink {
 
     /// Waits until all these events were taken. What is missing long after the last arrival is lost.
     pub(crate) fn wait_for_events(&self, events: &[String]) {
-        let mut missing: BTreeSet<&str> = events.iter().map(String::as_str).collect();
+        self.wait_for_taken(events.iter().cloned().collect(), |arrival| arrival.event.clone());
+    }
+
+    /// Waits until all that is missing was taken, by what an arrival is called.
+    pub(crate) fn wait_for_taken(&self, mut missing: BTreeSet<String>, name: impl Fn(&Arrival) -> String) {
         let mut seen = 0;
         while !missing.is_empty() {
             let arrivals = self.shared.arrivals.lock().unwrap();
             let none_new = |arrivals: &mut Vec<Arrival>| arrivals.len() <= seen;
             let (arrivals, waited) =
                 self.shared.changed.wait_timeout_while(arrivals, SILENCE_MAX, none_new).unwrap();
-            assert!(!waited.timed_out(), "{} events are lost: {missing:?}", missing.len());
+            assert!(!waited.timed_out(), "{} are lost: {missing:?}", missing.len());
             let arrivals = arrivals.clone();
             for arrival in arrivals[seen..].iter().filter(|arrival| arrival.taken) {
-                missing.remove(arrival.event.as_str());
+                missing.remove(&name(arrival));
             }
             seen = arrivals.len();
         }
@@ -118,6 +131,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
         if reader.read_line(&mut line)? == 0 {
             return Ok(());
         }
+        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
         while line.trim_end() != "" {
             line.clear();
             reader.read_line(&mut line)?;
@@ -133,7 +147,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
             serde_json::from_slice::<serde_json::Value>(&body).unwrap()["id"].as_str().unwrap().to_owned();
         let mut arrivals = shared.arrivals.lock().unwrap();
         let taken = !arrivals.len().is_multiple_of(REFUSED_EVERY);
-        arrivals.push(Arrival { at: shared.now(), delivery, event, body, taken });
+        arrivals.push(Arrival { at: shared.now(), path, delivery, event, body, taken });
         drop(arrivals);
         shared.changed.notify_all();
         let mut stream = stream;

@@ -58,6 +58,7 @@ fn a_lane_that_another_process_took_is_withdrawn_and_sends_nothing() {
 #[test]
 fn what_came_while_a_lane_was_being_taken_is_not_forgotten() {
     let mut world = World::with(1);
+    world.hear(Event::Tick);
     world.answers.are_late = true;
     let later = StoreTime(world.now.0 + Nanos::HOUR.0);
     world.record(&[1], later);

@@ -8,8 +8,10 @@ use hookproof_sender::dispatch::{
 };
 use hookproof_sender::engine::{Answer, Instant, LaneId, Limits, Nanos, Outcome, StoreTime};
 use hookproof_sender::roster::RosterKeeper;
-use hookproof_sender::store::command::{Body, Command, Emit, Persist, Subscribe, Target};
+use hookproof_sender::sign::Secret as RegionSecret;
+use hookproof_sender::store::command::{Body, Change, Command, Emit, Persist, Subscribe, Target};
 use hookproof_sender::store::lane::{Bounds, Counts, OwnerId, Secret, WhenFull};
+use hookproof_sender::store::node::{Announcement, PROTOCOL};
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Reader, Reply, Store};
 use hookproof_sender::subscriber::RegionSecrets;
@@ -34,8 +36,9 @@ pub(crate) struct World {
     pub(crate) news: Vec<News>,
     /// Until when attempts under way may go on, as last told.
     pub(crate) lease_until: Instant,
-    reader: SqliteReader,
+    pub(crate) reader: SqliteReader,
     keeper: RosterKeeper,
+    nodes_seen: u64,
     folder: Arc<TempDir>,
     events: u64,
 }
@@ -66,21 +69,35 @@ impl World {
         for number in 1..=subscribers {
             store.commit(BEGIN, &[subscribe(number)]).unwrap();
         }
-        Self::on(Arc::new(folder), store, 1, BEGIN)
+        Self::on(Arc::new(folder), store, 1, announcement(1, PROTOCOL), BEGIN)
     }
 
     /// Another process on the same store.
     pub(crate) fn another(&self, owner: u64) -> Self {
-        let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
-        Self { events: 1_000, ..Self::on(Arc::clone(&self.folder), store, owner, StoreTime(self.now.0)) }
+        self.another_of(owner, PROTOCOL)
     }
 
-    fn on(folder: Arc<TempDir>, store: SqliteStore, owner: u64, now: StoreTime) -> Self {
+    /// Another process, which hands lanes over by another protocol.
+    pub(crate) fn another_of(&self, owner: u64, protocol: u32) -> Self {
+        let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
+        let folder = Arc::clone(&self.folder);
+        let node = announcement(owner, protocol);
+        Self { events: 1_000 * owner, ..Self::on(folder, store, owner, node, StoreTime(self.now.0)) }
+    }
+
+    fn on(
+        folder: Arc<TempDir>,
+        store: SqliteStore,
+        owner: u64,
+        announcement: Announcement,
+        now: StoreTime,
+    ) -> Self {
         let reader = SqliteReader::open(&folder.path().join("sender.db")).unwrap();
         let mut keeper = RosterKeeper::new(RegionSecrets::default());
         keeper.catch_up(&reader, now).unwrap();
         let settings = Settings {
             owner: OwnerId(owner),
+            announcement,
             lease: LEASE_DEFAULT,
             seed: 1,
             limits: Limits::default(),
@@ -99,6 +116,7 @@ impl World {
             lease_until: Instant::START,
             reader,
             keeper,
+            nodes_seen: 0,
             folder,
             events: 0,
         }
@@ -107,9 +125,31 @@ impl World {
     /// Has an operator do something, and the dispatcher learn of it.
     pub(crate) fn operate(&mut self, command: Command) {
         self.commit(command);
+        self.learn_of_subscribers();
+    }
+
+    /// The dispatcher learns of subscribers that have changed.
+    pub(crate) fn learn_of_subscribers(&mut self) {
         let roster = self.keeper.catch_up(&self.reader, StoreTime(self.now.0)).unwrap();
         let event = Event::Roster(Arc::clone(roster));
         self.hear(event);
+    }
+
+    /// From now on it has the secret of the region `eu`.
+    pub(crate) fn know_region(&mut self) {
+        let secret = RegionSecret::parse("the-secret-of-a-region").unwrap();
+        self.keeper = RosterKeeper::new(RegionSecrets::default().with("eu".parse().unwrap(), secret));
+    }
+
+    /// A lane cannot be served without that secret any more.
+    pub(crate) fn need_region(&mut self, lane: LaneId) {
+        let settings = Some(r#"{"shape":{"pseudonymise":["b"],"region":"eu"}}"#.into());
+        self.operate(Command::Change(Change { settings, ..Change::of(lane) }));
+    }
+
+    /// How many lanes the dispatcher has.
+    pub(crate) fn lanes(&self) -> usize {
+        self.dispatcher.views().len()
     }
 
     /// An event is recorded for these lanes, and the dispatcher hears of it.
@@ -197,13 +237,23 @@ impl World {
             while let Some(effect) = self.dispatcher.poll() {
                 self.do_effect(effect);
             }
-            if self.answers.are_late || self.answers.waiting.is_empty() {
+            if self.answers.are_late || (self.answers.waiting.is_empty() && !self.look_at_nodes()) {
                 return;
             }
             for answered in std::mem::take(&mut self.answers.waiting) {
                 self.dispatcher.handle(self.now, Event::Answered(answered));
             }
         }
+    }
+
+    /// Tells the dispatcher of the nodes, if something about them has changed.
+    fn look_at_nodes(&mut self) -> bool {
+        let nodes = self.reader.glance().unwrap().nodes;
+        let is_new = std::mem::replace(&mut self.nodes_seen, nodes) != nodes;
+        if is_new {
+            self.dispatcher.handle(self.now, Event::Nodes(self.reader.nodes().unwrap()));
+        }
+        is_new
     }
 
     fn do_effect(&mut self, effect: Effect) {
@@ -253,6 +303,17 @@ impl World {
     /// The lanes that something was sent to and not answered.
     pub(crate) fn sent_to(&self) -> Vec<u64> {
         self.sends.iter().map(|attempt| attempt.lane.0).collect()
+    }
+}
+
+fn announcement(owner: u64, protocol: u32) -> Announcement {
+    Announcement {
+        name: format!("node {owner}").into(),
+        version: "1".into(),
+        protocol,
+        address: None,
+        unable: Arc::default(),
+        draining: false,
     }
 }
 

@@ -10,6 +10,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod baseline;
 mod behaviour;
 mod determinism;
 mod doubtful;
@@ -18,6 +19,7 @@ mod guarantee;
 mod judge;
 mod limiter;
 mod pauses;
+mod pressure;
 mod scripts;
 mod senders;
 mod shell;

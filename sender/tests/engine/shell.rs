@@ -9,7 +9,7 @@ use hookproof_sender::engine::pressure::PressurePolicy;
 use hookproof_sender::engine::retry::{Backoff, RetryPolicy};
 use hookproof_sender::engine::{
     AttemptId, BatchId, DeliveryId, Due, Engine, Fate, Input, Instant, LaneId, LaneRecord, Lateness, Nanos,
-    Origin, Output, Revision, Settings, Settlement, Takeover, Term,
+    Origin, Output, Revision, Settings, Settlement, Shift, Takeover, Term,
 };
 
 /// A request that the engine wants made.
@@ -41,6 +41,8 @@ pub(crate) struct Shell {
     pub(crate) writes: VecDeque<(Instant, Write)>,
     /// Attempts that ended after a lane's durable record was taken, as far as the store knows.
     pub(crate) ended: BTreeMap<LaneId, Vec<(Instant, u32)>>,
+    /// What operators were told.
+    pub(crate) told: Vec<(LaneId, Shift)>,
     under_way: BTreeSet<(LaneId, DeliveryId)>,
 }
 
@@ -64,6 +66,7 @@ impl Shell {
             says_durable_too_soon: false,
             writes: VecDeque::new(),
             ended: BTreeMap::new(),
+            told: vec![],
             under_way: BTreeSet::new(),
         }
     }
@@ -124,6 +127,7 @@ impl Shell {
                     }
                     self.write(now, Write::Persist(lane, term, revision, record));
                 }
+                Output::Tell { lane, shift } => self.told.push((lane, shift)),
             }
         }
         None

@@ -34,6 +34,8 @@ fn extremes() -> Vec<Value> {
         ("breaker", "failures", vec![json!(0), json!(1), json!(4_294_967_295_u64)]),
         ("breaker", "cooldown", vec![json!("0s"), json!("1ns"), json!("100000d")]),
         ("pressure", "latency_factor", vec![json!(0), json!(4_294_967_295_u64)]),
+        ("pressure", "target", vec![json!("0s"), json!("1ns"), json!("584years"), json!(5)]),
+        ("pressure", "latency_least", vec![json!(0), json!(1), json!(101)]),
         ("pressure", "failures_percent", vec![json!(0), json!(101)]),
         ("shape", "allow", vec![json!([]), json!(["a..b"]), json!(vec!["a"; 10_000]), json!(["\u{0}"])]),
         ("shape", "pseudonymise", vec![json!(["a"]), json!([{"field": "a", "as": ""}]), json!([[]])]),

@@ -22,6 +22,8 @@ pub(crate) async fn sender(folder: &Path) -> Sender {
         lease: Nanos::from_secs(30),
         retention: Retention::default(),
         regions: RegionSecrets::default(),
+        name: None,
+        address: None,
         delivers: true,
     };
     Sender::open(options).await.unwrap()

@@ -172,7 +172,7 @@ impl<B: Backend> World<B> {
     }
 
     pub(crate) fn renew(&mut self, owner: OwnerId) -> Vec<(LaneId, Term)> {
-        match self.one(Command::Renew(Renew { owner, lease: LEASE })) {
+        match self.one(Command::Renew(Renew { owner, lease: LEASE, announce: None })) {
             Reply::Renewed(renewed) => renewed.lost,
             other => panic!("{other:?}"),
         }
@@ -319,7 +319,7 @@ pub(crate) fn subscribe(name: &str, bounds: Bounds) -> Subscribe {
 }
 
 pub(crate) fn acquire(owner: OwnerId, which: Which) -> Command {
-    Command::Acquire(Acquire { owner, lease: LEASE, which, max: 1_000 })
+    Command::Acquire(Acquire { owner, lease: LEASE, which, homes: None, max: 1_000 })
 }
 
 pub(crate) fn claim(lane: LaneId, term: Term, max: u32) -> Command {

@@ -9,6 +9,7 @@ mod backoff;
 mod binary;
 mod limits;
 mod operating;
+mod pressure;
 mod shaping;
 mod signing;
 mod table;

@@ -53,7 +53,7 @@ async fn answering() -> Secure {
 async fn http2_is_spoken_with_whom_knows_it_and_carries_the_same() {
     let (endpoint, mut given) = handing_over(100).await;
     let transport = endpoint.transport();
-    let body = Bytes::from(vec![b'x'; 300_000]);
+    let body = vec![b'x'; 300_000];
     let post = post(endpoint.url()).body(body.clone());
     let serve = async {
         let (request, respond) = given.recv().await.unwrap();

@@ -1,9 +1,9 @@
 //! A transport, and attempts made with it.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hookproof_sender::boot_clock::BootClock;
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::guard::{Guard, Target};
@@ -37,7 +37,7 @@ pub(crate) struct Post {
     target: Target,
     headers: Headers,
     pub(crate) lane: LaneId,
-    pub(crate) body: Bytes,
+    pub(crate) body: Arc<[u8]>,
     pub(crate) deadline: Duration,
     pub(crate) connect_deadline: Duration,
     pub(crate) connections_max: u32,
@@ -49,7 +49,7 @@ pub(crate) fn post(base: impl std::fmt::Display) -> Post {
         target: Target::parse(&format!("{base}/hooks?token={TOKEN}"), &lenient()).unwrap(),
         headers: signed(),
         lane: LaneId(1),
-        body: Bytes::from_static(br#"{"id":"evt_1"}"#),
+        body: Arc::from(*br#"{"id":"evt_1"}"#),
         deadline: LONG,
         connect_deadline: LONG,
         connections_max: 8,
@@ -61,7 +61,7 @@ impl Post {
         Self { lane: LaneId(lane), ..self }
     }
 
-    pub(crate) fn body(self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn body(self, body: impl Into<Arc<[u8]>>) -> Self {
         Self { body: body.into(), ..self }
     }
 
@@ -86,7 +86,7 @@ impl Post {
             lane: self.lane,
             target: &self.target,
             headers: &self.headers,
-            body: self.body.clone(),
+            body: &self.body,
             deadline: self.deadline,
             permit,
             connect_deadline: self.connect_deadline,

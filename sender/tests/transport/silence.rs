@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
@@ -116,7 +115,7 @@ async fn a_request_that_was_given_up_does_not_arrive_later() {
     })
     .await;
     // More than fits into the sockets' buffers, so that some of it is still here when the deadline comes.
-    let body = Bytes::from(vec![b'x'; 64 << 20]);
+    let body = vec![b'x'; 64 << 20];
     let made = post(endpoint.url()).body(body.clone()).deadline(SHORT).through(&transport()).await;
     check(&made, "silent deadline");
     let mut connection = given.recv().await.unwrap();

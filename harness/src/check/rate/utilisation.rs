@@ -19,7 +19,7 @@ const BUSY_MIN: u64 = 2 * SECOND;
 const DUE_MIN: u128 = 30;
 
 /// The intervals in which something waited: from each begin to the next moment at which nothing did.
-fn busy(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+pub(in crate::check) fn busy(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     waits.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
     for (from, until) in waits {
@@ -43,7 +43,8 @@ fn is_fast(epoch: &Epoch, bucket: Bucket, answer: u64) -> bool {
     windows && in_flight && carries(u64::from(bucket.burst.saturating_sub(1) / 2), answer + SECOND / 50)
 }
 
-fn waits(evidence: &Evidence<'_>, at: u32) -> Vec<(u64, u64)> {
+/// From when to when each delivery of a lane waited for its first attempt.
+pub(in crate::check) fn waits(evidence: &Evidence<'_>, at: u32) -> Vec<(u64, u64)> {
     let wait = evidence.deliveries_of(at).iter().filter_map(|delivery| {
         let accepted = evidence.accepted(delivery)?;
         let first = evidence.attempts(delivery).first().map(|n| evidence.exchange(*n).t)?;

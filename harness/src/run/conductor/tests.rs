@@ -79,7 +79,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         api: &api,
         processes: &mut processes,
         keys: Keys::default(),
-        profiles: vec![Profile::Github],
+        schemes: vec![Profile::Github.into()],
         clock,
         recorder,
         traffic_end: 0,

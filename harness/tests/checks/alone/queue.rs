@@ -5,7 +5,7 @@ use hookproof::trace::Refused;
 use super::Row;
 use super::run::{Run, calm};
 
-pub(super) const ROWS: [Row; 6] = [
+pub(super) const ROWS: [Row; 7] = [
     Row {
         check: "queue.bounded",
         broken: "1,900 bytes wait; the bound is a thousand",
@@ -47,6 +47,18 @@ pub(super) const ROWS: [Row; 6] = [
             run
         },
         breaks: |run| run.trace.accepted[1].matched = Some(2),
+    },
+    Row {
+        check: "queue.retention",
+        broken: "what was delivered 59 s ago is kept; five seconds are declared",
+        good: || {
+            let mut run = calm("[expect]\nkept = { age = \"5s\" }");
+            run.keeps(60_000, 56_000);
+            run
+        },
+        breaks: |run| {
+            run.keeps(60_000, 1_010);
+        },
     },
     Row {
         check: "emit.accepted",

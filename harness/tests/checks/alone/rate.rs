@@ -1,9 +1,9 @@
-//! `rate`: what an endpoint may be sent. What breaks the contract at a special moment is in [`super::implied`].
+//! `rate` and `pressure`: what an endpoint may be sent. What breaks the contract at a special moment is in [`super::implied`].
 
 use super::Row;
 use super::run::{Run, crowded};
 
-pub(super) const ROWS: [Row; 4] = [
+pub(super) const ROWS: [Row; 5] = [
     Row {
         check: "rate.envelope",
         broken: "six come at once, and five are allowed",
@@ -38,7 +38,31 @@ pub(super) const ROWS: [Row; 4] = [
             });
         },
     },
+    Row {
+        check: "pressure.holds",
+        broken: "an endpoint that works on one request after another has nine open, and answers after 900 ms; half a second \
+                 is the target",
+        good: served,
+        breaks: |run| {
+            (0..40).for_each(|n: u64| {
+                run.answered(usize::try_from(n).expect("small"), 5_910 + n * 100);
+            });
+        },
+    },
 ];
+
+/// An endpoint that works for 100 ms on one request after another, and 40 events that wait for it. One request is open at
+/// a time.
+fn served() -> Run {
+    let serves = "[[subscriber.behaviour]]\nanswer = 204\nserves = \"100ms\"";
+    let more = format!("{serves}\n[expect.pressure.a]\ntarget = \"500ms\"");
+    let mut run = Run::limited("rate = \"100/s\", burst = 50, in_flight = 20", &more);
+    for n in 0..40 {
+        run.event(n, 5_000).request(n, 5_010 + n * 100, 204);
+        run.answered(usize::try_from(n).expect("small"), 5_110 + n * 100);
+    }
+    run
+}
 
 /// Six events are due at 5.9 s, of which five may come in any second.
 fn windowed() -> Run {

@@ -3,7 +3,7 @@
 use hookproof::check::{Judgement, Strictness, judge};
 use hookproof::scenario::Scenario;
 use hookproof::trace::{
-    Cut, CutKind, Dead, Declared, Depth, Fault, Lack, Process, ProcessEvent, Trace, Verified,
+    Cut, CutKind, Dead, Declared, Depth, Fault, Kept, Lack, Process, ProcessEvent, Trace, Verified,
 };
 
 use crate::build;
@@ -116,6 +116,13 @@ impl Run {
     pub(super) fn resident(&mut self, t: u64, mebibytes: u64) -> &mut Self {
         let silent = Depth { waiting: None, ..build::depth(t * MS, None, 0) };
         self.trace.depths.push(Depth { resident_bytes: Some(mebibytes << 20), ..silent });
+        self
+    }
+
+    /// The oldest delivery that the sender lists as kept was made at that other moment.
+    pub(super) fn keeps(&mut self, t: u64, oldest: u64) -> &mut Self {
+        let kept = Kept { listed: true, oldest_unix_ns: Some(oldest * MS), disk_bytes: None };
+        self.trace.depths.push(Depth { t: t * MS, kept: Some(kept), ..Depth::default() });
         self
     }
 

@@ -42,9 +42,9 @@ impl Changes {
 
     /// The state, if it changed.
     pub(super) fn state(&self) -> Option<Ask<'_>> {
-        let [roster, stirred, next_lane] = self.state.as_ref()?;
-        let text = "UPDATE state SET roster = $1, stirred = $2, next_lane = $3";
-        Some(Ask { text, values: vec![roster, stirred, next_lane] })
+        let [roster, stirred, next_lane, nodes] = self.state.as_ref()?;
+        let text = "UPDATE state SET roster = $1, stirred = $2, next_lane = $3, nodes = $4";
+        Some(Ask { text, values: vec![roster, stirred, next_lane, nodes] })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::claim::head;
 use super::values::{int, size};
-use super::{Result, Work};
+use super::{Result, Work, nodes};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Acquire, Persist, Renew, Which};
 use crate::store::ended::{ENDS_MAX, MARGIN, runs};
@@ -19,6 +19,11 @@ const WITH_WORK: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owne
 const ALL: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
     WHERE (l.owner IS NULL OR (l.owner IS DISTINCT FROM $1 AND coalesce(o.until, 0) <= $2))
     AND l.state <> 3 ORDER BY l.lane LIMIT $3";
+
+/// Whether a lane may be the owner's who asks for lanes.
+fn belongs(acquire: &Acquire, lane: LaneId) -> bool {
+    acquire.homes.as_ref().is_none_or(|homes| homes.is_home(lane, acquire.owner))
+}
 
 impl Work<'_> {
     pub(super) fn acquire(&mut self, acquire: &Acquire) -> Result<Reply> {
@@ -41,13 +46,17 @@ impl Work<'_> {
     }
 
     fn free_lanes(&mut self, acquire: &Acquire) -> Result<Vec<LaneId>> {
-        let (owner, clock, max) = (acquire.owner, self.ledger.clock, i64::from(acquire.max));
+        let (owner, clock) = (acquire.owner, self.ledger.clock);
+        // Whose a lane is, the database does not know: all that are free are read where it counts.
+        let max = if acquire.homes.is_none() { i64::from(acquire.max) } else { i64::MAX };
         let found = match &acquire.which {
             Which::WithWork { after } => self.sql.query(WITH_WORK, &[&owner, &clock, after, &max])?,
             Which::All => self.sql.query(ALL, &[&owner, &clock, &max])?,
             Which::These(lanes) => return self.free_of(acquire, lanes),
         };
-        Ok(found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<_, _>>()?)
+        let free = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let wanted = free.into_iter().filter(|lane| belongs(acquire, *lane));
+        Ok(wanted.take(usize::try_from(acquire.max).unwrap_or(usize::MAX)).collect())
     }
 
     fn free_of(&mut self, acquire: &Acquire, lanes: &[LaneId]) -> Result<Vec<LaneId>> {
@@ -57,7 +66,8 @@ impl Work<'_> {
             if size(free.len()) >= u64::from(acquire.max) {
                 break;
             }
-            if !free.contains(lane) && self.is_free(acquire.owner, *lane)? {
+            let is_new = belongs(acquire, *lane) && !free.contains(lane);
+            if is_new && self.is_free(acquire.owner, *lane)? {
                 free.push(*lane);
             }
         }
@@ -147,6 +157,9 @@ impl Work<'_> {
         let look = known.is_none() || seen != known;
         let held = if look { self.held.of(renew.owner) } else { Vec::new() };
         self.ledger.need(held.iter().map(|(lane, _)| *lane))?;
+        if let Some(announcement) = &renew.announce {
+            self.announce(renew.owner, announcement)?;
+        }
         let taken = self.extend(renew.owner, renew.lease)?;
         self.taken_seen.insert(renew.owner, taken.unwrap_or(0));
         let mut lost = Vec::new();
@@ -157,7 +170,8 @@ impl Work<'_> {
                 lost.push((lane, term));
             }
         }
-        Ok(Reply::Renewed(Renewed { lost }))
+        self.flush()?;
+        Ok(Reply::Renewed(Renewed { lost, nodes: nodes::nodes(self.sql)? }))
     }
 
     pub(super) fn evict(&mut self, owner: OwnerId) -> Result<Reply> {
@@ -165,6 +179,9 @@ impl Work<'_> {
             lease.until = StoreTime(0);
             lease.evicted = true;
         })?;
+        self.retire(owner)?;
+        // Its lanes are free, whether it was a node or not.
+        self.ledger.nodes_have_changed()?;
         Ok(Reply::Done)
     }
 
@@ -187,11 +204,12 @@ impl Work<'_> {
         })?;
         if persist.hand_back {
             self.held.end(lane, term);
+            self.ledger.nodes_have_changed()?;
         }
         Ok(Reply::Done)
     }
 
-    /// Forgets owners whose leases have ended and who own nothing.
+    /// Forgets owners whose leases have ended and who own nothing, and that they were nodes.
     pub(super) fn forget_owners(&mut self) -> Result<()> {
         let clock = self.ledger.clock;
         let over: BTreeSet<OwnerId> = self
@@ -207,10 +225,13 @@ impl Work<'_> {
         let over: Vec<OwnerId> = over.into_iter().collect();
         let delete = "DELETE FROM owners o WHERE owner = ANY($1) AND until <= $2
             AND NOT EXISTS (SELECT 1 FROM lanes l WHERE l.owner = o.owner) RETURNING owner";
+        let mut gone: Vec<OwnerId> = Vec::new();
         for row in self.sql.delete(delete, &[&over, &int(clock.0)])? {
-            let owner: OwnerId = row.try_get(0)?;
-            self.ledger.owners()?.remove(&owner);
+            gone.push(row.try_get(0)?);
         }
-        Ok(())
+        for owner in &gone {
+            self.ledger.owners()?.remove(owner);
+        }
+        self.forget_nodes(&gone)
     }
 }

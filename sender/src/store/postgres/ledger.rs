@@ -42,6 +42,7 @@ pub(super) struct State {
     pub(super) roster: u64,
     stirred: u64,
     next_lane: u64,
+    nodes: u64,
     changed: bool,
 }
 
@@ -70,8 +71,8 @@ pub(super) struct Changes {
     pub(super) lanes: Vec<(LaneId, Lane)>,
     pub(super) records: Vec<(LaneId, Record)>,
     pub(super) owners: Vec<(OwnerId, Lease)>,
-    /// The roster, how often something stirred, and the next lane.
-    pub(super) state: Option<[i64; 3]>,
+    /// The roster, how often something stirred, the next lane, and how often nodes changed.
+    pub(super) state: Option<[i64; 4]>,
 }
 
 /// Marks older than this are deleted: figures are given for the last hour.
@@ -117,7 +118,13 @@ impl Ledger {
             lanes,
             owners,
             owners_are_locked: wanted.owners,
-            state: State { roster: number(0)?, stirred: number(1)?, next_lane: number(2)?, changed: false },
+            state: State {
+                roster: number(0)?,
+                stirred: number(1)?,
+                next_lane: number(2)?,
+                nodes: number(3)?,
+                changed: false,
+            },
             state_is_locked: wanted.state,
             clock: sums.try_get::<_, Option<StoreTime>>(10)?.unwrap_or_default().max(now),
             totals,
@@ -222,6 +229,12 @@ impl Ledger {
         Ok(())
     }
 
+    /// Whoever looks at the nodes now and then should look at once.
+    pub(super) fn nodes_have_changed(&mut self) -> Result<()> {
+        self.locked_state()?.nodes += 1;
+        Ok(())
+    }
+
     /// The leases of all owners.
     pub(super) fn owners(&mut self) -> Result<&mut BTreeMap<OwnerId, Lease>> {
         if self.owners_are_locked {
@@ -293,8 +306,8 @@ impl Ledger {
 }
 
 impl State {
-    fn numbers(&self) -> [i64; 3] {
-        [int(self.roster), int(self.stirred), int(self.next_lane)]
+    fn numbers(&self) -> [i64; 4] {
+        [int(self.roster), int(self.stirred), int(self.next_lane), int(self.nodes)]
     }
 }
 

@@ -45,6 +45,7 @@ mod lease;
 mod ledger;
 mod link;
 mod named;
+mod nodes;
 mod open;
 mod purge;
 mod reader;

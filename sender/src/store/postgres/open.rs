@@ -155,7 +155,7 @@ fn migrate(link: &Link, identity: u64) -> Result<(), StoreError> {
             link.batch(step)?;
         }
         if done == 0 {
-            link.execute("INSERT INTO state VALUES (1, $1, 0, 0, 1)", &[&Bits(identity)])?;
+            link.execute("INSERT INTO state VALUES (1, $1, 0, 0, 1, 0)", &[&Bits(identity)])?;
             link.batch("INSERT INTO totals (writer) VALUES (0)")?;
             link.batch("INSERT INTO hookproof_schema VALUES (0)")?;
         }

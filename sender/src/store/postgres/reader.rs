@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use super::link::{Link, failure};
 use super::open::{self, Address};
-use super::{clock, latencies};
+use super::{clock, latencies, nodes};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::Start;
@@ -15,8 +15,8 @@ use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, Measured, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom,
-    Work,
+    LiveSecret, Measured, Node, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
+    Whom, Work,
 };
 
 mod arrivals;
@@ -230,5 +230,9 @@ impl Reader for PostgresReader {
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {
         self.ask("list owners", outside::owners)
+    }
+
+    fn nodes(&self) -> Result<Vec<Node>, StoreError> {
+        self.ask("list nodes", nodes::nodes)
     }
 }

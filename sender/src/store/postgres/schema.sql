@@ -3,13 +3,14 @@
 -- Times are nanoseconds since 1970. Whoever changes a lane, or anything that belongs to one, has its row locked: lanes in
 -- the order of their numbers, then owners in theirs, then `state`, then the writer's own row of `totals`.
 
--- What changes with subscribers only.
+-- What changes with subscribers and nodes only. `nodes` counts changes of the nodes and lanes that were handed back.
 CREATE TABLE state (
     id int2 PRIMARY KEY CHECK (id = 1),
     identity int8 NOT NULL,
     roster int8 NOT NULL,
     stirred int8 NOT NULL,
-    next_lane int8 NOT NULL
+    next_lane int8 NOT NULL,
+    nodes int8 NOT NULL
 );
 
 -- What each writer has counted. No two share a row, so that nobody waits for another's. `token` names the writer's last
@@ -97,6 +98,18 @@ CREATE TABLE owners (
     evicted bool NOT NULL,
     taken int8 NOT NULL
 ) WITH (fillfactor = 50);
+
+-- The processes that deliver, as they announce themselves (store/node.rs). Whoever changes one has the owners locked.
+CREATE TABLE nodes (
+    owner int8 PRIMARY KEY,
+    name text NOT NULL,
+    version text NOT NULL,
+    protocol int8 NOT NULL,
+    address text,
+    unable int8[] NOT NULL,
+    draining bool NOT NULL,
+    since int8 NOT NULL
+);
 
 -- The numbers of deliveries grow, but may have gaps, and become visible in any order.
 CREATE SEQUENCE event_numbers;

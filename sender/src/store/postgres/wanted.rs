@@ -17,8 +17,8 @@ const LANES: &str = concat!(
      WHERE lane = ANY($1) ORDER BY lane FOR UPDATE"
 );
 const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";
-const STATE: &str = "SELECT roster, stirred, next_lane FROM state";
-const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane FROM state FOR UPDATE";
+const STATE: &str = "SELECT roster, stirred, next_lane, nodes FROM state";
+const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane, nodes FROM state FOR UPDATE";
 const TOTALS: &str = concat!(
     "SELECT ",
     summed!(),
@@ -69,9 +69,15 @@ impl Wanted {
                     wanted.lanes.extend(settlements.iter().map(|settlement| settlement.lane));
                 }
                 Command::Claim(claim) => drop(wanted.lanes.insert(claim.lane)),
-                Command::Persist(persist) => drop(wanted.lanes.insert(persist.lane)),
-                Command::Acquire(_) | Command::Renew(_) | Command::Evict(_) | Command::Sweep(_) => {
+                Command::Persist(persist) => {
+                    wanted.lanes.insert(persist.lane);
+                    wanted.state |= persist.hand_back;
+                }
+                // A renewal seldom has anything new to say of its node: the state is locked once it does.
+                Command::Acquire(_) | Command::Renew(_) | Command::Sweep(_) => wanted.owners = true,
+                Command::Evict(_) | Command::Retire(_) | Command::Drain(_) => {
                     wanted.owners = true;
+                    wanted.state = true;
                 }
                 Command::Subscribe(_) => wanted.state = true,
                 Command::Change(change) => wanted.roster_of(change.lane),

@@ -35,6 +35,8 @@ impl Work<'_> {
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Renew(renew) => self.renew(renew),
             Command::Evict(owner) => self.evict(*owner),
+            Command::Retire(owner) => self.retire(*owner),
+            Command::Drain(drain) => self.drain(*drain),
             Command::Subscribe(subscribe) => self.subscribe(subscribe),
             Command::Change(change) => self.change(change),
             Command::Rotate(rotate) => self.rotate(rotate),

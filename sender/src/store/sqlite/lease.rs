@@ -6,8 +6,8 @@
 
 use rusqlite::{OptionalExtension, Result, params};
 
-use super::Work;
 use super::values::int;
+use super::{Work, nodes};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Acquire, Persist, Renew, Which};
 use crate::store::lane::OwnerId;
@@ -16,6 +16,11 @@ use crate::store::reply::{Handover, Record, Refusal, Renewed, Reply, TakenLane};
 /// Lanes without a living owner; the conditions on the lane follow. What one owns oneself is not to be had again.
 const FREE: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
     WHERE (l.owner IS NULL OR (l.owner IS NOT ?1 AND coalesce(o.until, 0) <= ?2))";
+
+/// Whether a lane may be the owner's who asks for lanes.
+fn belongs(acquire: &Acquire, lane: LaneId) -> bool {
+    acquire.homes.as_ref().is_none_or(|homes| homes.is_home(lane, acquire.owner))
+}
 
 impl Work<'_> {
     pub(super) fn acquire(&mut self, acquire: &Acquire) -> Result<Reply> {
@@ -42,9 +47,11 @@ impl Work<'_> {
             Which::All => ("l.state <> 3", LaneId(0)),
             Which::These(lanes) => return self.free_of(acquire, lanes),
         };
-        let query = format!("{FREE} AND {condition} AND l.lane > ?4 ORDER BY l.lane LIMIT ?3");
+        let query = format!("{FREE} AND {condition} AND l.lane > ?3 ORDER BY l.lane");
         let mut query = self.sql.prepare_cached(&query)?;
-        query.query_map(params![acquire.owner, clock, acquire.max, after], |row| row.get(0))?.collect()
+        let free = query.query_map(params![acquire.owner, clock, after], |row| row.get(0))?;
+        let wanted = free.filter(|lane| !lane.as_ref().is_ok_and(|lane| !belongs(acquire, *lane)));
+        wanted.take(usize::try_from(acquire.max).unwrap_or(usize::MAX)).collect()
     }
 
     fn free_of(&self, acquire: &Acquire, lanes: &[LaneId]) -> Result<Vec<LaneId>> {
@@ -56,7 +63,8 @@ impl Work<'_> {
             if free.len() >= usize::try_from(acquire.max).unwrap_or(usize::MAX) {
                 break;
             }
-            if !free.contains(lane) && query.exists(params![acquire.owner, clock, lane])? {
+            let is_new = belongs(acquire, *lane) && !free.contains(lane);
+            if is_new && query.exists(params![acquire.owner, clock, lane])? {
                 free.push(*lane);
             }
         }
@@ -123,6 +131,9 @@ impl Work<'_> {
     }
 
     pub(super) fn renew(&mut self, renew: &Renew) -> Result<Reply> {
+        if let Some(announcement) = &renew.announce {
+            self.announce(renew.owner, announcement)?;
+        }
         let taken = self.extend(renew.owner, renew.lease)?;
         let seen = self.taken_seen.insert(renew.owner, taken.unwrap_or(0));
         let mut lost = Vec::new();
@@ -135,13 +146,16 @@ impl Work<'_> {
                 }
             }
         }
-        Ok(Reply::Renewed(Renewed { lost }))
+        Ok(Reply::Renewed(Renewed { lost, nodes: nodes::nodes(self.sql)? }))
     }
 
     pub(super) fn evict(&mut self, owner: OwnerId) -> Result<Reply> {
         self.sql
             .prepare_cached("UPDATE owners SET until = 0, evicted = 1 WHERE owner = ?1")?
             .execute([owner])?;
+        self.retire(owner)?;
+        // Its lanes are free, whether it was a node or not.
+        self.nodes_have_changed()?;
         Ok(Reply::Done)
     }
 
@@ -160,11 +174,12 @@ impl Work<'_> {
         if persist.hand_back {
             self.held.end(lane, term);
             self.ledger.amend(self.sql, lane, |lane| lane.owner = None)?;
+            self.nodes_have_changed()?;
         }
         Ok(Reply::Done)
     }
 
-    /// Forgets owners whose leases have ended and who own nothing.
+    /// Forgets owners whose leases have ended and who own nothing, and that they were nodes.
     pub(super) fn forget_owners(&self) -> Result<()> {
         self.sql
             .prepare_cached(
@@ -172,6 +187,6 @@ impl Work<'_> {
                  (SELECT 1 FROM lanes WHERE lanes.owner = owners.owner)",
             )?
             .execute([int(self.ledger.totals.clock.0)])?;
-        Ok(())
+        self.forget_nodes()
     }
 }

@@ -3,7 +3,7 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
 use std::collections::BTreeMap;
@@ -35,6 +35,7 @@ mod latencies;
 mod lease;
 mod ledger;
 mod log;
+mod nodes;
 mod open;
 mod purge;
 mod reader;
@@ -345,6 +346,8 @@ impl Work<'_> {
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Renew(renew) => self.renew(renew),
             Command::Evict(owner) => self.evict(*owner),
+            Command::Retire(owner) => self.retire(*owner),
+            Command::Drain(drain) => self.drain(*drain),
             Command::Subscribe(subscribe) => self.subscribe(subscribe),
             Command::Change(change) => self.change(change),
             Command::Rotate(rotate) => self.rotate(rotate),

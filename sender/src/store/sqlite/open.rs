@@ -17,8 +17,12 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x484B_5046;
 
 /// Each step leads from the version that is its index to the next. Released ones never change.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 /// How long a reader waits for another process: while it opens the file, and never after.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
@@ -244,5 +248,16 @@ mod tests {
             rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
         let rows: Vec<(i64, i64, i64, Vec<u8>)> = rows.map(Result::unwrap).collect();
         assert_eq!(rows, [(1, 0, 0, vec![1, 2, 3]), (1, 0, 5, vec![4])]);
+    }
+
+    #[test]
+    fn a_file_of_the_version_before_gets_nodes_and_its_processes_go_on_beside_ours() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        migrate(&mut sql, &MIGRATIONS[..3], 7).unwrap();
+        migrate(&mut sql, &MIGRATIONS, 7).unwrap();
+        let changes: i64 = sql.query_row("SELECT changes FROM membership", [], |row| row.get(0)).unwrap();
+        assert_eq!(changes, 0);
+        // What the version before writes about owners, as it is written there.
+        sql.execute("INSERT INTO owners VALUES (?1, ?2, 0, 0)", [1, 2]).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{clock, latencies, open};
+use super::{clock, latencies, nodes, open};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::FileClock;
@@ -18,8 +18,8 @@ use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, Measured, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber, Whom,
-    Work,
+    LiveSecret, Measured, Node, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
+    Whom, Work,
 };
 
 mod figures;
@@ -256,5 +256,9 @@ impl Reader for SqliteReader {
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {
         self.moment("list owners", |sql| outside::owners(sql))
+    }
+
+    fn nodes(&self) -> Result<Vec<Node>, StoreError> {
+        self.moment("list nodes", |sql| nodes::nodes(sql))
     }
 }

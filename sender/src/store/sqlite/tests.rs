@@ -197,7 +197,13 @@ fn after(length: Nanos) -> StoreTime {
 }
 
 fn acquire() -> Command {
-    Command::Acquire(Acquire { owner: OwnerId(1), lease: Nanos::HOUR, which: Which::All, max: 1 })
+    Command::Acquire(Acquire {
+        owner: OwnerId(1),
+        lease: Nanos::HOUR,
+        which: Which::All,
+        homes: None,
+        max: 1,
+    })
 }
 
 fn claim() -> Claim {

@@ -106,7 +106,7 @@ pub(super) fn who_lost_lanes_is_told_once<B: Backend>() {
     let (lost, term) = world.own_lane(WIDE);
     world.renew(ME);
     world.pass(LEASE);
-    let acquire_one = |which| Acquire { owner: YOU, lease: LEASE, which, max: 1 };
+    let acquire_one = |which| Acquire { owner: YOU, lease: LEASE, which, homes: None, max: 1 };
     let mut other = world.backend.store();
     let these = Command::Acquire(acquire_one(Which::These(vec![lost, kept])));
     other.commit(world.now, &[these]).unwrap();
@@ -345,7 +345,7 @@ fn fight(
             assert_eq!(before, None, "lane {} had two owners", lane.lane.0);
             turns += 1;
         }
-        store.commit(now, &[Command::Renew(Renew { owner: me, lease: LEASE })]).unwrap();
+        store.commit(now, &[Command::Renew(Renew { owner: me, lease: LEASE, announce: None })]).unwrap();
         for lane in taken {
             assert_eq!(noted.lock().unwrap().remove(&lane.lane), Some(me));
             let persist =

@@ -6,6 +6,7 @@ mod dead_letters;
 mod emitting;
 mod latencies;
 mod leases;
+mod nodes;
 mod reading;
 mod retention;
 mod room;
@@ -143,6 +144,17 @@ contract! {
         a_clock_behind_robs_nobody
         what_was_held_is_forgotten_with_the_lane
         many_at_once_never_own_a_lane_together
+    }
+    nodes {
+        a_node_is_told_as_it_announced_itself
+        a_node_may_say_something_else_of_itself
+        who_only_owns_is_no_node
+        a_node_lives_until_its_lease_ends_and_has_come_anew_after_that
+        who_has_gone_is_no_node
+        an_operator_drains_a_node_and_lets_it_go_on
+        a_node_that_was_forgotten_says_itself_that_it_drains
+        who_asks_for_its_own_gets_no_lane_of_another
+        a_lane_that_is_handed_back_is_noticed
     }
     subscribers {
         a_subscriber_reads_as_it_was_written

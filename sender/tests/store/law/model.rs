@@ -577,7 +577,7 @@ impl Model {
         for (lane, term) in &lost {
             hands.end(*lane, *term);
         }
-        Renewed { lost }
+        Renewed { lost, nodes: Vec::new() }
     }
 
     fn persist(&mut self, hands: &mut Hands, persist: &Persist) -> Reply {

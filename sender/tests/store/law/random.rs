@@ -170,9 +170,9 @@ impl Wish {
                     1 => Which::All,
                     _ => Which::These(vec![LaneId(2), LaneId(1), LaneId(2), LaneId(77)]),
                 };
-                Command::Acquire(Acquire { owner, lease: LEASE, which, max: *max })
+                Command::Acquire(Acquire { owner, lease: LEASE, which, homes: None, max: *max })
             }
-            Self::Renew => Command::Renew(Renew { owner, lease: LEASE }),
+            Self::Renew => Command::Renew(Renew { owner, lease: LEASE, announce: None }),
             Self::Persist { lane, hand_back, late } => {
                 let lane = LaneId(*lane);
                 let record = format!("at {}", model.now.0).into_bytes().into();

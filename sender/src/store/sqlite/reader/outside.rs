@@ -15,6 +15,7 @@ use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 pub(super) fn glance(sql: &Connection) -> Result<Glance> {
     let totals = totals(sql)?;
     let outbox = sql.prepare_cached("SELECT max(id) FROM outbox")?.query_row([], |row| row.get(0))?;
+    let nodes = sql.prepare_cached("SELECT changes FROM membership")?.query_row([], |row| row.get(0))?;
     Ok(Glance {
         identity: totals.identity,
         clock: totals.clock,
@@ -23,6 +24,7 @@ pub(super) fn glance(sql: &Connection) -> Result<Glance> {
         settled: DeliveryId(totals.next_delivery - 1),
         late: 0,
         stirred: totals.stirred,
+        nodes,
         outbox,
     })
 }

@@ -1,0 +1,116 @@
+//! `pressure.holds`: an endpoint that works on one request after another is sent what it answers within its target, and is
+//! not left idle.
+//!
+//! `expect.pressure` names the subscriber, the target and the moment from which it counts. From then on, of the requests
+//! that were answered, the share `within` took no longer than the target, from the first byte of the request to the last of
+//! the answer, as the endpoint saw them. While deliveries waited that were never tried, the endpoint could have given one
+//! answer in each `serves`; the share `used` of those were given. Both are counts over the same while, so neither goes by the
+//! speed of this machine. Times with a fault near are not judged: a new process may have to find the rate again.
+//! Witness: the requests that took longest.
+
+use super::evidence::{Evidence, Lane};
+use super::rate::utilisation::{busy, waits};
+use super::verdict::{Finding, Tally, show};
+use crate::scenario::{Behaviour, PressureBound, SECOND};
+
+/// With less backlog than this, nothing says how much the endpoint could have been sent.
+const BUSY_MIN: u64 = 2 * SECOND;
+
+/// What was seen of one lane.
+struct Seen {
+    from: u64,
+    until: u64,
+    /// Its answered requests, by number.
+    answered: Vec<u32>,
+    /// How many answers there was work and time for.
+    possible: u64,
+}
+
+impl Seen {
+    /// None where too little waited, or something disturbed it.
+    fn of(evidence: &Evidence<'_>, at: u32, lane: &Lane<'_>, bound: &PressureBound) -> Option<Self> {
+        let serves =
+            |one: &&Behaviour| one.serves.is_some() && one.until().is_none_or(|end| end > bound.at.0);
+        let behaviour = lane.subscriber.behaviours.iter().find(serves)?;
+        let (begin, end) = (behaviour.at.0.max(bound.at.0), behaviour.until().unwrap_or(u64::MAX));
+        let clip = |(from, until): (u64, u64)| (from.max(begin), until.min(end));
+        let busy: Vec<_> =
+            busy(waits(evidence, at)).into_iter().map(clip).filter(|(from, until)| from < until).collect();
+        let (from, until) = (busy.first()?.0, busy.last()?.1);
+        let length: u64 = busy.iter().map(|(from, until)| until - from).sum();
+        if length < BUSY_MIN || evidence.is_disturbed(from, until) {
+            return None;
+        }
+        let counts = |n: &u32| {
+            let exchange = evidence.exchange(*n);
+            (from..=until).contains(&exchange.t) && exchange.status().is_some()
+        };
+        let answered = lane.arrivals.iter().copied().filter(counts).collect();
+        Some(Self { from, until, answered, possible: length / behaviour.serves?.0.max(1) })
+    }
+}
+
+/// `pressure.holds`
+pub(super) fn holds(evidence: &Evidence<'_>) -> Finding {
+    let bounds = &evidence.scenario.expect.speeds.pressure;
+    if bounds.is_empty() {
+        return Finding::unasked("the scenario names no endpoint whose answers have a target");
+    }
+    let (mut tally, mut figures) = (Tally::default(), Vec::new());
+    for bound in bounds {
+        for (at, lane) in (0..).zip(&evidence.lanes) {
+            if lane.subscriber.name != bound.name && lane.subscriber.group != bound.name {
+                continue;
+            }
+            if let Some(seen) = Seen::of(evidence, at, lane, bound) {
+                hold(evidence, at, bound, &seen, &mut tally, &mut figures);
+            }
+        }
+    }
+    let finding = tally.finding(
+        "shares",
+        "the rate is where the endpoint answers within its target",
+        "the rate is not where the endpoint answers within its target",
+    );
+    figures.into_iter().fold(finding, |finding, (name, value)| finding.with(name, value))
+}
+
+fn hold(
+    evidence: &Evidence<'_>,
+    at: u32,
+    bound: &PressureBound,
+    seen: &Seen,
+    tally: &mut Tally,
+    figures: &mut Vec<(String, String)>,
+) {
+    let took = |n: &u32| evidence.exchange(*n).end - evidence.exchange(*n).t;
+    let (answers, name) = (seen.answered.len() as u64, &bound.name);
+    let mut late: Vec<u32> = seen.answered.iter().copied().filter(|n| took(n) > bound.target.0).collect();
+    late.sort_unstable_by_key(|n| std::cmp::Reverse(took(n)));
+    let share = |part: u64, whole: u64| part.saturating_mul(1_000_000) / whole.max(1);
+    let within = share(answers - late.len() as u64, answers);
+    let used = share(answers, seen.possible);
+    tally.see();
+    if within < bound.within.0 {
+        let longest = late.first().map(took).unwrap_or_default();
+        let what = format!(
+            "{} of {answers} answers took longer than {}, the longest {}",
+            late.len(),
+            show(bound.target.0),
+            show(longest)
+        );
+        tally.broke(|| evidence.witness(at, &late, what));
+    }
+    tally.see();
+    if used < bound.used.0 {
+        let what = format!(
+            "{answers} answers in {}, in which the endpoint could give {}",
+            show(seen.until - seen.from),
+            seen.possible
+        );
+        tally.broke(|| evidence.witness(at, &seen.answered, what));
+    }
+    let percent = |millionths: u64| format!("{}.{} %", millionths / 10_000, millionths / 1_000 % 10);
+    figures.push((format!("{name} answered within its target"), percent(within)));
+    figures.push((format!("{name} used of what it can answer"), percent(used.min(1_000_000))));
+}

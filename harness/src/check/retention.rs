@@ -1,0 +1,146 @@
+//! `queue.retention`: what a sender keeps of deliveries that were made stays inside the age and the size that the scenario
+//! declares (`[expect] kept`).
+//!
+//! - *Age*: nothing that the sender lists as kept was delivered longer ago than `age`. A sample tells what was kept when it was
+//!   asked or later, and a time that has few digits counts as the latest that it can mean; so an item is at least as old as it is
+//!   taken to be. The sender's own clock is taken for what it is (`offset`). What is too old while something befalls the
+//!   sender, or has just done so, is let pass. It says nothing unless something was delivered longer than `age` before a sample.
+//! - *Size*: the sender's database, as the harness finds it on the disk, has no more than `bytes` beside what may wait. As a file
+//!   need not shrink, as much may wait as at any moment before was offered and not yet delivered: each of those can have the
+//!   largest body twice over. It says nothing unless something was delivered before a sample.
+//!
+//! Where a driver names neither a list of what is kept nor a database, there is nothing to judge.
+
+use super::declared::lacking;
+use super::evidence::Evidence;
+use super::outage::Outages;
+use super::queue::ENVELOPE_BYTES;
+use super::verdict::{Finding, Found, Tally, Witness, show};
+use crate::scenario::{Duration, SECOND, Size};
+use crate::trace::{Depth, Kept, Lack};
+
+/// `queue.retention`
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let bound = evidence.scenario.expect.holds.kept;
+    let judged = [bound.age.map(|age| aged(evidence, age)), bound.bytes.map(|bytes| sized(evidence, bytes))];
+    let unasked = Finding::unasked("the scenario bounds nothing of what is kept after delivery");
+    judged.into_iter().flatten().reduce(together).unwrap_or(unasked)
+}
+
+/// What two halves come to: nothing passes of which a part could not be judged.
+fn together(one: Finding, other: Finding) -> Finding {
+    let rank = |found| match found {
+        Found::Broken => 0,
+        Found::Unseen => 1,
+        Found::Unasked => 2,
+        Found::Held => 3,
+    };
+    let (mut first, second) = if rank(one.found) <= rank(other.found) { (one, other) } else { (other, one) };
+    first.sentence = format!("{}; {}", first.sentence, second.sentence);
+    first.figures.extend(second.figures);
+    first.witness.extend(second.witness);
+    first
+}
+
+/// When deliveries were made for the first time, as the endpoints saw it, in order.
+fn delivered(evidence: &Evidence<'_>) -> Vec<u64> {
+    let made = |delivery| {
+        let exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
+        exchanges.filter(|one| one.is_delivered()).map(|one| one.end).min()
+    };
+    let mut times: Vec<u64> = evidence.deliveries.iter().filter_map(made).collect();
+    times.sort_unstable();
+    times
+}
+
+/// The samples of the whole that tell what is kept.
+fn samples<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (&'a Depth, &'a Kept)> {
+    evidence.trace.depths.iter().filter_map(|depth| Some((depth, depth.kept.as_ref()?)))
+}
+
+fn aged(evidence: &Evidence<'_>, most: Duration) -> Finding {
+    let trace = evidence.trace;
+    if trace.declared.lacks(Lack::Kept) {
+        return lacking(Lack::Kept);
+    }
+    let first = delivered(evidence).first().copied().unwrap_or(u64::MAX);
+    let outages = Outages::of(evidence);
+    let unsure = match &trace.offset {
+        Some(offset) => offset.error,
+        None if trace.declared.lacks(Lack::Start) => SECOND,
+        None => 0,
+    };
+    let (mut tally, mut telling, mut oldest) = (Tally::default(), false, 0);
+    for (depth, kept) in samples(evidence).filter(|(_, kept)| kept.listed) {
+        tally.see();
+        telling |= first.saturating_add(most.0) < depth.t;
+        let now = trace.header.began_unix_ns.saturating_add(depth.t).saturating_add_signed(evidence.ahead);
+        let age = kept.oldest_unix_ns.map_or(0, |t| now.saturating_sub(unsure).saturating_sub(t));
+        oldest = oldest.max(age);
+        if age > most.0 && !outages.overlap(depth.t, depth.t) {
+            let what = format!("something is kept {} after its delivery; {most} are declared", show(age));
+            tally.broke(|| at(depth, what));
+        }
+    }
+    let finding = tally.finding("looks at what is kept", "none of it too old", "some of it too old");
+    let finding = if finding.found == Found::Held && !telling {
+        Finding::unseen(format!("nothing was delivered longer than {most} before a look at what is kept"))
+    } else {
+        finding
+    };
+    finding.with("oldest kept", show(oldest))
+}
+
+fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
+    let declared = &evidence.trace.declared;
+    if let Some(lack) = [Lack::Start, Lack::Database].into_iter().find(|what| declared.lacks(*what)) {
+        return lacking(lack);
+    }
+    let delivered = delivered(evidence);
+    let each = evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);
+    let crowds = crowds(evidence, &delivered);
+    let measured: Vec<(&Depth, u64)> =
+        samples(evidence).filter_map(|(depth, kept)| Some((depth, kept.disk_bytes?))).collect();
+    let (mut tally, mut largest) = (Tally::default(), 0);
+    for (place, (depth, bytes)) in measured.iter().enumerate() {
+        if delivered.first().is_none_or(|first| *first >= depth.t) {
+            continue;
+        }
+        tally.see();
+        let measured_by = measured.get(place + 1).map_or(evidence.end, |(next, _)| next.t);
+        let waiting = crowds.partition_point(|(t, _)| *t <= measured_by);
+        let waiting = waiting.checked_sub(1).map_or(0, |last| crowds[last].1);
+        let kept = bytes.saturating_sub(waiting.saturating_mul(each));
+        largest = largest.max(*bytes);
+        if kept > most.0 {
+            let what = format!(
+                "{bytes} bytes on the disk, with {waiting} deliveries at most that waited; {most} are declared"
+            );
+            tally.broke(|| at(depth, what));
+        }
+    }
+    tally
+        .finding("looks at the disk after a delivery", "inside the declared size", "beyond the declared size")
+        .with("most on the disk", format!("{} KiB", largest >> 10))
+}
+
+/// The most deliveries that had been offered and not made, at any moment so far: each moment at which that grew, and to what.
+fn crowds(evidence: &Evidence<'_>, delivered: &[u64]) -> Vec<(u64, u64)> {
+    let mut offered: Vec<(u64, u64)> =
+        evidence.trace.offers.iter().map(|offer| (offer.t, offer.owed.len() as u64)).collect();
+    offered.sort_unstable();
+    let (mut owed, mut most, mut crowds) = (0_u64, 0, Vec::new());
+    for (t, count) in offered {
+        owed += count;
+        let waiting = owed.saturating_sub(delivered.partition_point(|made| *made < t) as u64);
+        if waiting > most {
+            most = waiting;
+            crowds.push((t, most));
+        }
+    }
+    crowds
+}
+
+fn at(depth: &Depth, what: String) -> Witness {
+    Witness { subscriber: None, from: depth.t, until: depth.t, what, arrivals: Vec::new() }
+}

@@ -1,0 +1,78 @@
+//! `hookproof driver check FILE`: tries a driver file before a run trusts it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::exit::{HARNESS, USAGE, refuse};
+use super::interrupt::interrupts;
+use super::out::line;
+use crate::driver::DriverFile;
+use crate::rehearsal::{Options, Rehearsal, rehearse};
+use crate::report::visible;
+
+/// What is done with a driver file.
+#[derive(Debug, Subcommand)]
+pub(super) enum Asked {
+    /// Start its sender, subscribe, offer three events, verify what arrives, and take all back: a minute at most
+    Check(Check),
+}
+
+/// What to try.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof driver check scenarios/drivers/python/driver.toml
+  ACME_TOKEN=… hookproof driver check acme.toml --json
+
+Exit codes: 0 it works, 1 deliveries or signatures are not right, 4 the sender could not be started or refused a call,
+64 the file has mistakes.")]
+pub(super) struct Check {
+    /// The driver file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+pub(super) fn main(asked: &Asked) -> ExitCode {
+    let Asked::Check(check) = asked;
+    let file = match DriverFile::open(&check.file) {
+        Ok(file) => file,
+        Err(error) => return refuse("driver check", error, USAGE),
+    };
+    let rehearsal = match played(check, &file) {
+        Ok(rehearsal) => rehearsal,
+        Err(why) => return refuse("driver check", why, HARNESS),
+    };
+    if check.json {
+        match serde_json::to_string_pretty(&rehearsal) {
+            Ok(text) => line(text),
+            Err(error) => return refuse("driver check", error, HARNESS),
+        }
+    } else {
+        line(visible(rehearsal.text().trim_end()));
+    }
+    ExitCode::from(rehearsal.code)
+}
+
+fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let program = std::env::current_exe().map_err(|error| text(&error))?;
+    let folder = tempfile::tempdir().map_err(|error| text(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| text(&error))?;
+    let options = Options { driver: &check.file, program: &program, folder: folder.path() };
+    let rehearsal = runtime.block_on(async {
+        let interrupts = interrupts().map_err(|error| text(&error))?;
+        tokio::select! {
+            rehearsal = rehearse(file, options, interrupts.first) => rehearsal.map_err(|error| text(&error)),
+            _ = interrupts.second => Err("interrupted".to_owned()),
+        }
+    });
+    runtime.shutdown_background();
+    rehearsal
+}

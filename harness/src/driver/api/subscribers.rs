@@ -1,0 +1,179 @@
+//! The calls about one subscriber, from the first to the last; and those after all.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use tokio::task::JoinSet;
+
+use super::Api;
+use crate::driver::calls::Request;
+use crate::driver::error::ApiError;
+use crate::driver::template::Variables;
+use crate::driver::words::{of_limit, of_subscriber, of_timeout};
+use crate::scenario::{Duration, Limit, SECOND, Subscriber};
+use crate::trace::Told;
+
+/// Calls that end subscriptions, at once.
+const UNSUBSCRIBING_MAX: usize = 16;
+/// How long all calls after a run may take together.
+const AFTER_WITHIN_NS: u64 = 120 * SECOND;
+
+/// A subscriber as it is to be told to the sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscription<'a> {
+    /// Who it is.
+    pub subscriber: &'a Subscriber,
+    /// The types of the run's events that it is owed.
+    pub types: &'a [String],
+    /// Its endpoint.
+    pub url: &'a str,
+    /// A secret, for senders that don't make their own.
+    pub secret: &'a str,
+}
+
+impl Api {
+    /// Subscribes an endpoint, and waits until the sender is ready to serve it where the driver file says how; answers what
+    /// its signatures are verified with: its secret, or the sender's public key.
+    pub async fn subscribe(&self, one: &Subscription<'_>) -> Result<String, ApiError> {
+        let Subscription { subscriber, types, url, secret } = *one;
+        let name = &subscriber.name;
+        self.0.redactor.learn([secret.to_owned()]);
+        let mut own = of_subscriber(subscriber, types, url, secret);
+        for request in &self.0.file.subscribe {
+            let mut variables = self.any();
+            variables.extend(own.clone());
+            self.note_told(name, request, &variables);
+            own.extend(self.make("subscribe", request, &variables).await?);
+            // From the first call on there may be something to take back.
+            let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+            subscribers.insert(name.clone(), own.clone());
+        }
+        if let Some(poll) = &self.0.file.poll {
+            let mut variables = self.any();
+            variables.extend(own.clone());
+            own.extend(self.make("poll", poll, &variables).await?);
+        }
+        let public = self.0.file.sign.as_ref().and_then(|sign| sign.public_key.as_ref());
+        let mut variables = self.any();
+        variables.extend(own.clone());
+        let public = public.map(|key| key.fill(&variables)).transpose();
+        let public = public.map_err(|error| ApiError::Template { what: "sign.public_key", error })?;
+        let secret = own.get("secret").cloned().unwrap_or_default();
+        let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        subscribers.insert(name.clone(), own);
+        Ok(public.unwrap_or(secret))
+    }
+
+    /// What subscribers were told otherwise than the scenario has it, as the sender can't express it.
+    #[must_use]
+    pub fn told(&self) -> Vec<Told> {
+        self.0.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_told(&self, name: &str, request: &Request, variables: &Variables) {
+        let differences = request.templates().flat_map(|template| template.differences(variables));
+        let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for difference in differences {
+            let one = Told { subscriber: name.to_owned(), what: difference.to_string() };
+            if !told.contains(&one) {
+                told.push(one);
+            }
+        }
+    }
+
+    /// Changes a subscriber's limit, and how long its attempts may take, if that is given.
+    pub async fn change(&self, name: &str, limit: &Limit, timeout: Option<Duration>) -> Result<(), ApiError> {
+        let mut words = of_limit(limit);
+        words.extend(timeout.into_iter().flat_map(of_timeout));
+        self.about("change", self.0.file.change.as_ref(), name, words).await.map(drop)
+    }
+
+    /// Gives a subscriber another secret, beside which the old one signs for so long; answers the new one.
+    pub async fn rotate(&self, name: &str, overlap: Duration) -> Result<Option<String>, ApiError> {
+        let overlap = Variables::from([("overlap".to_owned(), overlap.to_string())]);
+        let mut saved = self.about("rotate", self.0.file.rotate.as_ref(), name, overlap).await?;
+        Ok(saved.remove("secret"))
+    }
+
+    /// Sends a subscriber's dead letters again.
+    pub async fn redrive(&self, name: &str) -> Result<(), ApiError> {
+        self.about("redrive", self.0.file.redrive.as_ref(), name, Variables::new()).await.map(drop)
+    }
+
+    async fn about(
+        &self,
+        what: &'static str,
+        request: Option<&Request>,
+        name: &str,
+        more: Variables,
+    ) -> Result<Variables, ApiError> {
+        let request = request.ok_or(ApiError::Absent { what })?;
+        let mut variables = self.any();
+        if let Some(own) = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            variables.extend(own.clone());
+        }
+        variables.extend(more);
+        self.note_told(name, request, &variables);
+        self.make(what, request, &variables).await
+    }
+
+    /// Ends every subscription that was begun, and makes the calls that come after all, however the run went; answers what
+    /// failed, for people.
+    pub async fn tear_down(&self) -> Vec<String> {
+        let mut failed = Vec::new();
+        tokio::select! {
+            () = self.tear_all_down(&mut failed) => {}
+            () = self.0.clock.pass(AFTER_WITHIN_NS) => {}
+        }
+        let left = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).len();
+        if left > 0 && !self.0.file.unsubscribe.is_empty() {
+            failed.push(format!("{left} subscriptions are left with the sender"));
+        }
+        failed
+    }
+
+    async fn tear_all_down(&self, failed: &mut Vec<String>) {
+        let names: Vec<String> = {
+            let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+            if self.0.file.unsubscribe.is_empty() {
+                Vec::new()
+            } else {
+                subscribers.keys().cloned().collect()
+            }
+        };
+        let mut calls = JoinSet::new();
+        for name in names {
+            if calls.len() >= UNSUBSCRIBING_MAX {
+                failed.extend(outcome(calls.join_next().await));
+            }
+            let api = self.clone();
+            calls.spawn(async move { api.unsubscribe(&name).await });
+        }
+        while !calls.is_empty() {
+            failed.extend(outcome(calls.join_next().await));
+        }
+        let begun = self.0.begun.load(Ordering::Relaxed);
+        for request in self.0.file.teardown.iter().filter(|_| begun) {
+            let made = self.make("teardown", request, &self.any()).await;
+            failed.extend(made.err().map(|error| error.to_string()));
+        }
+    }
+
+    /// Ends a subscription.
+    pub async fn unsubscribe(&self, name: &str) -> Result<(), String> {
+        for request in &self.0.file.unsubscribe {
+            let made = self.about("unsubscribe", Some(request), name, Variables::new()).await;
+            made.map_err(|error| format!("{name}: {error}"))?;
+        }
+        self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+}
+
+/// Why a task failed, if it did.
+fn outcome(ended: Option<Result<Result<(), String>, tokio::task::JoinError>>) -> Option<String> {
+    match ended? {
+        Ok(done) => done.err(),
+        Err(error) => Some(error.to_string()),
+    }
+}

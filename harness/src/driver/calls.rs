@@ -1,0 +1,277 @@
+//! The calls of a driver file: what is sent, which answers are right, and what is taken out of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::template::Template;
+use crate::scenario::{Duration, Size};
+
+/// A call.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields; `content-type: application/json` beside a body, if none is given.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The body.
+    pub body: Option<Template>,
+    /// In place of the body: the fields of a form, sent as `application/x-www-form-urlencoded`.
+    #[serde(default)]
+    pub form: BTreeMap<String, Template>,
+    /// Which statuses are right; 2xx without it.
+    #[serde(default)]
+    pub accept: Vec<u16>,
+    /// What is taken out of its answer: a variable's name, and a JSON pointer.
+    #[serde(default)]
+    pub save: BTreeMap<String, String>,
+    /// It is made again until its answer has these values: JSON pointers, and what they are to point to.
+    #[serde(default)]
+    pub until: BTreeMap<String, Scalar>,
+    /// How long that may take; half a minute without it.
+    #[serde(default, deserialize_with = "some_length")]
+    pub within: Option<Duration>,
+}
+
+impl Request {
+    /// All of its texts.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.headers.values().chain(self.form.values()).chain(&self.body).chain([&self.request])
+    }
+}
+
+/// How events are emitted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Emit {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The body of one event; in a batch, its line.
+    pub body: Option<Template>,
+    /// In place of the body: the fields of a form.
+    #[serde(default)]
+    pub form: BTreeMap<String, Template>,
+    /// Which statuses say that all of it was taken; 2xx without it.
+    #[serde(default)]
+    pub accept: Vec<u16>,
+    /// Whether one call takes many events, one on each line.
+    #[serde(default)]
+    pub batch: bool,
+    /// The most events of a batch: 1 to 10,000.
+    #[serde(default = "five_hundred", deserialize_with = "up_to::<_, 10_000>")]
+    pub batch_max: usize,
+    /// The most bytes of event data in a batch; a single event may have more. 8 MiB without it.
+    #[serde(default = "eight_mib", deserialize_with = "size")]
+    pub batch_bytes_max: Size,
+    /// Calls that may be under way at once: 1 to 1,000.
+    #[serde(default = "four", deserialize_with = "up_to::<_, 1_000>")]
+    pub calls: usize,
+    /// Where the answer, or each of its lines, says how many subscribers an event matched.
+    pub matched: Option<String>,
+    /// Where a line of the answer says its own status; a line without it was taken.
+    pub status: Option<String>,
+}
+
+/// How the queue is looked into.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Depth {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// How many deliveries wait.
+    pub pointer: String,
+    /// Their bytes.
+    pub bytes: Option<String>,
+    /// Dead letters so far.
+    pub dead: Option<String>,
+    /// Deliveries done so far.
+    pub delivered: Option<String>,
+    /// Deliveries replaced by newer ones so far.
+    pub coalesced: Option<String>,
+    /// The same of each subscriber.
+    pub each: Option<Each>,
+    /// How what is kept of deliveries that were made is listed.
+    pub kept: Option<Kept>,
+}
+
+/// How what a sender keeps of deliveries that were made is listed, the oldest among the first.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Method and URL.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list.
+    pub list: String,
+    /// When each of its items was delivered.
+    pub delivered: String,
+}
+
+/// Where each subscriber's queue stands in the same answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Each {
+    /// The list.
+    pub list: String,
+    /// The subscriber's name in each of its items.
+    pub name: String,
+    /// How many deliveries wait.
+    pub pointer: String,
+    /// Their bytes.
+    pub bytes: Option<String>,
+    /// Dead letters so far.
+    pub dead: Option<String>,
+    /// Deliveries done so far.
+    pub delivered: Option<String>,
+    /// Deliveries replaced by newer ones so far.
+    pub coalesced: Option<String>,
+}
+
+/// How dead letters are listed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dead {
+    /// Method and URL of the first page.
+    pub request: Template,
+    /// Method and URL of a further page, which may name `{{ next }}`. Needed beside `next`.
+    pub page: Option<Template>,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list.
+    pub list: String,
+    /// What the next page is asked for with; nothing there on the last page.
+    pub next: Option<String>,
+    /// The subscriber in each item: its name, or what was saved as `id`.
+    pub subscriber: String,
+    /// The delivery's id.
+    pub id: Option<String>,
+    /// The reason.
+    pub reason: Option<String>,
+    /// The number of attempts.
+    pub attempts: Option<String>,
+}
+
+/// How a process says which subscribers it serves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    /// Method and URL; asked of each process.
+    pub request: Template,
+    /// Header fields.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Template>,
+    /// The list of subscribers.
+    pub list: String,
+    /// The subscriber's name in each of its items.
+    pub name: String,
+    /// What is there, neither null nor false, where the process that is asked serves it.
+    pub here: String,
+}
+
+/// A text, a number or a truth, as an answer is compared with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scalar(pub String);
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(AnyScalar)
+    }
+}
+
+struct AnyScalar;
+
+impl Visitor<'_> for AnyScalar {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a whole number, true or false")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+        Ok(Scalar(text.to_owned()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+        Ok(Scalar(number.to_string()))
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Scalar, E> {
+        Ok(Scalar(truth.to_string()))
+    }
+}
+
+/// Reads `[call]` as well as several `[[call]]`.
+pub(super) fn one_or_more<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Request>, D::Error> {
+    source.deserialize_any(Calls)
+}
+
+struct Calls;
+
+impl<'de> Visitor<'de> for Calls {
+    type Value = Vec<Request>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table with a request, or a list of them")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Vec<Request>, A::Error> {
+        Ok(vec![Request::deserialize(MapAccessDeserializer::new(map))?])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<Request>, A::Error> {
+        let calls = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+        if calls.is_empty() {
+            return Err(serde::de::Error::custom("expected at least one call"));
+        }
+        Ok(calls)
+    }
+}
+
+fn size<'de, D: Deserializer<'de>>(source: D) -> Result<Size, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}
+
+/// A number from 1 to `MOST`.
+fn up_to<'de, D: Deserializer<'de>, const MOST: usize>(source: D) -> Result<usize, D::Error> {
+    let number = usize::deserialize(source)?;
+    if (1..=MOST).contains(&number) {
+        return Ok(number);
+    }
+    Err(serde::de::Error::custom(format_args!("{number}: expected 1 to {MOST}")))
+}
+
+const fn five_hundred() -> usize {
+    500
+}
+
+const fn eight_mib() -> Size {
+    Size(8 << 20)
+}
+
+const fn four() -> usize {
+    4
+}
+
+pub(super) fn some_length<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Duration>, D::Error> {
+    length(source).map(Some)
+}
+
+pub(super) fn length<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map_err(|problem| serde::de::Error::custom(format_args!("{text:?}: {problem}")))
+}

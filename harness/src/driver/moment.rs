@@ -1,0 +1,119 @@
+//! Moments as senders tell them: `2026-05-17T20:47:03.120Z`, with any offset, or a number of seconds, milliseconds,
+//! microseconds or nanoseconds since 1970.
+
+use serde_json::Value;
+
+use crate::scenario::SECOND;
+
+/// The last moment that what is told can mean, in Unix nanoseconds: 20:47:03 is as late as 20:47:03.999999999.
+pub(super) fn latest(told: &Value) -> Option<u64> {
+    match told {
+        Value::String(text) => of_number(text).or_else(|| of_date(text)),
+        Value::Number(number) => of_number(&number.to_string()),
+        _ => None,
+    }
+}
+
+/// A number is in the unit in which it lies between the years 1973 and 5138.
+fn of_number(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty()
+        || ![whole, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        return None;
+    }
+    let number: u64 = whole.parse().ok()?;
+    let unit = match number {
+        0..100_000_000_000 => SECOND,
+        100_000_000_000..100_000_000_000_000 => 1_000_000,
+        100_000_000_000_000..100_000_000_000_000_000 => 1_000,
+        _ => 1,
+    };
+    number.checked_mul(unit)?.checked_add(latest_part(fraction, unit)?)
+}
+
+/// The most nanoseconds that a fraction of a unit can mean.
+fn latest_part(fraction: &str, unit: u64) -> Option<u64> {
+    let digits: String = fraction.chars().chain("999999999".chars()).take(9).collect();
+    let billionths: u64 = digits.parse().ok()?;
+    u64::try_from(u128::from(billionths) * u128::from(unit) / u128::from(SECOND)).ok()
+}
+
+fn of_date(text: &str) -> Option<u64> {
+    let (date, rest) = (text.get(..10)?, text.get(11..)?);
+    let (clock, rest) = (rest.get(..8)?, rest.get(8..)?);
+    let ends = rest.find(['Z', 'z', '+', '-'])?;
+    let (fraction, zone) = rest.split_at(ends);
+    let fraction = if fraction.is_empty() { "" } else { fraction.strip_prefix('.')? };
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
+    let three = |text: &str, mark: char| {
+        let parts: Vec<u64> = text.split(mark).map(number).collect::<Option<_>>()?;
+        <[u64; 3]>::try_from(parts).ok()
+    };
+    let ([year, month, day], [hour, minute, second]) = (three(date, '-')?, three(clock, ':')?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let seconds = days(year, month, day)?.checked_mul(86_400)?;
+    let seconds =
+        seconds.checked_add(hour * 3_600 + minute * 60 + second)?.checked_sub_signed(ahead(zone)?)?;
+    seconds.checked_mul(SECOND)?.checked_add(latest_part(fraction, SECOND)?)
+}
+
+/// By how many seconds a zone's clock is ahead: `Z`, `+02:00`.
+fn ahead(zone: &str) -> Option<i64> {
+    if zone.eq_ignore_ascii_case("z") {
+        return Some(0);
+    }
+    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let seconds = hours.checked_mul(3_600)?.checked_add(minutes.checked_mul(60)?)?;
+    Some(if zone.starts_with('-') { -seconds } else { seconds })
+}
+
+/// Days from 1970 to a date: the day that [`crate::endpoint::civil`] calls so.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    let guess = year.checked_sub(1970)?.checked_mul(366)?.checked_add(366)?;
+    // A date is its day's name, and names follow one another.
+    let (mut low, mut high) = (0, guess);
+    while low < high {
+        let middle = low.midpoint(high);
+        if crate::endpoint::civil(middle) < (year, month, day) { low = middle + 1 } else { high = middle }
+    }
+    (crate::endpoint::civil(low) == (year, month, day)).then_some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_read_in_each_form_as_late_as_it_can_mean() {
+        // Computed apart, with Python's datetime.
+        for (told, expected) in [
+            ("\"2026-05-17T20:47:03Z\"", Some(1_779_050_823_999_999_999)),
+            ("\"2026-05-17T20:47:03.120Z\"", Some(1_779_050_823_120_999_999)),
+            ("\"2026-05-17T22:47:03.120000000+02:00\"", Some(1_779_050_823_120_000_000)),
+            ("\"2026-05-17 15:17:03-05:30\"", Some(1_779_050_823_999_999_999)),
+            ("1779050823", Some(1_779_050_823_999_999_999)),
+            ("\"1779050823\"", Some(1_779_050_823_999_999_999)),
+            ("1779050823.5", Some(1_779_050_823_599_999_999)),
+            ("1779050823120", Some(1_779_050_823_120_999_999)),
+            ("1779050823120000", Some(1_779_050_823_120_000_999)),
+            ("1779050823120000001", Some(1_779_050_823_120_000_001)),
+            ("\"2024-02-29T00:00:00Z\"", Some(1_709_164_800_999_999_999)),
+            ("\"2023-02-29T00:00:00Z\"", None),
+            ("\"2026-05-17\"", None),
+            ("\"yesterday\"", None),
+            ("\"\"", None),
+            ("-5", None),
+            ("null", None),
+        ] {
+            assert_eq!(latest(&serde_json::from_str(told).unwrap()), expected, "{told}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a driver file may say.
+
+use super::*;
+use crate::driver::{template, words};
+
+#[test]
+fn every_shipped_driver_file_is_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.is_file()).chain([folder.join("python/driver.toml")]);
+    let names: Vec<_> =
+        files.map(|path| DriverFile::open(&path).unwrap_or_else(|error| panic!("{error}")).name).collect();
+    assert!(names.len() >= 6, "{names:?}");
+    assert_eq!(DriverFile::hookproof().unwrap().name, "hookproof");
+}
+
+#[test]
+fn what_would_be_read_in_part_or_has_no_bound_is_refused() {
+    let calls = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n";
+    let emit = |more: &str| format!("emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\"{more} }}\n");
+    let dead =
+        "dead = { request = \"GET {{ base }}/\", list = \"\", subscriber = \"/s\", next = \"/next\" }\n";
+    let rows = [
+        (format!("{}{dead}", emit("")), "page"),
+        (emit(", batch_max = 0"), "batch_max"),
+        (emit(", batch_max = 1000001"), "batch_max"),
+        (emit(", calls = 0"), "calls"),
+        (emit(", calls = 1001"), "calls"),
+    ];
+    for (more, named) in rows {
+        let read = DriverFile::parse(&format!("{calls}{more}"), "x.toml");
+        let error = read.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(named), "{more}: {error:?}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_named_with_its_place() {
+    let error = DriverFile::parse("name = \"x\"\nstrat = 1\n", "x.toml").unwrap_err().to_string();
+    assert!(error == "x.toml:2: strat: unknown key; did you mean \"start\"?", "{error}");
+    let text =
+        "name = \"x\"\nsubscribe = { request = \"POST {{ a\" }\nemit = { request = \"\", body = \"\" }\n";
+    let error = DriverFile::parse(text, "x.toml").unwrap_err().to_string();
+    assert!(error.contains("without"), "{error}");
+}
+
+const CALLS: &str = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
+                     emit = { request = \"POST {{ base }}/\", body = \"{{ data }}\" }\n";
+
+/// What is said of a file with these lines beside its calls.
+fn problems(lines: &str) -> String {
+    let read = DriverFile::parse(&format!("{CALLS}{lines}\n"), "x.toml");
+    read.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn what_needs_something_else_is_told_with_its_line() {
+    let rows = [
+        ("[poll]\nrequest = \"GET {{ base }}/\"", "x.toml:5: poll.until: missing"),
+        ("[[setup]]\nrequest = \"GET {{ base }}/\"\nwithin = \"5s\"", "setup.within: expected until too"),
+        (
+            "[redrive]\nrequest = \"GET /\"\nbody = \"\"\nform = { a = \"b\" }",
+            "redrive.form: there are a body and a form",
+        ),
+        (
+            "[connect]\ncertificate = \"a.pem\"",
+            "x.toml:5: connect: a certificate and its key need each other",
+        ),
+        (
+            "[sign]\nalgorithm = \"ed25519\"\nheader = \"S\"\nsigned = [\"{body}\"]",
+            "sign.public_key: missing",
+        ),
+        ("[teardown]\nrequest = \"GET {{ base }}/{{ url }}\"", "x.toml:5: {{ url }} names nothing"),
+        ("[unsubscribe]\nrequest = \"GET {{ base }}/{{ nmae }}\"", "did you mean {{ name }}?"),
+        (
+            "[depth]\npointer = \"\"\nrequest = \"GET /\"\nheaders = { Cookie = \"a=b\" }",
+            "headers.Cookie: the value is in the file",
+        ),
+    ];
+    for (lines, said) in rows {
+        let problems = problems(lines);
+        assert!(problems.contains(said), "{lines}: {problems:?}");
+    }
+}
+
+#[test]
+fn a_signature_that_is_not_described_whole_is_refused_with_what_is_missing() {
+    let rows = [
+        ("", "neither"),
+        ("profile = \"github\"\nalgorithm = \"none\"", "expected one of them"),
+        ("profile = \"gihub\"", "did you mean \"github\"?"),
+        ("profile = \"github\"\nheader = \"S\"", "sign.header"),
+        ("profile = \"github\"\nheader_prefix = \"x-\"", "sign.header_prefix"),
+        ("algorithm = \"hmac-sha265\"", "did you mean \"hmac-sha256\"?"),
+        ("algorithm = \"hmac-sha256\"", "needs header"),
+        ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{bdy}\"]", "did you mean {body}?"),
+        (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]",
+            "expected sign.timestamp too",
+        ),
+        ("algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\nkey = \"pem\"", "sign.key"),
+        ("algorithm = \"hmac-sha256\"\nheader = \"S T\"\nsigned = [\"{body}\"]", "no name of a header"),
+        (
+            "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{body}\"]\ntimestamp_prefix = \"t=\"",
+            "separator",
+        ),
+    ];
+    for (lines, said) in rows {
+        let problems = problems(&format!("[sign]\n{lines}"));
+        assert!(problems.starts_with("x.toml:") && problems.contains(said), "{lines}: {problems:?}");
+    }
+    assert_eq!(problems("[sign]\nalgorithm = \"none\"\nid = \"X-Id\""), "");
+}
+
+/// The keys that the parser knows where these lines put another one.
+fn known_keys(lines: &str) -> Vec<String> {
+    let said =
+        DriverFile::parse(lines, "x.toml").map(|_| String::new()).unwrap_or_else(|error| error.to_string());
+    let (_, keys) = said.split_once("known keys are ").unwrap_or_else(|| panic!("{lines}: {said}"));
+    keys.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_about_drivers_has_every_key_and_no_other() {
+    const PAGE: &str = include_str!("../../../../docs/drivers.md");
+    const CALL: &str = "request = \"GET /\"\n";
+    let rows = [
+        ("The file", String::new()),
+        ("`[start]`", "[start]\n".to_owned()),
+        ("`[start.owner]`", "[start.owner]\n".to_owned()),
+        ("`[connect]`", "[connect]\n".to_owned()),
+        ("A call", format!("[[setup]]\n{CALL}")),
+        ("`[emit]`", "[emit]\n".to_owned()),
+        ("`[depth]`", "[depth]\n".to_owned()),
+        ("`[depth.each]`", "[depth.each]\n".to_owned()),
+        ("`[depth.kept]`", "[depth.kept]\n".to_owned()),
+        ("`[dead]`", "[dead]\n".to_owned()),
+        ("`[declares]`", "[declares]\n".to_owned()),
+        ("`[sign]`", "[sign]\n".to_owned()),
+        ("`[stop]`", "[stop]\n".to_owned()),
+    ];
+    assert_eq!(PAGE.matches("\n### ").count(), rows.len(), "a section of the page is not looked at");
+    for (title, lines) in rows {
+        let (_, section) = PAGE.split_once(&format!("\n### {title}\n")).unwrap_or_else(|| panic!("{title}"));
+        let section = section.split("\n### ").next().unwrap();
+        let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+        let mut told: Vec<String> =
+            cells.flat_map(|cell| cell.split(", ")).map(|key| key.replace(['`', ' '], "")).collect();
+        let mut known = known_keys(&format!("{lines}qqqqqqqqqqqqqqqq = 1\n"));
+        told.sort();
+        known.sort();
+        assert_eq!(told, known, "{title}");
+    }
+}
+
+#[test]
+fn the_page_about_drivers_has_every_name_and_filter() {
+    const PAGE: &str = include_str!("../../../../docs/drivers.md");
+    let (_, templates) = PAGE.split_once("## Templates").unwrap();
+    let templates = templates.split("## Sections").next().unwrap();
+    let names = problems::SHARED.iter().chain(&words::NAMES).chain(&words::EVENT_NAMES);
+    for name in names.copied().chain(template::filters()) {
+        assert!(templates.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn every_name_of_a_subscriber_and_of_an_event_is_known_and_has_a_value() {
+    let text = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"one\"\n";
+    let subscriber = crate::scenario::Scenario::from_text(text, "x.toml").unwrap().subscribers.remove(0);
+    let words = words::of_subscriber(&subscriber, &[], "http://a", "s");
+    let mut known = words::NAMES;
+    known.sort_unstable();
+    assert_eq!(words.keys().collect::<Vec<_>>(), known);
+    assert_eq!(words["filter_types"], words["events"], "an empty list would mean all types to some senders");
+    let event = crate::driver::Event {
+        token: 1,
+        text: String::new(),
+        uuid: String::new(),
+        kind: String::new(),
+        key: String::new(),
+        data: String::new(),
+        unix_ns: 0,
+    };
+    let mut known = words::EVENT_NAMES;
+    known.sort_unstable();
+    assert_eq!(event.variables().keys().collect::<Vec<_>>(), known);
+}

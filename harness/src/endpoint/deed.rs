@@ -1,0 +1,64 @@
+//! What an endpoint does for a request that it has read, once the time for it has come: the same over HTTP/1.1 and HTTP/2, which
+//! differ in how they do it.
+
+use std::borrow::Cow;
+
+use super::Endpoint;
+use super::choice::Enforced;
+use crate::scenario::{Answer as Script, Behaviour, Duration, Reply, RetryAfter, Size};
+
+/// What is done.
+#[derive(Debug)]
+pub(super) enum Deed<'a> {
+    /// A whole answer is written.
+    Answer(Cow<'a, Reply>),
+    /// An answer is written one byte at a time.
+    Drip(Duration),
+    /// Half an answer is written.
+    HalfAnswer,
+    /// The exchange is ended in order, without an answer.
+    Close,
+    /// The exchange is ended out of order, without an answer.
+    Reset,
+}
+
+impl Endpoint {
+    /// What is done for a request that met this behaviour, in this place; none for an endpoint that behaves.
+    pub(super) fn deed<'a>(&self, chosen: Option<(usize, &'a Behaviour)>) -> Deed<'a> {
+        let Some((place, behaviour)) = chosen else { return Deed::Answer(Cow::Owned(no_content())) };
+        match &behaviour.answer {
+            Script::Status(reply) => Deed::Answer(Cow::Borrowed(reply)),
+            Script::Enforce { limit, burst } => {
+                let now = self.stage.clock.now();
+                Deed::Answer(Cow::Owned(match self.choices.enforce(place, *limit, *burst, now) {
+                    Enforced::Inside => no_content(),
+                    Enforced::Past { retry_after_s } => too_many(retry_after_s),
+                }))
+            }
+            Script::HugeAnswer { body } => Deed::Answer(Cow::Owned(Reply { body: *body, ..ok() })),
+            Script::Drip { pace } => Deed::Drip(*pace),
+            Script::HalfAnswer => Deed::HalfAnswer,
+            Script::Close => Deed::Close,
+            // What should have happened before the request was read, and could not.
+            Script::Reset | Script::Refuse | Script::NoAccept | Script::ResetAfterRead => Deed::Reset,
+            Script::Stall | Script::Blackhole => Deed::Answer(Cow::Owned(no_content())),
+        }
+    }
+}
+
+/// Whether a request is never answered.
+pub(super) fn is_blackhole(chosen: Option<(usize, &Behaviour)>) -> bool {
+    chosen.is_some_and(|(_, behaviour)| matches!(behaviour.answer, Script::Blackhole))
+}
+
+const fn no_content() -> Reply {
+    Reply { status: 204, retry_after: None, body: Size(0), location: None }
+}
+
+pub(super) const fn ok() -> Reply {
+    Reply { status: 200, retry_after: None, body: Size(0), location: None }
+}
+
+fn too_many(retry_after_s: u64) -> Reply {
+    Reply { status: 429, retry_after: Some(RetryAfter::Seconds(retry_after_s)), ..no_content() }
+}

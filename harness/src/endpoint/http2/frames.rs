@@ -1,0 +1,131 @@
+//! When each request of an HTTP/2 connection began: the moment at which the first byte of its HEADERS frame was read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a client sends first (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The length of a frame's head (§4.1), and the type of the frame that begins a request.
+const HEAD_BYTES: usize = 9;
+const HEADERS: u8 = 1;
+
+/// When the requests began that nobody has taken up yet, by their streams. Copies are of the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Begun(Arc<Mutex<BTreeMap<u32, u64>>>);
+
+impl Begun {
+    fn note(&self, stream: u32, t: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, t);
+    }
+
+    /// Takes one up: when it began, and when each of those did that came before it and were none.
+    pub(super) fn take(&self, stream: u32) -> (Option<u64>, Vec<u64>) {
+        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = begun.split_off(&stream.saturating_add(1));
+        let mut earlier = std::mem::replace(&mut *begun, later);
+        let own = earlier.remove(&stream);
+        (own, earlier.into_values().collect())
+    }
+
+    /// Takes up all that are left.
+    pub(super) fn rest(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_values().collect()
+    }
+}
+
+/// Where a client's bytes stand.
+#[derive(Debug)]
+pub(super) struct Frames {
+    begun: Begun,
+    /// Bytes until the next frame's head.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    /// How much of the head there is, and when its first byte came.
+    filled: usize,
+    came: u64,
+    /// The last stream that began: one that has begun sends trailers in the same kind of frame.
+    last: u32,
+}
+
+impl Frames {
+    /// Of a connection that has not sent anything yet.
+    pub(super) fn new(begun: Begun) -> Self {
+        Self { begun, skip: PREFACE.len(), head: [0; HEAD_BYTES], filled: 0, came: 0, last: 0 }
+    }
+
+    /// Moves over bytes that were read at a moment, and notes each request that they begin.
+    pub(super) fn advance(&mut self, mut bytes: &[u8], now: u64) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            bytes = &bytes[skipped..];
+            self.skip -= skipped;
+            if self.filled == 0 {
+                self.came = now;
+            }
+            let taken = (HEAD_BYTES - self.filled).min(bytes.len());
+            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+            self.filled += taken;
+            bytes = &bytes[taken..];
+            if self.filled == HEAD_BYTES {
+                self.head_is_whole();
+            }
+        }
+    }
+
+    fn head_is_whole(&mut self) {
+        let [a, b, c, kind, _, stream @ ..] = self.head;
+        self.filled = 0;
+        self.skip = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
+        let stream = u32::from_be_bytes(stream) & 0x7fff_ffff;
+        if kind == HEADERS && stream > self.last {
+            self.last = stream;
+            self.begun.note(stream, self.came);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, stream: u32, payload: usize) -> Vec<u8> {
+        let length = u32::try_from(payload).unwrap().to_be_bytes();
+        let head = [&length[1..], &[kind, 0], &stream.to_be_bytes()].concat();
+        [head, vec![0xff; payload]].concat()
+    }
+
+    #[test]
+    fn a_request_begins_with_the_first_byte_of_its_headers_however_the_bytes_come() {
+        let settings = frame(4, 0, 6);
+        let bytes = [
+            PREFACE.to_vec(),
+            settings,
+            frame(1, 1, 40),
+            frame(0, 1, 70_000),
+            frame(1, 3, 3),
+            frame(1, 1, 2),
+        ];
+        let starts = [24 + 15, 24 + 15 + 49 + 70_009];
+        let bytes = bytes.concat();
+        for size in [1, 2, 7, 8_192, bytes.len()] {
+            let begun = Begun::default();
+            let mut frames = Frames::new(begun.clone());
+            for (at, piece) in (0_u64..).zip(bytes.chunks(size)) {
+                frames.advance(piece, at * size as u64);
+            }
+            let piece_of = |at: usize| (at / size * size) as u64;
+            assert_eq!(begun.rest(), starts.map(piece_of), "{size}");
+        }
+    }
+
+    #[test]
+    fn what_came_before_a_request_and_was_none_is_told_with_it() {
+        let begun = Begun::default();
+        for (stream, t) in [(1, 10), (3, 30), (5, 50), (7, 70)] {
+            begun.note(stream, t);
+        }
+        assert_eq!(begun.take(5), (Some(50), vec![10, 30]));
+        assert_eq!(begun.take(5), (None, vec![]));
+        assert_eq!(begun.rest(), [70]);
+    }
+}

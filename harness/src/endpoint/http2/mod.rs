@@ -1,0 +1,160 @@
+//! An HTTP/2 connection to an endpoint, by prior knowledge (RFC 9113 §3.3): it is told by its preface, on the port on which
+//! HTTP/1.1 is spoken too. Frames and flow control are the library's (`h2`); when a request came is not ([`frames`]).
+//!
+//! Each stream is a request of its own, and arrives with the first byte of its HEADERS frame. What a scenario does to a
+//! connection is done to the stream, so that it meets the one request that it is meant for:
+//!
+//! | behaviour | over HTTP/2 |
+//! |---|---|
+//! | `reset` | RST_STREAM (INTERNAL_ERROR) once the HEADERS are read, before anything of the body is |
+//! | `reset-after-read` | the same once all is read |
+//! | `close` | RST_STREAM (CANCEL) once all is read |
+//! | `half-answer` | HEADERS that promise 100 bytes, 20 of them, and the end of the stream |
+//! | `blackhole` | the stream stays open until the peer ends it |
+//! | `drip` | HEADERS, then as many bytes of a body as the head has over HTTP/1.1, one in each DATA frame |
+//! | `stall` | nothing is read of the connection; of a share of the requests, the stream waits unread |
+//! | `refuse`, `no-accept` | the port is shut; a connection that is open ends (GOAWAY), and what still comes on it meets `reset` |
+//!
+//! Bounds: streams of a connection ([`STREAMS_MAX`]), bytes that wait unread on a stream and on a connection, heads and bodies as
+//! over HTTP/1.1.
+
+mod frames;
+mod stream;
+mod watched;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::frames::{Begun, PREFACE};
+use self::stream::Stream;
+use self::watched::Watched;
+use super::request::HEAD_BYTES_MAX;
+use super::{Endpoint, ShutdownSignal};
+use crate::trace::CutKind;
+
+/// How many streams of a connection may be open at once.
+const STREAMS_MAX: u32 = 1_000;
+/// What may wait unread of a stream, and of a connection.
+const STREAM_BYTES_MAX: u32 = 1 << 20;
+const CONNECTION_BYTES_MAX: u32 = 4 << 20;
+/// Streams that a peer has ended before they were looked at. Who is stalled may end many.
+const ENDED_MAX: usize = 10_000;
+/// How long to wait for the rest of a preface.
+const PAUSE_NS: u64 = 1_000_000;
+
+/// Whether a connection that has something to read, or has ended, begins as HTTP/2 does. Nothing is read of it.
+pub(super) async fn is_spoken(endpoint: &Endpoint, stream: &TcpStream) -> bool {
+    /// No method of HTTP/1.1 begins so.
+    const TELLING: usize = 3;
+    let mut first = [0; TELLING];
+    let mut seen = 0;
+    loop {
+        match stream.peek(&mut first).await {
+            // More may follow what has come, as long as something does.
+            Ok(read) if read > seen && read < TELLING && PREFACE.starts_with(&first[..read]) => seen = read,
+            Ok(read) => return read == TELLING && PREFACE.starts_with(&first),
+            Err(_) => return false,
+        }
+        endpoint.stage.clock.pass(PAUSE_NS).await;
+    }
+}
+
+/// Serves a connection until it ends, or the run is over.
+pub(super) async fn serve(
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    number: u64,
+    mut open: watch::Receiver<bool>,
+    mut tether: ShutdownSignal,
+) {
+    let begun = Begun::default();
+    let watched = Watched::new(Arc::clone(&endpoint), stream, begun.clone());
+    let handshake = tokio::select! {
+        () = tether.closed() => return,
+        handshake = builder().handshake::<_, Bytes>(watched) => handshake,
+    };
+    if let Ok(mut connection) = handshake {
+        let mut streams = JoinSet::new();
+        let taken = Taken { endpoint: &endpoint, begun: &begun, number, tether: &tether };
+        let (mut is_open, mut over) = (true, tether.clone());
+        loop {
+            tokio::select! {
+                () = over.closed() => break,
+                // While the port is closed nobody is there to hold idle connections either.
+                _ = open.wait_for(|open| !*open), if is_open => {
+                    is_open = false;
+                    connection.graceful_shutdown();
+                }
+                accepted = connection.accept() => match accepted {
+                    Some(Ok((request, respond))) => taken.take(&mut streams, request, respond, is_open),
+                    // What was seen of the connection is recorded; it has nothing more to say.
+                    Some(Err(_)) | None => break,
+                },
+                Some(_) = streams.join_next() => {}
+            }
+        }
+        end(&mut connection, &mut streams).await;
+    }
+    let how = if tether.is_closed() { CutKind::RunEnded } else { CutKind::PeerGone };
+    begun.rest().into_iter().for_each(|t| endpoint.keep_cut(None, how, Some(t), None));
+}
+
+/// Waits until every stream has ended, and been recorded; what they still write is written meanwhile.
+async fn end(connection: &mut Connection<Watched, Bytes>, streams: &mut JoinSet<()>) {
+    let mut is_over = false;
+    while !streams.is_empty() {
+        tokio::select! {
+            ended = connection.accept(), if !is_over => is_over = !matches!(ended, Some(Ok(_))),
+            _ = streams.join_next() => {}
+        }
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_window_size(STREAM_BYTES_MAX)
+        .initial_connection_window_size(CONNECTION_BYTES_MAX)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(ENDED_MAX)
+        .max_local_error_reset_streams(None);
+    builder
+}
+
+/// What a stream is taken up with.
+struct Taken<'a> {
+    endpoint: &'a Arc<Endpoint>,
+    begun: &'a Begun,
+    number: u64,
+    tether: &'a ShutdownSignal,
+}
+
+impl Taken<'_> {
+    fn take(
+        &self,
+        streams: &mut JoinSet<()>,
+        request: http::Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+        is_open: bool,
+    ) {
+        let (own, strays) = self.begun.take(respond.stream_id().as_u32());
+        // The library has turned them away: what they said was no request.
+        strays.into_iter().for_each(|t| self.endpoint.keep_cut(None, CutKind::Malformed, Some(t), None));
+        let began = own.unwrap_or_else(|| self.endpoint.stage.clock.now());
+        if !is_open {
+            self.endpoint.keep_cut(None, CutKind::Reset, Some(began), None);
+            return respond.send_reset(Reason::INTERNAL_ERROR);
+        }
+        let (endpoint, tether) = (Arc::clone(self.endpoint), self.tether.clone());
+        let luck = endpoint.choices.draw();
+        let stream = Stream { endpoint, connection: self.number, began, luck };
+        streams.spawn(stream.serve(request, respond, tether));
+    }
+}

@@ -1,0 +1,70 @@
+//! A connection's bytes on their way to the library, with the moments at which they were read.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::frames::{Begun, Frames};
+use crate::endpoint::Endpoint;
+
+/// A connection that reads nothing while its endpoint stalls, and notes what begins when.
+pub(super) struct Watched {
+    endpoint: Arc<Endpoint>,
+    stream: TcpStream,
+    frames: Frames,
+    /// The end of a stall.
+    stalled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Watched {
+    pub(super) fn new(endpoint: Arc<Endpoint>, stream: TcpStream, begun: Begun) -> Self {
+        Self { endpoint, stream, frames: Frames::new(begun), stalled: None }
+    }
+
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(stalled) = &mut self.stalled {
+                ready!(stalled.as_mut().poll(cx));
+                self.stalled = None;
+            }
+            let clock = &self.endpoint.stage.clock;
+            let Some(until) = self.endpoint.choices.stalls_until(clock.now()) else { return Poll::Ready(()) };
+            let clock = clock.clone();
+            self.stalled = Some(Box::pin(async move { clock.until(until).await }));
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_stall(cx));
+        // What came while it stalled is read then, and not before: whoever waits for it has waited for bytes.
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let now = self.endpoint.stage.clock.now();
+        self.frames.advance(&buffer.filled()[before..], now);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

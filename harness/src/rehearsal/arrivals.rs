@@ -1,0 +1,90 @@
+//! What has arrived of the events that were offered.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::Receiver;
+
+use super::step::Outcome;
+use crate::trace::{Arrival, Message, Record, Verified};
+
+/// The arrivals of a rehearsal.
+pub(super) struct Arrivals {
+    records: Receiver<Message>,
+    all: Vec<Arrival>,
+    wanted: BTreeSet<u64>,
+}
+
+impl Arrivals {
+    pub(super) const fn new(records: Receiver<Message>) -> Self {
+        Self { records, all: Vec::new(), wanted: BTreeSet::new() }
+    }
+
+    /// These events are to arrive.
+    pub(super) fn expect(&mut self, tokens: impl Iterator<Item = u64>) {
+        self.wanted = tokens.collect();
+    }
+
+    /// Takes what was recorded since.
+    fn look(&mut self) {
+        let arrivals = self.records.try_iter().filter_map(|message| match message {
+            Message::Record(record) => match *record {
+                Record::Arrival(arrival) => Some(arrival),
+                _ => None,
+            },
+            _ => None,
+        });
+        self.all.extend(arrivals);
+    }
+
+    fn came(&self) -> BTreeSet<u64> {
+        let tokens = self.all.iter().flat_map(|arrival| arrival.token.iter().chain(&arrival.more).copied());
+        tokens.filter(|token| self.wanted.contains(token)).collect()
+    }
+
+    pub(super) fn are_all_there(&mut self) -> bool {
+        self.look();
+        self.came().len() == self.wanted.len()
+    }
+
+    /// How many of the events have arrived, and how many there are.
+    pub(super) fn count(&self) -> (usize, usize) {
+        (self.came().len(), self.wanted.len())
+    }
+
+    /// A request that carries none of them.
+    pub(super) fn stranger(&self) -> Option<String> {
+        self.all.iter().find(|arrival| arrival.token.is_none()).map(shape)
+    }
+
+    /// What the first request was like.
+    pub(super) fn shape(&self) -> String {
+        self.all.iter().find(|arrival| arrival.token.is_some()).map(shape).unwrap_or_default()
+    }
+
+    /// What is said of the signatures.
+    pub(super) fn signatures(&self) -> Result<String, Outcome> {
+        for arrival in self.all.iter().filter(|arrival| arrival.token.is_some()) {
+            match &arrival.signed.verified {
+                Verified::Keys(keys) if !keys.is_empty() => {}
+                Verified::Keys(_) => return Err(Outcome::Failed("no known key made it".to_owned())),
+                Verified::Unchecked(why) => return Err(Outcome::Skipped(why.clone())),
+                Verified::No(why) => {
+                    let header = arrival.signed.signature.as_deref().unwrap_or("none");
+                    let stamp = arrival.signed.timestamp.as_deref().unwrap_or("none");
+                    let id = arrival.id.as_deref().unwrap_or("none");
+                    return Err(Outcome::Failed(format!(
+                        "{why}; the signature's header: {header}; timestamp: {stamp}; id: {id}"
+                    )));
+                }
+            }
+        }
+        match self.came().len() {
+            0 => Err(Outcome::Skipped("nothing arrived".to_owned())),
+            count => Ok(format!("{count} signatures are right")),
+        }
+    }
+}
+
+fn shape(arrival: &Arrival) -> String {
+    let content = arrival.content_type.as_deref().unwrap_or("no content type");
+    format!("{} {}, {content}, {} bytes", arrival.method, arrival.path, arrival.bytes)
+}

@@ -1,0 +1,343 @@
+//! A driver is tried before it is trusted: its sender is started where it can be, one endpoint subscribes, three events are
+//! offered, what arrives is verified, the queue is looked into, and all is taken back. It takes a minute at most, and
+//! says step by step what worked; of what did not, what was sent and what came back, without secrets.
+
+mod arrivals;
+mod step;
+
+use std::path::Path;
+
+use crate::clock::Clock;
+use crate::driver::{
+    Api, ApiError, DriverFile, EmitResult, Event, Exchange, ProcessConfig, Processes, StartError,
+    Subscription, log_path,
+};
+use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::run::{Interrupt, RunError, here, scheme};
+use crate::scenario::{Durability, SECOND, Scenario};
+use crate::trace::Recorder;
+use crate::traffic::{Schedule, Tokens};
+use arrivals::Arrivals;
+pub use step::{Outcome, Rehearsal, Step};
+
+/// How long all of it may take, but for what is taken back.
+const WITHIN_NS: u64 = 60 * SECOND;
+/// How long deliveries are waited for.
+const DELIVERED_WITHIN_NS: u64 = 20 * SECOND;
+/// How long a sender may take to stop.
+const STOP_WITHIN_NS: u64 = 10 * SECOND;
+/// Lines of its log that are shown of a sender that does not start.
+const LOG_LINES: usize = 10;
+/// From one look at what has arrived to the next.
+const LOOK_NS: u64 = 20_000_000;
+
+/// What is played: three events at once, and one subscriber that any sender can serve.
+const SCENARIO: &str = r#"
+name = "driver-check"
+[[traffic]]
+shape = "burst"
+events = 3
+[events]
+types = { "hookproof.check" = 1 }
+[[subscriber]]
+name = "hookproof-check"
+limit = { rate = "10/s", burst = 5, in_flight = 3 }
+timeout = "5s"
+"#;
+
+/// What a rehearsal goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// The driver file's path.
+    pub driver: &'a Path,
+    /// The `hookproof` program, through which processes are started.
+    pub program: &'a Path,
+    /// An empty folder for the sender's files and its log.
+    pub folder: &'a Path,
+}
+
+/// Plays it. The driver file was read, and has no mistakes.
+///
+/// # Errors
+/// When the harness itself can't: its own endpoint or its own scenario.
+pub async fn rehearse(
+    file: &DriverFile,
+    options: Options<'_>,
+    mut interrupt: Interrupt,
+) -> Result<Rehearsal, RunError> {
+    let scenario = Scenario::from_text(SCENARIO, "driver-check").map_err(|_| RunError::Generator)?;
+    let clock = Clock::begun();
+    let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
+    let tokens = Tokens::new(u32::try_from(run).unwrap_or_default());
+    let (recorder, records) = Recorder::new(10_000);
+    let stage = Stage { clock: clock.clone(), recorder, tokens, seed: 1 };
+    let mut rehearsal = Rehearsal::new(&file.name);
+    let api = match api(file, options, tokens, scenario.sender.durability) {
+        Ok(api) => api,
+        Err(error) => {
+            rehearsal.failed("connect", error.to_string(), None, true);
+            return Ok(rehearsal);
+        }
+    };
+    let config = ProcessConfig {
+        program: options.program.to_owned(),
+        logs: options.folder.to_owned(),
+        arguments: Vec::new(),
+    };
+    let mut processes = match Processes::new(&api, 1, &config, &clock, &stage.recorder) {
+        Ok(processes) => processes,
+        Err(error) => {
+            rehearsal.failed("start", error.to_string(), None, true);
+            return Ok(rehearsal);
+        }
+    };
+    let subscriber = &scenario.subscribers[0];
+    let spec = Spec {
+        name: subscriber.name.clone(),
+        path: subscriber.path(),
+        behaviours: Vec::new(),
+        answers: subscriber.answers,
+        scheme: scheme(file, subscriber.sign)?,
+    };
+    let endpoints = Endpoints::open(vec![spec], &stage).await.map_err(RunError::Endpoints)?;
+    let mut stand = Stand {
+        scenario: &scenario,
+        api: &api,
+        endpoints: &endpoints,
+        arrivals: Arrivals::new(records),
+        stage: &stage,
+        rehearsal: &mut rehearsal,
+        folder: options.folder,
+    };
+    let broken_off = tokio::select! {
+        () = stand.play(&mut processes) => None,
+        () = clock.pass(WITHIN_NS) => Some("a minute is over"),
+        Ok(_) = interrupt.wait_for(|wanted| *wanted) => Some("interrupted"),
+    };
+    drop(stand);
+    if let Some(why) = broken_off {
+        rehearsal.failed("end", why.to_owned(), api.last(), true);
+    }
+    take_back(&api, &mut processes, &mut rehearsal).await;
+    endpoints.close().await;
+    Ok(rehearsal)
+}
+
+fn api(
+    file: &DriverFile,
+    options: Options<'_>,
+    tokens: Tokens,
+    durability: Durability,
+) -> Result<Api, ApiError> {
+    let port = crate::driver::free_port().unwrap_or_default();
+    let variables = [
+        ("hookproof", options.program.display().to_string()),
+        ("here", here(Some(options.driver))),
+        ("dir", options.folder.display().to_string()),
+        ("durability", durability.name().to_owned()),
+        ("run", tokens.run()),
+    ];
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Api::watched(file.clone(), &[port], variables)
+}
+
+/// Everything that the steps work with.
+struct Stand<'a> {
+    scenario: &'a Scenario,
+    api: &'a Api,
+    endpoints: &'a Endpoints,
+    arrivals: Arrivals,
+    stage: &'a Stage,
+    rehearsal: &'a mut Rehearsal,
+    folder: &'a Path,
+}
+
+impl Stand<'_> {
+    /// Plays all steps; ends at the first without which the others say nothing.
+    async fn play(&mut self, processes: &mut Processes) {
+        let started = processes.start().await;
+        let is_ours = self.api.file().start.is_some();
+        if !self.started(started, is_ours) || !self.set_up().await || !self.subscribe().await {
+            return;
+        }
+        if self.emit().await {
+            self.receive().await;
+            self.look().await;
+        }
+    }
+
+    fn started(&mut self, started: Result<(), StartError>, is_ours: bool) -> bool {
+        match started {
+            Ok(()) if is_ours => self.rehearsal.passed("start", "the sender is ready".to_owned()),
+            Ok(()) => {
+                self.rehearsal
+                    .skipped("start", "the driver file has no [start]: the sender has to run already");
+            }
+            Err(error) => {
+                // The log goes with its folder: what it ends with is all that is left of it.
+                let log = std::fs::read_to_string(log_path(self.folder, 0)).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let got = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+                let last =
+                    Exchange { sent: "(nothing; its log ends with)".to_owned(), got: self.api.hide(&got) };
+                self.rehearsal.failed("start", error.to_string(), Some(last), true);
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn set_up(&mut self) -> bool {
+        let count = self.api.file().setup.len();
+        match self.api.set_up().await {
+            Ok(()) if count == 0 => self.rehearsal.skipped("setup", "the driver file has no [[setup]]"),
+            Ok(()) => self.rehearsal.passed("setup", format!("{count} calls")),
+            Err(error) => return self.refused("setup", &error),
+        }
+        true
+    }
+
+    async fn subscribe(&mut self) -> bool {
+        let subscriber = &self.scenario.subscribers[0];
+        let url = self.endpoints.url(0).unwrap_or_default();
+        let Ok(scheme) = scheme(self.api.file(), subscriber.sign) else { return false };
+        let bytes: Vec<u8> = self.stage.tokens.run().bytes().cycle().take(32).collect();
+        let types: Vec<String> = self.scenario.events.types.iter().map(|(kind, _)| kind.clone()).collect();
+        let secret = scheme.secret_of(&bytes);
+        let one = Subscription { subscriber, types: &types, url: &url, secret: &secret };
+        let key = match self.api.subscribe(&one).await {
+            Ok(key) => key,
+            Err(error) => return self.refused("subscribe", &error),
+        };
+        if scheme.is_signed() {
+            match scheme.key(&key) {
+                Ok(key) => self.endpoints.learn(0, vec![key]),
+                Err(error) => {
+                    self.rehearsal.failed("subscribe", error.to_string(), self.api.last(), true);
+                    return false;
+                }
+            }
+        }
+        let told = self.api.told().into_iter().map(|told| told.what);
+        let said: Vec<String> = std::iter::once(format!("an endpoint at {url}")).chain(told).collect();
+        self.rehearsal.passed("subscribe", said.join("; "));
+        true
+    }
+
+    async fn emit(&mut self) -> bool {
+        let here = Path::new(".");
+        let schedule = Schedule::compute(&self.scenario.traffic, &self.scenario.events, 1, here);
+        let Ok(schedule) = schedule else { return false };
+        let (tokens, clock) = (self.stage.tokens, &self.stage.clock);
+        let events: Vec<Event> = schedule
+            .due()
+            .iter()
+            .map(|due| Event {
+                token: due.token,
+                text: tokens.text(due.token),
+                uuid: tokens.uuid(due.token),
+                kind: schedule.kind(due).to_owned(),
+                key: schedule.key(due).to_owned(),
+                data: schedule.data(due, tokens),
+                unix_ns: clock.unix_ns(clock.now()),
+            })
+            .collect();
+        let emit = &self.api.file().emit;
+        let calls = if emit.batch { emit.batch_max } else { 1 };
+        let mut accepted = 0;
+        for batch in events.chunks(calls) {
+            for result in self.api.emit(batch).await {
+                match result {
+                    EmitResult::Accepted { .. } => accepted += 1,
+                    EmitResult::Refused { status, why, .. } => {
+                        return self.not_emitted(format!("an event was answered {status}: {why}"));
+                    }
+                    EmitResult::Silent { why, .. } | EmitResult::Unoffered { why } => {
+                        return self.not_emitted(why);
+                    }
+                }
+            }
+        }
+        self.arrivals.expect(events.iter().map(|event| event.token));
+        self.rehearsal.passed("emit", format!("{accepted} events accepted"));
+        true
+    }
+
+    fn not_emitted(&mut self, why: String) -> bool {
+        self.rehearsal.failed("emit", why, self.api.last(), true);
+        false
+    }
+
+    /// Waits for the deliveries, and looks at their signatures.
+    async fn receive(&mut self) {
+        let until = self.stage.clock.now() + DELIVERED_WITHIN_NS;
+        while !self.arrivals.are_all_there() && self.stage.clock.now() < until {
+            self.stage.clock.pass(LOOK_NS).await;
+        }
+        let (came, wanted) = self.arrivals.count();
+        if came < wanted {
+            let within = DELIVERED_WITHIN_NS / SECOND;
+            let mut what = format!("{came} of {wanted} events arrived within {within} s");
+            if let Some(stranger) = self.arrivals.stranger() {
+                what.push_str(&format!("; a request without the harness's token came: {stranger}"));
+            }
+            self.rehearsal.failed("deliver", what, None, false);
+        } else {
+            self.rehearsal.passed("deliver", format!("{came} events arrived: {}", self.arrivals.shape()));
+        }
+        match self.arrivals.signatures() {
+            Ok(what) => self.rehearsal.passed("verify", what),
+            Err(Outcome::Skipped(why)) => self.rehearsal.skipped("verify", &why),
+            Err(Outcome::Failed(why)) => self.rehearsal.failed("verify", why, None, false),
+            Err(Outcome::Passed) => {}
+        }
+    }
+
+    /// Looks into the queue, and at what was given up.
+    async fn look(&mut self) {
+        let file = self.api.file();
+        match (&file.depth, self.api.depth().await) {
+            (None, _) => self.rehearsal.skipped("depth", "the driver file has no [depth]"),
+            (Some(depth), Ok(samples)) => match samples.first().and_then(|whole| whole.waiting) {
+                Some(waiting) => self.rehearsal.passed("depth", format!("{waiting} deliveries wait")),
+                None => {
+                    let what = format!("there is no number at {:?} in the answer", depth.pointer);
+                    self.rehearsal.failed("depth", what, self.api.last(), false);
+                }
+            },
+            (Some(_), Err(error)) => drop(self.refused("depth", &error)),
+        }
+        match (&file.dead, self.api.dead(1_000_000).await) {
+            (None, _) => self.rehearsal.skipped("dead", "the driver file has no [dead]"),
+            (Some(_), Ok(letters)) => {
+                self.rehearsal.passed("dead", format!("{} dead letters", letters.len()));
+            }
+            (Some(_), Err(error)) => drop(self.refused("dead", &error)),
+        }
+    }
+
+    fn refused(&mut self, step: &'static str, error: &ApiError) -> bool {
+        self.rehearsal.failed(step, error.to_string(), self.api.last(), true);
+        false
+    }
+}
+
+/// Ends what was begun.
+async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehearsal) {
+    let (unsubscribes, tears_down) = (!api.file().unsubscribe.is_empty(), !api.file().teardown.is_empty());
+    let failed = api.tear_down().await;
+    if !failed.is_empty() {
+        rehearsal.failed("unsubscribe", failed.join("; "), api.last(), true);
+    } else if unsubscribes || tears_down {
+        rehearsal.passed("unsubscribe", "what was begun is taken back".to_owned());
+    } else {
+        rehearsal.skipped("unsubscribe", "the driver file has neither [unsubscribe] nor [teardown]");
+    }
+    if processes.is_empty() {
+        return;
+    }
+    match processes.stop(STOP_WITHIN_NS).await {
+        Ok(()) => rehearsal.passed("stop", "the sender is gone".to_owned()),
+        Err(error) => rehearsal.failed("stop", error.to_string(), None, false),
+    }
+}

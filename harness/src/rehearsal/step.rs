@@ -1,0 +1,89 @@
+//! What came of each step, and of all of them.
+
+use serde::Serialize;
+
+use crate::driver::Exchange;
+use crate::exit::{FAILED, UNREACHABLE};
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It worked.
+    Passed,
+    /// It was not tried, and why.
+    Skipped(String),
+    /// It did not work, and why.
+    Failed(String),
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What was tried.
+    pub step: &'static str,
+    /// `passed`, `skipped` or `failed`.
+    pub status: &'static str,
+    /// What was seen, or why not.
+    pub what: String,
+    /// Of a call that failed: what was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<String>,
+    /// And what came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub got: Option<String>,
+}
+
+/// What came of a rehearsal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rehearsal {
+    /// The driver's name.
+    pub driver: String,
+    /// The exit code that says it.
+    pub code: u8,
+    /// Its steps, in their order.
+    pub steps: Vec<Step>,
+}
+
+impl Rehearsal {
+    pub(super) fn new(driver: &str) -> Self {
+        Self { driver: driver.to_owned(), code: 0, steps: Vec::new() }
+    }
+
+    pub(super) fn passed(&mut self, step: &'static str, what: String) {
+        self.steps.push(Step { step, status: "passed", what, sent: None, got: None });
+    }
+
+    pub(super) fn skipped(&mut self, step: &'static str, why: &str) {
+        self.steps.push(Step { step, status: "skipped", what: why.to_owned(), sent: None, got: None });
+    }
+
+    /// `is_call` says that the sender could not be started or did not do as it was asked.
+    pub(super) fn failed(&mut self, step: &'static str, why: String, last: Option<Exchange>, is_call: bool) {
+        self.code = crate::exit::worse(self.code, if is_call { UNREACHABLE } else { FAILED });
+        let (sent, got) = last.map(|Exchange { sent, got }| (sent, got)).unzip();
+        self.steps.push(Step { step, status: "failed", what: why, sent, got });
+    }
+
+    /// For people: a line for each step, and below one that failed what was sent and what came back.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for Step { step, status, what, sent, got } in &self.steps {
+            text.push_str(&format!("{status:7}  {step:11}  {what}\n"));
+            for (name, part) in [("sent", sent), ("got", got)] {
+                for (at, line) in part.iter().flat_map(|part| part.trim_end().lines()).enumerate() {
+                    let name = if at == 0 { name } else { "" };
+                    text.push_str(&format!("         {name:>11}  {line}\n"));
+                }
+            }
+        }
+        let failed = self.steps.iter().filter(|step| step.status == "failed").count();
+        let end = match failed {
+            0 => "the driver works".to_owned(),
+            1 => "one step failed".to_owned(),
+            _ => format!("{failed} steps failed"),
+        };
+        text.push_str(&format!("{}: {end}\n", self.driver));
+        text
+    }
+}

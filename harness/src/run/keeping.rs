@@ -1,0 +1,56 @@
+//! A look at what the sender keeps of deliveries that were made, where the scenario bounds it: by its own list, and by the size
+//! of its database on the disk.
+
+use std::path::{Path, PathBuf};
+
+use crate::driver::Api;
+use crate::scenario::{KeptBound, Scenario};
+use crate::trace::Kept;
+
+/// How often it is looked at: a list is not for nothing.
+const EVERY_NS: u64 = 1_000_000_000;
+
+/// What is looked at, and when next.
+pub(super) struct Keeping {
+    bound: KeptBound,
+    /// The database, where its size is to be told.
+    database: Option<PathBuf>,
+    next: u64,
+}
+
+impl Keeping {
+    pub(super) fn of(scenario: &Scenario, api: &Api) -> Self {
+        let bound = scenario.expect.holds.kept;
+        let template = api.file().start.as_ref().and_then(|start| start.database.as_ref());
+        // A template that can't be filled names no file; `lock-database` says so, and the size is then not seen.
+        let path = template.and_then(|template| template.fill(&api.variables(0)).ok());
+        Self { bound, database: path.map(PathBuf::from).filter(|_| bound.bytes.is_some()), next: 0 }
+    }
+
+    /// What is kept now, if it is time to look. Of a sender that does not answer, its database alone is told.
+    pub(super) async fn look(&mut self, api: &Api, now: u64) -> Option<Kept> {
+        if now < self.next || self.bound == KeptBound::default() {
+            return None;
+        }
+        self.next = now.saturating_add(EVERY_NS);
+        let oldest = if self.bound.age.is_some() { api.oldest_kept().await.ok() } else { None };
+        let disk_bytes = self.database.as_deref().and_then(size);
+        let listed = oldest.is_some();
+        (listed || disk_bytes.is_some()).then(|| Kept {
+            listed,
+            oldest_unix_ns: oldest.flatten(),
+            disk_bytes,
+        })
+    }
+}
+
+/// The bytes of a database with its logs; none where it is not there.
+fn size(database: &Path) -> Option<u64> {
+    let beside = |end: &str| {
+        let mut name = database.as_os_str().to_owned();
+        name.push(end);
+        std::fs::metadata(name).map_or(0, |file| file.len())
+    };
+    let own = std::fs::metadata(database).ok()?.len();
+    Some(own + beside("-wal") + beside("-journal"))
+}

@@ -1,0 +1,195 @@
+//! A signature of a sender's own: in which header, over what, by what.
+
+use super::digest::{base64, hex, unbase64, unbase64url, unhex};
+use super::key::{Algorithm, Key, KeyError, KeyForm};
+use super::verify::{SIGNATURES_MAX, Seen, TEXT_BYTES_MAX, Wrong, is_canonical, one};
+
+/// How a signature is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Hexadecimal, in either case.
+    Hex,
+    /// Base64 with its padding.
+    Base64,
+    /// Base64 with `-` and `_`, with its padding or without.
+    Base64Url,
+}
+
+/// One piece of what is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The delivery's id, as its header has it.
+    Id,
+    /// The timestamp, as its header has it.
+    Timestamp,
+    /// The body.
+    Body,
+    /// The value of another header.
+    Header(String),
+    /// A text that stands there as it is.
+    Text(String),
+}
+
+/// In which unit a timestamp counts since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
+}
+
+/// Where a timestamp stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stamp {
+    /// In a header of its own.
+    Header(String),
+    /// In the signature's header, after these letters.
+    Beside(String),
+}
+
+/// A signature of a sender's own.
+#[derive(Clone, Debug)]
+pub struct OwnScheme {
+    /// How it is made; nothing where the sender does not sign.
+    pub algorithm: Option<Algorithm>,
+    /// How it is written.
+    pub encoding: Encoding,
+    /// How the secret or the public key is written.
+    pub key: KeyForm,
+    /// The header that it stands in; empty where the sender does not sign.
+    pub header: String,
+    /// What stands before it.
+    pub prefix: String,
+    /// What separates several values in its header; without it there is one.
+    pub separator: Option<String>,
+    /// What is signed, one after another.
+    pub signed: Vec<Part>,
+    /// Where the timestamp stands.
+    pub timestamp: Option<Stamp>,
+    /// What the timestamp counts.
+    pub unit: Unit,
+    /// The header of the delivery's id.
+    pub id: Option<String>,
+    /// The header of the attempt's number.
+    pub attempt: Option<String>,
+}
+
+/// The headers of a request.
+type Headers<'a> = &'a [(&'a str, &'a [u8])];
+
+impl OwnScheme {
+    /// Whether the sender signs.
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        self.algorithm.is_some()
+    }
+
+    pub(super) fn secret_of(&self, bytes: &[u8]) -> String {
+        match self.key {
+            KeyForm::Hex => hex(bytes),
+            KeyForm::Base64 => base64(bytes),
+            KeyForm::Text | KeyForm::Pem => format!("whsec_{}", base64(bytes)),
+        }
+    }
+
+    pub(super) fn key(&self, text: &str) -> Result<Key, KeyError> {
+        Key::parse(self.algorithm.unwrap_or(Algorithm::HmacSha256), self.key, text)
+    }
+
+    pub(super) fn verify(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> Seen {
+        let shown = |name: &str| {
+            let (_, value) = headers.iter().find(|(given, _)| given.eq_ignore_ascii_case(name))?;
+            Some(String::from_utf8_lossy(&value[..value.len().min(TEXT_BYTES_MAX)]).into_owned())
+        };
+        let signature = shown(&self.header);
+        let timestamp = match &self.timestamp {
+            None => None,
+            Some(Stamp::Header(name)) => shown(name),
+            Some(Stamp::Beside(prefix)) => {
+                signature.as_deref().and_then(|values| self.value_after(values, prefix)).map(str::to_owned)
+            }
+        };
+        Seen {
+            id: self.id.as_deref().and_then(shown),
+            attempt: self.attempt.as_deref().and_then(shown),
+            verdict: self.judge(keys, headers, body),
+            timestamp: timestamp.map(|text| self.in_seconds(text)),
+            signature,
+        }
+    }
+
+    /// A timestamp in seconds; as it is where it is no number.
+    fn in_seconds(&self, text: String) -> String {
+        match (self.unit, text.parse::<u64>()) {
+            (Unit::Milliseconds, Ok(count)) => (count / 1_000).to_string(),
+            _ => text,
+        }
+    }
+
+    fn judge(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> Result<Vec<usize>, Wrong> {
+        let value = |name: &str| {
+            let named = headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+            one(Some(name), Some(named.map(|(_, value)| *value).collect()))
+        };
+        let values = value(&self.header)?;
+        let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
+        let timestamp = match &self.timestamp {
+            None => "",
+            Some(Stamp::Header(name)) => value(name)?,
+            Some(Stamp::Beside(prefix)) => {
+                let missing = || Wrong::Missing(format!("{} {prefix}", self.header).into());
+                self.value_after(values, prefix).ok_or_else(missing)?
+            }
+        };
+        if self.timestamp.is_some() && !is_canonical(timestamp) {
+            return Err(Wrong::Timestamp(timestamp.chars().take(64).collect()));
+        }
+        let signatures = self.signatures(values)?;
+        let mut message = Vec::with_capacity(body.len() + 128);
+        for part in &self.signed {
+            message.extend_from_slice(match part {
+                Part::Id => id.as_bytes(),
+                Part::Timestamp => timestamp.as_bytes(),
+                Part::Body => body,
+                Part::Header(name) => value(name)?.as_bytes(),
+                Part::Text(text) => text.as_bytes(),
+            });
+        }
+        let made = |key: &Key| signatures.iter().any(|signature| key.made(signature, &message));
+        let keys: Vec<usize> = (0..keys.len()).filter(|at| made(&keys[*at])).collect();
+        if keys.is_empty() { Err(Wrong::NoKey) } else { Ok(keys) }
+    }
+
+    /// The bytes of every signature in the value of its header.
+    fn signatures(&self, values: &str) -> Result<Vec<Vec<u8>>, Wrong> {
+        let mut signatures = Vec::new();
+        for (place, text) in self.values(values).enumerate() {
+            if place >= SIGNATURES_MAX {
+                return Err(Wrong::TooMany);
+            }
+            let Some(text) = text.strip_prefix(self.prefix.as_str()) else { continue };
+            let bytes = match self.encoding {
+                Encoding::Hex => unhex(&text.to_ascii_lowercase()),
+                Encoding::Base64 => unbase64(text),
+                Encoding::Base64Url => unbase64url(text),
+            };
+            signatures.push(bytes.filter(|bytes| !bytes.is_empty()).ok_or(Wrong::Encoding(place + 1))?);
+        }
+        if signatures.is_empty() {
+            return Err(Wrong::NoSignature(self.header.clone().into()));
+        }
+        Ok(signatures)
+    }
+
+    /// The values of the signature's header.
+    fn values<'a>(&'a self, values: &'a str) -> impl Iterator<Item = &'a str> {
+        let several = self.separator.as_deref().map(|separator| values.split(separator).map(str::trim));
+        let whole = if several.is_none() { Some(values) } else { None };
+        several.into_iter().flatten().chain(whole)
+    }
+
+    fn value_after<'a>(&'a self, values: &'a str, prefix: &str) -> Option<&'a str> {
+        self.values(values).find_map(|value| value.strip_prefix(prefix))
+    }
+}

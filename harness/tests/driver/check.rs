@@ -1,0 +1,115 @@
+//! `hookproof driver check`, as the author of a driver file meets it.
+
+use super::{hookproof, ours};
+
+/// Checks a driver file with this text.
+#[track_caller]
+fn check(text: &str, code: i32, said: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("driver.toml");
+    std::fs::write(&file, text).unwrap();
+    let (got, all) =
+        hookproof(&["driver", "check", file.to_str().unwrap()], &[("ACME_TOKEN", "token-of-acme")]);
+    assert_eq!(got, Some(code), "{all}");
+    for part in said {
+        assert!(all.contains(part), "expected {part:?} in {all}");
+    }
+    all
+}
+
+#[test]
+fn our_own_driver_works_step_by_step() {
+    let said = [
+        "passed   start",
+        "passed   subscribe",
+        "passed   emit         3 events accepted",
+        "passed   deliver      3 events arrived",
+        "passed   verify       3 signatures are right",
+        "passed   depth",
+        "passed   dead         0 dead letters",
+        "skipped  unsubscribe  the driver file has neither",
+        "passed   stop",
+        "hookproof: the driver works",
+    ];
+    check(&ours(), 0, &said);
+}
+
+#[test]
+fn a_call_that_fails_is_shown_with_what_was_sent_and_what_came_back_and_no_secret() {
+    let headers = "headers = { Authorization = \"Bearer {{ env.ACME_TOKEN }}\" }\n";
+    let text = ours().replace(
+        "request = \"POST {{ base }}/v1/subscribers\"\n",
+        &format!(
+            "request = \"POST {{{{ base }}}}/v1/subscribers?token={{{{ env.ACME_TOKEN }}}}\"\n{headers}"
+        ),
+    );
+    let text = text
+        .replace("\"events\": {{ events }}", "\"evnts\": {{ events }}, \"token\": \"{{ env.ACME_TOKEN }}\"");
+    let said =
+        ["failed   subscribe", "sent", "POST http://127.0.0.1:", "Bearer …", "evnts", "got", "passed   stop"];
+    let all = check(&text, 4, &said);
+    assert!(!all.contains("token-of-acme"), "{all}");
+}
+
+#[test]
+fn a_signature_that_is_described_wrongly_fails_with_what_was_seen() {
+    let text = format!("{}\n[sign]\nprofile = \"github\"\n", ours());
+    check(&text, 1, &["failed   verify", "there is no x-github-delivery header", "one step failed"]);
+    let text = format!(
+        "{}\n[sign]\nalgorithm = \"hmac-sha256\"\nkey = \"base64\"\nencoding = \"base64\"\nheader = \"webhook-signature\"\n\
+         prefix = \"v1,\"\ntimestamp = \"webhook-timestamp\"\nid = \"webhook-id\"\nsigned = [\"{{id}}.{{timestamp}}.{{body}}\"]\n",
+        ours()
+    );
+    check(&text, 0, &["3 signatures are right"]);
+    check(&text.replace("{id}.", ""), 1, &["failed   verify", "no known key made any", "v1,"]);
+}
+
+#[test]
+fn a_sender_that_cannot_be_started_or_reached_is_told_apart_from_one_that_is_wrong() {
+    let text = ours().replace("\"{{ hookproof }}\", \"sender\", \"serve\",", "\"/no/such/program\",");
+    check(&text, 4, &["failed   start", "/no/such/program"]);
+    let (head, rest) = ours().split_once("[start]").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let rest = rest.split_once("[subscribe]").unwrap().1.to_owned();
+    let text = format!("{head}base = \"http://127.0.0.1:1\"\n[subscribe]{rest}");
+    check(&text, 4, &["skipped  start", "failed   subscribe", "got no answer"]);
+}
+
+#[test]
+fn mistakes_have_their_line_and_the_nearest_right_word() {
+    let with = |from: &str, to: &str| {
+        let text = ours().replacen(from, to, 1);
+        assert_ne!(text, ours(), "{from}");
+        text
+    };
+    let line = |text: &str, part: &str| {
+        let at = text.lines().position(|line| line.contains(part)).unwrap() + 1;
+        format!("driver.toml:{at}: ")
+    };
+    let rows = [
+        ("pointer   = ", "ponter   = ", "ponter: unknown key; did you mean \"pointer\"?"),
+        ("[redrive]", "[redirve]", "redirve: unknown key; did you mean \"redrive\"?"),
+        ("/{{ id }}/rotate", "/{{ idd }}/rotate", "{{ idd }} names nothing; did you mean {{ id }}?"),
+        ("{{ url | tojson }}", "{{ urll | tojson }}", "{{ urll }} names nothing; did you mean {{ url }}?"),
+        ("within   = \"30s\"", "within   = \"30\"", "\"30\""),
+    ];
+    for (from, to, said) in rows {
+        let text = with(from, to);
+        check(&text, 64, &[said, &line(&text, to)]);
+    }
+}
+
+#[test]
+fn the_answer_is_for_machines_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("driver.toml");
+    std::fs::write(&file, ours()).unwrap();
+    let (code, said) = hookproof(&["driver", "check", file.to_str().unwrap(), "--json"], &[]);
+    let answer: serde_json::Value =
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((code, &answer["code"], &answer["driver"]), (Some(0), &0.into(), &"hookproof".into()));
+    let steps: Vec<&str> =
+        answer["steps"].as_array().unwrap().iter().map(|step| step["step"].as_str().unwrap()).collect();
+    let expected =
+        ["start", "setup", "subscribe", "emit", "deliver", "verify", "depth", "dead", "unsubscribe", "stop"];
+    assert_eq!(steps, expected);
+}

@@ -1,0 +1,87 @@
+//! The archive of a release: made, installed, and used at once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::{root, said, succeeds};
+
+/// What this machine is called in the names of archives.
+pub(crate) fn target() -> String {
+    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
+}
+
+/// The archive of the program that was built for this test, made once, and the list of its checksum.
+pub(crate) fn archive() -> [PathBuf; 2] {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        // Nothing that is static is ever dropped: a folder of this build, which the next run writes over.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("archive");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("program");
+        // As a release is: without what only a debugger reads, which is most of it here.
+        succeeds(Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_hookproof")));
+        let mut command = Command::new(root().join("packaging/archive"));
+        succeeds(command.arg(&program).arg(target()).arg(&folder));
+        folder
+    });
+    let version = env!("CARGO_PKG_VERSION");
+    [format!("hookproof-v{version}-{}.tar.gz", target()), "SHA256SUMS".to_owned()].map(|name| made.join(name))
+}
+
+/// A folder of releases with that archive.
+pub(crate) fn releases(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    for file in archive() {
+        fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+/// Installs from that folder.
+fn install(from: &Path, to: &Path) -> std::process::Output {
+    let mut command = Command::new(root().join("packaging/install"));
+    command.arg("--from").arg(from).arg("--to").arg(to).output().unwrap()
+}
+
+#[test]
+fn an_archive_is_unpacked_and_one_command_says_a_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("rel eases"), folder.path().join("to"));
+    releases(&from);
+    let output = install(&from, &to);
+    assert!(output.status.success(), "{}", said(&output));
+    for file in [
+        "share/man/man1/hookproof-run.1",
+        "share/man/man1/hookproof-sender-serve.1",
+        "share/bash-completion/completions/hookproof",
+        "share/hookproof/scenarios/drivers/svix.toml",
+    ] {
+        assert!(to.join(file).exists(), "{file} is not installed");
+    }
+    let program = to.join("bin/hookproof");
+    succeeds(Command::new(&program).arg("init").arg(&to));
+    let mut command = Command::new(&program);
+    command.args(["run", "hookproof/first.toml", "--set", "traffic.0.lasts=1s", "--only", "loss,identity"]);
+    let verdict = succeeds(command.current_dir(&to));
+    assert!(verdict.contains("first: pass: "), "{verdict}");
+}
+
+#[test]
+fn an_archive_that_was_changed_is_not_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("releases"), folder.path().join("to"));
+    releases(&from);
+    let path = from.join(archive()[0].file_name().unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let output = install(&from, &to);
+    assert!(
+        !output.status.success() && said(&output).contains("not what its checksum says"),
+        "{}",
+        said(&output)
+    );
+    assert!(!to.exists(), "something was installed");
+}

@@ -1,0 +1,51 @@
+//! `hookproof init`, and what becomes of what it writes.
+
+use std::fs;
+use std::process::Command;
+
+use crate::said;
+
+fn init(folder: &std::path::Path) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_hookproof")).arg("init").arg(folder).output().unwrap()
+}
+
+#[test]
+fn what_init_writes_judges_a_sender_once_three_values_are_filled_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = init(folder.path());
+    assert!(output.status.success(), "{}", said(&output));
+    let driver = folder.path().join("hookproof/driver.toml");
+    let text = fs::read_to_string(&driver).unwrap();
+    // As somebody would who has our sender.
+    let rows = [
+        (
+            r#"command = ["FILL-IN", "--listen", "127.0.0.1:{{ port }}", "--data", "{{ dir }}"]"#,
+            r#"command = ["{{ hookproof }}", "sender", "serve", "--db", "{{ dir }}/s.db", "--listen", "127.0.0.1:{{ port }}", "--allow-private-targets"]"#,
+        ),
+        ("FILL-IN\"\n# headers", "v1/subscribers\"\n# headers"),
+        ("FILL-IN\"\nbody", "v1/events\"\nbody"),
+    ];
+    let filled = rows.iter().fold(text, |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    fs::write(&driver, filled).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hookproof"))
+        .args(["run", "hookproof/first.toml", "--driver", "hookproof/driver.toml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn nothing_is_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let workflow = folder.path().join(".github/workflows/hookproof.yml");
+    fs::create_dir_all(workflow.parent().unwrap()).unwrap();
+    fs::write(&workflow, "mine").unwrap();
+    let output = init(folder.path());
+    assert!(output.status.code() == Some(64) && said(&output).contains("hookproof.yml is there already"));
+    assert_eq!(fs::read_to_string(&workflow).unwrap(), "mine");
+    assert!(!folder.path().join("hookproof").exists(), "half of it was written");
+}

@@ -1,0 +1,51 @@
+//! The gate in somebody's CI, with the real program: the action's scripts and what a runner gives them, the archive of a release,
+//! what `init` writes, and what the pages in docs/ say.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod action;
+mod api;
+mod archive;
+mod init;
+mod pages;
+mod units;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The repository's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The `PATH` with the program that was built for this test before all others.
+fn path() -> OsString {
+    let program = Path::new(env!("CARGO_BIN_EXE_hookproof")).parent().unwrap().to_owned();
+    let known = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(program).chain(std::env::split_paths(&known))).unwrap()
+}
+
+/// Whether there is this program; where there is none a line says so, unless `HOOKPROOF_DEMANDS` names it.
+fn there_is(program: &str, test: &str) -> bool {
+    let found = std::env::split_paths(&path()).any(|folder| folder.join(program).is_file());
+    if !found {
+        let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
+        assert!(!demands.split(',').any(|demand| demand == program), "{test}: no {program} on the PATH");
+        eprintln!("{test}: skipped: no {program} on the PATH");
+    }
+    found
+}
+
+/// What a command said, stdout first.
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs a command that must succeed; answers what it said.
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    said(&output)
+}

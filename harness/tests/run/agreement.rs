@@ -1,0 +1,131 @@
+//! How long first attempts waited, as the sender says it and as the harness saw it.
+//!
+//! The sender counts from the moment in which it received the event to the start of the attempt; the harness sees neither.
+//! But it knows what lies around them: an event was offered before it was received, and received before its
+//! acknowledgement was read; an attempt started before its first byte came, and ended after the last byte of its answer
+//! was written, and how long it took is in the sender's own record of it. So each wait lies between
+//!
+//! ```text
+//! answered − how long the attempt took − accepted   ≤   received → started   ≤   arrived − offered
+//! ```
+//!
+//! whatever the machine does meanwhile. What is ordered one by one is ordered in every percentile.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hookproof::check::exact::percentile;
+use hookproof_sender::delivery_ids::DeliveryIds;
+use hookproof_sender::engine::Nanos;
+use hookproof_sender::store::read::{Filter, Place, Reader};
+use hookproof_sender::store::sqlite::SqliteReader;
+
+use super::*;
+
+/// More than may be sent for a while, so that waits are of a millisecond and of a second.
+const WAITING: &str = r#"
+name = "waiting"
+drain = "20s"
+[[traffic]]
+shape = "steady"
+rate = "60/s"
+lasts = "4s"
+[[subscriber]]
+name = "one"
+limit = { rate = "40/s", burst = 10, in_flight = 5 }
+answers = "1ms..9ms"
+"#;
+
+const SLACK: u64 = 1_000_000;
+
+/// What is known of one delivery's wait, in nanoseconds.
+struct Wait {
+    least: u64,
+    /// As the sender's own rows have it.
+    told: u64,
+    most: u64,
+}
+
+fn database(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let own = files.into_iter().find(|path| path.ends_with("sender.db"));
+    own.or_else(|| folders.iter().find_map(|folder| database(folder)))
+}
+
+/// By the deliveries' public ids: how long each waited, and how long its only attempt took.
+fn told(database: &Path) -> BTreeMap<String, (u64, u64)> {
+    let reader = SqliteReader::open(database).unwrap();
+    let ids = DeliveryIds::new(reader.glance().unwrap().identity);
+    let filter = Filter { lane: None, place: Some(Place::Delivered) };
+    let (mut told, mut cursor) = (BTreeMap::new(), None);
+    loop {
+        let page = reader.deliveries(filter, cursor, 100).unwrap();
+        for delivery in page.items {
+            let attempts = reader.attempts_of(delivery.delivery).unwrap();
+            let [only] = &attempts[..] else { panic!("one attempt each, not {attempts:?}") };
+            let waited = only.attempt.at.since(delivery.received);
+            let id = ids.name(delivery.received, delivery.delivery).to_string();
+            told.insert(id, (waited.0, only.attempt.latency.0));
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return told;
+        }
+    }
+}
+
+fn waits(trace: &Trace, told: &BTreeMap<String, (u64, u64)>) -> Vec<Wait> {
+    let offered: BTreeMap<u64, u64> = trace.offers.iter().map(|offer| (offer.token, offer.t)).collect();
+    let accepted: BTreeMap<u64, u64> = trace.accepted.iter().map(|one| (one.token, one.t)).collect();
+    let wait = |(arrival, answer): (&hookproof::trace::Arrival, &hookproof::trace::Answer)| {
+        assert_eq!(arrival.n, answer.n);
+        let token = arrival.token.unwrap();
+        let (waited, took) = told[arrival.id.as_ref().unwrap()];
+        let least = answer.end.saturating_sub(took).saturating_sub(accepted[&token]);
+        Wait { least, told: waited, most: arrival.t - offered[&token] }
+    };
+    let mut answers = trace.answers.clone();
+    answers.sort_unstable_by_key(|answer| answer.n);
+    trace.arrivals.iter().zip(&answers).map(wait).collect()
+}
+
+fn sorted(waits: &[Wait], of: fn(&Wait) -> u64) -> Vec<u64> {
+    let mut sorted: Vec<u64> = waits.iter().map(of).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+#[test]
+fn the_senders_first_attempts_waited_as_long_as_the_harness_saw_in_every_percentile() {
+    let mut run = start("waiting", WAITING, &[]);
+    assert_eq!(run.child.wait().unwrap().code(), Some(0));
+    let database = database(&run.out()).expect("the sender's database is kept with the run");
+    let trace = Trace::open(&run.out().join("trace.jsonl")).unwrap();
+    let waits = waits(&trace, &told(&database));
+    assert_eq!(waits.len(), 240);
+    for (number, Wait { least, told, most }) in waits.iter().enumerate() {
+        let fits = *least <= told + SLACK && *told <= most + SLACK;
+        assert!(fits, "delivery {number}: {} <= {} <= {}", Nanos(*least), Nanos(*told), Nanos(*most));
+    }
+    let status = Command::new(env!("CARGO_BIN_EXE_hookproof"))
+        .args(["sender", "status", "--json", "--db"])
+        .arg(&database)
+        .output()
+        .unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let figures = &status["first_attempt_last_day"];
+    assert_eq!(figures["samples"], 240, "{status}");
+    let parts = figures["too_high_permille_max"].as_u64().unwrap();
+    let [least, exact, most] =
+        [sorted(&waits, |it| it.least), sorted(&waits, |it| it.told), sorted(&waits, |it| it.most)];
+    for (name, thousandths) in [("p50_us", 500), ("p95_us", 950), ("p99_us", 990)] {
+        let figure = figures[name].as_u64().unwrap() * 1_000;
+        let [least, exact, most] = [&least, &exact, &most].map(|some| percentile(some, thousandths));
+        let too_high = |value: u64| value + value / 1_000 * parts + SLACK;
+        let told = format!("{name}: {least} <= {exact} ~ {figure} <= {most}");
+        assert!(least <= figure + SLACK && figure <= too_high(most), "the harness saw otherwise: {told}");
+        assert!(exact <= figure + 1_000 && figure <= too_high(exact), "its own rows say otherwise: {told}");
+    }
+    assert!(percentile(&exact, 950) > 200_000_000, "some waited, or this says little");
+}

@@ -1,0 +1,72 @@
+//! The small sender as one that speaks HTTP/2 only, by prior knowledge: one connection to each endpoint, kept, and a stream for
+//! each attempt.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use tokio::net::TcpStream;
+
+use crate::attempt::Outcome;
+use crate::sender::Sender;
+
+/// The connections that are open, by where they lead to.
+#[derive(Default)]
+pub(crate) struct Connections(RefCell<BTreeMap<String, SendRequest<Bytes>>>);
+
+impl Connections {
+    /// A connection that takes a request, made anew if need be: before a request is written nothing is lost with one.
+    async fn ready(&self, host: &str) -> Option<SendRequest<Bytes>> {
+        let kept = self.0.borrow().get(host).cloned();
+        if let Some(kept) = kept
+            && let Ok(ready) = kept.ready().await
+        {
+            return Some(ready);
+        }
+        let stream = TcpStream::connect(host).await.ok()?;
+        let (client, connection) = h2::client::handshake(stream).await.ok()?;
+        // How it ends, its requests hear.
+        tokio::task::spawn_local(async move { drop(connection.await) });
+        self.0.borrow_mut().insert(host.to_owned(), client.clone());
+        client.ready().await.ok()
+    }
+}
+
+/// Sends a request, which is written as HTTP/1.1 has it, on a stream of its own.
+pub(crate) async fn exchange(sender: &Sender, host: &str, request: &str) -> Outcome {
+    let (head, body) = request.split_once("\r\n\r\n").unwrap_or((request, ""));
+    let mut lines = head.lines();
+    let path = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
+    let mut whole = http::Request::post(format!("http://{host}{path}"));
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        // What a connection is to do is no matter of a request, and whom it is for is in its URL.
+        if !matches!(name, "host" | "connection") {
+            whole = whole.header(name, value);
+        }
+    }
+    let Some(mut client) = sender.connections.ready(host).await else { return Outcome::Refused };
+    let Ok((answer, mut stream)) = client.send_request(whole.body(()).unwrap(), false) else {
+        return Outcome::Cut;
+    };
+    if stream.send_data(Bytes::copy_from_slice(body.as_bytes()), true).is_err() {
+        return Outcome::Cut;
+    }
+    let Ok(answer) = answer.await else { return Outcome::Cut };
+    let (parts, mut rest) = answer.into_parts();
+    while let Some(piece) = rest.data().await {
+        let Ok(piece) = piece else { return Outcome::Cut };
+        if rest.flow_control().release_capacity(piece.len()).is_err() {
+            return Outcome::Cut;
+        }
+    }
+    let field = |name: &str| {
+        parts.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    Outcome::Answered {
+        status: parts.status.as_u16(),
+        retry_after: field("retry-after"),
+        location: field("location"),
+        unix_ns: sender.clock.unix_ns(sender.clock.now()),
+    }
+}

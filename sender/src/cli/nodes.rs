@@ -1,0 +1,121 @@
+//! `nodes` and `node`: the processes that deliver from a database, and which of them are to take no more.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::options::{Common, Reach, operating};
+use super::print::{Printer, Table};
+use super::session::{Look, with_session};
+use super::words::{ago, rough};
+use crate::operate::nodes::{NodeStatus, find};
+use crate::store::{Command, command};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender nodes --db sender.db
+  hookproof-sender nodes --db sender.db --json | jq 'select(.draining) | .name'
+
+LANES: subscribers that it delivers to now. HOME OF: those that belong to it; the others move to their homes within moments,
+or when they have something to do.")]
+pub(super) struct Nodes {}
+
+impl Nodes {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let look = Look::open(&common.existing_database()?)?;
+        let nodes = NodeStatus::all(look.reader.as_ref(), look.now)?;
+        if printer.json {
+            nodes.iter().try_for_each(|node| printer.object(&node.shown(look.now)))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table =
+            Table::new(&["NAME", "SINCE", ">LANES", ">HOME OF", "LEASE", "DRAINING", "VERSION", "API"]);
+        for status in &nodes {
+            let said = &status.node.announced;
+            let draining = match (said.draining, status.node.takes_lanes()) {
+                (true, _) => "yes",
+                (false, true) => "no",
+                (false, false) => "other version",
+            };
+            table.row([
+                said.name.to_string(),
+                ago(status.node.since, look.now),
+                status.lanes.to_string(),
+                status.home_of.to_string(),
+                rough(status.lease(look.now)).to_string(),
+                draining.to_owned(),
+                format!("{} (protocol {})", said.version, said.protocol),
+                said.address.as_deref().unwrap_or_default().to_owned(),
+            ]);
+        }
+        printer.table(&table, "no process delivers from this database now")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Node {
+    /// Have a process hand its subscribers to the others in order, and take no more
+    Drain(Drain),
+    /// Let it take subscribers again
+    Resume(Resume),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender node drain --db sender.db web-1:4711
+
+It goes on running, and answers its API. If no other process can take its subscribers, nobody delivers to them until it is
+resumed or another begins. It counts until that process ends.")]
+pub(super) struct Drain {
+    /// Its name, or its id
+    node: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender node resume --db sender.db web-1:4711")]
+pub(super) struct Resume {
+    /// Its name, or its id
+    node: String,
+}
+
+impl Node {
+    pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let (name, draining) = match self {
+            Self::Drain(Drain { node }) => (node, true),
+            Self::Resume(Resume { node }) => (node, false),
+        };
+        let database = common.existing_database()?;
+        let look = Look::open(&database)?;
+        let nodes = look.reader.nodes()?;
+        let owner = find(&nodes, &name, look.now).map_err(Failure::refused)?;
+        let drain = Command::Drain(command::Drain { owner, draining });
+        with_session(operating(database, &Reach::default(), None)?, |session| session.command(drain))?;
+        if printer.json {
+            printer.object(&json!({ "name": name, "draining": draining }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let takes_over = |node: &&crate::store::node::Node| {
+            node.owner != owner && node.lives(look.now) && node.takes_lanes()
+        };
+        let others = nodes.iter().filter(takes_over).count();
+        printer.line(match (draining, others) {
+            (false, _) => format!("{name} takes subscribers again"),
+            (true, 0) => format!(
+                "{name} hands back its subscribers and takes no more; no other process can take them, so nobody delivers \
+                 until it is resumed or another begins"
+            ),
+            (true, 1) => format!("{name} hands its subscribers to the one other process, and takes no more"),
+            (true, others) => {
+                format!("{name} hands its subscribers to the {others} other processes, and takes no more")
+            }
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

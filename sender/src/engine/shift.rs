@@ -1,0 +1,164 @@
+//! Why a lane works at another share of its contract than before, for operators. Nothing is decided by it.
+
+use std::fmt;
+
+use super::time::{Instant, Nanos};
+
+/// Between two lowerings that are told, at least.
+const QUIET: Nanos = Nanos::from_secs(10);
+
+/// A lane works at another share of its contract than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// When.
+    pub at: Instant,
+    /// The share before, in percent, rounded up.
+    pub from: u32,
+    /// The share since, in percent, rounded up.
+    pub to: u32,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a share was lowered or raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The last answers took longer than their target.
+    Latency {
+        /// How long they took on average; the last one, if that was quicker.
+        lately: Nanos,
+        /// How long they may take.
+        target: Nanos,
+    },
+    /// Too many attempts failed.
+    Failures {
+        /// How many of the last ones, in percent.
+        percent: u32,
+    },
+    /// The endpoint answered 429.
+    Refused,
+    /// Answers were good enough for more.
+    Recovered,
+}
+
+impl Why {
+    /// One word for machines.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Latency { .. } => "latency",
+            Self::Failures { .. } => "failures",
+            Self::Refused => "refused",
+            Self::Recovered => "recovered",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latency { lately, target } => {
+                write!(f, "latency {} over the target {}", Rounded(*lately), Rounded(*target))
+            }
+            Self::Failures { percent } => write!(f, "{percent} % of the last attempts failed"),
+            Self::Refused => f.write_str("the endpoint answered 429"),
+            Self::Recovered => f.write_str("answers are good again"),
+        }
+    }
+}
+
+/// In seconds, milliseconds or microseconds, to three digits or so.
+struct Rounded(Nanos);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = self.0.0 / 1_000;
+        match us {
+            0..1_000 => write!(f, "{us} µs"),
+            1_000..1_000_000 => write!(f, "{} ms", us / 1_000),
+            _ => write!(f, "{}.{:02} s", us / 1_000_000, us % 1_000_000 / 10_000),
+        }
+    }
+}
+
+/// What operators are told of a lane's shifts. A lane that never had one has none of it in memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journal(Option<Box<Notes>>);
+
+#[derive(Clone, Debug)]
+struct Notes {
+    last: Shift,
+    /// The last that was told.
+    told: Shift,
+    /// Why the share was last lowered.
+    lowered: Why,
+    news: Option<Shift>,
+}
+
+impl Journal {
+    pub(super) fn last(&self) -> Option<Shift> {
+        self.0.as_ref().map(|notes| notes.last)
+    }
+
+    /// A lowering is told if none was for a while; that all is well again, if the last that was told says otherwise. What is
+    /// told in between says how the share has changed since.
+    pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
+        let Some(notes) = &mut self.0 else {
+            self.0 =
+                Some(Box::new(Notes { last: shift, told: shift, lowered: shift.why, news: Some(shift) }));
+            return;
+        };
+        notes.last = shift;
+        if shift.to < shift.from {
+            notes.lowered = shift.why;
+        }
+        if is_whole || shift.at.since(notes.told.at) >= QUIET {
+            let from = notes.told.to;
+            // The share may have gone down and a little up again since.
+            let why = if shift.to < from { notes.lowered } else { Why::Recovered };
+            let told = Shift { from, why, ..shift };
+            if told.from != told.to {
+                (notes.told, notes.news) = (told, Some(told));
+            }
+        }
+    }
+
+    pub(super) fn take_news(&mut self) -> Option<Shift> {
+        self.0.as_mut().and_then(|notes| notes.news.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64, from: u32, to: u32) -> Shift {
+        let why = if to < from { Why::Refused } else { Why::Recovered };
+        Shift { at: Instant(0) + Nanos::from_millis(ms), from, to, why }
+    }
+
+    #[test]
+    fn what_is_told_is_little_and_ends_with_the_last_word() {
+        let mut journal = Journal::default();
+        let mut told = |shift: Shift| {
+            journal.note(shift, shift.to == 100);
+            let news = journal.take_news();
+            assert!(news.is_none_or(|news| (news.to < news.from) == (news.why == Why::Refused)), "{news:?}");
+            news.map(|news| (news.from, news.to))
+        };
+        assert_eq!(told(at(0, 100, 50)), Some((100, 50)));
+        assert_eq!(told(at(1, 50, 25)), None);
+        assert_eq!(told(at(9_999, 25, 13)), None);
+        assert_eq!(told(at(10_000, 13, 25)), Some((50, 25)));
+        assert_eq!(told(at(10_001, 25, 100)), Some((25, 100)));
+        assert_eq!(told(at(10_002, 100, 50)), None);
+        assert_eq!(told(at(10_003, 50, 100)), None, "it was never said to be less");
+    }
+
+    #[test]
+    fn reasons_have_their_figures() {
+        let (lately, target) = (Nanos::from_millis(2_104), Nanos::from_millis(400));
+        assert_eq!(Why::Latency { lately, target }.to_string(), "latency 2.10 s over the target 400 ms");
+        assert_eq!(Why::Failures { percent: 61 }.to_string(), "61 % of the last attempts failed");
+    }
+}

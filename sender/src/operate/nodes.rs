@@ -1,0 +1,136 @@
+//! The nodes as operators see them: who delivers, how much of it, and who is to take over from whom.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::shown::moment;
+use crate::engine::{Nanos, StoreTime};
+use crate::store::homes::Homes;
+use crate::store::lane::{LaneState, OwnerId};
+use crate::store::read::{Node, ReadError, Reader};
+
+const PAGE_ROWS: u32 = 1_000;
+
+/// A node and its part of the work.
+#[derive(Debug)]
+pub(crate) struct NodeStatus {
+    /// The node.
+    pub(crate) node: Node,
+    /// Lanes that it owns now.
+    pub(crate) lanes: u64,
+    /// Lanes that belong to it, whether there is anything to do for them or not.
+    pub(crate) home_of: u64,
+}
+
+impl NodeStatus {
+    /// All nodes that live.
+    pub(crate) fn all(reader: &dyn Reader, now: StoreTime) -> Result<Vec<Self>, ReadError> {
+        let nodes = reader.nodes()?;
+        let homes = Homes::among(&nodes, now);
+        let (mut owned, mut at_home): (BTreeMap<OwnerId, u64>, BTreeMap<OwnerId, u64>) = Default::default();
+        let mut from = None;
+        loop {
+            let page = reader.lanes(from, PAGE_ROWS)?;
+            for lane in page.items.iter().filter(|lane| lane.state != LaneState::Removed) {
+                let owner = lane.owner.map(|(owner, _)| owner);
+                owner.into_iter().for_each(|owner| *owned.entry(owner).or_default() += 1);
+                homes.home(lane.lane).into_iter().for_each(|owner| *at_home.entry(owner).or_default() += 1);
+            }
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        let of = |counts: &BTreeMap<OwnerId, u64>, owner| counts.get(&owner).copied().unwrap_or(0);
+        let living = nodes.into_iter().filter(|node| node.lives(now));
+        let status = |node: Node| {
+            let (lanes, home_of) = (of(&owned, node.owner), of(&at_home, node.owner));
+            Self { node, lanes, home_of }
+        };
+        Ok(living.map(status).collect())
+    }
+
+    /// For machines.
+    pub(crate) fn shown(&self, now: StoreTime) -> Value {
+        let said = &self.node.announced;
+        json!({
+            "name": &*said.name,
+            "id": id(self.node.owner),
+            "version": &*said.version,
+            "protocol": said.protocol,
+            "address": said.address.as_deref(),
+            "since": moment(self.node.since),
+            "lease_ms": self.lease(now).0 / 1_000_000,
+            "draining": said.draining,
+            "takes_lanes": self.node.takes_lanes(),
+            "unable": said.unable.len(),
+            "lanes": self.lanes,
+            "home_of": self.home_of,
+        })
+    }
+
+    /// How long its leases still last.
+    pub(crate) fn lease(&self, now: StoreTime) -> Nanos {
+        self.node.until.since(now)
+    }
+}
+
+/// What a node is called where its name may be another's too.
+pub(crate) fn id(owner: OwnerId) -> String {
+    format!("{:016x}", owner.0)
+}
+
+/// A name or an id does not say which node is meant.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WhichNode {
+    /// No node that lives has it.
+    #[error("there is no node with that name or id that lives; `nodes` shows them")]
+    Unknown,
+    /// Several have it.
+    #[error("{0} nodes have that name; expected the id of one, as `nodes --json` shows it")]
+    Several(usize),
+}
+
+/// The node that a person means, among those that live.
+pub(crate) fn find(nodes: &[Node], whom: &str, now: StoreTime) -> Result<OwnerId, WhichNode> {
+    let is_meant = |node: &&Node| *node.announced.name == *whom || id(node.owner) == whom;
+    let found: Vec<&Node> = nodes.iter().filter(|node| node.lives(now)).filter(is_meant).collect();
+    match found[..] {
+        [] => Err(WhichNode::Unknown),
+        [node] => Ok(node.owner),
+        _ => Err(WhichNode::Several(found.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::node::Announcement;
+
+    #[test]
+    fn a_node_is_meant_by_its_name_or_its_id_as_long_as_it_is_the_only_one_that_lives() {
+        let node = |owner, name: &str, until| Node {
+            owner: OwnerId(owner),
+            announced: Announcement {
+                name: name.into(),
+                version: "1".into(),
+                protocol: 1,
+                address: None,
+                unable: Arc::default(),
+                draining: false,
+            },
+            since: StoreTime(0),
+            until: StoreTime(until),
+        };
+        let nodes = [node(1, "a", 10), node(2, "b", 10), node(3, "b", 10), node(4, "a", 5)];
+        let find = |whom: &str| find(&nodes, whom, StoreTime(5));
+        assert_eq!(find("a"), Ok(OwnerId(1)));
+        assert_eq!(find("0000000000000003"), Ok(OwnerId(3)));
+        assert_eq!(find("b"), Err(WhichNode::Several(2)));
+        assert_eq!(find("0000000000000004"), Err(WhichNode::Unknown));
+        assert_eq!(find(""), Err(WhichNode::Unknown));
+    }
+}

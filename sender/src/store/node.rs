@@ -1,0 +1,64 @@
+//! Nodes: the processes that deliver, as they announce themselves to one another.
+//!
+//! A node is an owner of lanes that has said so. It says it with the renewal of its leases, lives for as long as these do, and
+//! is gone when it retires. One that only owns is none: lanes that have a home go to nodes alone ([`super::homes`]).
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::lane::OwnerId;
+use crate::engine::{LaneId, StoreTime};
+
+/// How processes of this version hand lanes to each other: what a lane's record means, and who is its home. It grows when a
+/// process that does not know it could not go on where one that does has left off.
+pub const PROTOCOL: u32 = 1;
+/// The protocols of nodes that lanes are handed to. What another one makes of a lane's record is not known here.
+pub const PROTOCOLS_KNOWN: RangeInclusive<u32> = 1..=PROTOCOL;
+/// Bytes of a node's name.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// What a process says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// What people call it. Nothing keeps two nodes from having the same.
+    pub name: Arc<str>,
+    /// The program's version, for people.
+    pub version: Arc<str>,
+    /// How it hands lanes over, and takes them: its [`PROTOCOL`].
+    pub protocol: u32,
+    /// Where others reach its API, if it has one.
+    pub address: Option<Arc<str>>,
+    /// Lanes that it cannot serve: it lacks the secret of their region, or cannot read their settings.
+    pub unable: Arc<BTreeSet<LaneId>>,
+    /// Whether an operator has told it to take no lanes. It counts where the store does not know of the node: what an
+    /// operator said outlives a lease that was over for a while.
+    pub draining: bool,
+}
+
+/// A node as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The owner of its lanes.
+    pub owner: OwnerId,
+    /// What it says of itself. Whether it is draining is what the operators have said since.
+    pub announced: Announcement,
+    /// Since when it lives without a break.
+    pub since: StoreTime,
+    /// When its leases end, on the store's clock.
+    pub until: StoreTime,
+}
+
+impl Node {
+    /// Whether its leases last.
+    #[must_use]
+    pub fn lives(&self, now: StoreTime) -> bool {
+        now < self.until
+    }
+
+    /// Whether lanes are handed to it: no operator has told it to take none, and we know how it goes on with them.
+    #[must_use]
+    pub fn takes_lanes(&self) -> bool {
+        !self.announced.draining && PROTOCOLS_KNOWN.contains(&self.announced.protocol)
+    }
+}

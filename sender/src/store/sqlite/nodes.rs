@@ -1,0 +1,138 @@
+//! The nodes: who announced itself, who drains, and that something about it has changed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, Error, OptionalExtension, Result, Row, params};
+
+use super::Work;
+use crate::engine::{LaneId, StoreTime};
+use crate::store::command::Drain;
+use crate::store::lane::OwnerId;
+use crate::store::node::{Announcement, Node};
+use crate::store::reply::{Refusal, Reply};
+
+/// What is announced, in the order in which [`announcement`] reads it.
+const ANNOUNCED: &str = "n.name, n.version, n.protocol, n.address, n.unable, n.draining";
+
+impl Work<'_> {
+    /// Notes what an owner says of itself. Nothing is written if the store knows it already. Comes before its leases are
+    /// extended.
+    pub(super) fn announce(&mut self, owner: OwnerId, said: &Announcement) -> Result<()> {
+        let clock = self.ledger.totals.clock;
+        let query = format!(
+            "SELECT {ANNOUNCED}, coalesce(o.until, 0) > ?2 FROM nodes n LEFT JOIN owners o ON o.owner = n.owner
+             WHERE n.owner = ?1"
+        );
+        let known = self
+            .sql
+            .prepare_cached(&query)?
+            .query_row(params![owner, clock], |row| Ok((announcement(row)?, row.get(6)?)))
+            .optional()?;
+        let lives = known.as_ref().is_some_and(|(_, lives)| *lives);
+        let said = Announcement {
+            draining: known.as_ref().map_or(said.draining, |(known, _)| known.draining),
+            ..said.clone()
+        };
+        if lives && known.is_some_and(|(known, _)| known == said) {
+            return Ok(());
+        }
+        let Announcement { name, version, protocol, address, unable, draining } = said;
+        let unable: Vec<String> = unable.iter().map(|lane| lane.0.to_string()).collect();
+        self.sql
+            .prepare_cached(
+                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 ON CONFLICT (owner) DO UPDATE SET name = ?2, version = ?3, protocol = ?4, address = ?5, unable = ?6,
+                 since = iif(?9, since, ?8)",
+            )?
+            .execute(params![
+                owner,
+                name,
+                version,
+                protocol,
+                address,
+                unable.join(","),
+                draining,
+                clock,
+                lives
+            ])?;
+        self.nodes_have_changed()
+    }
+
+    /// An owner is a node no more, if it was one.
+    pub(super) fn retire(&mut self, owner: OwnerId) -> Result<Reply> {
+        let gone = self.sql.prepare_cached("DELETE FROM nodes WHERE owner = ?1")?.execute([owner])?;
+        if gone > 0 {
+            self.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn drain(&mut self, drain: Drain) -> Result<Reply> {
+        let Drain { owner, draining } = drain;
+        let before: Option<bool> = self
+            .sql
+            .prepare_cached("SELECT draining FROM nodes WHERE owner = ?1")?
+            .query_row([owner], |row| row.get(0))
+            .optional()?;
+        let Some(before) = before else { return Ok(Reply::Refused(Refusal::UnknownNode(owner))) };
+        if before != draining {
+            self.sql
+                .prepare_cached("UPDATE nodes SET draining = ?2 WHERE owner = ?1")?
+                .execute(params![owner, draining])?;
+            self.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Whoever looks at the nodes now and then should look at once.
+    pub(super) fn nodes_have_changed(&mut self) -> Result<()> {
+        self.sql.prepare_cached("UPDATE membership SET changes = changes + 1")?.execute([])?;
+        Ok(())
+    }
+
+    /// Forgets nodes of which no owner is known any more.
+    pub(super) fn forget_nodes(&self) -> Result<()> {
+        self.sql
+            .prepare_cached("DELETE FROM nodes WHERE owner NOT IN (SELECT owner FROM owners)")?
+            .execute([])?;
+        Ok(())
+    }
+}
+
+/// All nodes, in the order of their owners.
+pub(super) fn nodes(sql: &Connection) -> Result<Vec<Node>> {
+    let query = format!(
+        "SELECT {ANNOUNCED}, n.owner, n.since, coalesce(o.until, 0) FROM nodes n LEFT JOIN owners o ON o.owner = n.owner"
+    );
+    let mut query = sql.prepare_cached(&query)?;
+    let node = |row: &Row<'_>| {
+        let (owner, since, until): (OwnerId, StoreTime, StoreTime) = (row.get(6)?, row.get(7)?, row.get(8)?);
+        Ok(Node { owner, announced: announcement(row)?, since, until })
+    };
+    let mut nodes: Vec<Node> = query.query_map([], node)?.collect::<Result<_>>()?;
+    nodes.sort_unstable_by_key(|node| node.owner);
+    Ok(nodes)
+}
+
+fn announcement(row: &Row<'_>) -> Result<Announcement> {
+    Ok(Announcement {
+        name: row.get(0)?,
+        version: row.get(1)?,
+        protocol: row.get(2)?,
+        address: row.get(3)?,
+        unable: Arc::new(lanes(&row.get::<_, String>(4)?)?),
+        draining: row.get(5)?,
+    })
+}
+
+fn lanes(text: &str) -> Result<BTreeSet<LaneId>> {
+    let lane = |number: &str| {
+        let number = number.parse().map_err(|error| {
+            Error::FromSqlConversionFailure(4, Type::Text, Box::<std::num::ParseIntError>::new(error))
+        })?;
+        Ok(LaneId(number))
+    };
+    text.split(',').filter(|number| !number.is_empty()).map(lane).collect()
+}

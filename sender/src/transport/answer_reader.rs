@@ -1,0 +1,374 @@
+//! Reads one answer over HTTP/1, out of bytes as they come (RFC 9112).
+//!
+//! Of an answer only the status and two headers are wanted. Its body is read to its end, because the next answer begins
+//! there, and thrown away.
+
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig, Response, Status};
+
+use super::attempt_result::{ANSWER_BYTES_MAX, Answered, HEAD_BYTES_MAX};
+use super::chunks::Chunks;
+use super::failure::{Cause, Failure};
+
+/// The most headers that are read.
+const HEADERS_MAX: usize = 100;
+
+/// The most bytes of a body beside its data: lengths of chunks, and whatever else stands between them.
+const FRAMING_BYTES_MAX: usize = 64 * 1024;
+
+/// One answer, as far as it has come.
+#[derive(Debug)]
+pub(super) struct AnswerReader {
+    part: Part,
+    /// The beginning of a head that is not whole.
+    held: Vec<u8>,
+    /// How long that was when it was looked at last.
+    looked_at: usize,
+    /// Bytes of heads before it: those of interim answers.
+    interim: usize,
+    body: usize,
+    framing: usize,
+    persists: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    Head,
+    Body(Answered, Length),
+    Whole,
+}
+
+/// How the end of a body is known.
+#[derive(Debug)]
+enum Length {
+    Left(u64),
+    Chunked(Chunks),
+    UntilClose,
+}
+
+/// An answer that is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) answered: Answered,
+    /// Whether the connection may take another request.
+    pub(super) persists: bool,
+}
+
+impl AnswerReader {
+    pub(super) const fn new() -> Self {
+        Self {
+            part: Part::Head,
+            held: Vec::new(),
+            looked_at: 0,
+            interim: 0,
+            body: 0,
+            framing: 0,
+            persists: false,
+        }
+    }
+
+    /// Takes the next bytes; comes back with the answer when it is whole, or longer than is read.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Read>, Failure> {
+        if !matches!(self.part, Part::Head) {
+            return self.take_body(bytes);
+        }
+        if self.held.is_empty() {
+            let used = self.take_heads(bytes)?;
+            return self.after_heads(&bytes[used..]);
+        }
+        self.held.extend_from_slice(bytes);
+        // So seldom that an endpoint which sends single bytes costs no more than one that does not.
+        let from = self.held.len().saturating_sub(bytes.len() + 3);
+        if !ends_a_head(&self.held[from..])
+            && self.held.len() < 2 * self.looked_at
+            && self.held.len() <= HEAD_BYTES_MAX
+        {
+            return Ok(None);
+        }
+        let held = std::mem::take(&mut self.held);
+        let used = self.take_heads(&held)?;
+        self.after_heads(&held[used..])
+    }
+
+    /// The connection has ended.
+    pub(super) fn end(&mut self) -> Result<Read, Failure> {
+        match std::mem::replace(&mut self.part, Part::Whole) {
+            Part::Body(answered, Length::UntilClose) => Ok(Read { answered, persists: false }),
+            Part::Body(..) => Err(Failure::Half("the connection ended in its body".into())),
+            Part::Whole => Err(Failure::Closed),
+            Part::Head => {
+                // What no head begins with is told from one that broke off.
+                self.part = Part::Head;
+                let held = std::mem::take(&mut self.held);
+                self.take_heads(&held).and(Err(Failure::Closed))
+            }
+        }
+    }
+
+    /// The connection broke.
+    pub(super) fn fail(&self, error: &std::io::Error) -> Failure {
+        match self.part {
+            Part::Body(..) => Failure::Half(Cause::of(error)),
+            Part::Head | Part::Whole => Failure::Broken(Cause::of(error)),
+        }
+    }
+
+    fn after_heads(&mut self, rest: &[u8]) -> Result<Option<Read>, Failure> {
+        if matches!(self.part, Part::Head) {
+            self.held.extend_from_slice(rest);
+            self.looked_at = rest.len();
+            return Ok(None);
+        }
+        self.take_body(rest)
+    }
+
+    /// Reads heads up to that of the final answer. How much of the bytes they were.
+    fn take_heads(&mut self, bytes: &[u8]) -> Result<usize, Failure> {
+        let mut used = 0;
+        while matches!(self.part, Part::Head) {
+            let rest = &bytes[used..];
+            let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+            let mut head = Response::new(&mut []);
+            let parsed =
+                ParserConfig::default().parse_response_with_uninit_headers(&mut head, rest, &mut headers);
+            let length = match parsed.map_err(|error| Failure::NotHttp(Cause::of(&error)))? {
+                Status::Complete(length) => Some(length),
+                Status::Partial => None,
+            };
+            if self.interim + length.unwrap_or(rest.len()) > HEAD_BYTES_MAX {
+                return Err(Failure::NotHttp("its head is too long".into()));
+            }
+            let Some(length) = length else { break };
+            used += length;
+            self.interim += length;
+            self.begin(&head)?;
+        }
+        Ok(used)
+    }
+
+    /// A head is whole.
+    fn begin(&mut self, head: &Response<'_, '_>) -> Result<(), Failure> {
+        let status = head.code.filter(|code| *code >= 100);
+        let status = status.ok_or(Failure::NotHttp("its status is below 100".into()))?;
+        if (100..200).contains(&status) && status != 101 {
+            return Ok(());
+        }
+        let is_1_1 = head.version == Some(1);
+        let says = |word| values(head.headers, "connection").any(|value| has_token(value, word));
+        let length = length(status, is_1_1, head.headers)?;
+        let keeps = if is_1_1 { !says("close") } else { says("keep-alive") };
+        self.persists = keeps && status != 101 && !is_ambiguous(head.headers);
+        self.part = Part::Body(answered(status, head.headers), length);
+        Ok(())
+    }
+
+    fn take_body(&mut self, bytes: &[u8]) -> Result<Option<Read>, Failure> {
+        let Part::Body(answered, length) = &mut self.part else { return Ok(None) };
+        let (used, is_over) = match length {
+            Length::Left(left) => {
+                let used = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= used as u64;
+                self.body += used;
+                (used, *left == 0)
+            }
+            Length::Chunked(chunks) => {
+                let (used, data) = chunks.take(bytes).map_err(|wrong| Failure::Half(wrong.into()))?;
+                self.body += data;
+                self.framing += used - data;
+                (used, chunks.are_over())
+            }
+            Length::UntilClose => {
+                self.body += bytes.len();
+                (bytes.len(), false)
+            }
+        };
+        answered.cut = self.body > ANSWER_BYTES_MAX || self.framing > FRAMING_BYTES_MAX;
+        if !is_over && !answered.cut {
+            return Ok(None);
+        }
+        // Whatever follows was not asked for, and must not pass for the next answer.
+        let persists = self.persists && is_over && !answered.cut && used == bytes.len();
+        let read = Read { answered: answered.clone(), persists };
+        self.part = Part::Whole;
+        Ok(Some(read))
+    }
+}
+
+/// Whether a blank line stands in it.
+fn ends_a_head(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
+}
+
+/// How the end of a body is known (RFC 9112, section 6.3).
+fn length(status: u16, is_1_1: bool, headers: &[Header<'_>]) -> Result<Length, Failure> {
+    if matches!(status, 101 | 204 | 304) {
+        return Ok(Length::Left(0));
+    }
+    if let Some(coding) = values(headers, "transfer-encoding").last() {
+        if !is_1_1 {
+            return Err(Failure::NotHttp("HTTP/1.0 has no transfer-encoding".into()));
+        }
+        let last = coding.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+        let is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        return Ok(if is_chunked { Length::Chunked(Chunks::new()) } else { Length::UntilClose });
+    }
+    let mut known = None;
+    for value in values(headers, "content-length").flat_map(|value| value.split(|byte| *byte == b',')) {
+        let length = number(value.trim_ascii()).filter(|length| known.is_none_or(|known| known == *length));
+        known = Some(length.ok_or(Failure::NotHttp("its content-length is no length".into()))?);
+    }
+    Ok(known.map_or(Length::UntilClose, Length::Left))
+}
+
+/// Whether a head tells of its body's length in two ways, so that others may read it otherwise.
+fn is_ambiguous(headers: &[Header<'_>]) -> bool {
+    values(headers, "transfer-encoding").next().is_some()
+        && values(headers, "content-length").next().is_some()
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    if all_digits { std::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+}
+
+fn values<'h>(headers: &'h [Header<'_>], name: &'static str) -> impl Iterator<Item = &'h [u8]> {
+    headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+}
+
+fn has_token(value: &[u8], token: &str) -> bool {
+    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+fn answered(status: u16, headers: &[Header<'_>]) -> Answered {
+    let first = |name| values(headers, name).next().map(<[u8]>::trim_ascii);
+    Answered::of(status, first("retry-after"), first("date"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads an answer that comes in these pieces, and then ends.
+    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, Failure> {
+        let mut reader = AnswerReader::new();
+        for piece in pieces {
+            if let Some(read) = reader.take(piece)? {
+                return Ok(read);
+            }
+        }
+        reader.end()
+    }
+
+    #[track_caller]
+    fn check(answer: &str, status: u16, persists: bool) {
+        let answered = Answered::of(status, None, None);
+        assert_eq!(read([answer.as_bytes()]), Ok(Read { answered, persists }), "{answer:?}");
+    }
+
+    #[test]
+    fn an_answer_ends_where_its_head_says() {
+        check("HTTP/1.1 204 No Content\r\ncontent-length: 7\r\n\r\n", 204, true);
+        check("HTTP/1.1 200 OK\r\ncontent-length: 2, 2\r\ncontent-length: 2\r\n\r\nok", 200, true);
+        check("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok!", 200, false);
+        check("HTTP/1.1 200 OK\r\n\r\nto the end", 200, false);
+        check("HTTP/1.0 200 OK\r\nconnection: x, Keep-Alive\r\ncontent-length: 0\r\n\r\n", 200, true);
+        check("HTTP/1.1 200 OK\r\nconnection: x, Close\r\ncontent-length: 0\r\n\r\n", 200, false);
+        check("HTTP/1.1 101 Other\r\nconnection: upgrade\r\n\r\n", 101, false);
+        check(
+            "HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 103 Soon\r\nlink: x\r\n\r\nHTTP/1.1 202 Yes\r\ncontent-length: 0\r\n\r\n",
+            202,
+            true,
+        );
+        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n";
+        check(&format!("{chunked}\r\n2 ;x\r\nok\r\n00\r\na: b\r\n\r\n"), 200, true);
+        // Others may take the other length for the body's, and the rest for an answer.
+        check(&format!("{chunked}content-length: 9\r\n\r\n0\r\n\r\n"), 200, false);
+        check("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 200, false);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_from_half_of_one() {
+        let chunk = |text: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{text}");
+        let rows = [
+            ("HTTP/1.1 099 No\r\n\r\n".to_owned(), "not_http"),
+            ("HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned(), "not_http"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: +1\r\n\r\nx".to_owned(), "not_http"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: \r\n\r\n".to_owned(), "not_http"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551616\r\n\r\n".to_owned(), "not_http"),
+            (format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(101)), "not_http"),
+            ("HTTP/1.1 100 Go on\r\n\r\n".repeat(2_000), "not_http"),
+            ("HTTP/1.1 100 Go on\r\n\r\n".to_owned(), "closed"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n".to_owned(), "closed"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\nx".to_owned(), "half_answer"),
+            (chunk("ok\r\n"), "half_answer"),
+            (chunk("\r\n"), "half_answer"),
+            (chunk("2\nok\r\n0\r\n\r\n"), "half_answer"),
+            (chunk("2;x\nok\r\n0\r\n\r\n"), "half_answer"),
+            (chunk("2\r\nokk\r\n0\r\n\r\n"), "half_answer"),
+            (chunk("ffffffffffffffffff\r\n"), "half_answer"),
+            (chunk("0\r\n\rx"), "half_answer"),
+            (chunk("0\r\n"), "half_answer"),
+        ];
+        for (answer, expected) in rows {
+            let failure = read([answer.as_bytes()]).expect_err(&answer);
+            assert_eq!(failure.code(), expected, "{answer:.80?}");
+        }
+    }
+
+    #[test]
+    fn framing_has_a_bound_of_its_own() {
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let blown_up = format!("{head}1;{}", "x".repeat(FRAMING_BYTES_MAX + 1));
+        let read = read([blown_up.as_bytes()]).unwrap();
+        assert!(read.answered.cut && !read.persists);
+    }
+
+    fn answers() -> impl Strategy<Value = Vec<u8>> {
+        let pieces = prop::sample::select(vec![
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.0 503 Oh\n",
+            "HTTP/1.1 100 Go on\r\n\r\n",
+            "content-length: 3\r\n",
+            "transfer-encoding: chunked\r\n",
+            "connection: close\r\n",
+            "retry-after: 7\r\n",
+            "\r\n",
+            "\n",
+            "3",
+            "a;b",
+            "0",
+            "abc",
+            "\r",
+            " ",
+            "\0",
+            "\u{ff}",
+        ]);
+        prop::collection::vec(pieces, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
+    }
+
+    proptest! {
+        #[test]
+        fn it_makes_no_difference_in_which_pieces_an_answer_comes(
+            answer in answers(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let whole = read([&answer[..]]);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(answer.len() + 1)).collect();
+            cuts.extend([0, answer.len()]);
+            cuts.sort_unstable();
+            let pieces = read(cuts.windows(2).map(|two| &answer[two[0]..two[1]]));
+            let singly = read(answer.chunks(1));
+            for other in [&pieces, &singly] {
+                // What follows an answer may come too late to be seen with it; then it is seen before the next request.
+                let same = match (&whole, other) {
+                    (Ok(whole), Ok(other)) => whole.answered == other.answered && (!whole.persists || other.persists),
+                    (whole, other) => whole == other,
+                };
+                prop_assert!(same, "{whole:?} {other:?}");
+            }
+        }
+    }
+}

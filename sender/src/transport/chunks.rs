@@ -1,0 +1,91 @@
+//! Finds the end of a body that comes in chunks (RFC 9112, section 7.1).
+
+/// A chunked body, as far as it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunks {
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// In a chunk's length, of which so much was read; nothing before its first digit.
+    Length(Option<u64>),
+    /// Behind a length: in blanks, or in an extension.
+    Blank(u64),
+    Extension(u64),
+    /// At the end of the line that holds a length.
+    LengthEnd(u64),
+    Data(u64),
+    /// Behind a chunk's data.
+    DataReturn,
+    DataEnd,
+    /// At the beginning of a line behind the last chunk, or within one.
+    TrailerBegin,
+    Trailer,
+    /// At the last byte of all.
+    LastEnd,
+    Over,
+}
+
+impl Chunks {
+    pub(super) const fn new() -> Self {
+        Self { at: At::Length(None) }
+    }
+
+    pub(super) fn are_over(self) -> bool {
+        self.at == At::Over
+    }
+
+    /// Takes bytes up to the end of the body: how many, and how many of these are data.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(usize, usize), &'static str> {
+        let (mut used, mut data) = (0, 0);
+        while let Some(byte) = bytes.get(used).copied().filter(|_| !self.are_over()) {
+            if let At::Data(left) = self.at {
+                let rest = bytes.len() - used;
+                let here = usize::try_from(left).map_or(rest, |left| left.min(rest));
+                used += here;
+                data += here;
+                let left = left - here as u64;
+                self.at = if left == 0 { At::DataReturn } else { At::Data(left) };
+            } else {
+                used += 1;
+                self.at = self.at.after(byte)?;
+            }
+        }
+        Ok((used, data))
+    }
+}
+
+impl At {
+    /// Where one is behind a byte that is no data.
+    fn after(self, byte: u8) -> Result<Self, &'static str> {
+        match (self, byte) {
+            (Self::Length(length), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
+                let longer = length.unwrap_or(0).checked_mul(16).and_then(|length| length.checked_add(digit));
+                longer.map(|length| Self::Length(Some(length))).ok_or("a chunk is too long to be true")
+            }
+            (Self::Length(Some(length)) | Self::Blank(length), b' ' | b'\t') => Ok(Self::Blank(length)),
+            (Self::Length(Some(length)) | Self::Blank(length), b';') => Ok(Self::Extension(length)),
+            (Self::Length(Some(length)) | Self::Blank(length) | Self::Extension(length), b'\r') => {
+                Ok(Self::LengthEnd(length))
+            }
+            (Self::Length(_) | Self::Blank(_), _) => Err("a chunk has no length"),
+            (Self::Extension(_), b'\n') => Err("the line of a chunk's length is broken"),
+            (Self::Extension(length), _) => Ok(Self::Extension(length)),
+            (Self::LengthEnd(0), b'\n') => Ok(Self::TrailerBegin),
+            (Self::LengthEnd(length), b'\n') => Ok(Self::Data(length)),
+            (Self::LengthEnd(_), _) => Err("the line of a chunk's length is broken"),
+            (Self::DataReturn, b'\r') => Ok(Self::DataEnd),
+            (Self::DataEnd, b'\n') => Ok(Self::Length(None)),
+            (Self::DataReturn | Self::DataEnd, _) => Err("a chunk is longer than its length"),
+            (Self::TrailerBegin, b'\r') => Ok(Self::LastEnd),
+            (Self::TrailerBegin | Self::Trailer, b'\n') => Ok(Self::TrailerBegin),
+            (Self::TrailerBegin | Self::Trailer, _) => Ok(Self::Trailer),
+            (Self::LastEnd, b'\n') => Ok(Self::Over),
+            (Self::LastEnd, _) => Err("its end is broken"),
+            // Neither has a next byte: data is taken by its length, and nothing once all is over.
+            (Self::Data(_) | Self::Over, _) => Ok(self),
+        }
+    }
+}
