@@ -23,6 +23,17 @@ enum Place {
     Server(Private),
 }
 
+impl Place {
+    /// A server for this test; nothing, where its programs are missing.
+    fn server(test: &str) -> Option<Self> {
+        let server = Private::start(Fsync::On);
+        if server.is_none() {
+            postgres_server::none(test);
+        }
+        server.map(Self::Server)
+    }
+}
+
 pub(crate) struct Serving(Child);
 
 /// What a node has of the lanes.
@@ -39,11 +50,7 @@ impl Database {
 
     /// The same on a PostgreSQL server; nothing, where there is none.
     pub(crate) fn on_server(test: &str, url: &str, settings: &[&str]) -> Option<Self> {
-        let Some(server) = Private::start(Fsync::On) else {
-            postgres_server::none(test);
-            return None;
-        };
-        Some(Self::at(Place::Server(server), url, settings))
+        Some(Self::at(Place::server(test)?, url, settings))
     }
 
     fn at(place: Place, url: &str, settings: &[&str]) -> Self {
@@ -56,7 +63,21 @@ impl Database {
 
     /// So many subscribers to everything, each with a path of its own.
     pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[&str]) -> Self {
-        let database = Self { place: Place::File(tempfile::tempdir().unwrap()), address: free_address() };
+        Self::shared_at(Place::File(tempfile::tempdir().unwrap()), url, count, settings)
+    }
+
+    /// The same on a PostgreSQL server; nothing, where there is none.
+    pub(crate) fn on_server_with_subscribers(
+        test: &str,
+        url: &str,
+        count: usize,
+        settings: &[&str],
+    ) -> Option<Self> {
+        Some(Self::shared_at(Place::server(test)?, url, count, settings))
+    }
+
+    fn shared_at(place: Place, url: &str, count: usize, settings: &[&str]) -> Self {
+        let database = Self { place, address: free_address() };
         for number in 0..count {
             let (name, url) = (format!("sink-{number}"), format!("{url}{number}"));
             let add = ["subscriber", "add", &name, &url, "--allow-private-targets"];
@@ -116,25 +137,34 @@ impl Database {
 
     /// The same under a name.
     pub(crate) fn serve_as(&self, name: &str) -> Serving {
-        self.serve_with(&self.address.to_string(), &["--node", name])
+        self.serve_with(&self.address.to_string(), name)
     }
 
     /// The same under a name.
     pub(crate) fn serve_elsewhere_as(&self, name: &str) -> Serving {
-        self.serve_with("127.0.0.1:0", &["--node", name])
+        self.serve_with("127.0.0.1:0", name)
+    }
+
+    fn serve_with(&self, address: &str, name: &str) -> Serving {
+        // Long enough that a busy machine takes no lane from a node that lives.
+        self.start(address, &[&["--node", name][..], &self.lease("5s")].concat())
     }
 
     fn serve_at(&self, address: &str) -> Serving {
-        self.serve_with(address, &[])
+        self.start(address, &self.lease("1s"))
     }
 
-    fn serve_with(&self, address: &str, options: &[&str]) -> Serving {
+    /// How long others wait for a process that has died: on a server, nobody but its lease tells that it has.
+    fn lease<'a>(&self, time: &'a str) -> Vec<&'a str> {
+        match self.place {
+            Place::File(_) => Vec::new(),
+            Place::Server(_) => vec!["--lease", time],
+        }
+    }
+
+    fn start(&self, address: &str, options: &[&str]) -> Serving {
         let mut command = self.command();
         command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]).args(options);
-        if let Place::Server(_) = self.place {
-            // Nobody but its lease tells that a process has died.
-            command.args(["--lease", "1s"]);
-        }
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
