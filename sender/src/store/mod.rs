@@ -20,8 +20,8 @@
 //!   if the process dies, its successor finds everything waiting.
 //! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`], the one implementation there is, and
-//! [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
+//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`] and [`postgres`], which
+//! [`database`] tells apart, and [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
 pub mod clock;
 pub mod command;

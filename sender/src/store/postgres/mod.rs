@@ -18,7 +18,8 @@
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
 //! What each file does: `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
-//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group of commands; `beside` claims, `reader` and its parts read.
+//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group
+//! of commands (`lease` with `nodes`); `beside` claims, `reader` and its parts read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
