@@ -12,7 +12,8 @@
 //! others hold. If that never happened, each lane shed what its own bound explains. If it did, `all` waited in all at the
 //! last such moment. Of those, a lane can only have shed later by its own bound, and then kept as many as that allows, which is
 //! no fewer than it had. So of all that were taken, `taken − all` at most were shed, whatever each lane's own bound did. The
-//! bound on all is no less than what the whole was ever said to hold.
+//! bound on all is no less than what the whole was ever said to hold. Where events differ in size, no count of rows says
+//! what a bound in bytes holds, and such shedding is taken for explained.
 //!
 //! A sender's own word for a reason explains nothing by itself. Such a delivery was given up with a cause only if one of
 //! those above may be it, or if it had all its attempts, or an endpoint hid some of them (a closed port, a reset before
@@ -82,12 +83,13 @@ fn overflowed<'e>(evidence: &'e Evidence<'_>, lanes: Vec<Shed<'e>>) -> Vec<(&'e 
     let shed: u64 = lanes.iter().map(|one| one.deliveries.len() as u64).sum();
     // What one lane held, all held together.
     let each = lanes.iter().map(|one| held(evidence, Some(one.lane)));
-    let for_all = taken.saturating_sub(each.chain([held(evidence, None)]).max().unwrap_or(0));
+    let held_in_all = each.chain([held(evidence, None)]).max().unwrap_or(0);
+    let for_all = if rows_tell(evidence) { taken.saturating_sub(held_in_all) } else { taken };
     let mut beyond_all = shed.saturating_sub(for_all);
     let mut found = Vec::new();
     for Shed { lane, mut deliveries, taken: own } in lanes {
         let for_others = sheds_for_others(evidence, lane);
-        let seen = if for_others { held(evidence, Some(lane)) } else { 0 };
+        let seen = if for_others && rows_tell(evidence) { held(evidence, Some(lane)) } else { 0 };
         let most = own.saturating_sub(room(evidence, lane).max(seen));
         let mut surplus =
             deliveries.split_off(usize::try_from(most).unwrap_or(usize::MAX).min(deliveries.len()));
@@ -200,6 +202,13 @@ fn held(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>) -> u64 {
         let under_way = under_way.filter(|one| one.t <= t.saturating_add(SECOND / 2) && one.end >= t);
         waiting.saturating_sub(under_way.count() as u64)
     })
+}
+
+/// Whether what is full of bytes once holds as many deliveries each time: what bounds all lanes may count bytes, and then a queue
+/// that was once full of small ones can be full of fewer that are large.
+fn rows_tell(evidence: &Evidence<'_>) -> bool {
+    let bytes = &evidence.scenario.events.data_bytes;
+    bytes.least == bytes.most
 }
 
 /// Whether a lane may have been made to shed by what others hold: something may bound all of them together, and its own

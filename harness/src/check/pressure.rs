@@ -43,7 +43,8 @@ impl Seen {
         }
         let counts = |n: &u32| {
             let exchange = evidence.exchange(*n);
-            (from..=until).contains(&exchange.t) && exchange.status().is_some()
+            busy.iter().any(|(from, until)| (*from..=*until).contains(&exchange.t))
+                && exchange.status().is_some()
         };
         let answered = lane.arrivals.iter().copied().filter(counts).collect();
         Some(Self { from, until, answered, possible: length / behaviour.serves?.0.max(1) })

@@ -101,10 +101,26 @@ fn subscribers(text: &mut String, report: &Report) {
     }
 }
 
-/// Text that stays text wherever it stands in a line or a table: no markup, no mention, no reference to an issue.
+/// So many hexadecimal digits in a row are the name of a commit.
+const COMMIT_DIGITS: usize = 40;
+
+/// What makes a link or a reference of what stands around it, wherever it begins.
+const LINKS: [&str; 3] = ["://", "www.", "gh-"];
+
+/// Text that stays text wherever it stands in a line or a table: no markup, no mention, no link, no reference to an issue or a
+/// commit.
 fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for letter in visible(text).chars() {
+    let mut digits = 0;
+    let text = visible(text);
+    let lower = text.to_ascii_lowercase();
+    for (at, letter) in text.char_indices() {
+        digits = if letter.is_ascii_hexdigit() { digits + 1 } else { 0 };
+        let ends_a_link = LINKS.iter().any(|link| lower[..at + letter.len_utf8()].ends_with(link));
+        if ends_a_link || digits == COMMIT_DIGITS {
+            shown.push('\u{200b}');
+            digits = 0;
+        }
         match letter {
             '\n' => shown.push(' '),
             '&' => shown.push_str("&amp;"),
@@ -148,7 +164,9 @@ mod tests {
         let rows = [
             ("a|b\nc", "a\\|b c"),
             ("@everyone in #1", "@\u{200b}everyone in #\u{200b}1"),
-            ("![x](http://h/) <img src=x>", "\\!\\[x\\](http://h/) &lt;img src=x&gt;"),
+            ("![x](http://h/) <img src=x>", "\\!\\[x\\](http:/\u{200b}/h/) &lt;img src=x&gt;"),
+            ("Www.evil.example, GH-12, 1.5 s", "Www\u{200b}.evil.example, GH\u{200b}-12, 1.5 s"),
+            (&"a".repeat(40), &format!("{}\u{200b}a", "a".repeat(39))),
             ("`rm` *b* ~~s~~ a_b &amp;", "\\`rm\\` \\*b\\* \\~\\~s\\~\\~ a\\_b &amp;amp;"),
             ("\u{1b}[2J", "\\\\u{1b}\\[2J"),
         ];

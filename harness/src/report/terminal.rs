@@ -56,7 +56,7 @@ pub fn terminal(report: &Report, colours: Colours) -> String {
             writeln!(text, "{:>14}  the sender's API accepted {accepted}/s of {offered}/s offered", "sender");
     }
     let word = paint(report.judgement.status, report.judgement.status.word(), colours);
-    let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, visible(&report.judgement.sentence));
+    let _ = writeln!(text, "\n{}: {word}: {}", report.scenario, in_one_line(&report.judgement.sentence));
     let _ = writeln!(text, "repeat: {}", report.repeat);
     text
 }
@@ -74,7 +74,7 @@ fn not_applicable(text: &mut String, report: &Report) {
     }
     for (reason, ids) in reasons {
         let what = if reason.starts_with(DRIVER) { ids.join(", ") } else { format!("{} checks", ids.len()) };
-        let _ = writeln!(text, "{:>14}  {what}: {}", "-", visible(reason));
+        let _ = writeln!(text, "{:>14}  {what}: {}", "-", in_one_line(reason));
     }
 }
 
@@ -99,16 +99,22 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
+/// The same where a line is one line: what begins one may be a command to whoever reads the output, as CI runners do.
+fn in_one_line(text: &str) -> String {
+    visible(&text.replace('\n', " "))
+}
+
 fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
     let word = paint(verdict.status, &format!("{:>14}", verdict.status.word()), colours);
-    let _ = writeln!(text, "{word}  {:width$}  {}", verdict.id, visible(&verdict.sentence));
+    let _ = writeln!(text, "{word}  {:width$}  {}", verdict.id, in_one_line(&verdict.sentence));
     if !matches!(verdict.status, Status::Fail | Status::Warn) {
         return;
     }
     for witness in verdict.witness.iter().take(3) {
         let whose = witness.subscriber.as_deref().unwrap_or("sender");
         let at = show(witness.from);
-        let _ = writeln!(text, "{:>14}  {:width$}    at {at}, {whose}: {}", "", "", visible(&witness.what));
+        let _ =
+            writeln!(text, "{:>14}  {:width$}    at {at}, {whose}: {}", "", "", in_one_line(&witness.what));
     }
 }
 

@@ -108,15 +108,16 @@ impl Dispatcher {
         if let Some(row) = rows.first() {
             self.pass(row.lane, Cause::Settle(number));
         }
-        for (row, result) in rows.into_iter().zip(results) {
-            self.work_done.count(&row, *result);
+        for (row, result) in rows.iter().zip(results) {
+            self.work_done.count(row, *result);
             if *result == SettleResult::Stale {
                 self.lose(row.lane, row.term);
             } else if is_late {
                 // A claim in between did not see it, and its lane no longer remembers.
-                self.remind(&row);
+                self.remind(row);
             }
         }
+        self.hand_back_after(&rows);
     }
 
     /// A delivery waits in the store again.
@@ -139,6 +140,7 @@ impl Dispatcher {
             self.pass(row.lane, Cause::Settle(number));
             self.say(News::GaveUp { lane: row.lane, why: describe("deliveries are made again", why) });
         }
+        self.hand_back_after(&rows);
     }
 
     fn persisted(&mut self, lane: LaneId, term: Term, revision: Revision, reply: Result<Reply, Failure>) {

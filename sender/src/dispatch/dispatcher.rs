@@ -323,6 +323,26 @@ impl Dispatcher {
 
     /// Has the store keep the record of a lane that it has not.
     fn keep(&mut self, lane: LaneId) {
+        if self.records.get(lane).is_some_and(|unkept| !self.must_wait(lane, unkept)) {
+            self.submit_record(lane);
+        }
+    }
+
+    /// A lane is handed back once everything that became of its deliveries is written down: its next owner would send again
+    /// what is not.
+    fn must_wait(&self, lane: LaneId, unkept: &Unkept) -> bool {
+        unkept.record.is_final() && self.unsettled.concern(lane, unkept.term)
+    }
+
+    /// Settlements are done with, or given up: lanes that were to be handed back may have waited for them.
+    pub(super) fn hand_back_after(&mut self, rows: &[command::Settlement]) {
+        let mut lanes: Vec<LaneId> =
+            rows.iter().map(|row| row.lane).filter(|lane| self.records.is_final(*lane)).collect();
+        lanes.dedup();
+        lanes.into_iter().for_each(|lane| self.keep(lane));
+    }
+
+    fn submit_record(&mut self, lane: LaneId) {
         if let Some(unkept) = self.records.get(lane) {
             let (term, record) = (unkept.term, Arc::clone(&unkept.record));
             let order = Order::Persist { lane, term, revision: unkept.revision };

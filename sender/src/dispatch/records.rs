@@ -29,6 +29,11 @@ impl Records {
         self.unkept.get(&lane)
     }
 
+    /// Whether a lane is to be handed back with its record.
+    pub(super) fn is_final(&self, lane: LaneId) -> bool {
+        self.unkept.get(&lane).is_some_and(|unkept| unkept.record.is_final())
+    }
+
     /// Whether a record of the lane under that ownership is on its way.
     pub(super) fn has_under(&self, lane: LaneId, term: Term) -> bool {
         self.unkept.get(&lane).is_some_and(|unkept| unkept.term == term)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::BatchId;
+use crate::engine::{BatchId, LaneId, Term};
 use crate::store::command::Settlement;
 
 /// Settlements by number. The engine bounds how many there are.
@@ -54,6 +54,12 @@ impl Unsettled {
 
     pub(super) fn rows(&self, number: u64) -> Option<&[Settlement]> {
         self.parts.get(&number).map(|part| part.rows.as_slice())
+    }
+
+    /// Whether there are any of a lane under that ownership.
+    pub(super) fn concern(&self, lane: LaneId, term: Term) -> bool {
+        let is_meant = |row: &Settlement| row.lane == lane && row.term == term;
+        self.parts.values().any(|part| part.rows.iter().any(is_meant))
     }
 
     /// Settlements are done with.

@@ -104,6 +104,9 @@ impl Journal {
     /// told in between says how the share has changed since.
     pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
         let Some(notes) = &mut self.0 else {
+            if shift.from == shift.to {
+                return;
+            }
             self.0 =
                 Some(Box::new(Notes { last: shift, told: shift, lowered: shift.why, news: Some(shift) }));
             return;

@@ -116,6 +116,10 @@ impl AnswerReader {
 
     fn after_heads(&mut self, rest: &[u8]) -> Result<Option<Read>, Failure> {
         if matches!(self.part, Part::Head) {
+            // They count as part of a head, and are not looked at again.
+            let blank = blank_lines(rest);
+            self.interim += blank;
+            let rest = &rest[blank..];
             self.held.extend_from_slice(rest);
             self.looked_at = rest.len();
             return Ok(None);
@@ -193,6 +197,15 @@ impl AnswerReader {
         self.part = Part::Whole;
         Ok(Some(read))
     }
+}
+
+/// How many bytes of blank lines stand before whatever comes.
+fn blank_lines(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some(next) = rest.strip_prefix(b"\n").or_else(|| rest.strip_prefix(b"\r\n")) {
+        rest = next;
+    }
+    bytes.len() - rest.len()
 }
 
 /// Whether a blank line stands in it.
@@ -300,6 +313,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551616\r\n\r\n".to_owned(), "not_http"),
             (format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(101)), "not_http"),
             ("HTTP/1.1 100 Go on\r\n\r\n".repeat(2_000), "not_http"),
+            ("\n".repeat(HEAD_BYTES_MAX + 1), "not_http"),
             ("HTTP/1.1 100 Go on\r\n\r\n".to_owned(), "closed"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n".to_owned(), "closed"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\nx".to_owned(), "half_answer"),

@@ -3,7 +3,8 @@
 use hookproof_sender::dispatch::{Event, News, PAUSE_LONGEST};
 use hookproof_sender::engine::{LaneId, Nanos};
 use hookproof_sender::store::Command;
-use hookproof_sender::store::command::Settlement;
+use hookproof_sender::store::command::{Drain, Settlement};
+use hookproof_sender::store::lane::OwnerId;
 
 use crate::world::World;
 
@@ -51,6 +52,31 @@ fn a_retry_that_is_written_down_late_is_made_though_a_claim_in_between_did_not_s
     assert_eq!((world.counts(2).delivered, world.counts(2).waiting), (1, 1));
     world.pass(Nanos::HOUR);
     assert_eq!(world.sent_to(), [2], "its first delivery is tried again");
+}
+
+#[test]
+fn a_lane_is_handed_over_once_its_settlements_are_written() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.fault = Some(settles_the_first);
+    world.answer(204);
+    let mut other = world.another(2);
+    world.commit(Command::Drain(Drain { owner: OwnerId(1), draining: true }));
+    for _ in 0..5 {
+        world.pass(Nanos::SECOND);
+        other.pass(Nanos::SECOND);
+    }
+    assert_eq!(
+        (world.counts(1).delivered, other.sent_to()),
+        (0, vec![]),
+        "its next owner would send it again"
+    );
+    world.fault = None;
+    world.pass(Nanos::MINUTE);
+    other.pass(Nanos::MINUTE);
+    assert_eq!((world.counts(1).delivered, world.counts(1).waiting, other.sent_to()), (1, 0, vec![]));
+    other.emit(&[1]);
+    assert_eq!(other.sent_to(), [1], "and then it is the other's");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn an_attempt_may_go_out_until_its_deadline_and_the_end_of_the_lease_as_renewed(
     assert_eq!(limits.lease_until, asked + LEASE_DEFAULT);
     world.answer(204);
     world.pass(Nanos::from_secs(25));
-    assert_eq!(world.lease_until, asked + Nanos::from_secs(20) + LEASE_DEFAULT, "for what is under way");
+    assert_eq!(world.told.lease_until, asked + Nanos::from_secs(20) + LEASE_DEFAULT, "for what is under way");
     world.emit(&[1]);
     assert_eq!(world.sends[0].limits.lease_until, asked + Nanos::from_secs(20) + LEASE_DEFAULT);
 }

@@ -34,8 +34,6 @@ pub(crate) struct World {
     pub(crate) told: Told,
     pub(crate) answers: Answers,
     pub(crate) news: Vec<News>,
-    /// Until when attempts under way may go on, as last told.
-    pub(crate) lease_until: Instant,
     pub(crate) reader: SqliteReader,
     keeper: RosterKeeper,
     nodes_seen: u64,
@@ -44,12 +42,13 @@ pub(crate) struct World {
 }
 
 /// What the shell was told of lanes.
-#[derive(Default)]
 pub(crate) struct Told {
     /// Their attempts were withdrawn.
     pub(crate) withdrawn: Vec<LaneId>,
     /// Their lease was let end.
     pub(crate) forgotten: Vec<LaneId>,
+    /// Until when attempts under way may go on.
+    pub(crate) lease_until: Instant,
 }
 
 /// What the store answered and the dispatcher has not heard.
@@ -110,10 +109,9 @@ impl World {
             fault: None,
             asked: Vec::new(),
             sends: Vec::new(),
-            told: Told::default(),
+            told: Told { withdrawn: Vec::new(), forgotten: Vec::new(), lease_until: Instant::START },
             answers: Answers::default(),
             news: Vec::new(),
-            lease_until: Instant::START,
             reader,
             keeper,
             nodes_seen: 0,
@@ -261,7 +259,7 @@ impl World {
             Effect::Send(attempt) => self.sends.push(attempt),
             Effect::Withdraw { lane } => self.told.withdrawn.push(lane),
             Effect::Forget { lane } => self.told.forgotten.push(lane),
-            Effect::Extend { until } => self.lease_until = until,
+            Effect::Extend { until } => self.told.lease_until = until,
             Effect::Tell(news) => self.news.push(news),
             Effect::Ask { order, command } => {
                 let reply = self.carry_out(command);

@@ -91,6 +91,11 @@ fn set_back_beside_totals(sql: &Connection, now: StoreTime) -> Result<()> {
     sql.prepare_cached("DELETE FROM marks WHERE minute > ?1")?.execute([minute])?;
     let longest = StoreTime(now.0.saturating_add(LEASE_MAX.0));
     sql.prepare_cached("UPDATE owners SET until = ?1 WHERE until > ?1")?.execute([longest])?;
+    // Who is said to have come later than now would pass for a newcomer until then.
+    let nodes = sql.prepare_cached("UPDATE nodes SET since = ?1 WHERE since > ?1")?.execute([now])?;
+    if nodes > 0 {
+        sql.prepare_cached("UPDATE membership SET changes = changes + 1")?.execute([])?;
+    }
     sql.prepare_cached("UPDATE clock SET correcting_lane = 0, correcting_at = 0, correcting_delivery = 0")?
         .execute([])?;
     Ok(())

@@ -28,8 +28,15 @@ impl Work<'_> {
         let known = self
             .sql
             .prepare_cached(&query)?
-            .query_row(params![owner, clock], |row| Ok((announcement(row)?, row.get(6)?)))
-            .optional()?;
+            .query_row(params![owner, clock], |row| {
+                Ok(readable(announcement(row)).map(|said| (said, row.get(6))))
+            })
+            .optional()?
+            .flatten();
+        let known: Option<(Announcement, bool)> = match known {
+            Some((said, lives)) => Some((said?, lives?)),
+            None => None,
+        };
         let lives = known.as_ref().is_some_and(|(_, lives)| *lives);
         let said = Announcement {
             draining: known.as_ref().map_or(said.draining, |(known, _)| known.draining),
@@ -111,9 +118,21 @@ pub(super) fn nodes(sql: &Connection) -> Result<Vec<Node>> {
         let (owner, since, until): (OwnerId, StoreTime, StoreTime) = (row.get(6)?, row.get(7)?, row.get(8)?);
         Ok(Node { owner, announced: announcement(row)?, since, until })
     };
-    let mut nodes: Vec<Node> = query.query_map([], node)?.collect::<Result<_>>()?;
+    let mut nodes: Vec<Node> = query.query_map([], node)?.filter_map(readable).collect::<Result<_>>()?;
     nodes.sort_unstable_by_key(|node| node.owner);
     Ok(nodes)
+}
+
+/// A row that makes no sense announces nothing: no other node may stop for it.
+fn readable<T>(read: Result<T>) -> Option<Result<T>> {
+    match read {
+        Err(
+            Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..),
+        ) => None,
+        read => Some(read),
+    }
 }
 
 fn announcement(row: &Row<'_>) -> Result<Announcement> {
