@@ -29,6 +29,7 @@ pub mod database;
 mod ended;
 pub mod error;
 mod gathered;
+mod glance;
 mod held;
 pub mod homes;
 pub mod lane;
