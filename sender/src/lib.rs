@@ -1,4 +1,4 @@
-//! Hookproof's sender: durable, exact, fair, on one machine.
+//! Hookproof's sender: durable, exact, fair, on one machine or several.
 //!
 //! Read the modules in this order:
 //!

@@ -52,7 +52,7 @@ mod tests {
 
     async fn open(folder: &Path) -> (Sender, Router) {
         let options = Options {
-            database: folder.join("hookproof.db"),
+            database: folder.join("hookproof.db").into(),
             durability: Durability::Process,
             guard: Guard::strict(),
             limits: event::Limits::default(),

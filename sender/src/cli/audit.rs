@@ -12,7 +12,7 @@ use super::session::{Look, PAGE_ROWS, each};
 use super::words::moment;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::operate::audit::{Limit, shown};
-use crate::store::read::{AuditSecond, Reader};
+use crate::store::read::AuditSecond;
 use crate::subscriber::SettingsText;
 
 /// Rows asked for at a time.
@@ -67,7 +67,7 @@ struct Counted {
 
 impl Audit {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let lane =
             self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
         let most = self.most(&look)?;

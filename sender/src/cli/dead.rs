@@ -17,7 +17,6 @@ use crate::engine::LaneId;
 use crate::event::PublicId;
 use crate::store::Reply;
 use crate::store::command::{self, Command, Forget, Redrive};
-use crate::store::read::Reader;
 
 /// Dead letters looked at in one commit.
 const STEP_ROWS: u32 = 500;
@@ -62,7 +61,7 @@ pub(super) struct List {
 
 impl List {
     fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let lane =
             self.subscriber.as_deref().map(|name| look.subscriber(name)).transpose()?.map(|found| found.lane);
         let names = names(&look)?;
@@ -158,7 +157,7 @@ impl Which {
     fn find(&self, common: &Common) -> Result<command::Dead, Failure> {
         match &self.subscriber {
             Some(name) => {
-                Ok(command::Dead::Of(Look::open(common.existing_database()?)?.subscriber(name)?.lane))
+                Ok(command::Dead::Of(Look::open(&common.existing_database()?)?.subscriber(name)?.lane))
             }
             None if self.all => Ok(command::Dead::All),
             None if self.deliveries.is_empty() => {
@@ -166,7 +165,7 @@ impl Which {
                 Err(Failure::usage(problem))
             }
             None => {
-                let ids = Look::open(common.existing_database()?)?.delivery_ids;
+                let ids = Look::open(&common.existing_database()?)?.delivery_ids;
                 let find = |id: &PublicId| {
                     ids.find(id).ok_or_else(|| {
                         Failure::refused(format_args!(

@@ -19,9 +19,9 @@ use crate::runtime::{process_is_dead, store_time};
 use crate::store::clock::Fault;
 use crate::store::command::Sweep;
 use crate::store::lane::LaneState;
-use crate::store::read::{Owner, Reader};
-use crate::store::sqlite::{LogSize, Options, SqliteStore};
-use crate::store::{Command, Reply, Store};
+use crate::store::read::Owner;
+use crate::store::sqlite::{LogSize, Options, SqliteReader, SqliteStore};
+use crate::store::{Command, Database, Reply, Store};
 
 /// A lane whose first delivery has been due for longer, and that nobody holds, is stuck.
 const STUCK_AFTER: Nanos = Nanos::MINUTE;
@@ -107,19 +107,16 @@ impl State {
 
 impl Doctor {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let path = common.existing_database()?;
-        let look = Look::open(path)?;
-        let mut patient = Patient { path, look, store: None };
-        let mut findings = vec![
-            patient.clock(self.mend)?,
-            patient.leases(self.mend)?,
-            patient.lanes()?,
-            patient.subscribers(&self.reach)?,
-            patient.deliveries()?,
-            patient.letters()?,
-            patient.log(self.mend)?,
-        ];
-        findings.push(patient.file()?);
+        let database = common.existing_database()?;
+        let look = Look::open(&database)?;
+        let findings = match &database {
+            Database::File(path) => self.of_file(&database, path, look)?,
+            // A server looks after its clock, its log and its files itself, and tells nobody which process is dead.
+            Database::Postgres(_) => {
+                let clock = clock_of_server(&look);
+                vec![clock, lanes(&look)?, subscribers(&look, &self.reach)?, letters(&look)?]
+            }
+        };
         let is_off = findings.iter().any(|finding| finding.state == State::Off);
         for Finding { check, state, detail } in findings {
             if printer.json {
@@ -132,10 +129,30 @@ impl Doctor {
     }
 }
 
-/// The database that is looked at.
+impl Doctor {
+    fn of_file(&self, database: &Database, path: &Path, look: Look) -> Result<Vec<Finding>, Failure> {
+        let reader = SqliteReader::open(path)?;
+        let mut patient = Patient { database, path, look, reader, store: None };
+        let mut findings = vec![
+            patient.clock(self.mend)?,
+            patient.leases(self.mend)?,
+            lanes(&patient.look)?,
+            subscribers(&patient.look, &self.reach)?,
+            patient.deliveries()?,
+            letters(&patient.look)?,
+            patient.log(self.mend)?,
+        ];
+        findings.push(patient.file()?);
+        Ok(findings)
+    }
+}
+
+/// The database file that is looked at.
 struct Patient<'a> {
+    database: &'a Database,
     path: &'a Path,
     look: Look,
+    reader: SqliteReader,
     /// Opened for mending.
     store: Option<SqliteStore>,
 }
@@ -149,9 +166,9 @@ impl Patient<'_> {
     }
 
     fn clock(&mut self, mend: bool) -> Result<Finding, Failure> {
-        let (check, path) = ("clock", self.path.to_owned());
+        let check = "clock";
         let clock = Clock::at(BootClock::default(), self.look.now);
-        let is_correcting = self.look.reader.clock()?.is_correcting;
+        let is_correcting = self.reader.clock()?.is_correcting;
         let finding = match (self.look.fault, clock.behind()) {
             (Some(Fault::Corrected(by) | Fault::Kept(by)), _) => {
                 Finding::off(check, format!("the database's time is {} ahead of the wall clock", rough(by)))
@@ -172,7 +189,13 @@ impl Patient<'_> {
         if !mend {
             return Ok(finding);
         }
-        let start = store_time::begin_within(Nanos(u64::MAX), self.store()?, &path, None)?;
+        self.store()?;
+        let start = store_time::begin_within(
+            Nanos(u64::MAX),
+            self.store.as_mut().ok_or_else(|| Failure::ours("the database was not opened"))?,
+            self.database,
+            None,
+        )?;
         if let Some(Fault::Kept(_)) = start.fault {
             let detail =
                 format!("{}; end the processes that count by it (serve, drain) first", finding.detail);
@@ -186,12 +209,12 @@ impl Patient<'_> {
                 break;
             }
         }
-        self.look = Look::open(&path)?;
+        self.look = Look::open(self.database)?;
         Ok(finding.mended())
     }
 
     fn leases(&mut self, mend: bool) -> Result<Finding, Failure> {
-        let is_dead = |owner: &Owner| owner.lanes > 0 && process_is_dead(self.path, owner.owner);
+        let is_dead = |owner: &Owner| owner.lanes > 0 && process_is_dead(self.database, owner.owner);
         let dead: Vec<_> = self.look.reader.owners()?.into_iter().filter(is_dead).collect();
         let names: Vec<_> =
             dead.iter().map(|owner| format!("{:x} ({} subscribers)", owner.owner.0, owner.lanes)).collect();
@@ -205,36 +228,10 @@ impl Patient<'_> {
         Ok(finding.mended())
     }
 
-    fn lanes(&self) -> Result<Finding, Failure> {
-        let (now, mut stuck) = (self.look.now, Vec::new());
-        let owners = self.look.reader.owners()?;
-        let lives = |id| owners.iter().any(|owner| owner.owner == id && owner.until > now);
-        each(
-            |from| self.look.reader.lanes(from, PAGE_ROWS),
-            |lane| {
-                let late = lane.next.map_or(Nanos::ZERO, |next| now.since(next));
-                let is_held = lane.owner.is_some_and(|(owner, _)| lives(owner));
-                if lane.state == LaneState::Active && late > STUCK_AFTER && !is_held {
-                    stuck.push(format!("{} (for {})", lane.name, rough(late)));
-                }
-                Ok(true)
-            },
-        )?;
-        Ok(Finding::of("lanes", &stuck, "deliveries are due and no process holds their subscribers"))
-    }
-
-    fn subscribers(&self, reach: &Reach) -> Result<Finding, Failure> {
-        let mut keeper = RosterKeeper::new(reach.regions()?);
-        let roster = keeper.catch_up(&self.look.reader, self.look.now)?;
-        let broken: Vec<_> =
-            roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
-        Ok(Finding::of("subscribers", &broken, "can't be sent to"))
-    }
-
     fn deliveries(&self) -> Result<Finding, Failure> {
         let (mut after, mut missing) = (Some(DeliveryId(0)), 0);
         while let Some(from) = after {
-            let found = self.look.reader.missing_parts(from)?;
+            let found = self.reader.missing_parts(from)?;
             missing += found.rows;
             after = found.next;
         }
@@ -243,16 +240,6 @@ impl Patient<'_> {
             Finding::well("deliveries")
         } else {
             Finding::off("deliveries", format!("{missing} {what}"))
-        })
-    }
-
-    fn letters(&self) -> Result<Finding, Failure> {
-        let unreadable = self.look.reader.status(self.look.now)?.unreadable;
-        let what = "dead letters could not be read; `dead purge` forgets them";
-        Ok(if unreadable == 0 {
-            Finding::well("unreadable")
-        } else {
-            Finding::off("unreadable", format!("{unreadable} {what}"))
         })
     }
 
@@ -267,7 +254,7 @@ impl Patient<'_> {
     }
 
     fn file(&self) -> Result<Finding, Failure> {
-        let checked = self.look.reader.quick_check(CHECK_LOG_BYTES_MAX)?;
+        let checked = self.reader.quick_check(CHECK_LOG_BYTES_MAX)?;
         if checked.faults.is_empty() && !checked.unchecked.is_empty() {
             let detail = format!(
                 "not checked wholly ({}), since the log grew by what was written meanwhile: try again when that is less",
@@ -280,6 +267,56 @@ impl Patient<'_> {
             &checked.faults,
             "the file is damaged; copy it, and restore a backup or `.recover` it",
         ))
+    }
+}
+
+fn lanes(look: &Look) -> Result<Finding, Failure> {
+    let (now, mut stuck) = (look.now, Vec::new());
+    let owners = look.reader.owners()?;
+    let lives = |id| owners.iter().any(|owner| owner.owner == id && owner.until > now);
+    each(
+        |from| look.reader.lanes(from, PAGE_ROWS),
+        |lane| {
+            let late = lane.next.map_or(Nanos::ZERO, |next| now.since(next));
+            let is_held = lane.owner.is_some_and(|(owner, _)| lives(owner));
+            if lane.state == LaneState::Active && late > STUCK_AFTER && !is_held {
+                stuck.push(format!("{} (for {})", lane.name, rough(late)));
+            }
+            Ok(true)
+        },
+    )?;
+    Ok(Finding::of("lanes", &stuck, "deliveries are due and no process holds their subscribers"))
+}
+
+fn subscribers(look: &Look, reach: &Reach) -> Result<Finding, Failure> {
+    let mut keeper = RosterKeeper::new(reach.regions()?);
+    let roster = keeper.catch_up(&*look.reader, look.now)?;
+    let broken: Vec<_> =
+        roster.broken().map(|(known, fault)| format!("{} ({fault})", known.name())).collect();
+    Ok(Finding::of("subscribers", &broken, "can't be sent to"))
+}
+
+fn letters(look: &Look) -> Result<Finding, Failure> {
+    let unreadable = look.reader.status(look.now)?.unreadable;
+    let what = "dead letters could not be read; `dead purge` forgets them";
+    Ok(if unreadable == 0 {
+        Finding::well("unreadable")
+    } else {
+        Finding::off("unreadable", format!("{unreadable} {what}"))
+    })
+}
+
+/// A server's clock is no business of ours, unless it was set back.
+fn clock_of_server(look: &Look) -> Finding {
+    match look.fault {
+        Some(Fault::Corrected(by) | Fault::Kept(by)) => Finding::off(
+            "clock",
+            format!(
+                "the server's clock is {} behind what was committed by it; what is due waits for it",
+                rough(by)
+            ),
+        ),
+        None => Finding::well("clock"),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `drain`: deliver what is due for a while, then end.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::words::rough;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::runtime::Sender;
+use crate::store::Database;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::read::Reader;
 
@@ -59,7 +59,7 @@ impl Drain {
         }
         let options =
             delivering(common.existing_database()?, &self.reach, self.durable, self.keep, self.lease)?;
-        let others = Arc::new(owners(common.existing_database()?));
+        let others = Arc::new(owners(&common.existing_database()?));
         let session = WriteSession::open(options, self.requests.settings()?)?;
         let (sender, clock) = (session.sender(), session.sender().clock());
         let begun = clock.now();
@@ -80,7 +80,7 @@ impl Drain {
 
 /// Who delivers already. Who that is must be known before we are one of them: from the moment on which a subscriber is
 /// ours in the store, it takes a little until this process knows.
-fn owners(database: &Path) -> BTreeSet<OwnerId> {
+fn owners(database: &Database) -> BTreeSet<OwnerId> {
     // A database that can't be read yet, because it has to be migrated first, has nobody on it. One that can't be read
     // at all will be refused when it is opened.
     let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();

@@ -10,7 +10,6 @@ use super::print::{Printer, Table};
 use super::session::{Look, PAGE_ROWS, each};
 use super::words::{state, when};
 use crate::operate::shown as form;
-use crate::store::read::Reader;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -21,7 +20,7 @@ pub(super) struct List {}
 
 impl List {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let mut lanes = BTreeMap::new();
         each(
             |from| look.reader.lanes(from, PAGE_ROWS),

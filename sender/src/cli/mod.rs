@@ -47,7 +47,7 @@ A first delivery:
 Lengths of time, rates and sizes have a unit: 250ms, 8s, 24h, 20/s, 64MiB.
 Exit codes: 0 done, 1 not done (refused, unknown, not delivered), 64 bad command line, 70 our own failure.";
 
-/// A durable webhook sender on SQLite that never exceeds what a subscriber may be sent
+/// A durable webhook sender on SQLite or PostgreSQL that never exceeds what a subscriber may be sent
 #[derive(Parser, Debug)]
 #[command(name = "hookproof-sender", version, after_help = AFTER, disable_help_subcommand = true)]
 struct Arguments {

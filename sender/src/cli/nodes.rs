@@ -11,7 +11,6 @@ use super::print::{Printer, Table};
 use super::session::{Look, with_session};
 use super::words::{ago, rough};
 use crate::operate::nodes::{NodeStatus, find};
-use crate::store::read::Reader;
 use crate::store::{Command, command};
 
 #[derive(Args, Debug)]
@@ -26,8 +25,8 @@ pub(super) struct Nodes {}
 
 impl Nodes {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let look = Look::open(common.existing_database()?)?;
-        let nodes = NodeStatus::all(&look.reader, look.now)?;
+        let look = Look::open(&common.existing_database()?)?;
+        let nodes = NodeStatus::all(look.reader.as_ref(), look.now)?;
         if printer.json {
             nodes.iter().try_for_each(|node| printer.object(&node.shown(look.now)))?;
             return Ok(ExitCode::SUCCESS);
@@ -93,7 +92,7 @@ impl Node {
             Self::Resume(Resume { node }) => (node, false),
         };
         let database = common.existing_database()?;
-        let look = Look::open(database)?;
+        let look = Look::open(&database)?;
         let nodes = look.reader.nodes()?;
         let owner = find(&nodes, &name, look.now).map_err(Failure::refused)?;
         let drain = Command::Drain(command::Drain { owner, draining });

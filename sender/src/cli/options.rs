@@ -1,7 +1,8 @@
 //! The options that many commands share, and what they amount to.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -16,16 +17,16 @@ use crate::guard::{Guard, Network};
 use crate::runtime::{Options, Retention};
 use crate::sign::Secret;
 use crate::store::node::NAME_BYTES_MAX;
-use crate::store::sqlite;
+use crate::store::{Database, sqlite};
 use crate::subscriber::RegionSecrets;
 use crate::transport::{DnsResolver, Settings};
 
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
-    /// The database file
-    #[arg(long, global = true, value_name = "FILE", env = "HOOKPROOF_DB", hide_env_values = true)]
-    db: Option<PathBuf>,
+    /// The database: a file, or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(long, global = true, value_name = "DATABASE", env = "HOOKPROOF_DB", hide_env_values = true)]
+    db: Option<OsString>,
     /// Print JSON on stdout: one object, or one on each line of a list
     #[arg(long, global = true)]
     pub(super) json: bool,
@@ -39,21 +40,26 @@ pub(super) struct Common {
 
 impl Common {
     /// The database, made if there is none.
-    pub(super) fn database(&self) -> Result<&Path, Failure> {
-        let missing = "no database is named; expected --db FILE, or its path in HOOKPROOF_DB";
-        self.db.as_deref().ok_or_else(|| Failure::usage(missing))
+    pub(super) fn database(&self) -> Result<Database, Failure> {
+        let missing =
+            "no database is named; expected --db FILE, --db postgres://…, or either in HOOKPROOF_DB";
+        let text = self.db.as_deref().ok_or_else(|| Failure::usage(missing))?;
+        Database::parse(text).map_err(|error| Failure::usage(format_args!("--db cannot be used: {error}")))
     }
 
-    /// The database, which must be there: a misspelt path must not become a new, empty one.
-    pub(super) fn existing_database(&self) -> Result<&Path, Failure> {
-        let path = self.database()?;
-        if !path.exists() {
+    /// The database, which must be there: a misspelt path must not become a new, empty one. Whether a server has it is seen
+    /// when it is opened.
+    pub(super) fn existing_database(&self) -> Result<Database, Failure> {
+        let database = self.database()?;
+        if let Some(path) = database.file()
+            && !path.exists()
+        {
             return Err(Failure::usage(format_args!(
                 "there is no database {}; expected one that `serve` or `subscriber add` has made; check --db",
                 path.display()
             )));
         }
-        Ok(path)
+        Ok(database)
     }
 }
 
@@ -204,12 +210,12 @@ const FOR_EVER: Retention =
 
 /// The options of a sender that emits and operates, and leaves delivery to others.
 pub(super) fn operating(
-    database: &Path,
+    database: Database,
     reach: &Reach,
     durable: Option<Durable>,
 ) -> Result<Options, Failure> {
     Ok(Options {
-        database: database.to_owned(),
+        database,
         durability: durability(durable),
         guard: reach.guard(),
         limits: event::Limits::default(),
@@ -224,7 +230,7 @@ pub(super) fn operating(
 
 /// The options of a sender that delivers.
 pub(super) fn delivering(
-    database: &Path,
+    database: Database,
     reach: &Reach,
     durable: Durable,
     keep: Keep,

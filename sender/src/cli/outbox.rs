@@ -10,7 +10,6 @@ use super::options::Common;
 use super::print::{Printer, Table};
 use super::session::{Look, PAGE_ROWS, each};
 use super::words::{ago, moment};
-use crate::store::read::Reader;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -27,7 +26,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let (mut table, mut shown) = (Table::new(&["ROW", "TYPE", "KEY", "SET ASIDE", "WHY"]), 0);
         each(
             |from| look.reader.outbox_rejected(from, PAGE_ROWS),

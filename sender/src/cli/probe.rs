@@ -40,9 +40,9 @@ pub(super) struct Test {
 impl Test {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        let look = Look::open(database)?;
+        let look = Look::open(&database)?;
         let lane = look.subscriber(&self.name)?.lane;
-        let options = operating(database, &self.reach, None)?;
+        let options = operating(database.clone(), &self.reach, None)?;
         let trial = Trial {
             lane,
             event_type: self.event_type.as_ref(),

@@ -159,7 +159,10 @@ async fn open(
     let mut said = false;
     loop {
         match Sender::open_with(options.clone(), requests.clone()).await {
-            Err(OpenError::Store { error: error @ StoreError::Busy { .. }, .. }) => {
+            Err(OpenError::Store {
+                error: error @ (StoreError::Busy { .. } | StoreError::Lost { .. }),
+                ..
+            }) => {
                 if !std::mem::replace(&mut said, true) {
                     warn!(%error, "waiting for the database");
                 }

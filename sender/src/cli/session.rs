@@ -1,6 +1,5 @@
 //! Where operators' commands meet the database: one that writes, one that only reads.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -15,8 +14,7 @@ use crate::runtime::{Options, Sender, store_time};
 use crate::store::clock::Fault;
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{ReadError, Reader, Subscriber, Whom};
-use crate::store::sqlite::SqliteReader;
-use crate::store::{Command, Reply};
+use crate::store::{Command, Database, Reply};
 use crate::transport::Settings;
 
 /// Rows asked for at a time.
@@ -104,7 +102,7 @@ pub(super) fn with_session<T>(
 
 /// A database to look into. Writes nothing.
 pub(super) struct Look {
-    pub(super) reader: SqliteReader,
+    pub(super) reader: Box<dyn Reader>,
     /// Now, as the store counts.
     pub(super) now: StoreTime,
     /// What is wrong with the database's time.
@@ -114,10 +112,10 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn open(database: &Path) -> Result<Self, Failure> {
-        let reader = SqliteReader::open(database)?;
+    pub(super) fn open(database: &Database) -> Result<Self, Failure> {
+        let reader = database.reader()?;
         let glance = reader.glance()?;
-        let start = store_time::look(database, &reader)?;
+        let start = store_time::look(database)?;
         Ok(Self {
             reader,
             now: start.now,

@@ -34,12 +34,12 @@ pub(super) struct Shed {
 
 impl Shed {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let lane = look.subscriber(&self.name)?.lane;
         let max = self.max.unwrap_or(u64::MAX);
         if !self.yes {
             // What other processes have claimed, only they know.
-            return self.tell(&Plan::read(&look.reader, lane, 0, max)?, printer);
+            return self.tell(&Plan::read(&*look.reader, lane, 0, max)?, printer);
         }
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let shed = with_session(options, |session| shed(session, lane, max))?;

@@ -12,7 +12,7 @@ use super::words::{self, moment, state, when};
 use crate::operate::shown as form;
 use crate::runtime::clock::wall;
 use crate::store::latency::Measured;
-use crate::store::read::{LaneStatus, Over, Reader};
+use crate::store::read::{LaneStatus, Over};
 use crate::subscriber::SettingsText;
 use crate::subscriber::description::{Default, Form, Group, Setting};
 use crate::subscriber::reference;
@@ -33,7 +33,7 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let subscriber = look.subscriber(&self.name)?;
         let lane = look.reader.lane(subscriber.lane)?;
         let latencies = look.reader.latencies(&[subscriber.lane], Over::Day { until: look.now })?;

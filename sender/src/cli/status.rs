@@ -18,7 +18,7 @@ use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
 use crate::store::clock::{Fault, TOLERANCE};
 use crate::store::latency::Measured;
-use crate::store::read::{Over, Reader, Status as Figures};
+use crate::store::read::{Over, Status as Figures};
 use crate::store::sqlite::LogSize;
 use crate::subscriber::RegionSecrets;
 
@@ -39,9 +39,12 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
-        let path = common.existing_database()?;
-        let look = Look::open(path)?;
-        let found = Found { log_bytes: log_bytes(path), ..Found::read(&look, self.reach.regions()?)? };
+        let database = common.existing_database()?;
+        let look = Look::open(&database)?;
+        let found = Found {
+            log_bytes: database.file().map_or(0, |path| log_bytes(path)),
+            ..Found::read(&look, self.reach.regions()?)?
+        };
         if printer.json {
             printer.object(&found.shown())?;
         } else {
@@ -78,7 +81,7 @@ impl Found {
         let nodes = shown::count_nodes(&look.reader.nodes()?, look.now);
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
-        let roster = Arc::clone(keeper.catch_up(&look.reader, wall())?);
+        let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);
         let (mut measured, mut slow) = (Measured::default(), Vec::new());
         each(
             |from| look.reader.subscribers(from, PAGE_ROWS),

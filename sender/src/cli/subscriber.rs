@@ -19,7 +19,7 @@ use crate::runtime::clock::{random, wall};
 use crate::sign::{Keys, Profile, Secret, Signer};
 use crate::store::command::{Change, Command, Rotate, Subscribe};
 use crate::store::lane::{self, LaneState};
-use crate::store::read::{self, Reader};
+use crate::store::read;
 use crate::store::{Refusal, Reply};
 use crate::subscriber::{Agreement, SettingsError, SettingsText};
 
@@ -171,8 +171,8 @@ impl Set {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
         let changes = Changes::new(&self.settings)?;
         let database = common.existing_database()?;
-        let options = operating(database, &self.reach, None)?;
-        let look = Look::open(database)?;
+        let options = operating(database.clone(), &self.reach, None)?;
+        let look = Look::open(&database)?;
         // Refused before anything is opened for writing, if it is to be refused.
         self.change(&look, &changes)?;
         with_session(options, |session| {
@@ -201,7 +201,7 @@ impl Set {
         let before = SettingsText::from_json(&subscriber.settings).map_err(Failure::refused)?;
         let settings = before.patched(&changes.patch).map_err(unfit)?;
         let agreement: Agreement = settings.validate(&id, &self.reach.regions()?).map_err(unfit)?;
-        for live in read::Reader::secrets(&look.reader, subscriber.lane, look.now)? {
+        for live in read::Reader::secrets(&*look.reader, subscriber.lane, look.now)? {
             check_signing(
                 agreement.profile,
                 &Secret::parse(live.secret.reveal()).map_err(Failure::refused)?,
@@ -316,7 +316,7 @@ pub(super) struct Remove {
 
 impl Remove {
     fn run(&self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let lane = look.subscriber(&self.name)?.lane;
         let waiting = look.reader.lane(lane)?.map_or(0, |lane| lane.counts.waiting);
         on(&self.name, common, |session, subscriber| session.command(Command::Remove(subscriber.lane)))?;
@@ -334,8 +334,8 @@ fn on(
     change: impl FnOnce(&WriteSession, &read::Subscriber) -> Result<Reply, Failure>,
 ) -> Result<Reply, Failure> {
     let database = common.existing_database()?;
-    let subscriber = Look::open(database)?.subscriber(name)?;
-    let options = operating(database, &Reach::default(), None)?;
+    let subscriber = Look::open(&database)?.subscriber(name)?;
+    let options = operating(database.clone(), &Reach::default(), None)?;
     with_session(options, |session| change(session, &subscriber))
 }
 

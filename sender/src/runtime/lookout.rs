@@ -56,11 +56,13 @@ impl Lookout {
     ) -> Result<Glance, StoreError> {
         let glance = reader.glance()?;
         let caught_up = self.catch_up(reader, now, &glance, &mut tell);
-        if glance.last != self.seen.last {
-            if !recorded_here(self.seen.last, glance.last) {
+        let is_late = glance.late != self.seen.late;
+        if glance.last != self.seen.last || is_late {
+            if is_late || !recorded_here(self.seen.settled, glance.last) {
                 self.find_new_work(reader, &mut tell)?;
             }
-            self.seen.last = glance.last;
+            (self.seen.last, self.seen.settled) = (glance.last, glance.settled);
+            self.seen.late = glance.late;
         }
         if glance.nodes != self.seen.nodes {
             tell(Event::Nodes(reader.nodes()?));
@@ -90,7 +92,7 @@ impl Lookout {
 
     /// Deliveries recorded since the last look.
     fn find_new_work(&self, reader: &dyn Reader, tell: &mut impl FnMut(Event)) -> Result<(), StoreError> {
-        let mut after = self.seen.last;
+        let mut after = self.seen.settled;
         loop {
             let work = reader.work_after(after, ROWS_MAX)?;
             after = work.last;

@@ -29,7 +29,6 @@ pub(crate) use owner::process_is_dead;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 pub use watcher::LastLook;
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender as StopSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle as ThreadHandle;
@@ -50,9 +49,9 @@ use crate::roster::{Roster, RosterKeeper};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::node::Announcement;
-use crate::store::sqlite::{self, SqliteReader, SqliteStore};
+use crate::store::sqlite;
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
-use crate::store::{Reader, Reply, StoreError};
+use crate::store::{Database, Reader, Reply, Store, StoreError};
 use crate::subscriber::RegionSecrets;
 use crate::transport;
 use clock::{Clock, random, wall};
@@ -79,8 +78,8 @@ pub const FAILING_MAX: Nanos = Nanos::SECOND;
 /// What a sender needs to know before it begins.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database file. Made, if it does not exist.
-    pub database: PathBuf,
+    /// The database. Made, if it does not exist.
+    pub database: Database,
     /// What an acknowledgement survives.
     pub durability: sqlite::Durability,
     /// Which addresses may be sent to.
@@ -105,28 +104,28 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The database.
-    #[error("can't open the database {}: {error}", .path.display())]
+    #[error("can't open the database {database}: {error}")]
     Store {
         /// Which.
-        path: PathBuf,
+        database: Database,
         /// Why.
         error: StoreError,
     },
     /// Something else beside it.
-    #[error("can't {doing} beside the database {}: {error}", .path.display())]
+    #[error("can't {doing} beside the database {database}: {error}")]
     Beside {
         /// What was being done.
         doing: &'static str,
         /// Which.
-        path: PathBuf,
+        database: Database,
         /// Why.
         error: std::io::Error,
     },
     /// The store did not carry out what has to be done at the start.
-    #[error("can't begin with the database {}: {error}", .path.display())]
+    #[error("can't begin with the database {database}: {error}")]
     Begin {
         /// Which.
-        path: PathBuf,
+        database: Database,
         /// Why.
         error: Failed,
     },
@@ -172,26 +171,24 @@ impl Sender {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_with(options: Options, requests: transport::Settings) -> Result<Self, OpenError> {
-        let path = options.database.clone();
-        let store = |error| OpenError::Store { path: path.clone(), error };
+        let database = options.database.clone();
+        let store = |error| OpenError::Store { database: database.clone(), error };
         let beside = |doing| {
-            let path = path.clone();
-            move |error| OpenError::Beside { doing, path, error }
+            let database = database.clone();
+            move |error| OpenError::Beside { doing, database, error }
         };
         let identity = u64::from_le_bytes(random());
-        let file =
-            sqlite::Options { durability: options.durability, create: true, identity, ..Default::default() };
-        let mut writer = SqliteStore::open(&path, &file).map_err(store)?;
-        let reader = SqliteReader::open(&path).map_err(store)?;
+        let mut writer = database.writer(options.durability, identity).map_err(store)?;
+        let reader = database.reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
-        let (registration, clock) = join(&mut writer, &path, requests.clock)?;
-        let thread = StoreThread::start(Box::new(writer), Arc::new(move || clock.now()), CAPACITY);
+        let (registration, clock) = join(&mut *writer, &database, requests.clock)?;
+        let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
-        owner::evict_the_dead(&path, &reader, &handle, registration.id()).map_err(store)?;
-        owner::bury_the_dead(&path, &reader).map_err(store)?;
+        owner::evict_the_dead(&database, &*reader, &handle, registration.id()).map_err(store)?;
+        owner::bury_the_dead(&database, &*reader).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
-        let roster = Arc::clone(keeper.catch_up(&reader, wall()).map_err(store)?);
+        let roster = Arc::clone(keeper.catch_up(&*reader, wall()).map_err(store)?);
 
         let (events, messages) = events::channel();
         let emitter =
@@ -206,8 +203,8 @@ impl Sender {
         let work_done = shell.work_done();
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
-            reader: Box::new(reader),
-            database: path.clone(),
+            reader,
+            database: database.clone(),
             owner: registration.id(),
             store: handle.clone(),
             lookout: Lookout::new(glance, keeper),
@@ -218,11 +215,11 @@ impl Sender {
             clock,
             looked: Arc::clone(&looked),
         };
-        let readers = Readers::start(&path).map_err(beside("start the threads that read"))?;
+        let readers = Readers::start(&database).map_err(beside("start the threads that read"))?;
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         // From here on nothing fails, and something may be sent.
         let owner = registration.hold();
-        info!(database = %path.display(), owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
+        info!(%database, owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
@@ -375,14 +372,18 @@ fn dispatcher(
 }
 
 /// Becomes one of the database's processes, and begins to count as they do.
-fn join(store: &mut SqliteStore, path: &Path, boot: BootClock) -> Result<(Registration, Clock), OpenError> {
+fn join(
+    store: &mut dyn Store,
+    database: &Database,
+    boot: BootClock,
+) -> Result<(Registration, Clock), OpenError> {
     let id = OwnerId(u64::from_le_bytes(random()) >> 1);
-    let registration = Registration::new(path, id).map_err(|error| OpenError::Beside {
+    let registration = Registration::new(database, id).map_err(|error| OpenError::Beside {
         doing: "lock a file",
-        path: path.to_owned(),
+        database: database.clone(),
         error,
     })?;
-    let clock = store_time::begin(store, path, id, boot);
-    let clock = clock.map_err(|error| OpenError::Store { path: path.to_owned(), error })?;
+    let clock = store_time::begin(store, database, id, boot);
+    let clock = clock.map_err(|error| OpenError::Store { database: database.clone(), error })?;
     Ok((registration, clock))
 }

@@ -2,7 +2,8 @@
 //!
 //! Each process holds a lock on a file of its own beside the database, for as long as it lives: the operating system
 //! lets go of it however the process ends. Whoever can take the lock of another owner therefore knows that it is dead,
-//! and need not wait for its leases to run out. The files are beside the database itself, by whichever links it was found.
+//! and need not wait for its leases to run out. The files are beside the database itself, by whichever links it was found. Where
+//! the database is on a server, there are none: who is dead is known by its lease alone.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -20,7 +21,7 @@ use crate::store::command::Command;
 use crate::store::lane::OwnerId;
 use crate::store::node::{Announcement, PROTOCOL};
 use crate::store::thread::Handle;
-use crate::store::{Reader, StoreError};
+use crate::store::{Database, Reader, StoreError};
 
 /// Files of owners that are looked at, at once.
 const FILES_MAX: usize = 10_000;
@@ -34,7 +35,7 @@ impl Registration {
     ///
     /// # Errors
     /// When the lock file can't be made beside the database.
-    pub(super) fn new(database: &Path, id: OwnerId) -> io::Result<Self> {
+    pub(super) fn new(database: &Database, id: OwnerId) -> io::Result<Self> {
         Owner::register(database, id).map(|owner| Self(Some(owner)))
     }
 
@@ -62,12 +63,13 @@ impl Drop for Registration {
 #[derive(Debug)]
 pub(super) struct Owner {
     id: OwnerId,
-    path: PathBuf,
-    lock: ManuallyDrop<File>,
+    /// Nothing where the store is no file: then only its lease tells that it lives.
+    lock: Option<(PathBuf, ManuallyDrop<File>)>,
 }
 
 impl Owner {
-    fn register(database: &Path, id: OwnerId) -> io::Result<Self> {
+    fn register(database: &Database, id: OwnerId) -> io::Result<Self> {
+        let Database::File(database) = database else { return Ok(Self { id, lock: None }) };
         let path = lock_path(database, id)?;
         loop {
             let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
@@ -76,14 +78,14 @@ impl Owner {
             if fs::metadata(&path)
                 .is_ok_and(|there| lock.metadata().is_ok_and(|ours| there.ino() == ours.ino()))
             {
-                return Ok(Self { id, path, lock: ManuallyDrop::new(lock) });
+                return Ok(Self { id, lock: Some((path, ManuallyDrop::new(lock))) });
             }
         }
     }
 
     /// Nothing is owned any more, and nothing under way.
     pub(super) fn retire(self) {
-        let Self { path, lock, .. } = self;
+        let Some((path, lock)) = self.lock else { return };
         // Left behind, the file does no harm: it is not locked, which is what counts.
         let _ = fs::remove_file(path);
         drop(ManuallyDrop::into_inner(lock));
@@ -117,8 +119,8 @@ pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) ->
 
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
-pub(crate) fn process_is_dead(database: &Path, id: OwnerId) -> bool {
-    let Ok(path) = lock_path(database, id) else { return false };
+pub(crate) fn process_is_dead(database: &Database, id: OwnerId) -> bool {
+    let Some(Ok(path)) = database.file().map(|database| lock_path(database, id)) else { return false };
     let Ok(file) = OpenOptions::new().write(true).open(&path) else { return false };
     match file.try_lock() {
         Ok(()) => true,
@@ -129,23 +131,27 @@ pub(crate) fn process_is_dead(database: &Path, id: OwnerId) -> bool {
 /// Whether some other process may be alive on this database, as far as the files beside it tell. Where they can't be
 /// listed, or one of them can't be told, some process may be.
 #[must_use]
-pub(super) fn others_are_alive(database: &Path, ourselves: Option<OwnerId>) -> bool {
+pub(super) fn others_are_alive(database: &Database, ourselves: Option<OwnerId>) -> bool {
     let may_be_alive = |id| Some(id) != ourselves && !process_is_dead(database, id);
-    match owners(database) {
+    let Database::File(path) = database else { return true };
+    match owners(path) {
         Ok(owners) => !owners.are_all || owners.ids.into_iter().any(may_be_alive),
         Err(_) => true,
     }
 }
 
 /// Nobody asks about a dead owner any more.
-pub(super) fn bury(database: &Path, id: OwnerId) {
-    // If its file can't be removed, the next one to look tries again.
-    let _ = lock_path(database, id).and_then(fs::remove_file);
+pub(super) fn bury(database: &Database, id: OwnerId) {
+    if let Database::File(database) = database {
+        // If its file can't be removed, the next one to look tries again.
+        let _ = lock_path(database, id).and_then(fs::remove_file);
+    }
 }
 
 /// Owners that are surely dead, by the files that they left beside the database.
-pub(super) fn the_dead(database: &Path) -> Vec<OwnerId> {
-    let known = owners(database).map(|owners| owners.ids).unwrap_or_default();
+pub(super) fn the_dead(database: &Database) -> Vec<OwnerId> {
+    let Database::File(path) = database else { return Vec::new() };
+    let known = owners(path).map(|owners| owners.ids).unwrap_or_default();
     known.into_iter().filter(|id| process_is_dead(database, *id)).collect()
 }
 
@@ -182,7 +188,7 @@ fn beside(database: &Path) -> io::Result<(PathBuf, OsString)> {
 }
 
 /// Removes the files of dead owners that nobody counts on: killed commands, most of all.
-pub(super) fn bury_the_dead(database: &Path, reader: &dyn Reader) -> Result<(), StoreError> {
+pub(super) fn bury_the_dead(database: &Database, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = the_dead(database);
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
     let is_counted_on = |id| owners.iter().any(|owner| owner.owner == id && counts(owner));
@@ -192,7 +198,7 @@ pub(super) fn bury_the_dead(database: &Path, reader: &dyn Reader) -> Result<(), 
 
 /// Frees the lanes of owners that are surely dead, without waiting for their leases.
 pub(super) fn evict_the_dead(
-    database: &Path,
+    database: &Database,
     reader: &dyn Reader,
     store: &Handle,
     ourselves: OwnerId,
@@ -224,11 +230,11 @@ mod tests {
     use super::*;
 
     /// A database in a folder of its own.
-    fn database(name: impl AsRef<Path>) -> (tempfile::TempDir, PathBuf) {
+    fn database(name: impl AsRef<Path>) -> (tempfile::TempDir, Database) {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join(name);
         fs::write(&database, "").unwrap();
-        (folder, database)
+        (folder, Database::File(database))
     }
 
     #[test]
@@ -237,7 +243,7 @@ mod tests {
         let owner = Owner::register(&database, OwnerId(7)).unwrap();
         assert!(!process_is_dead(&database, owner.id()));
         assert!(!process_is_dead(&database, OwnerId(8)), "nothing is known of an owner without a file");
-        let path = |id| lock_path(&database, OwnerId(id)).unwrap();
+        let path = |id| lock_path(database.file().unwrap(), OwnerId(id)).unwrap();
         fs::copy(path(7), path(9)).unwrap();
         assert!(process_is_dead(&database, OwnerId(9)));
         assert_eq!(the_dead(&database), [OwnerId(9)]);
@@ -262,7 +268,8 @@ mod tests {
             let (folder, database) = database(name);
             let links = tempfile::tempdir().unwrap();
             let link = links.path().join("link.db");
-            std::os::unix::fs::symlink(&database, &link).unwrap();
+            std::os::unix::fs::symlink(database.file().unwrap(), &link).unwrap();
+            let link = Database::File(link);
             assert!(!others_are_alive(&database, None) && !others_are_alive(&link, None), "{name:?}");
             let owner = Owner::register(&link, OwnerId(7)).unwrap();
             assert!(others_are_alive(&database, None) && others_are_alive(&link, None), "{name:?}");

@@ -2,22 +2,20 @@
 //! slow question nor anything else in the process holds up another kind of work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::store::sqlite::SqliteReader;
-use crate::store::{Reader, StoreError};
+use crate::store::{Database, Reader, StoreError};
 
 /// Threads, each with a connection of its own.
 const READERS: usize = 4;
 /// Questions that may wait for one of them.
 const WAITING_MAX: usize = 64;
 
-type Question = Box<dyn FnOnce(Result<&SqliteReader, StoreError>) + Send>;
+type Question = Box<dyn FnOnce(Result<&dyn Reader, StoreError>) + Send>;
 
 /// The threads. They end when this is dropped and what waits is answered.
 #[derive(Debug)]
@@ -30,11 +28,11 @@ impl Readers {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start(database: &Path) -> std::io::Result<Self> {
+    pub(super) fn start(database: &Database) -> std::io::Result<Self> {
         let (questions, waiting) = sync_channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         for number in 1..=READERS {
-            let (waiting, database) = (Arc::clone(&waiting), database.to_owned());
+            let (waiting, database) = (Arc::clone(&waiting), database.clone());
             let named = thread::Builder::new().name(format!("reader-{number}"));
             named.spawn(move || answer(&waiting, database))?;
         }
@@ -53,7 +51,7 @@ impl Readers {
         let (tell, told) = oneshot::channel();
         let asked = self.questions.try_send(Box::new(move |reader| {
             // Whoever asked may have gone.
-            let _ = tell.send(reader.map(|reader| question(reader)));
+            let _ = tell.send(reader.map(question));
         }));
         match asked {
             Ok(()) => told.await.unwrap_or_else(|_| {
@@ -66,19 +64,19 @@ impl Readers {
     }
 }
 
-fn answer(waiting: &Mutex<Receiver<Question>>, database: PathBuf) {
+fn answer(waiting: &Mutex<Receiver<Question>>, database: Database) {
     let mut open = None;
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(question) = next else { return };
         let reader = match open.take() {
             Some(reader) => Ok(reader),
-            None => SqliteReader::open(&database),
+            None => database.reader(),
         };
         // A question that panics is a defect, which the panic itself has reported by now. The thread goes on with another
         // connection, since the old one may be in the middle of something.
         open = catch_unwind(AssertUnwindSafe(move || {
-            question(reader.as_ref().map_err(Clone::clone));
+            question(reader.as_deref().map_err(Clone::clone));
             reader.ok()
         }))
         .unwrap_or_default();
@@ -93,17 +91,17 @@ mod tests {
 
     use super::*;
 
-    fn database() -> (tempfile::TempDir, PathBuf) {
+    fn database() -> (tempfile::TempDir, Database) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
         drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
-        (folder, path)
+        (folder, path.into())
     }
 
     #[tokio::test]
     async fn what_finds_the_queue_full_is_told_so_and_later_questions_are_answered() {
-        let (_folder, path) = database();
-        let readers = Arc::new(Readers::start(&path).unwrap());
+        let (_folder, database) = database();
+        let readers = Arc::new(Readers::start(&database).unwrap());
         let (begun, begins) = channel();
         let (go_on, goes_on) = channel::<()>();
         let goes_on = Arc::new(Mutex::new(goes_on));
@@ -141,8 +139,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_panics_costs_its_answer_and_no_thread() {
-        let (_folder, path) = database();
-        let readers = Readers::start(&path).unwrap();
+        let (_folder, database) = database();
+        let readers = Readers::start(&database).unwrap();
         for _ in 0..2 * READERS {
             let answer = readers.ask::<(), _>(|_| panic!("a defect")).await;
             assert!(matches!(answer, Err(StoreError::Broken { .. })), "{answer:?}");
@@ -154,7 +152,7 @@ mod tests {
     async fn a_database_that_is_not_there_yet_is_opened_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sender.db");
-        let readers = Readers::start(&path).unwrap();
+        let readers = Readers::start(&path.clone().into()).unwrap();
         assert!(readers.ask(|_| ()).await.is_err());
         drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
         assert_eq!(readers.ask(|_| ()).await, Ok(()));

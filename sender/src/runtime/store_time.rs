@@ -1,25 +1,22 @@
 //! From which time this process counts on a database: the store decides ([`crate::store::clock`]), here it is asked and told.
 
-use std::path::Path;
-
 use tracing::{error, info, warn};
 
 use super::clock::{Clock, wall};
 use super::owner;
 use crate::boot_clock::{BootClock, Moment};
 use crate::engine::Nanos;
-use crate::store::StoreError;
 use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;
-use crate::store::sqlite::{SqliteReader, SqliteStore};
+use crate::store::{Database, Store, StoreError};
 
 /// A clock that is further ahead of the wall clock than this needs an operator.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
 
 /// Begins to count on a database as one of its processes.
 pub(super) fn begin(
-    store: &mut SqliteStore,
-    database: &Path,
+    store: &mut dyn Store,
+    database: &Database,
     ourselves: OwnerId,
     boot: BootClock,
 ) -> Result<Clock, StoreError> {
@@ -47,8 +44,8 @@ pub(super) fn begin(
 /// The same without a word, with a bound on how far the database's time is brought back.
 pub(crate) fn begin_within(
     back_max: Nanos,
-    store: &mut SqliteStore,
-    database: &Path,
+    store: &mut dyn Store,
+    database: &Database,
     ourselves: Option<OwnerId>,
 ) -> Result<Start, StoreError> {
     let alone = !owner::others_are_alive(database, ourselves);
@@ -56,14 +53,9 @@ pub(crate) fn begin_within(
 }
 
 /// The time by which a process would count that begins now, and what is wrong with the database's. Writes nothing.
-pub(crate) fn look(database: &Path, reader: &SqliteReader) -> Result<Start, StoreError> {
+pub(crate) fn look(database: &Database) -> Result<Start, StoreError> {
     let alone = !owner::others_are_alive(database, None);
-    Ok(reader.clock()?.start(Beginning {
-        wall: wall(),
-        machine: machine().as_ref(),
-        alone,
-        back_max: BACK_MAX,
-    }))
+    database.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })
 }
 
 fn machine() -> Option<MachineMoment> {

@@ -5,7 +5,6 @@
 mod outbox;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -20,10 +19,10 @@ use super::owner::evict_the_dead;
 use crate::dispatch::Event;
 use crate::engine::StoreTime;
 use crate::roster::{Roster, Subscriber};
-use crate::store::StoreError;
 use crate::store::lane::OwnerId;
 use crate::store::read::Reader;
 use crate::store::thread::Handle;
+use crate::store::{Database, StoreError};
 pub(super) use outbox::Outbox;
 
 /// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.
@@ -61,7 +60,7 @@ pub(super) type Looked = Arc<Mutex<LastLook>>;
 /// The watcher's state between two glances.
 pub(super) struct Watcher {
     pub(super) reader: Box<dyn Reader>,
-    pub(super) database: PathBuf,
+    pub(super) database: Database,
     pub(super) owner: OwnerId,
     pub(super) store: Handle,
     pub(super) lookout: Lookout,

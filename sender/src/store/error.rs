@@ -19,6 +19,14 @@ pub enum StoreError {
         /// How many.
         waiting: usize,
     },
+    /// The database cannot be reached.
+    #[error("could not {doing}: the database cannot be reached ({detail}); it will be tried again")]
+    Lost {
+        /// What was being done.
+        doing: &'static str,
+        /// What was found.
+        detail: String,
+    },
     /// No room left.
     #[error("could not {doing}: no room left for the store ({detail}); free some space")]
     Full {
@@ -99,6 +107,7 @@ impl StoreError {
         matches!(
             self,
             Self::Busy { .. }
+                | Self::Lost { .. }
                 | Self::Overloaded { .. }
                 | Self::Full { .. }
                 | Self::Io { .. }

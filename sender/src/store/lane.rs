@@ -129,6 +129,22 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// One more is owed.
+    pub(super) const fn accept(&mut self, bytes: u64) {
+        self.accepted += 1;
+        self.waiting += 1;
+        self.waiting_bytes += bytes;
+    }
+
+    /// One of those waiting is not owed any more.
+    pub(super) const fn leave(&mut self, bytes: u64, tried: bool) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        if tried {
+            self.retrying = self.retrying.saturating_sub(1);
+        }
+    }
+
     /// Nothing was lost or invented.
     #[must_use]
     pub const fn conserved(&self) -> bool {

@@ -20,24 +20,32 @@
 //!   if the process dies, its successor finds everything waiting.
 //! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`], the one implementation there is, and
-//! [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
+//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`] and [`postgres`], which
+//! [`database`] tells apart, and [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
 pub mod clock;
 pub mod command;
+pub mod database;
+mod ended;
 pub mod error;
+mod gathered;
+mod glance;
+mod held;
 pub mod homes;
 pub mod lane;
 pub mod latency;
 pub mod node;
 mod operate;
 pub mod paging;
+pub mod postgres;
 pub mod read;
 pub mod reply;
 pub mod sqlite;
 pub mod thread;
+mod unread;
 
 pub use command::Command;
+pub use database::Database;
 pub use error::StoreError;
 pub use read::Reader;
 pub use reply::{Refusal, Reply};
@@ -65,6 +73,15 @@ pub trait Store: Send {
     /// When the store cannot be written.
     fn close(&mut self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Begins to count the time of the store. Whoever commits without having called this hands in times of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read and written.
+    fn begin_clock(&mut self, beginning: clock::Beginning<'_>) -> Result<clock::Start, StoreError> {
+        Ok(clock::Start { now: beginning.wall, fault: None })
     }
 
     /// What this store object has written so far.

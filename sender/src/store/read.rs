@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
+pub use super::glance::{Glance, Work};
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
 pub use super::latency::{Histogram, LastHour, Measured, Over};
 pub use super::node::Node;
@@ -114,38 +115,6 @@ pub trait Reader: Send {
 
     /// All nodes, also those whose leases are over, in the order of their owners.
     fn nodes(&self) -> Result<Vec<Node>, StoreError>;
-}
-
-/// Whether anything has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
-    /// Drawn when the store was made, so that ids of two stores can be told apart.
-    pub identity: u64,
-    /// The latest time that any commit had. A process whose clock is behind it was started after the clock stepped
-    /// back, and should count from here, or it will wait for what is due already.
-    pub clock: StoreTime,
-    /// Grows with every change of a subscriber.
-    pub roster: u64,
-    /// The latest delivery recorded.
-    pub last: DeliveryId,
-    /// Grows whenever deliveries become due that were recorded before: see [`Reader::heads`].
-    pub stirred: u64,
-    /// Another number than before whenever a node came, went, began or ceased to drain, or says something else of itself, and
-    /// when a lane was handed back: see [`Reader::nodes`]. A lease that ends changes nothing.
-    pub nodes: u64,
-    /// The latest row of the outbox, if it holds any.
-    pub outbox: Option<OutboxId>,
-}
-
-/// New work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// The lanes, and when the first new delivery of each is due.
-    pub lanes: Vec<(LaneId, StoreTime)>,
-    /// The last delivery looked at.
-    pub last: DeliveryId,
-    /// There may be more.
-    pub more: bool,
 }
 
 /// A row of the outbox, as an application put it there.
@@ -278,6 +247,13 @@ pub struct Filter {
     pub lane: Option<LaneId>,
     /// In one place.
     pub place: Option<Place>,
+}
+
+impl Filter {
+    /// The lane whose queue is asked for, if it is one.
+    pub(super) fn queue(self) -> Option<LaneId> {
+        self.lane.filter(|_| self.place == Some(Place::Waiting))
+    }
 }
 
 /// Where a delivery is.

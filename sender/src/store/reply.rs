@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::command::OutboxId;
-use super::lane::{LaneState, OwnerId};
+use super::lane::{Bounds, LaneState, OwnerId};
 use super::node::Node;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
@@ -166,6 +166,21 @@ impl Bound {
             Self::BodyBytes => "the body is larger than all that may wait",
             Self::TotalRows => "as many deliveries wait in total as may",
             Self::TotalBytes => "as many bytes wait in total as may",
+        }
+    }
+}
+
+impl Bounds {
+    /// The bound that a delivery of so many bytes would break, with so much waiting already.
+    pub(super) const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
+        if body > self.bytes_max {
+            Some(Bound::BodyBytes)
+        } else if rows >= self.rows_max {
+            Some(Bound::LaneRows)
+        } else if bytes + body > self.bytes_max {
+            Some(Bound::LaneBytes)
+        } else {
+            None
         }
     }
 }

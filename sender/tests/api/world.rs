@@ -71,7 +71,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let guard = Guard::strict().allow_private_targets();
         let mut options = Options {
-            database: folder.path().join("hookproof.db"),
+            database: folder.path().join("hookproof.db").into(),
             // Tests kill no machines.
             durability: Durability::Process,
             guard: guard.clone(),

@@ -7,6 +7,9 @@
 
 mod emitter;
 mod judge;
+mod postgres;
+#[path = "../postgres_server/mod.rs"]
+mod postgres_server;
 mod process;
 mod sharing;
 mod sink;
@@ -78,7 +81,11 @@ fn kill_again_and_again(processes: usize, plan: &Plan) {
     let burst = format!("limit.burst={}", plan.burst);
     let settings: Vec<&str> = SETTINGS.into_iter().chain([burst.as_str()]).collect();
     let database = Database::with_subscriber(&sink.url(), &settings);
-    let emitter = Emitter::start(database.address(), Arc::clone(&sink), 1);
+    kill_on(&database, &sink, processes, plan);
+}
+
+fn kill_on(database: &Database, sink: &Arc<Sink>, processes: usize, plan: &Plan) {
+    let emitter = Emitter::start(database.address(), Arc::clone(sink), 1);
     let start = |which| if which == 0 { database.serve() } else { database.serve_elsewhere() };
     let mut senders: Vec<Serving> = (0..processes).map(start).collect();
     let (mut kills, mut confirmed) = (vec![], BTreeMap::new());

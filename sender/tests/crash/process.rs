@@ -9,9 +9,29 @@ use std::sync::Mutex;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use crate::postgres_server::{self, Fsync, Private};
+
 pub(crate) struct Database {
-    folder: TempDir,
+    place: Place,
     address: SocketAddr,
+}
+
+/// Where a database is.
+enum Place {
+    File(TempDir),
+    /// On a server of its own, which can be killed too.
+    Server(Private),
+}
+
+impl Place {
+    /// A server for this test; nothing, where its programs are missing.
+    fn server(test: &str) -> Option<Self> {
+        let server = Private::start(Fsync::On);
+        if server.is_none() {
+            postgres_server::none(test);
+        }
+        server.map(Self::Server)
+    }
 }
 
 pub(crate) struct Serving(Child);
@@ -25,7 +45,16 @@ pub(crate) struct Share {
 
 impl Database {
     pub(crate) fn with_subscriber(url: &str, settings: &[&str]) -> Self {
-        let database = Self { folder: tempfile::tempdir().unwrap(), address: free_address() };
+        Self::at(Place::File(tempfile::tempdir().unwrap()), url, settings)
+    }
+
+    /// The same on a PostgreSQL server; nothing, where there is none.
+    pub(crate) fn on_server(test: &str, url: &str, settings: &[&str]) -> Option<Self> {
+        Some(Self::at(Place::server(test)?, url, settings))
+    }
+
+    fn at(place: Place, url: &str, settings: &[&str]) -> Self {
+        let database = Self { place, address: free_address() };
         let add = ["subscriber", "add", "sink", url, "--allow-private-targets"];
         let added = database.command().args(add).args(settings).output().unwrap();
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
@@ -34,7 +63,21 @@ impl Database {
 
     /// So many subscribers to everything, each with a path of its own.
     pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[&str]) -> Self {
-        let database = Self { folder: tempfile::tempdir().unwrap(), address: free_address() };
+        Self::shared_at(Place::File(tempfile::tempdir().unwrap()), url, count, settings)
+    }
+
+    /// The same on a PostgreSQL server; nothing, where there is none.
+    pub(crate) fn on_server_with_subscribers(
+        test: &str,
+        url: &str,
+        count: usize,
+        settings: &[&str],
+    ) -> Option<Self> {
+        Some(Self::shared_at(Place::server(test)?, url, count, settings))
+    }
+
+    fn shared_at(place: Place, url: &str, count: usize, settings: &[&str]) -> Self {
+        let database = Self { place, address: free_address() };
         for number in 0..count {
             let (name, url) = (format!("sink-{number}"), format!("{url}{number}"));
             let add = ["subscriber", "add", &name, &url, "--allow-private-targets"];
@@ -65,10 +108,19 @@ impl Database {
         self.address
     }
 
-    /// The events that are delivered, as the file has it.
+    /// The server that it is on.
+    pub(crate) fn server(&self) -> &Private {
+        let Place::Server(server) = &self.place else { panic!("a file has no server") };
+        server
+    }
+
+    /// The events that are delivered, as the database has it.
     pub(crate) fn confirmed(&self) -> Vec<String> {
-        let sql = Connection::open(self.folder.path().join("sender.db")).unwrap();
         let query = "SELECT e.id FROM deliveries d JOIN events e ON e.event = d.event WHERE d.state = 1";
+        let sql = match &self.place {
+            Place::File(folder) => Connection::open(folder.path().join("sender.db")).unwrap(),
+            Place::Server(server) => return postgres_server::query(&server.address("public"), query),
+        };
         let mut query = sql.prepare(query).unwrap();
         query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
@@ -85,19 +137,32 @@ impl Database {
 
     /// The same under a name.
     pub(crate) fn serve_as(&self, name: &str) -> Serving {
-        self.serve_with(&self.address.to_string(), &["--node", name])
+        self.serve_with(&self.address.to_string(), name)
     }
 
     /// The same under a name.
     pub(crate) fn serve_elsewhere_as(&self, name: &str) -> Serving {
-        self.serve_with("127.0.0.1:0", &["--node", name])
+        self.serve_with("127.0.0.1:0", name)
+    }
+
+    fn serve_with(&self, address: &str, name: &str) -> Serving {
+        // Long enough that a busy machine takes no lane from a node that lives.
+        self.start(address, &[&["--node", name][..], &self.lease("5s")].concat())
     }
 
     fn serve_at(&self, address: &str) -> Serving {
-        self.serve_with(address, &[])
+        self.start(address, &self.lease("1s"))
     }
 
-    fn serve_with(&self, address: &str, options: &[&str]) -> Serving {
+    /// How long others wait for a process that has died: on a server, nobody but its lease tells that it has.
+    fn lease<'a>(&self, time: &'a str) -> Vec<&'a str> {
+        match self.place {
+            Place::File(_) => Vec::new(),
+            Place::Server(_) => vec!["--lease", time],
+        }
+    }
+
+    fn start(&self, address: &str, options: &[&str]) -> Serving {
         let mut command = self.command();
         command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]).args(options);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -112,9 +177,13 @@ impl Database {
         Serving(child)
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
-        command.env("HOOKPROOF_DB", self.folder.path().join("sender.db")).stdin(Stdio::null());
+        let database = match &self.place {
+            Place::File(folder) => folder.path().join("sender.db").into_os_string(),
+            Place::Server(server) => server.address("public").into(),
+        };
+        command.env("HOOKPROOF_DB", database).stdin(Stdio::null());
         command
     }
 }

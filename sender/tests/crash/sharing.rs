@@ -1,4 +1,4 @@
-//! Several real processes on one file share its subscribers: one begins with all of them, three more come, one is drained by
+//! Several real processes on one database share its subscribers: one begins with all of them, three more come, one is drained by
 //! command and resumed, one is killed. What the endpoint sees is judged over all of that.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +62,20 @@ impl Cluster {
 fn processes_share_the_lanes_and_what_moves_is_neither_lost_nor_doubled() {
     let sink = Arc::new(Sink::start());
     let database = Database::with_subscribers(&sink.url(), LANES, &SETTINGS);
+    share_among_four(sink, database);
+}
+
+#[test]
+fn nodes_share_the_lanes_of_a_server_and_what_moves_is_neither_lost_nor_doubled() {
+    let sink = Arc::new(Sink::start());
+    let test = "nodes_share_the_lanes_of_a_server";
+    let database = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS);
+    if let Some(database) = database {
+        share_among_four(sink, database);
+    }
+}
+
+fn share_among_four(sink: Arc<Sink>, database: Database) {
     let cluster = Cluster { sink: Arc::clone(&sink), database };
     let mut serving = vec![cluster.database.serve_as(NAMES[0])];
     let emitter = Emitter::start(cluster.database.address(), Arc::clone(&sink), LANES);

@@ -15,7 +15,7 @@ pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 pub(crate) async fn sender(folder: &Path) -> Sender {
     let options = Options {
-        database: folder.join("sender.db"),
+        database: folder.join("sender.db").into(),
         durability: sqlite::Durability::PowerLoss,
         guard: Guard::strict().allow_private_targets(),
         limits: Limits::default(),

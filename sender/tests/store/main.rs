@@ -8,5 +8,8 @@ mod kills;
 mod law;
 mod log;
 mod parts;
+mod postgres;
+#[path = "../postgres_server/mod.rs"]
+mod postgres_server;
 mod sqlite;
 mod world;

@@ -15,6 +15,10 @@ use hookproof_sender::store::{Command, Reader, Refusal, Reply, Store};
 
 /// Something that stores are opened in. All stores and readers of one backend share what is stored.
 pub(crate) trait Backend {
+    /// Whether this machine has what it takes; if not, that is said of the test.
+    fn is_there(_test: &str) -> bool {
+        true
+    }
     /// A new, empty place.
     fn new(limits: Limits) -> Self;
     /// Another writer, as another process would open it.

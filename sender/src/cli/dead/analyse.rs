@@ -10,7 +10,6 @@ use crate::cli::session::Look;
 use crate::cli::words::{moment, reason};
 use crate::engine::{Nanos, StoreTime};
 use crate::operate::dead::{GROUPS_MAX, LOOK_BACK_DAYS, analyse};
-use crate::store::read::Reader;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -25,7 +24,7 @@ pub(in crate::cli) struct Analyse {
 
 impl Analyse {
     pub(in crate::cli) fn run(self, common: &Common, printer: &mut Printer) -> Result<(), Failure> {
-        let look = Look::open(common.existing_database()?)?;
+        let look = Look::open(&common.existing_database()?)?;
         let since = StoreTime(look.now.0.saturating_sub(self.since.0));
         let found = analyse(&look.reader.dead_groups(since, GROUPS_MAX)?);
         let names = names(&look)?;

@@ -1,6 +1,6 @@
 //! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk.
 //!
-//! It hands out only what is the same before and after the commit that may be under way: see [`super::held`]. Whatever
+//! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`]. Whatever
 //! is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::claim::{Answer, Bodies, RowReader};
 use super::failure::Doing;
-use super::held::Held;
 use super::open::Watched;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::Claim;
+use crate::store::held::Held;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};

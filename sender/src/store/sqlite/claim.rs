@@ -10,6 +10,7 @@ use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
 use super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Body, Claim, Reason};
+use crate::store::held::Standing;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
@@ -37,16 +38,6 @@ pub(super) struct RowReader<'a> {
     pub(super) expiry_grace: Nanos,
     /// The delivery that the disk did not give, when an answer fails for that.
     pub(super) not_given: Option<DeliveryId>,
-}
-
-/// Whether a claim may hand a delivery out.
-pub(super) enum Standing {
-    /// It may.
-    Free,
-    /// It is handed out, or about to change.
-    Held,
-    /// It could not be read, and is tried again at that time.
-    Unread(StoreTime),
 }
 
 /// What a claim is answered, and the deliveries that are due and cannot be handed out.

@@ -8,17 +8,9 @@ use rusqlite::{Result, params};
 
 use super::Work;
 use super::values::size;
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{LaneId, StoreTime};
+use crate::store::ended::{ENDS_MAX, MARGIN, runs};
 use crate::store::reply::Ended;
-
-/// How much older than its commit a record may be, and an attempt than its end: a store in trouble commits late.
-const MARGIN: Nanos = Nanos(Nanos::HOUR.0 + 5 * Nanos::MINUTE.0);
-
-/// More ends than this count for no window cap.
-const ENDS_MAX: u32 = crate::engine::contract::WINDOW_LIMIT_MAX;
-
-/// They are told in no more runs than this.
-const RUNS_MAX: usize = 1_024;
 
 /// Whether an attempt is to be kept for a cap, though it is old: `?3` is the beginning of the longest window.
 pub(super) const STILL_COUNTS: &str = "(a.capped IS NOT NULL AND a.at >= ?3 AND a.at >= coalesce(
@@ -40,7 +32,7 @@ impl Work<'_> {
     /// with its last one.
     pub(super) fn ended_since(&self, lane: LaneId, record_at: StoreTime) -> Result<Vec<Ended>> {
         let since = StoreTime(record_at.0.saturating_sub(MARGIN.0));
-        let mut ends: Vec<StoreTime> = self
+        let ends: Vec<StoreTime> = self
             .sql
             .prepare_cached(
                 "SELECT at + latency FROM attempts INDEXED BY attempts_capped
@@ -48,13 +40,7 @@ impl Work<'_> {
             )?
             .query_map(params![lane, since, ENDS_MAX], |row| row.get(0))?
             .collect::<Result<_>>()?;
-        ends.sort_unstable();
-        let runs = ends.chunks(ends.len().div_ceil(RUNS_MAX).max(1));
-        let run = |run: &[StoreTime]| {
-            let at = run.last().copied().unwrap_or(self.now).min(self.now);
-            Ended { at, count: u32::try_from(run.len()).unwrap_or(u32::MAX) }
-        };
-        Ok(runs.map(run).collect())
+        Ok(runs(ends, self.now))
     }
 
     /// Deletes attempts from before a moment, but those that a window cap still counts and no record tells of. Says how many

@@ -1,130 +1,39 @@
 //! Latencies on their way to the file: a row for each lane, measure and hour, and one for ever, in place of a write for
 //! each attempt.
-//!
-//! What a commit settles is counted in memory and written with a later commit, about once a second for each lane that
-//! is busy. A process that is killed takes its last second of figures with it, and nothing else. Several processes
-//! write into the same rows: each adds what it has counted.
-
-use std::collections::BTreeMap;
+//! Several processes write into the same rows: each adds what it has counted.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::values::int;
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::store::command::{Attempt, Outcome};
+use crate::store::gathered::{Gathered, Slice, hour};
 use crate::store::latency::{Histogram, Measure, Measured};
 use crate::store::read::{LastHour, Over};
 
-/// How long figures may wait in memory.
-const WAIT_MAX: Nanos = Nanos::SECOND;
-/// Lanes and hours that wait in memory; beyond that they are written sooner.
-const SLICES_MAX: usize = 10_000;
-/// Lanes and hours written with one commit.
-const WRITTEN_MAX: usize = 500;
 /// The row that holds all hours.
 const EVER: u64 = 0;
 /// The present hour and those before it that make a day.
 const HOURS: u64 = 24;
 
-/// A lane, and an hour of the clock.
-type Slice = (LaneId, u64);
-
-/// One attempt, as it is counted.
-#[derive(Clone, Copy, Debug)]
-struct Counted {
-    outcome: Outcome,
-    took: Nanos,
-    /// From emit to this attempt, if it is the first of its delivery.
-    waited: Option<Nanos>,
-    /// From emit to its end, if it succeeded.
-    delivered: Option<Nanos>,
+/// Writes what has waited long enough, as far as one commit may.
+pub(super) fn flush(gathered: &mut Gathered, sql: &Connection, now: StoreTime) -> Result<()> {
+    write(sql, gathered.due(now))
 }
 
-/// What was counted and is not written.
-#[derive(Debug, Default)]
-pub(super) struct Latencies {
-    slices: BTreeMap<Slice, Measured>,
-    /// When the oldest of it was counted.
-    since: Option<StoreTime>,
-    /// Counted by the commit under way.
-    staged: Vec<(Slice, Counted)>,
-    /// Written by the commit under way.
-    written: Vec<Slice>,
+/// Writes all there is.
+pub(super) fn flush_all(gathered: &mut Gathered, sql: &Connection) -> Result<()> {
+    write(sql, gathered.all())
 }
 
-impl Latencies {
-    /// Counts one attempt, if the present commit succeeds. `is_first`: of its delivery.
-    pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt, is_first: bool) {
-        let ended = StoreTime(attempt.at.0.saturating_add(attempt.latency.0));
-        let since = |t: StoreTime| attempt.received.map(|received| t.since(received));
-        let counted = Counted {
-            outcome: attempt.outcome,
-            took: attempt.latency,
-            waited: since(attempt.at).filter(|_| is_first),
-            delivered: since(ended).filter(|_| attempt.outcome == Outcome::Delivered),
-        };
-        self.staged.push(((lane, hour(attempt.at)), counted));
-    }
-
-    /// Writes what has waited long enough, as far as one commit may.
-    pub(super) fn flush(&mut self, sql: &Connection, now: StoreTime) -> Result<()> {
-        let is_due = self.since.is_some_and(|since| now.since(since) >= WAIT_MAX);
-        if is_due || self.slices.len() > SLICES_MAX {
-            self.write(sql, WRITTEN_MAX)?;
-        }
-        Ok(())
-    }
-
-    /// Writes all there is.
-    pub(super) fn flush_all(&mut self, sql: &Connection) -> Result<()> {
-        self.write(sql, usize::MAX)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.slices.is_empty()
-    }
-
-    fn write(&mut self, sql: &Connection, max: usize) -> Result<()> {
-        for (slice, measured) in self.slices.iter().take(max) {
-            let (lane, hour) = *slice;
-            for (measure, histogram) in measured.parts().filter(|(_, histogram)| !histogram.is_empty()) {
-                add(sql, (lane, measure, hour), histogram)?;
-                add(sql, (lane, measure, EVER), histogram)?;
-            }
-            self.written.push(*slice);
-        }
-        Ok(())
-    }
-
-    /// The commit succeeded.
-    pub(super) fn keep(&mut self, now: StoreTime) {
-        for slice in self.written.drain(..) {
-            self.slices.remove(&slice);
-        }
-        if self.slices.is_empty() {
-            self.since = None;
-        }
-        if !self.staged.is_empty() {
-            self.since.get_or_insert(now);
-        }
-        for (slice, Counted { outcome, took, waited, delivered }) in self.staged.drain(..) {
-            let measured = self.slices.entry(slice).or_default();
-            measured.answer.attempt(outcome, took);
-            waited.into_iter().for_each(|waited| measured.first_attempt.count(waited));
-            delivered.into_iter().for_each(|delivered| measured.delivery.count(delivered));
+fn write<'a>(sql: &Connection, slices: impl Iterator<Item = (Slice, &'a Measured)>) -> Result<()> {
+    for ((lane, hour), measured) in slices {
+        for (measure, histogram) in measured.parts().filter(|(_, histogram)| !histogram.is_empty()) {
+            add(sql, (lane, measure, hour), histogram)?;
+            add(sql, (lane, measure, EVER), histogram)?;
         }
     }
-
-    /// It did not.
-    pub(super) fn undo(&mut self) {
-        self.staged.clear();
-        self.written.clear();
-    }
-}
-
-fn hour(at: StoreTime) -> u64 {
-    at.0 / Nanos::HOUR.0
+    Ok(())
 }
 
 fn add(sql: &Connection, (lane, measure, hour): (LaneId, Measure, u64), more: &Histogram) -> Result<()> {

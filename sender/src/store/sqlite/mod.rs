@@ -2,7 +2,7 @@
 //!
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
-//! `held` (what is handed out), `log` (kept short beside the commits), then one file for each group of commands: `emit`
+//! `log` (kept short beside the commits), then one file for each group of commands: `emit`
 //! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
+use super::clock::{Beginning, Start};
 use super::command::Command;
+use super::gathered::Gathered;
+use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::{Claimer, Store, StoreError, Written};
@@ -28,7 +31,6 @@ mod doctor;
 mod emit;
 mod ended;
 mod failure;
-mod held;
 mod latencies;
 mod lease;
 mod ledger;
@@ -47,8 +49,6 @@ mod values;
 
 pub use doctor::{Checked, Missing};
 use failure::Doing;
-use held::Held;
-use latencies::Latencies;
 use ledger::Ledger;
 use log::LogMover;
 pub use log::LogSize;
@@ -111,7 +111,7 @@ pub struct SqliteStore {
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: purge::Places,
-    latencies: Latencies,
+    latencies: Gathered,
     written: Written,
     /// Times handed in are those of the machine, and what is later than them was written by a clock that was ahead.
     follows_the_machine: bool,
@@ -140,7 +140,7 @@ impl SqliteStore {
             held: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
-            latencies: Latencies::default(),
+            latencies: Gathered::default(),
             written: Written::default(),
             follows_the_machine: false,
             expiry_grace: Nanos::ZERO,
@@ -198,7 +198,7 @@ impl SqliteStore {
         }
         work.ledger.flush(work.sql, now).doing("write the figures")?;
         if !reads_only {
-            work.latencies.flush(work.sql, now).doing("write the latencies")?;
+            latencies::flush(work.latencies, work.sql, now).doing("write the latencies")?;
         }
         let (recorded, settled) = (work.recorded, work.settled);
         drop(work);
@@ -249,9 +249,13 @@ impl Store for SqliteStore {
         self.watched.check("write the latencies")?;
         let tx = self.sql.transaction_with_behavior(TransactionBehavior::Immediate);
         let tx = tx.doing("write the latencies")?;
-        let written = self.latencies.flush_all(&tx).and_then(|()| tx.commit());
-        self.latencies = Latencies::default();
+        let written = latencies::flush_all(&mut self.latencies, &tx).and_then(|()| tx.commit());
+        self.latencies = Gathered::default();
         written.doing("write the latencies")
+    }
+
+    fn begin_clock(&mut self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+        Self::begin_clock(self, beginning)
     }
 
     fn written(&self) -> Written {
@@ -283,7 +287,7 @@ struct Work<'a> {
     held: &'a mut Held,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
-    latencies: &'a mut Latencies,
+    latencies: &'a mut Gathered,
     room: room::Room,
     bodies: claim::Bodies,
     recorded: u64,

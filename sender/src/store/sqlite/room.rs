@@ -14,7 +14,7 @@ use super::emit::Route;
 use super::values::{int, size};
 use crate::engine::{DeliveryId, LaneId};
 use crate::store::command::{Emit, Reason, Shed};
-use crate::store::lane::{Bounds, Counts, WhenFull};
+use crate::store::lane::{Counts, WhenFull};
 use crate::store::reply::{Bound, FullLane, Refusal, Reply};
 
 /// So many of the fullest lanes are known at a time.
@@ -252,38 +252,5 @@ impl Work<'_> {
         }
         let rows = self.shed_rows(shed.lane, shed.max, Reason::Overflow)?;
         Ok(Reply::Dropped { rows, more: rows == u64::from(shed.max) })
-    }
-}
-
-impl Bounds {
-    /// The bound that a delivery of so many bytes would break, with so much waiting already.
-    const fn reached(&self, rows: u64, bytes: u64, body: u64) -> Option<Bound> {
-        if body > self.bytes_max {
-            Some(Bound::BodyBytes)
-        } else if rows >= self.rows_max {
-            Some(Bound::LaneRows)
-        } else if bytes + body > self.bytes_max {
-            Some(Bound::LaneBytes)
-        } else {
-            None
-        }
-    }
-}
-
-impl Counts {
-    /// One more is owed.
-    pub(super) const fn accept(&mut self, bytes: u64) {
-        self.accepted += 1;
-        self.waiting += 1;
-        self.waiting_bytes += bytes;
-    }
-
-    /// One of those waiting is not owed any more.
-    pub(super) const fn leave(&mut self, bytes: u64, tried: bool) {
-        self.waiting = self.waiting.saturating_sub(1);
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
-        if tried {
-            self.retrying = self.retrying.saturating_sub(1);
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! What can only be seen from the inside.
 
-use super::damaged::Unread;
 use super::*;
 use crate::engine::{DeliveryId, LaneId, Term};
 use crate::store::clock::{Beginning, Fault};
@@ -10,6 +9,7 @@ use crate::store::command::{
 use crate::store::lane::{Bounds, Secret, WhenFull};
 use crate::store::read::Reader;
 use crate::store::reply::{Claimed, Purged};
+use crate::store::unread::Unread;
 
 const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 

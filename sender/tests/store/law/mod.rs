@@ -166,6 +166,17 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 100, ..ProptestConfig::with_cases(cases().div_ceil(15)) })]
+
+    #[test]
+    fn the_store_on_a_server_does_what_the_model_does((limits, steps) in (random::limits(), steps())) {
+        if crate::postgres::Schema::is_there("the_store_on_a_server_does_what_the_model_does") {
+            obeys::<crate::postgres::Schema>(limits, &steps)?;
+        }
+    }
+}
+
 /// As many as fit into a short test, or as the environment says.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(150)

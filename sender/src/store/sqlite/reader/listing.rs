@@ -7,7 +7,7 @@ use super::super::values::{Bits, int};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Attempt, Body};
 use crate::store::lane::{Bounds, Secret};
-use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Place, Subscriber, Whom};
+use crate::store::read::{Attempted, DeadLetter, Delivery, Filter, LiveSecret, Subscriber, Whom};
 
 /// A page of rows, and where the next one begins.
 type Rows<T> = (Vec<T>, Option<[u64; 2]>);
@@ -263,11 +263,4 @@ pub(super) fn dead(
         .collect::<Result<_>>()?;
     let next = last_if_full(&rows, max, |row| [row.delivery.delivery.0, 0]);
     Ok((rows, next))
-}
-
-impl Filter {
-    /// The lane whose queue is asked for, if it is one.
-    pub(super) fn queue(self) -> Option<LaneId> {
-        self.lane.filter(|_| self.place == Some(Place::Waiting))
-    }
 }

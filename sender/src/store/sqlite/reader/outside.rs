@@ -21,6 +21,8 @@ pub(super) fn glance(sql: &Connection) -> Result<Glance> {
         clock: totals.clock,
         roster: totals.roster,
         last: DeliveryId(totals.next_delivery - 1),
+        settled: DeliveryId(totals.next_delivery - 1),
+        late: 0,
         stirred: totals.stirred,
         nodes,
         outbox,

@@ -8,10 +8,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::claim::Standing;
-use super::damaged::Unread;
+use super::unread::Unread;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::lane::OwnerId;
+
+/// Whether a claim may hand a delivery out.
+pub(super) enum Standing {
+    /// It may.
+    Free,
+    /// It is handed out, or about to change.
+    Held,
+    /// It could not be read, and is tried again at that time.
+    Unread(StoreTime),
+}
 
 /// All that is handed out, by lane.
 #[derive(Debug, Default)]
@@ -116,6 +125,21 @@ impl Held {
     pub(super) fn of(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
         let mine = self.lanes.iter().filter(|(_, hand)| hand.owner == owner);
         mine.map(|(lane, hand)| (*lane, hand.term)).collect()
+    }
+
+    /// What is handed out of a lane.
+    pub(super) fn rows(&self, lane: LaneId) -> Vec<DeliveryId> {
+        self.lanes.get(&lane).map(|hand| hand.rows.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// The same, with all that the commit under way moves.
+    pub(super) fn rows_beside(&self, lane: LaneId) -> Vec<DeliveryId> {
+        self.rows(lane).into_iter().chain(self.moving.iter().copied()).collect()
+    }
+
+    /// How much is handed out in total.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.values().map(|hand| hand.rows.len()).sum()
     }
 
     /// The commit is durable.

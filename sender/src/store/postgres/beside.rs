@@ -1,0 +1,79 @@
+//! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk.
+//!
+//! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`].
+//! Whatever is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::claim::{Answer, Bodies, answer, are_plain};
+use super::link::{Link, Purpose};
+use super::open::Address;
+use crate::engine::StoreTime;
+use crate::store::command::Claim;
+use crate::store::held::Held;
+use crate::store::reply::Claimed;
+use crate::store::{Claimer, StoreError};
+
+/// Claims for a [`super::PostgresStore`], beside it.
+#[derive(Debug)]
+pub(super) struct PostgresClaimer {
+    address: Address,
+    /// Nothing before the first claim, and after a failure.
+    link: Option<Link>,
+    held: Arc<Mutex<Held>>,
+}
+
+impl PostgresClaimer {
+    pub(super) fn new(address: &Address, held: Arc<Mutex<Held>>) -> Self {
+        Self { address: address.clone(), link: None, held }
+    }
+}
+
+impl Claimer for PostgresClaimer {
+    fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
+        let link = match self.link.take().filter(|link| !link.is_closed()) {
+            Some(link) => link,
+            None => Link::open(self.address.config(), Purpose::Hot)?,
+        };
+        // Locked before anything is read: whatever is given back after this was still held when it was read.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = answer_all(&link, &mut held, now, claims)?;
+        self.link = Some(link);
+        Ok(answers)
+    }
+}
+
+fn answer_all(
+    sql: &Link,
+    held: &mut Held,
+    now: StoreTime,
+    claims: &[Claim],
+) -> Result<Option<Vec<Claimed>>, StoreError> {
+    for (place, claim) in claims.iter().enumerate() {
+        let twice = claims[..place].iter().any(|other| other.lane == claim.lane);
+        if twice || !held.holds(claim.lane, claim.term) {
+            return Ok(None);
+        }
+    }
+    if !are_plain(sql, claims)? {
+        return Ok(None);
+    }
+    let mut bodies: Bodies = BTreeMap::new();
+    let mut answers = Vec::with_capacity(claims.len());
+    for claim in claims {
+        let not_here = held.rows_beside(claim.lane);
+        let Answer { claimed, unreadable } = answer(sql, &mut bodies, claim, &not_here, now)?;
+        if !unreadable.is_empty() {
+            // What cannot be read has to be set aside, which writes.
+            return Ok(None);
+        }
+        answers.push(claimed);
+    }
+    for claimed in &answers {
+        for row in &claimed.rows {
+            held.take_beside(claimed.lane, row.delivery);
+        }
+    }
+    Ok(Some(answers))
+}

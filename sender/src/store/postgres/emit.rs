@@ -1,0 +1,303 @@
+//! Recording an event: who is owed it, whether it fits, and then the rows. As with SQLite, first everything is looked at,
+//! then everything is written; what was taken in part is known by its id for as long as it is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::rows::{Known, NewDelivery, NewEvent, Replaced};
+use super::values::{int, size};
+use super::{Result, Work};
+use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
+use crate::store::read::Place;
+use crate::store::reply::{Bound, Emitted, Placed, Refusal, Reply};
+
+/// So many outbox rows that were set aside are kept.
+const REJECTED_MAX: u64 = 10_000;
+
+/// What is to become of one target.
+pub(super) enum Route {
+    /// A delivery of its own.
+    Fresh,
+    /// In the place of an older one, at its time.
+    Replace(Replaced),
+    Duplicate,
+    Absent,
+    Refused(Bound),
+}
+
+/// What is known of an event's id.
+#[derive(Default)]
+struct Before {
+    /// The lanes that have it, and when they got it last.
+    lanes: BTreeMap<LaneId, StoreTime>,
+    /// The lanes that got it when it was taken in part.
+    in_part: BTreeSet<LaneId>,
+}
+
+impl Work<'_> {
+    pub(super) fn emit(&mut self, emit: &Emit) -> Result<Reply> {
+        if let Some(refusal) = self.emit_refusal(emit)? {
+            return Ok(Reply::Refused(refusal));
+        }
+        let before = self.received_before(emit)?;
+        let mut routes = self.routes(emit, &before)?;
+        let full = self.refuse_where_full(emit, &mut routes)?;
+        let any = routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_)));
+        let has_it = routes.iter().any(|route| matches!(route, Route::Duplicate));
+        if !full.is_empty() && (emit.atomic || !(any || has_it)) {
+            return Ok(Reply::Refused(Refusal::Full(full)));
+        }
+        let is_whole = full.is_empty() && !emit.withheld;
+        if let Some(outbox) = emit.outbox {
+            self.leave_outbox(emit, outbox, is_whole, has_it)?;
+        }
+        let mut emitted = Emitted { targets: Vec::with_capacity(routes.len()), shed: 0 };
+        if !any {
+            emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
+            return Ok(Reply::Emitted(emitted));
+        }
+        let in_part = !is_whole || !before.in_part.is_empty();
+        // All of these first: making room for one target must not shed what another is about to replace.
+        for (target, route) in emit.targets.iter().zip(&routes) {
+            if let Route::Replace(older) = route {
+                self.coalesce(target.lane, older)?;
+            }
+        }
+        self.record(emit, &routes, in_part, &mut emitted)?;
+        Ok(Reply::Emitted(emitted))
+    }
+
+    fn emit_refusal(&mut self, emit: &Emit) -> Result<Option<Refusal>> {
+        let current = self.ledger.roster();
+        if emit.roster != current {
+            return Ok(Some(Refusal::StaleRoster { known: emit.roster, current }));
+        }
+        if emit.targets.iter().any(|target| target.body >= emit.bodies.len()) {
+            return Ok(Some(Refusal::Nonsense("a target names a body that the event does not have")));
+        }
+        let Some(outbox) = emit.outbox else { return Ok(None) };
+        let query = "SELECT event IS NULL OR event = $2 FROM outbox WHERE id = $1 FOR UPDATE";
+        let has_that_id: Option<bool> =
+            self.sql.first(query, &[&outbox, &&*emit.id])?.map(|row| row.try_get(0)).transpose()?;
+        Ok(match has_that_id {
+            Some(true) => None,
+            Some(false) => Some(Refusal::OutboxNamed(outbox)),
+            None => Some(Refusal::OutboxTaken(outbox)),
+        })
+    }
+
+    /// The row of an event goes, once nobody lacks it any more. Until then it keeps the event's id, and who `had` it already
+    /// is known to.
+    fn leave_outbox(&mut self, emit: &Emit, outbox: OutboxId, is_whole: bool, had: bool) -> Result<()> {
+        if is_whole {
+            self.sql.execute("DELETE FROM outbox WHERE id = $1", &[&outbox])?;
+            return Ok(());
+        }
+        let name = "UPDATE outbox SET event = $2 WHERE id = $1 AND event IS NULL";
+        self.sql.execute(name, &[&outbox, &&*emit.id])?;
+        if had {
+            self.flush()?;
+            self.sql
+                .execute("UPDATE events SET in_part = true WHERE id = $1 AND NOT in_part", &[&&*emit.id])?;
+            self.rows.named(self.sql, &emit.id)?.iter_mut().for_each(|known| known.in_part = true);
+        }
+        Ok(())
+    }
+
+    fn routes(&mut self, emit: &Emit, before: &Before) -> Result<Vec<Route>> {
+        let mut named = BTreeSet::new();
+        let mut routes = Vec::with_capacity(emit.targets.len());
+        for target in &emit.targets {
+            let accepts = self.ledger.lane(target.lane)?.is_some_and(|lane| lane.state.accepts());
+            let since = emit.received.0.saturating_sub(target.dedupe.0);
+            let lately = target.dedupe.0 > 0 && before.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
+            let has_it = lately || before.in_part.contains(&target.lane);
+            routes.push(if !accepts {
+                Route::Absent
+            } else if has_it || !named.insert(target.lane) {
+                Route::Duplicate
+            } else {
+                self.older(target)?.map_or(Route::Fresh, Route::Replace)
+            });
+        }
+        Ok(routes)
+    }
+
+    /// The lanes for which the same event was received not long ago, or in part. Not long is the longest window of any of its
+    /// targets.
+    fn received_before(&mut self, emit: &Emit) -> Result<Before> {
+        let mut before = Before::default();
+        if !self.rows.knows_named(&emit.id) {
+            self.flush()?;
+        }
+        let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
+        let since = StoreTime(emit.received.0.saturating_sub(longest.0));
+        for known in self.rows.named(self.sql, &emit.id)? {
+            if known.in_part {
+                before.in_part.insert(known.lane);
+            } else if known.received <= since {
+                continue;
+            }
+            let last: &mut StoreTime = before.lanes.entry(known.lane).or_insert(known.received);
+            *last = known.received.max(*last);
+        }
+        Ok(before)
+    }
+
+    /// The delivery whose place a target takes: alike, waiting, never tried, and its window still open.
+    fn older(&mut self, target: &Target) -> Result<Option<Replaced>> {
+        let Some(coalesce) = &target.coalesce else { return Ok(None) };
+        self.flush_unless_alike_known(target.lane, &coalesce.key)?;
+        let older = *self.rows.alike(self.sql, (target.lane, &coalesce.key), self.now)?;
+        Ok(older.filter(|older| !self.held.has(target.lane, older.delivery)))
+    }
+
+    /// Records an event: its bodies, its deliveries, and at last itself, since making room for one of its deliveries may
+    /// have to write the others before.
+    fn record(&mut self, emit: &Emit, routes: &[Route], in_part: bool, emitted: &mut Emitted) -> Result<()> {
+        let number = self.rows.event_number()?;
+        let mut bodies: Vec<Option<i64>> = vec![None; emit.bodies.len()];
+        let (mut deliveries, mut known) = (Vec::new(), Vec::new());
+        for (target, route) in emit.targets.iter().zip(routes) {
+            if !matches!(route, Route::Fresh | Route::Replace(_)) {
+                emitted.targets.push(route.placed_nowhere());
+                continue;
+            }
+            let body = match bodies[target.body] {
+                Some(body) => body,
+                None => *bodies[target.body].insert(self.rows.record_body(&emit.bodies[target.body])?),
+            };
+            let placed = self.place(emit, target, route, (number, body), &mut emitted.shed)?;
+            known.push(Known { lane: target.lane, received: emit.received, in_part });
+            if let Placed::Waiting { delivery, .. } | Placed::Overflowed { delivery } = placed {
+                deliveries.push(delivery);
+            }
+            emitted.targets.push(placed);
+        }
+        self.rows.events.push(NewEvent {
+            number,
+            id: emit.id.clone(),
+            kind: emit.kind.clone(),
+            key: emit.key.clone(),
+            received: emit.received,
+            in_part,
+            bodies: bodies.into_iter().flatten().collect(),
+            deliveries,
+        });
+        self.rows.add_known(&emit.id, known);
+        Ok(())
+    }
+
+    fn place(
+        &mut self,
+        emit: &Emit,
+        target: &Target,
+        route: &Route,
+        (event, body): (i64, i64),
+        shed: &mut u64,
+    ) -> Result<Placed> {
+        let (lane, now) = (target.lane, self.now);
+        let bytes = size(emit.bodies[target.body].bytes.len());
+        let window = target.coalesce.as_ref().map_or(0, |coalesce| coalesce.window.0);
+        let mut due = StoreTime(target.due.0.saturating_add(window));
+        let mut replaced = None;
+        if let Route::Replace(older) = route {
+            due = older.due;
+            replaced = Some(older.delivery);
+        }
+        let fits = self.make_room(lane, bytes, shed)?;
+        let delivery = self.rows.record(NewDelivery {
+            lane,
+            event,
+            body,
+            bytes,
+            place: if fits { Place::Waiting } else { Place::Dead },
+            at: if fits { due } else { now },
+            expires: target.expires,
+            ttl: target.expires.since(emit.received),
+            reason: (!fits).then_some(Reason::Overflow),
+            coalesce: target.coalesce.as_ref().map(|coalesce| coalesce.key.clone()),
+            signature: target.signature.clone(),
+        });
+        self.ledger.count(lane, |counts| counts.accept(bytes))?;
+        self.recorded += 1;
+        if !fits {
+            self.count_buried(lane, delivery, bytes, false)?;
+            return Ok(Placed::Overflowed { delivery });
+        }
+        if let Some(coalesce) = &target.coalesce
+            && due > now
+        {
+            self.flush_unless_alike_known(lane, &coalesce.key)?;
+            let oldest = self.rows.alike(self.sql, (lane, &coalesce.key), now)?;
+            if oldest.is_none_or(|oldest| due < oldest.due) {
+                *oldest = Some(Replaced { delivery, bytes, due });
+            }
+        }
+        self.may_pay(lane)?;
+        Ok(Placed::Waiting { delivery, due, replaced })
+    }
+
+    fn flush_unless_alike_known(&mut self, lane: LaneId, key: &Arc<str>) -> Result<()> {
+        if self.rows.knows_alike(lane, key) { Ok(()) } else { self.flush() }
+    }
+
+    fn coalesce(&mut self, lane: LaneId, older: &Replaced) -> Result<()> {
+        let now = self.now;
+        match self.rows.recorded(older.delivery) {
+            Some(new) => {
+                new.place = Place::Coalesced;
+                new.at = now;
+            }
+            None => {
+                let delivery = self.rows.real(older.delivery);
+                let update = "UPDATE deliveries SET state = 3, at = $2 WHERE delivery = $1";
+                self.sql.execute(update, &[&delivery, &now])?;
+                self.rows.forget_delivery(delivery);
+            }
+        }
+        // The next one alike opens a window of its own, or takes the place of the one that is about to be recorded.
+        self.rows.close_window(lane, older.delivery);
+        // It falls due while the commit is on its way to the disk: nobody may be handed it then.
+        self.held.leave(lane, older.delivery);
+        self.ledger.count(lane, |counts| {
+            counts.leave(older.bytes, false);
+            counts.coalesced += 1;
+        })?;
+        self.settled += 1;
+        Ok(())
+    }
+
+    pub(super) fn reject_outbox(&mut self, reject: &RejectOutbox) -> Result<Reply> {
+        // Of what is absurdly long, enough to recognise it.
+        let moved = self.sql.execute(
+            "INSERT INTO outbox_rejected SELECT id, type,
+             CASE WHEN octet_length(key) > 4194304 THEN substr(key, 1, 1024) ELSE key END,
+             CASE WHEN octet_length(data) > 4194304 THEN substr(data, 1, 1024) ELSE data END,
+             event, $2, $3 FROM outbox WHERE id = $1
+             ON CONFLICT (id) DO UPDATE SET type = excluded.type, key = excluded.key, data = excluded.data,
+             event = excluded.event, why = excluded.why, at = excluded.at",
+            &[&reject.id, &reject.why.replace('\0', "\u{fffd}"), &self.now],
+        )?;
+        if moved == 0 {
+            return Ok(Reply::Refused(Refusal::OutboxTaken(reject.id)));
+        }
+        self.sql.execute("DELETE FROM outbox WHERE id = $1", &[&reject.id])?;
+        let trim = "DELETE FROM outbox_rejected WHERE id <=
+            (SELECT id FROM outbox_rejected ORDER BY id DESC LIMIT 1 OFFSET $1)";
+        self.sql.execute(trim, &[&int(REJECTED_MAX)])?;
+        Ok(Reply::Done)
+    }
+}
+
+impl Route {
+    /// What to say of a target that nothing is recorded for.
+    const fn placed_nowhere(&self) -> Placed {
+        match self {
+            Self::Duplicate => Placed::Duplicate,
+            Self::Refused(bound) => Placed::Refused(*bound),
+            Self::Fresh | Self::Replace(_) | Self::Absent => Placed::Absent,
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! What a commit has locked, as the commit will leave it: lanes with their figures, owners, the numbers that change with
+//! subscribers. Read once, on the way in; written once, on the way out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio_postgres::{Error, Row};
+
+use super::stop::{Result, Stop, Wanted};
+use super::values::{Count, int};
+use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
+use crate::store::reply::Record;
+
+/// One lane, as the present commit will leave it.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) state: LaneState,
+    pub(super) bounds: Bounds,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) term: Term,
+    pub(super) counts: Counts,
+    /// It has, or had, window caps.
+    pub(super) capped: bool,
+    /// To be kept, if something was persisted and not yet written.
+    pub(super) record: Option<Record>,
+    changed: bool,
+}
+
+/// One owner's lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    pub(super) until: StoreTime,
+    pub(super) evicted: bool,
+    /// How many lanes others took from it.
+    pub(super) taken: u64,
+    changed: bool,
+}
+
+/// What there is once for all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) roster: u64,
+    stirred: u64,
+    next_lane: u64,
+    nodes: u64,
+    changed: bool,
+}
+
+/// All that the present commit has locked.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    lanes: BTreeMap<LaneId, Option<Lane>>,
+    owners: BTreeMap<OwnerId, Lease>,
+    owners_are_locked: bool,
+    state: State,
+    state_is_locked: bool,
+    /// The latest time that any commit had: leases are reckoned by it.
+    pub(super) clock: StoreTime,
+    /// How many deliveries are where, in total.
+    totals: Counts,
+    /// The same before this commit.
+    before: Counts,
+    marked_minute: Option<u64>,
+    server_clock: StoreTime,
+}
+
+/// What a commit has changed of what it locked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Lanes, with their counts in their order.
+    pub(super) lanes: Vec<(LaneId, Lane)>,
+    pub(super) records: Vec<(LaneId, Record)>,
+    pub(super) owners: Vec<(OwnerId, Lease)>,
+    /// The roster, how often something stirred, the next lane, and how often nodes changed.
+    pub(super) state: Option<[i64; 4]>,
+}
+
+/// Marks older than this are deleted: figures are given for the last hour.
+const MARKS_KEPT_MINUTES: u64 = 24 * 60;
+
+/// The ten counts of a row, in the order of [`Counts`].
+macro_rules! counts {
+    () => {
+        "accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us"
+    };
+}
+pub(super) use counts;
+
+/// All writers' counts together.
+macro_rules! summed {
+    () => {
+        "sum(accepted)::int8, sum(delivered)::int8, sum(dead)::int8, sum(coalesced)::int8, sum(waiting)::int8,
+         sum(waiting_bytes)::int8, sum(retrying)::int8, sum(dead_kept)::int8, sum(failed_attempts)::int8,
+         sum(latency_us)::int8, max(clock)"
+    };
+}
+pub(super) use summed;
+
+impl Lease {
+    /// Reads a row of `owners` without its number.
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
+        let taken = row.try_get::<_, Count>(3)?.0;
+        Ok(Self { until: row.try_get(1)?, evicted: row.try_get(2)?, taken, changed: false })
+    }
+}
+
+impl Ledger {
+    /// What was found locked, as it was wanted; and the rows of the state and of the totals.
+    pub(super) fn read(
+        wanted: &Wanted,
+        (lanes, owners): (BTreeMap<LaneId, Option<Lane>>, BTreeMap<OwnerId, Lease>),
+        (state, sums): (&Row, &Row),
+        now: StoreTime,
+    ) -> Result<Self> {
+        let number = |column| state.try_get::<_, Count>(column).map(|count| count.0);
+        let totals = read_counts(sums)?;
+        Ok(Self {
+            lanes,
+            owners,
+            owners_are_locked: wanted.owners,
+            state: State {
+                roster: number(0)?,
+                stirred: number(1)?,
+                next_lane: number(2)?,
+                nodes: number(3)?,
+                changed: false,
+            },
+            state_is_locked: wanted.state,
+            clock: sums.try_get::<_, Option<StoreTime>>(10)?.unwrap_or_default().max(now),
+            totals,
+            before: totals,
+            marked_minute: sums.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0),
+            server_clock: sums.try_get(12)?,
+        })
+    }
+
+    /// A lane, unless there is none.
+    pub(super) fn lane(&self, lane: LaneId) -> Result<Option<&Lane>> {
+        self.lanes.get(&lane).map(Option::as_ref).ok_or_else(|| Stop::lanes([lane]))
+    }
+
+    /// Sees to it that all these are locked.
+    pub(super) fn need(&self, lanes: impl IntoIterator<Item = LaneId>) -> Result<()> {
+        let missing: BTreeSet<_> = lanes.into_iter().filter(|lane| !self.lanes.contains_key(lane)).collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Unlocked(Wanted { lanes: missing, ..Wanted::default() }))
+        }
+    }
+
+    /// Changes who owns a lane, what may be done for it, or its record; nothing happens to a lane that is not there.
+    pub(super) fn amend(&mut self, lane: LaneId, amend: impl FnOnce(&mut Lane)) -> Result<()> {
+        match self.lanes.get_mut(&lane) {
+            None => Err(Stop::lanes([lane])),
+            Some(None) => Ok(()),
+            Some(Some(found)) => {
+                amend(found);
+                found.changed = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts something, in the lane and in total.
+    pub(super) fn count(&mut self, lane: LaneId, count: impl Fn(&mut Counts)) -> Result<()> {
+        self.amend(lane, |lane| count(&mut lane.counts))?;
+        count(&mut self.totals);
+        Ok(())
+    }
+
+    /// From here on leases are reckoned by the server's clock.
+    pub(super) const fn count_by_server(&mut self) {
+        self.clock = self.server_clock;
+    }
+
+    pub(super) const fn totals(&self) -> &Counts {
+        &self.totals
+    }
+
+    /// A lane that was just inserted.
+    pub(super) fn put(&mut self, lane: LaneId, bounds: Bounds, capped: bool) {
+        let lane_row = Lane {
+            state: LaneState::Active,
+            bounds,
+            owner: None,
+            term: Term(0),
+            counts: Counts::default(),
+            capped,
+            record: None,
+            changed: false,
+        };
+        self.lanes.insert(lane, Some(lane_row));
+    }
+
+    /// A lane that has just been deleted.
+    pub(super) fn drop_lane(&mut self, lane: LaneId) {
+        self.lanes.insert(lane, None);
+    }
+
+    pub(super) const fn roster(&self) -> u64 {
+        self.state.roster
+    }
+
+    fn locked_state(&mut self) -> Result<&mut State> {
+        if !self.state_is_locked {
+            return Err(Stop::Unlocked(Wanted { state: true, ..Wanted::default() }));
+        }
+        self.state.changed = true;
+        Ok(&mut self.state)
+    }
+
+    /// The next roster: some subscriber changed.
+    pub(super) fn next_roster(&mut self) -> Result<u64> {
+        let state = self.locked_state()?;
+        state.roster += 1;
+        Ok(state.roster)
+    }
+
+    pub(super) fn next_lane(&mut self) -> Result<LaneId> {
+        let state = self.locked_state()?;
+        state.next_lane += 1;
+        Ok(LaneId(state.next_lane - 1))
+    }
+
+    /// Something is due that was recorded before.
+    pub(super) fn stir(&mut self) -> Result<()> {
+        self.locked_state()?.stirred += 1;
+        Ok(())
+    }
+
+    /// Whoever looks at the nodes now and then should look at once.
+    pub(super) fn nodes_have_changed(&mut self) -> Result<()> {
+        self.locked_state()?.nodes += 1;
+        Ok(())
+    }
+
+    /// The leases of all owners.
+    pub(super) fn owners(&mut self) -> Result<&mut BTreeMap<OwnerId, Lease>> {
+        if self.owners_are_locked {
+            Ok(&mut self.owners)
+        } else {
+            Err(Stop::Unlocked(Wanted { owners: true, ..Wanted::default() }))
+        }
+    }
+
+    /// Whether a lease holds.
+    pub(super) fn lives(&mut self, owner: OwnerId) -> Result<bool> {
+        let clock = self.clock;
+        Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > clock))
+    }
+
+    /// Changes the lease of an owner, unless it is unknown.
+    pub(super) fn amend_owner(
+        &mut self,
+        owner: OwnerId,
+        amend: impl FnOnce(&mut Lease),
+    ) -> Result<Option<Lease>> {
+        let Some(lease) = self.owners()?.get_mut(&owner) else { return Ok(None) };
+        amend(lease);
+        lease.changed = true;
+        Ok(Some(*lease))
+    }
+
+    /// The lease of an owner that was not known.
+    pub(super) fn new_owner(&mut self, owner: OwnerId, until: StoreTime) -> Result<()> {
+        self.owners()?.insert(owner, Lease { until, evicted: false, taken: 0, changed: true });
+        Ok(())
+    }
+
+    /// What has changed since the last time, to be written.
+    pub(super) fn changes(&mut self) -> Changes {
+        let mut changes = Changes::default();
+        for (id, lane) in &mut self.lanes {
+            let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
+            debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
+            lane.changed = false;
+            changes.records.extend(lane.record.take().map(|record| (*id, record)));
+            changes.lanes.push((*id, lane.clone()));
+        }
+        for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
+            lease.changed = false;
+            changes.owners.push((*owner, *lease));
+        }
+        if self.state.changed {
+            self.state.changed = false;
+            changes.state = Some(self.state.numbers());
+        }
+        changes
+    }
+
+    /// By how much the totals have changed, wrapped around where they fell; nothing, if not at all.
+    pub(super) fn moved(&self) -> Option<[i64; 10]> {
+        (self.totals != self.before).then(|| {
+            let (now, before) = (listed(&self.totals), listed(&self.before));
+            std::array::from_fn(|place| now[place].wrapping_sub(before[place]).cast_signed())
+        })
+    }
+
+    /// How everything stood before the first commit of a minute, if this is one.
+    pub(super) fn mark(&self, now: StoreTime) -> Option<(u64, u64, Counts)> {
+        let minute = now.0 / Nanos::MINUTE.0;
+        let is_new = self.moved().is_some() && self.marked_minute.is_none_or(|marked| minute > marked);
+        is_new.then(|| (minute, minute.saturating_sub(MARKS_KEPT_MINUTES), self.before))
+    }
+}
+
+impl State {
+    fn numbers(&self) -> [i64; 4] {
+        [int(self.roster), int(self.stirred), int(self.next_lane), int(self.nodes)]
+    }
+}
+
+impl Lane {
+    /// Reads a row of `lanes`.
+    pub(super) fn read(row: &Row) -> std::result::Result<Self, Error> {
+        Ok(Self {
+            counts: read_counts(row)?,
+            state: row.try_get(11)?,
+            bounds: read_bounds(row, 12)?,
+            owner: row.try_get(15)?,
+            term: row.try_get(16)?,
+            capped: row.try_get(17)?,
+            record: None,
+            changed: false,
+        })
+    }
+}
+
+/// Bounds from three columns.
+pub(super) fn read_bounds(row: &Row, first: usize) -> std::result::Result<Bounds, Error> {
+    let number = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+    Ok(Bounds { rows_max: number(first)?, bytes_max: number(first + 1)?, when_full: row.try_get(first + 2)? })
+}
+
+pub(super) const fn listed(counts: &Counts) -> [u64; 10] {
+    [
+        counts.accepted,
+        counts.delivered,
+        counts.dead,
+        counts.coalesced,
+        counts.waiting,
+        counts.waiting_bytes,
+        counts.retrying,
+        counts.dead_kept,
+        counts.failed_attempts,
+        counts.latency_us,
+    ]
+}
+
+/// Counts from the first ten columns; nothing counts as none.
+pub(super) fn read_counts(row: &Row) -> std::result::Result<Counts, Error> {
+    let number =
+        |column| row.try_get::<_, Option<i64>>(column).map(|count| count.unwrap_or(0).max(0).cast_unsigned());
+    Ok(Counts {
+        accepted: number(0)?,
+        delivered: number(1)?,
+        dead: number(2)?,
+        coalesced: number(3)?,
+        waiting: number(4)?,
+        waiting_bytes: number(5)?,
+        retrying: number(6)?,
+        dead_kept: number(7)?,
+        failed_attempts: number(8)?,
+        latency_us: number(9)?,
+    })
+}

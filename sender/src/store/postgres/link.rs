@@ -1,0 +1,235 @@
+//! One connection to the database, asked by a thread that waits for the answers.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use futures_util::future::try_join_all;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+
+use crate::store::StoreError;
+
+/// A value that a statement is given.
+pub(super) type Value<'a> = &'a (dyn ToSql + Sync);
+
+/// A statement with its values, to be asked together with others.
+pub(super) struct Ask<'a> {
+    pub(super) text: &'static str,
+    pub(super) values: Vec<Value<'a>>,
+}
+
+/// What one connection to the database is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Commits and claims: statements whose plan must never change.
+    Hot,
+    /// Whatever operators ask. It writes nothing, and each question ends after some seconds.
+    Reading,
+}
+
+/// What the server may do on a connection, and for how long. Plans of hot statements are made once: with few rows in a
+/// table the planner would otherwise choose ways that take for ever when there are many.
+const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
+    SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '20s';
+    SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
+const READING: &str = "SET default_transaction_read_only = on; SET statement_timeout = '10s'; SET jit = off;
+    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: Client,
+    statements: RefCell<HashMap<&'static str, Statement>>,
+    /// Rows written so far.
+    changes: Cell<u64>,
+    /// The connection lives on it.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Dropped in the ordinary way it would wait, which tasks of another runtime may not.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Link {
+    /// Connects.
+    pub(super) fn open(config: &Config, purpose: Purpose) -> Result<Self, StoreError> {
+        let doing = "connect to the database";
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| StoreError::Io { doing, detail: error.to_string() })?;
+        let connected = wait_on(&runtime, async {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection to the database ended");
+                }
+            });
+            client.batch_execute(if purpose == Purpose::Hot { HOT } else { READING }).await?;
+            Ok(client)
+        });
+        let client = connected.map_err(|error| failure(doing, &error))?;
+        Ok(Self { client, statements: RefCell::default(), changes: Cell::new(0), runtime: Some(runtime) })
+    }
+
+    fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
+        wait_on(self.runtime.as_ref().expect("only dropping takes it"), answer)
+    }
+
+    /// Whether the connection is lost.
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Rows written over this connection so far.
+    pub(super) const fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    fn statement(&self, text: &'static str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(known) = self.statements.borrow().get(text) {
+            return Ok(known.clone());
+        }
+        let statement = self.wait(self.client.prepare(text))?;
+        self.statements.borrow_mut().insert(text, statement.clone());
+        Ok(statement)
+    }
+
+    /// All rows of an answer.
+    pub(super) fn query(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let statement = self.statement(text)?;
+        self.wait(self.client.query(&statement, values))
+    }
+
+    /// The first row of an answer, if it has any.
+    pub(super) fn first(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, tokio_postgres::Error> {
+        Ok(self.query(text, values)?.into_iter().next())
+    }
+
+    /// The only row of an answer.
+    pub(super) fn one(&self, text: &'static str, values: &[Value<'_>]) -> Result<Row, tokio_postgres::Error> {
+        let statement = self.statement(text)?;
+        self.wait(self.client.query_one(&statement, values))
+    }
+
+    /// Whether an answer has a row.
+    pub(super) fn exists(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<bool, tokio_postgres::Error> {
+        Ok(!self.query(text, values)?.is_empty())
+    }
+
+    /// Writes; how many rows.
+    pub(super) fn execute(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<u64, tokio_postgres::Error> {
+        let statement = self.statement(text)?;
+        let rows = self.wait(self.client.execute(&statement, values))?;
+        self.changes.set(self.changes.get() + rows);
+        Ok(rows)
+    }
+
+    /// Deletes; what its `RETURNING` tells of each row.
+    pub(super) fn delete(
+        &self,
+        text: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let rows = self.query(text, values)?;
+        self.changes.set(self.changes.get() + rows.len() as u64);
+        Ok(rows)
+    }
+
+    /// Several questions at once, on their way together: the answers in their order.
+    pub(super) fn query_all(&self, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+        let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
+        let asked =
+            asks.iter().zip(&statements).map(|(ask, statement)| self.client.query(statement, &ask.values));
+        self.wait(try_join_all(asked))
+    }
+
+    /// Several statements that write, on their way together.
+    pub(super) fn execute_all(&self, asks: &[Ask<'_>]) -> Result<(), tokio_postgres::Error> {
+        let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
+        let asked =
+            asks.iter().zip(&statements).map(|(ask, statement)| self.client.execute(statement, &ask.values));
+        let rows: u64 = self.wait(try_join_all(asked))?.into_iter().sum();
+        self.changes.set(self.changes.get() + rows);
+        Ok(())
+    }
+
+    /// Statements without values.
+    pub(super) fn batch(&self, text: &str) -> Result<(), tokio_postgres::Error> {
+        self.wait(self.client.batch_execute(text))
+    }
+}
+
+/// Waits for an answer. A thread that itself carries out tasks may not wait so: another one waits for it.
+fn wait_on<T: Send>(runtime: &Runtime, answer: impl Future<Output = T> + Send) -> T {
+    if Handle::try_current().is_err() {
+        return runtime.block_on(answer);
+    }
+    std::thread::scope(|scope| match scope.spawn(|| runtime.block_on(answer)).join() {
+        Ok(answer) => answer,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// Says what was being done when PostgreSQL failed.
+pub(super) fn failure(doing: &'static str, error: &tokio_postgres::Error) -> StoreError {
+    let Some(told) = error.as_db_error() else {
+        let detail = with_sources(error);
+        let source = std::error::Error::source(error);
+        // Without an answer of the server, the connection is lost; else what came could not be read.
+        let lost = error.is_closed() || source.is_none_or(|source| source.is::<std::io::Error>());
+        return if lost { StoreError::Lost { doing, detail } } else { StoreError::Broken { doing, detail } };
+    };
+    let detail = told.message().to_owned();
+    let code = told.code();
+    let passing = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::QUERY_CANCELED,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    if passing.contains(code) {
+        return StoreError::Busy { doing, detail };
+    }
+    if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) {
+        return StoreError::ReadOnly { doing, detail };
+    }
+    match code.code().get(..2) {
+        // The connection, the server's end, too many connections.
+        Some("08" | "57") => StoreError::Lost { doing, detail },
+        Some("53") if *code == SqlState::DISK_FULL => StoreError::Full { doing, detail },
+        Some("53") => StoreError::Lost { doing, detail },
+        Some("58") => StoreError::Io { doing, detail },
+        // The transaction was ended while it waited for us.
+        Some("25") => StoreError::Lost { doing, detail },
+        _ => StoreError::Broken { doing, detail: format!("{detail} ({})", code.code()) },
+    }
+}
+
+fn with_sources(error: &tokio_postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,380 @@
+//! The store in a PostgreSQL database, which several nodes share.
+//!
+//! A commit is one transaction in three journeys to the server: it locks the lanes that it is about, and reads all that its
+//! commands name; then it takes the numbers for what it records; then it writes and commits. In between everything happens in
+//! memory, so that a commit costs the same few statements however many deliveries it moves. What is seldom asked for asks
+//! the database while it goes along.
+//!
+//! What makes it right with several nodes at once:
+//!
+//! - Everything of a lane changes under the lock of its row, so that each lane's figures, bounds, duplicates and terms are
+//!   exact, whoever emits. No two lanes wait for each other, and nobody waits for all.
+//! - Locks are taken in one order (see `schema.sql`), so that nobody waits in a circle. Where a commit finds on its way
+//!   that it needs another lane, it begins anew with that one locked too.
+//! - Each writer counts in a row of `totals` of its own. The bounds of the whole store are therefore passed by no more than
+//!   what other nodes commit at the same moment.
+//! - Numbers come from sequences: they may have gaps, and become visible in any order. `reader` looks out for those.
+//! - Leases are reckoned by the database's clock.
+//! - A commit of which nobody knows what came is looked up by its token before anything else is done.
+//!
+//! What each file does: `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
+//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group
+//! of commands (`lease` with `nodes`); `beside` claims, `reader` and its parts read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::clock::{Beginning, Start};
+use super::command::Command;
+use super::gathered::Gathered;
+use super::held::Held;
+use super::lane::{Limits, OwnerId};
+use super::reply::Reply;
+use super::{Claimer, Store, StoreError, Written};
+use crate::engine::{DeliveryId, StoreTime};
+
+mod beside;
+mod changes;
+mod claim;
+mod clock;
+mod columns;
+mod dead;
+mod doubt;
+mod emit;
+mod latencies;
+mod lease;
+mod ledger;
+mod link;
+mod named;
+mod nodes;
+mod open;
+mod purge;
+mod reader;
+mod room;
+mod rows;
+mod settle;
+mod stop;
+mod subscribe;
+mod sweep;
+mod table;
+mod values;
+mod wanted;
+mod work;
+
+use doubt::Doubt;
+use ledger::Ledger;
+use link::{Link, Purpose, failure};
+use named::begin;
+pub use open::{Address, BadAddress};
+pub use reader::PostgresReader;
+use rows::Rows;
+use stop::{Failed, Result, Stop, Wanted};
+
+/// How to open a database.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// How much it may hold.
+    pub limits: Limits,
+    /// Make the tables if there are none.
+    pub create: bool,
+    /// Something random, which a new database keeps for good.
+    pub identity: u64,
+}
+
+/// So often a commit begins anew with more locked. Each time it has all that it was found to need before.
+const TRIES_MAX: u32 = 100;
+
+/// The writing side of a store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresStore {
+    address: Address,
+    /// Nothing, while the connection is lost.
+    link: Option<Link>,
+    /// This store object's row in `totals`.
+    writer: i64,
+    /// The last commit's name in that row.
+    token: i64,
+    limits: Limits,
+    held: Arc<Mutex<Held>>,
+    /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
+    taken_seen: BTreeMap<OwnerId, u64>,
+    places: purge::Places,
+    gathered: Gathered,
+    written: Written,
+    /// Numbers of deliveries that a commit took which was begun anew.
+    unused: Vec<DeliveryId>,
+    /// A commit of which is not known what came.
+    doubt: Option<Doubt>,
+    /// Leases are reckoned by the server's clock, not by the times handed in.
+    by_server_clock: bool,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug)]
+struct Done {
+    replies: Vec<Reply>,
+    written: Written,
+    now: StoreTime,
+}
+
+impl PostgresStore {
+    /// Opens a database.
+    ///
+    /// # Errors
+    ///
+    /// If it is not ours, is newer than this program, or cannot be reached.
+    pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
+        let link = open::writer(address, options)?;
+        let writer = open::new_writer(&link)?;
+        Ok(Self {
+            address: address.clone(),
+            link: Some(link),
+            writer,
+            token: 0,
+            limits: options.limits,
+            held: Arc::default(),
+            taken_seen: BTreeMap::new(),
+            places: purge::Places::default(),
+            gathered: Gathered::default(),
+            written: Written::default(),
+            unused: Vec::new(),
+            doubt: None,
+            by_server_clock: false,
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
+    fn undo(&mut self) {
+        self.held().undo();
+        self.gathered.undo();
+        self.taken_seen.clear();
+        self.places = purge::Places::default();
+    }
+
+    /// Notes what a commit did that is durable.
+    fn keep(&mut self, done: Done) -> Vec<Reply> {
+        self.held().keep();
+        self.gathered.keep(done.now);
+        self.written.commits += done.written.commits;
+        self.written.rows += done.written.rows;
+        self.written.recorded += done.written.recorded;
+        self.written.settled += done.written.settled;
+        done.replies
+    }
+
+    /// One transaction; begun anew with more locked, if it turns out to need that.
+    fn transact(&mut self, now: StoreTime, commands: &[Command]) -> std::result::Result<Done, StoreError> {
+        let mut wanted = Wanted::by(commands);
+        for _ in 0..TRIES_MAX {
+            match self.attempt(now, commands, &wanted) {
+                Ok(done) => return Ok(done),
+                // Whether what was noted holds is found out with what came of the commit.
+                Err(Failed { stop: Stop::Database(error), doing }) if self.doubt.is_some() => {
+                    return Err(failure(doing, &error));
+                }
+                Err(Failed { stop, doing }) => {
+                    self.undo();
+                    let link = self.link.as_ref().filter(|link| !link.is_closed());
+                    let rolled_back = link.map(|link| link.batch("ROLLBACK"));
+                    match stop {
+                        Stop::Unlocked(more) if matches!(rolled_back, Some(Ok(()))) => wanted.add(more),
+                        Stop::Unlocked(_) => return Err(self.lost(doing)),
+                        Stop::Broken(detail) => {
+                            return Err(StoreError::Broken { doing, detail: detail.to_owned() });
+                        }
+                        Stop::Database(error) => return Err(failure(doing, &error)),
+                    }
+                }
+            }
+        }
+        let detail = "it needs more lanes each time that it is tried".to_owned();
+        Err(StoreError::Busy { doing: "commit", detail })
+    }
+
+    fn lost(&self, doing: &'static str) -> StoreError {
+        StoreError::Lost { doing, detail: format!("the connection to {} is lost", self.address) }
+    }
+
+    fn attempt(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+        wanted: &Wanted,
+    ) -> std::result::Result<Done, Failed> {
+        let Some(sql) = self.link.as_ref() else {
+            return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
+        };
+        let begun = sql.changes();
+        let (mut ledger, mut rows) =
+            begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
+        rows.unused = std::mem::take(&mut self.unused).into();
+        if self.by_server_clock {
+            ledger.count_by_server();
+        }
+        // Not locked any more while the commit is written: others may claim meanwhile.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = Work {
+            sql,
+            now,
+            limits: &self.limits,
+            ledger,
+            held: &mut held,
+            taken_seen: &mut self.taken_seen,
+            places: &mut self.places,
+            gathered: &mut self.gathered,
+            room: room::Room::default(),
+            rows,
+            bodies: BTreeMap::new(),
+            recorded: 0,
+            settled: 0,
+        };
+        let mut replies = Vec::with_capacity(commands.len());
+        for command in commands {
+            match work.carry_out(command) {
+                Ok(reply) => replies.push(reply),
+                Err(stop) => {
+                    // What was begun is undone, and the numbers that it took are nobody's.
+                    self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
+                    return Err(stop.doing(command.name()));
+                }
+            }
+        }
+        let rest =
+            Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
+        drop(held);
+        self.finish(now, begun, rest, commands, replies)
+    }
+
+    /// Writes what the commands came to, and commits.
+    fn finish(
+        &mut self,
+        now: StoreTime,
+        begun: u64,
+        closing: Closing,
+        commands: &[Command],
+        mut replies: Vec<Reply>,
+    ) -> std::result::Result<Done, Failed> {
+        let Some(sql) = self.link.as_ref() else {
+            return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
+        };
+        let Closing { mut ledger, mut rows, recorded, settled } = closing;
+        columns::flush(sql, &mut ledger, &mut rows).map_err(|stop| stop.doing("write a commit"))?;
+        if !commands.iter().all(Command::only_reads) {
+            latencies::flush(sql, self.gathered.due(now))
+                .map_err(|stop| stop.doing("write the latencies"))?;
+        }
+        replies.iter_mut().for_each(|reply| rows.number(reply));
+        let written = sql.changes() - begun;
+        let done = Done {
+            replies,
+            written: Written { commits: u64::from(written > 0), rows: written, recorded, settled },
+            now,
+        };
+        if written == 0 && ledger.moved().is_none() {
+            sql.batch("COMMIT").map_err(|error| Stop::from(error).doing("commit"))?;
+            return Ok(done);
+        }
+        self.token += 1;
+        let doubt = Doubt::new(self.token, done);
+        let committed = doubt.commit(sql, self.writer, now, &ledger);
+        match committed {
+            Ok(()) => Ok(doubt.into_done()),
+            // The server has said no: nothing happened.
+            Err(error) if error.as_db_error().is_some() => Err(Stop::from(error).doing("commit")),
+            Err(error) => {
+                self.doubt = Some(doubt.about(commands));
+                Err(Stop::from(error).doing("commit"))
+            }
+        }
+    }
+
+    /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
+    /// its commands and it happened.
+    fn settle_doubt(&mut self, commands: &[Command]) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
+        if self.link.as_ref().is_none_or(Link::is_closed) {
+            self.link = None;
+            self.link = Some(Link::open(self.address.config(), Purpose::Hot)?);
+        }
+        let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
+        let happened = doubt.happened(link, self.writer)?;
+        let Some(doubt) = self.doubt.take() else { return Ok(None) };
+        if !happened {
+            self.undo();
+            return Ok(None);
+        }
+        let is_of = doubt.is_of(commands);
+        let replies = self.keep(doubt.into_done());
+        Ok(is_of.then_some(replies))
+    }
+}
+
+/// What is left of a commit once its commands are carried out.
+struct Closing {
+    ledger: Ledger,
+    rows: Rows,
+    recorded: u64,
+    settled: u64,
+}
+
+impl Store for PostgresStore {
+    fn commit(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> std::result::Result<Vec<Reply>, StoreError> {
+        if let Some(replies) = self.settle_doubt(commands)? {
+            return Ok(replies);
+        }
+        match self.transact(now, commands) {
+            Ok(done) => Ok(self.keep(done)),
+            Err(error) => {
+                if matches!(error, StoreError::Lost { .. }) {
+                    self.link = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn close(&mut self) -> std::result::Result<(), StoreError> {
+        let doing = "write the latencies";
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let sql = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
+        latencies::flush_all(sql, &mut gathered).map_err(|error| failure(doing, &error))?;
+        sql.execute(sweep::RETIRE, &[&vec![self.writer]]).map_err(|error| failure(doing, &error))?;
+        Ok(())
+    }
+
+    fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {
+        Self::begin_clock(self, beginning)
+    }
+
+    fn written(&self) -> Written {
+        self.written
+    }
+
+    fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
+        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.held.clone()))))
+    }
+}
+
+/// One commit under way. The commands are carried out by its methods, in the files named after them.
+struct Work<'a> {
+    sql: &'a Link,
+    now: StoreTime,
+    limits: &'a Limits,
+    ledger: Ledger,
+    held: &'a mut Held,
+    taken_seen: &'a mut BTreeMap<OwnerId, u64>,
+    places: &'a mut purge::Places,
+    gathered: &'a mut Gathered,
+    room: room::Room,
+    rows: Rows,
+    bodies: claim::Bodies,
+    recorded: u64,
+    settled: u64,
+}

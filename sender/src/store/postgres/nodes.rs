@@ -1,0 +1,98 @@
+//! The nodes: who announced itself, who drains, and that something about it has changed. A node changes under the lock of the
+//! owners, so that what was read of it holds until the commit ends.
+
+use std::sync::Arc;
+
+use tokio_postgres::{Error, Row};
+
+use super::link::Link;
+use super::values::Count;
+use super::{Result, Work};
+use crate::engine::LaneId;
+use crate::store::command::Drain;
+use crate::store::lane::OwnerId;
+use crate::store::node::{Announcement, Node};
+use crate::store::reply::{Refusal, Reply};
+
+/// What is announced comes first, in the order in which [`announcement`] reads it.
+const ONE: &str = "SELECT name, version, protocol, address, unable, draining FROM nodes WHERE owner = $1";
+const ALL: &str = "SELECT n.name, n.version, n.protocol, n.address, n.unable, n.draining, n.owner, n.since,
+    coalesce(o.until, 0) FROM nodes n LEFT JOIN owners o ON o.owner = n.owner";
+const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, protocol = $4, address = $5, unable = $6,
+    since = CASE WHEN $9 THEN nodes.since ELSE $8 END";
+
+impl Work<'_> {
+    /// Notes what an owner says of itself. Nothing is written if the store knows it already. Comes before its lease is
+    /// extended.
+    pub(super) fn announce(&mut self, owner: OwnerId, said: &Announcement) -> Result<()> {
+        let lives = self.ledger.lives(owner)?;
+        let known = self.sql.first(ONE, &[&owner])?.as_ref().map(announcement).transpose()?;
+        let draining = known.as_ref().map_or(said.draining, |known| known.draining);
+        let said = Announcement { draining, ..said.clone() };
+        let lives = lives && known.is_some();
+        if lives && known.is_some_and(|known| known == said) {
+            return Ok(());
+        }
+        self.ledger.nodes_have_changed()?;
+        let unable: Vec<LaneId> = said.unable.iter().copied().collect();
+        let (name, version, address) = (&*said.name, &*said.version, said.address.as_deref());
+        let protocol = i64::from(said.protocol);
+        self.sql.execute(
+            ANNOUNCE,
+            &[&owner, &name, &version, &protocol, &address, &unable, &draining, &self.ledger.clock, &lives],
+        )?;
+        Ok(())
+    }
+
+    /// An owner is a node no more, if it was one.
+    pub(super) fn retire(&mut self, owner: OwnerId) -> Result<Reply> {
+        if self.sql.execute("DELETE FROM nodes WHERE owner = $1", &[&owner])? > 0 {
+            self.ledger.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn drain(&mut self, drain: Drain) -> Result<Reply> {
+        let Drain { owner, draining } = drain;
+        let Some(node) = self.sql.first("SELECT draining FROM nodes WHERE owner = $1", &[&owner])? else {
+            return Ok(Reply::Refused(Refusal::UnknownNode(owner)));
+        };
+        if node.try_get::<_, bool>(0)? != draining {
+            self.sql.execute("UPDATE nodes SET draining = $2 WHERE owner = $1", &[&owner, &draining])?;
+            self.ledger.nodes_have_changed()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Forgets nodes whose owners are forgotten.
+    pub(super) fn forget_nodes(&self, gone: &[OwnerId]) -> Result<()> {
+        self.sql.execute("DELETE FROM nodes WHERE owner = ANY($1)", &[&gone])?;
+        Ok(())
+    }
+}
+
+/// All nodes, in the order of their owners.
+pub(super) fn nodes(sql: &Link) -> std::result::Result<Vec<Node>, Error> {
+    let node = |row: &Row| {
+        let announced = announcement(row)?;
+        Ok(Node { owner: row.try_get(6)?, announced, since: row.try_get(7)?, until: row.try_get(8)? })
+    };
+    let mut nodes: Vec<Node> =
+        sql.query(ALL, &[])?.iter().map(node).collect::<std::result::Result<_, _>>()?;
+    // The database takes the largest numbers for negative ones.
+    nodes.sort_unstable_by_key(|node| node.owner);
+    Ok(nodes)
+}
+
+fn announcement(row: &Row) -> std::result::Result<Announcement, Error> {
+    Ok(Announcement {
+        name: row.try_get::<_, &str>(0)?.into(),
+        version: row.try_get::<_, &str>(1)?.into(),
+        // One that is out of range is none that we know.
+        protocol: u32::try_from(row.try_get::<_, Count>(2)?.0).unwrap_or(u32::MAX),
+        address: row.try_get::<_, Option<&str>>(3)?.map(Into::into),
+        unable: Arc::new(row.try_get::<_, Vec<LaneId>>(4)?.into_iter().collect()),
+        draining: row.try_get(5)?,
+    })
+}

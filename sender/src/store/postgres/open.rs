@@ -1,0 +1,170 @@
+//! Opening a database: is it ours, do we know its version?
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+
+use super::Options;
+use super::link::{Link, Purpose, failure};
+use super::values::Bits;
+use crate::store::StoreError;
+
+/// Each step leads from the version that is its index to the next. Released ones never change.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+
+const OPENING: &str = "open the store";
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where a database is.
+#[derive(Clone)]
+pub struct Address {
+    config: Arc<Config>,
+    shown: Arc<str>,
+}
+
+/// A text that names no database.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE")]
+pub struct BadAddress(String);
+
+impl Address {
+    /// How such a text begins.
+    pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let told = |error: &tokio_postgres::Error| match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let mut config: Config = text.parse().map_err(|error| BadAddress(told(&error)))?;
+        if config.get_application_name().is_none() {
+            config.application_name("hookproof-sender");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_WITHIN);
+        }
+        config.tcp_user_timeout(Duration::from_secs(30)).keepalives_idle(Duration::from_secs(15));
+        let hosts: Vec<String> = config.get_hosts().iter().map(host).collect();
+        let shown = format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default());
+        Ok(Self { config: Arc::new(config), shown: shown.into() })
+    }
+}
+
+fn host(host: &tokio_postgres::config::Host) -> String {
+    match host {
+        tokio_postgres::config::Host::Tcp(name) => name.clone(),
+        tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// Without the password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+/// Opens a database to write to, made or migrated if need be.
+pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, StoreError> {
+    let link = Link::open(address.config(), Purpose::Hot)?;
+    if recognise(&link, address)? < known() {
+        if !options.create {
+            return Err(foreign(address, "there are no tables of ours in it"));
+        }
+        migrate(&link, options.identity)?;
+        recognise(&link, address)?;
+    }
+    Ok(link)
+}
+
+/// Opens a database to read from.
+pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
+    let link = Link::open(address.config(), Purpose::Reading)?;
+    if recognise(&link, address)? < known() {
+        return Err(foreign(
+            address,
+            "there are no tables of ours in it; `serve` or `subscriber add` makes them",
+        ));
+    }
+    Ok(link)
+}
+
+/// A row of `totals` for a new writer.
+pub(super) fn new_writer(link: &Link) -> Result<i64, StoreError> {
+    let text = "INSERT INTO totals (writer) VALUES (1 + (random() * 9e18)::int8) RETURNING writer";
+    let row = link.first(text, &[]).map_err(|error| failure(OPENING, &error))?;
+    let row =
+        row.ok_or_else(|| StoreError::Broken { doing: OPENING, detail: "no row was made".to_owned() })?;
+    row.try_get(0).map_err(|error| failure(OPENING, &error))
+}
+
+fn foreign(address: &Address, detail: &str) -> StoreError {
+    StoreError::Foreign { path: address.to_string().into(), detail: detail.to_owned() }
+}
+
+/// The newest version known.
+fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// The schema's version, 0 if there is none; an error if it is too new. Writes nothing.
+fn recognise(link: &Link, address: &Address) -> Result<i64, StoreError> {
+    let failed = |error| failure(OPENING, &error);
+    let there = "SELECT to_regclass(current_schema() || '.hookproof_schema') IS NOT NULL";
+    let row = link.first(there, &[]).map_err(failed)?;
+    let is_there = row.map(|row| row.try_get::<_, Option<bool>>(0)).transpose().map_err(failed)?;
+    if is_there.flatten() != Some(true) {
+        return Ok(0);
+    }
+    let row = link.first("SELECT version FROM hookproof_schema", &[]).map_err(failed)?;
+    let found: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(failed)?;
+    if found > known() {
+        return Err(StoreError::Newer { path: address.to_string().into(), found, known: known() });
+    }
+    Ok(found)
+}
+
+/// Takes the steps that the database has not taken, all in one transaction. Another process may be taking them: this one
+/// waits for it, by the one lock that is free before there is any table.
+fn migrate(link: &Link, identity: u64) -> Result<(), StoreError> {
+    let doing = "migrate the store";
+    let failed = |error| failure(doing, &error);
+    let lock = "BEGIN; SELECT pg_advisory_xact_lock(1212960838);
+        CREATE TABLE IF NOT EXISTS hookproof_schema (version int8 NOT NULL)";
+    let migrated = link.batch(lock).and_then(|()| {
+        let row = link.first("SELECT coalesce(max(version), 0) FROM hookproof_schema", &[])?;
+        let done: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+        for step in MIGRATIONS.iter().skip(usize::try_from(done).unwrap_or(usize::MAX)) {
+            link.batch(step)?;
+        }
+        if done == 0 {
+            link.execute("INSERT INTO state VALUES (1, $1, 0, 0, 1, 0)", &[&Bits(identity)])?;
+            link.batch("INSERT INTO totals (writer) VALUES (0)")?;
+            link.batch("INSERT INTO hookproof_schema VALUES (0)")?;
+        }
+        link.execute("UPDATE hookproof_schema SET version = $1", &[&known()])?;
+        link.batch("COMMIT")
+    });
+    if migrated.is_err() {
+        // The connection is given up with the failure.
+        let _ = link.batch("ROLLBACK");
+    }
+    migrated.map_err(failed)
+}

@@ -1,0 +1,238 @@
+//! The reading side: a connection of its own, on which nothing is written. `arrivals` tells what others did, `figures`
+//! counts, `listing` pages.
+
+use std::cell::{Cell, RefCell};
+
+use tokio_postgres::error::SqlState;
+
+use super::link::{Link, failure};
+use super::open::{self, Address};
+use super::{clock, latencies, nodes};
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::store::StoreError;
+use crate::store::clock::Start;
+use crate::store::command::{Body, OutboxId};
+use crate::store::paging::{Cursor, Page};
+use crate::store::read::{
+    Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
+    LiveSecret, Measured, Node, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
+    Whom, Work,
+};
+
+mod arrivals;
+mod figures;
+mod listing;
+mod outside;
+
+use arrivals::Arrivals;
+
+/// What a reading gives, or why PostgreSQL did not.
+type Read<T> = Result<T, tokio_postgres::Error>;
+
+/// The reading side of a store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresReader {
+    address: Address,
+    /// Nothing after a failure.
+    link: RefCell<Option<Link>>,
+    arrivals: RefCell<Arrivals>,
+    late: Cell<u64>,
+}
+
+impl PostgresReader {
+    /// Opens a database in which a [`super::PostgresStore`] has made its tables.
+    ///
+    /// # Errors
+    ///
+    /// If there are none, or it is newer than this program, or cannot be reached.
+    pub fn open(address: &Address) -> Result<Self, StoreError> {
+        let link = open::reader(address)?;
+        Ok(Self {
+            address: address.clone(),
+            link: RefCell::new(Some(link)),
+            arrivals: RefCell::default(),
+            late: Cell::new(0),
+        })
+    }
+
+    /// The time by which a node would count that begins now.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be read.
+    pub fn clock(&self) -> Result<Start, StoreError> {
+        self.ask("read the time of the store", |sql| {
+            let row = sql.first(clock::BOTH, &[])?;
+            let (clock, latest) = match row {
+                Some(row) => (row.try_get(0)?, row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default()),
+                None => Default::default(),
+            };
+            Ok(clock::start(clock, latest))
+        })
+    }
+
+    /// Asks something, over a new connection if the last one is gone.
+    fn ask<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
+        let mut place = self.link.borrow_mut();
+        let link = match place.take().filter(|link| !link.is_closed()) {
+            Some(link) => link,
+            None => open::reader(&self.address)?,
+        };
+        match read(&link) {
+            Ok(found) => {
+                *place = Some(link);
+                Ok(found)
+            }
+            Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
+                // A transaction that may have been open goes with the connection.
+                Err(StoreError::TooMuch { doing })
+            }
+            Err(error) => Err(failure(doing, &error)),
+        }
+    }
+
+    /// Asks several things of one moment of the store.
+    fn moment<T>(&self, doing: &'static str, read: impl FnOnce(&Link) -> Read<T>) -> Result<T, StoreError> {
+        self.ask(doing, |sql| {
+            sql.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+            let found = read(sql)?;
+            sql.batch("COMMIT")?;
+            Ok(found)
+        })
+    }
+
+    /// A page, from a cursor on.
+    fn page<T>(
+        &self,
+        doing: &'static str,
+        listing: char,
+        from: Option<Cursor>,
+        read: impl FnOnce(&Link, Option<[u64; 2]>) -> Read<(Vec<T>, Option<[u64; 2]>)>,
+    ) -> Result<Page<T>, ReadError> {
+        let place = from.map(|cursor| cursor.place(listing)).transpose()?;
+        let (items, next) = self.ask(doing, |sql| read(sql, place))?;
+        Ok(Page { items, next: next.map(|at| Cursor::new(listing, at)) })
+    }
+}
+
+impl Reader for PostgresReader {
+    fn glance(&self) -> Result<Glance, StoreError> {
+        self.ask("glance at the store", |sql| {
+            outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late)
+        })
+    }
+
+    fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
+        self.ask("look for new work", |sql| outside::work_after(sql, after, max))
+    }
+
+    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
+        self.ask("look for due work", |sql| outside::heads(sql, lanes))
+    }
+
+    fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
+        self.ask("read the outbox", |sql| outside::outbox(sql, after, max))
+    }
+
+    fn outbox_rejected(&self, from: Option<Cursor>, max: u32) -> Result<Page<RejectedRow>, ReadError> {
+        self.page("list rejected outbox rows", 'o', from, |sql, place| outside::rejected(sql, place, max))
+    }
+
+    fn subscribers_since(&self, since: u64, max: u32) -> Result<Vec<Subscriber>, StoreError> {
+        self.ask("read the subscribers", |sql| listing::subscribers_since(sql, since, max))
+    }
+
+    fn subscribers(&self, from: Option<Cursor>, max: u32) -> Result<Page<Subscriber>, ReadError> {
+        self.page("list subscribers", 's', from, |sql, place| listing::subscribers(sql, place, max))
+    }
+
+    fn subscriber(&self, which: &Whom) -> Result<Option<Subscriber>, StoreError> {
+        self.ask("read a subscriber", |sql| listing::subscriber(sql, which))
+    }
+
+    fn secrets(&self, lane: LaneId, now: StoreTime) -> Result<Vec<LiveSecret>, StoreError> {
+        self.ask("read a subscriber's secrets", |sql| listing::secrets(sql, lane, now))
+    }
+
+    fn status(&self, now: StoreTime) -> Result<Status, StoreError> {
+        self.moment("read the status", |sql| figures::status(sql, now))
+    }
+
+    fn lanes(&self, from: Option<Cursor>, max: u32) -> Result<Page<LaneStatus>, ReadError> {
+        self.page("list lanes", 'l', from, |sql, place| figures::lanes(sql, place, max))
+    }
+
+    fn lane(&self, lane: LaneId) -> Result<Option<LaneStatus>, StoreError> {
+        self.ask("read a lane", |sql| figures::lane(sql, lane))
+    }
+
+    fn latencies(&self, lanes: &[LaneId], over: Over) -> Result<Vec<(LaneId, Measured)>, StoreError> {
+        self.ask("read latencies", |sql| latencies::read(sql, lanes, over))
+    }
+
+    fn last_hour(&self, lanes: &[LaneId], now: StoreTime) -> Result<Vec<LastHour>, StoreError> {
+        self.ask("read the last hour", |sql| latencies::last_hour(sql, lanes, now))
+    }
+
+    fn deliveries(&self, of: Filter, from: Option<Cursor>, max: u32) -> Result<Page<Delivery>, ReadError> {
+        match of.queue() {
+            Some(lane) => {
+                self.page("list a queue", 'q', from, |sql, place| listing::queue(sql, lane, place, max))
+            }
+            None => {
+                self.page("list deliveries", 'd', from, |sql, place| listing::deliveries(sql, of, place, max))
+            }
+        }
+    }
+
+    fn delivery(&self, delivery: DeliveryId) -> Result<Option<Delivery>, StoreError> {
+        self.ask("read a delivery", |sql| listing::delivery(sql, delivery))
+    }
+
+    fn deliveries_of_event(&self, event: &str, max: u32) -> Result<Vec<Delivery>, StoreError> {
+        self.ask("read an event's deliveries", |sql| listing::deliveries_of_event(sql, event, max))
+    }
+
+    fn lanes_in_part(&self, event: &str) -> Result<Vec<LaneId>, StoreError> {
+        self.ask("read who has an event", |sql| listing::lanes_in_part(sql, event))
+    }
+
+    fn body(&self, delivery: DeliveryId) -> Result<Option<Body>, StoreError> {
+        self.ask("read a body", |sql| listing::body(sql, delivery))
+    }
+
+    fn attempts_of(&self, delivery: DeliveryId) -> Result<Vec<Attempted>, StoreError> {
+        self.ask("read a delivery's attempts", |sql| listing::attempts_of(sql, delivery))
+    }
+
+    fn dead(
+        &self,
+        lane: Option<LaneId>,
+        from: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadLetter>, ReadError> {
+        self.page("list dead letters", 'x', from, |sql, place| listing::dead(sql, lane, place, max))
+    }
+
+    fn dead_groups(&self, since: StoreTime, max: u32) -> Result<Vec<DeadGroup>, StoreError> {
+        self.ask("analyse dead letters", |sql| figures::dead_groups(sql, since, max))
+    }
+
+    fn audit(
+        &self,
+        lane: Option<LaneId>,
+        from: StoreTime,
+        until: StoreTime,
+        max: u32,
+    ) -> Result<Vec<AuditSecond>, StoreError> {
+        self.ask("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+    }
+
+    fn owners(&self) -> Result<Vec<Owner>, StoreError> {
+        self.ask("list owners", outside::owners)
+    }
+
+    fn nodes(&self) -> Result<Vec<Node>, StoreError> {
+        self.ask("list nodes", nodes::nodes)
+    }
+}

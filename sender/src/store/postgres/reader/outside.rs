@@ -1,0 +1,180 @@
+//! What others did: new work, changed subscribers, rows in the outbox, leases.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use tokio_postgres::Row;
+
+use super::Read;
+use super::arrivals::{Arrivals, Seen};
+use super::listing::last_if_full;
+use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::store::command::OutboxId;
+use crate::store::postgres::link::Link;
+use crate::store::postgres::values::{Bits, Count, size};
+use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
+
+const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes, (SELECT max(clock) FROM totals),
+    coalesce((SELECT delivery FROM deliveries ORDER BY delivery DESC LIMIT 1), 0), (SELECT max(id) FROM outbox)
+    FROM state s";
+
+/// Deliveries above a place, and which transactions have ended: of one moment.
+const ARRIVED: &str = "SELECT delivery, pg_snapshot_xmin(pg_current_snapshot())::text::int8,
+    pg_snapshot_xmax(pg_current_snapshot())::text::int8 FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000";
+
+pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
+    let row = sql.one(GLANCE, &[])?;
+    let last: DeliveryId = row.try_get(5)?;
+    let settled = arrivals.begin(last.0);
+    if last.0 > settled {
+        look(sql, arrivals, settled, late)?;
+    }
+    Ok(Glance {
+        identity: row.try_get::<_, Bits>(0)?.0,
+        clock: row.try_get::<_, Option<_>>(4)?.unwrap_or_default(),
+        roster: row.try_get::<_, Count>(1)?.0,
+        last,
+        settled: DeliveryId(arrivals.settled().min(last.0)),
+        late: late.get(),
+        stirred: row.try_get::<_, Count>(2)?.0,
+        nodes: row.try_get::<_, Count>(3)?.0,
+        outbox: row.try_get(6)?,
+    })
+}
+
+fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
+    let found = sql.query(ARRIVED, &[&DeliveryId(settled)])?;
+    let Some(first) = found.first() else { return Ok(()) };
+    let seen = Seen { ended_before: first.try_get::<_, Count>(1)?.0, next: first.try_get::<_, Count>(2)?.0 };
+    let numbers = found
+        .iter()
+        .map(|row| row.try_get::<_, Count>(0).map(|number| number.0))
+        .collect::<Read<Vec<_>>>()?;
+    if arrivals.look(&numbers, seen) {
+        late.set(late.get() + 1);
+    }
+    Ok(())
+}
+
+pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> {
+    let query =
+        "SELECT delivery, lane, at, state FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT $2";
+    let rows = sql.query(query, &[&after, &i64::from(max)])?;
+    let mut lanes: BTreeMap<LaneId, StoreTime> = BTreeMap::new();
+    let mut last = after;
+    for row in &rows {
+        last = row.try_get(0)?;
+        if row.try_get::<_, Place>(3)? == Place::Waiting {
+            let at = row.try_get(2)?;
+            let first = lanes.entry(row.try_get(1)?).or_insert(at);
+            *first = at.min(*first);
+        }
+    }
+    Ok(Work { lanes: lanes.into_iter().collect(), last, more: size(rows.len()) >= u64::from(max) })
+}
+
+pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime)>> {
+    let query =
+        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) CROSS JOIN LATERAL
+        (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 ORDER BY at, delivery LIMIT 1) d
+        ORDER BY u.place";
+    sql.query(query, &[&lanes])?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// A row of the outbox that is longer is not read: no event may be that long.
+const ROW_BYTES_MAX: i64 = 4 << 20;
+/// What is read of the outbox in one go ends after so many bytes.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// The columns of a row, empty where the row is too long: any program may put there what it likes.
+macro_rules! columns {
+    ($table:literal) => {
+        concat!(
+            "SELECT id, CASE WHEN bytes > 4194304 THEN '' ELSE type END,
+             CASE WHEN bytes > 4194304 THEN NULL ELSE key END, CASE WHEN bytes > 4194304 THEN '' ELSE data END,
+             CASE WHEN bytes > 4194304 THEN NULL ELSE event END, bytes",
+            $table
+        )
+    };
+}
+
+const OUTBOX: &str = columns!(
+    " FROM (SELECT *, (octet_length(type) + octet_length(data) + coalesce(octet_length(key), 0)
+     + coalesce(octet_length(event), 0))::int8 AS bytes FROM outbox WHERE id >= $1 ORDER BY id LIMIT $2) o ORDER BY id"
+);
+const REJECTED: &str = columns!(
+    ", why, at FROM (SELECT *, (octet_length(type) + octet_length(data) + coalesce(octet_length(key), 0)
+     + coalesce(octet_length(event), 0))::int8 AS bytes FROM outbox_rejected WHERE id <= $1 ORDER BY id DESC LIMIT $2) o
+     ORDER BY id DESC"
+);
+
+pub(super) fn outbox(sql: &Link, after: Option<OutboxId>, max: u32) -> Read<Vec<OutboxRow>> {
+    // Any program may have put in any number there is.
+    let Some(from) = after.map_or(Some(i64::MIN), |after| after.0.checked_add(1)) else {
+        return Ok(Vec::new());
+    };
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    for row in sql.query(OUTBOX, &[&from, &i64::from(max)])? {
+        if bytes >= PAGE_BYTES_MAX {
+            break;
+        }
+        let row = outbox_row(&row)?;
+        bytes += row.data.len();
+        page.push(row);
+    }
+    Ok(page)
+}
+
+pub(super) fn rejected(
+    sql: &Link,
+    place: Option<[u64; 2]>,
+    max: u32,
+) -> Read<(Vec<RejectedRow>, Option<[u64; 2]>)> {
+    let before = place.map_or(i64::MAX, |at| number_at(at[0]));
+    let rows = sql.query(REJECTED, &[&before, &i64::from(max)])?;
+    let rejected =
+        |row: &Row| Ok(RejectedRow { row: outbox_row(row)?, why: row.try_get(6)?, at: row.try_get(7)? });
+    let rows: Vec<RejectedRow> = rows.iter().map(rejected).collect::<Read<_>>()?;
+    let next = last_if_full(&rows, max, |row| [place_before(row.row.id), 0]);
+    // Below the lowest number there is nothing more.
+    let next = next.filter(|_| rows.last().is_some_and(|row| row.row.id.0 > i64::MIN));
+    Ok((rows, next))
+}
+
+/// A row's number as a cursor holds it, which knows no negative ones: in the same order.
+const fn place_before(id: OutboxId) -> u64 {
+    id.0.saturating_sub(1).cast_unsigned() ^ SIGN
+}
+
+const fn number_at(place: u64) -> i64 {
+    (place ^ SIGN).cast_signed()
+}
+
+const SIGN: u64 = 1 << 63;
+
+fn outbox_row(row: &Row) -> Read<OutboxRow> {
+    let bytes: i64 = row.try_get(5)?;
+    let too_long = (bytes > ROW_BYTES_MAX)
+        .then(|| format!("the row is {bytes} bytes long; expected at most {ROW_BYTES_MAX}"));
+    let id: OutboxId = row.try_get(0)?;
+    let out_of_range = (!id.is_ordinary())
+        .then(|| format!("its id is {}; expected 1 to {}, or none given", id.0, OutboxId::END.0 - 1));
+    Ok(OutboxRow {
+        id,
+        kind: row.try_get::<_, &str>(1)?.into(),
+        key: row.try_get::<_, Option<&str>>(2)?.map(Into::into),
+        data: row.try_get::<_, &str>(3)?.into(),
+        event: row.try_get::<_, Option<&str>>(4)?.map(Into::into),
+        unreadable: out_of_range.or(too_long),
+    })
+}
+
+pub(super) fn owners(sql: &Link) -> Read<Vec<Owner>> {
+    let query =
+        "SELECT o.owner, o.until, (SELECT count(*) FROM lanes l WHERE l.owner = o.owner) FROM owners o
+        ORDER BY o.owner";
+    let owner = |row: &Row| {
+        Ok(Owner { owner: row.try_get(0)?, until: row.try_get(1)?, lanes: row.try_get::<_, Count>(2)?.0 })
+    };
+    sql.query(query, &[])?.iter().map(owner).collect()
+}

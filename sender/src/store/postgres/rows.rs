@@ -1,0 +1,351 @@
+//! The rows that a commit has read, and those that it has yet to write: each way takes one journey to the database,
+//! however many deliveries a commit moves.
+//!
+//! A delivery that is recorded gets its number when its row is written. Until then it goes by a provisional one.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+
+use super::link::Link;
+use super::stop::{Result, Stop};
+use super::values::{Count, size};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
+use crate::store::command::{Body, Outcome, Reason};
+use crate::store::read::Place;
+use crate::store::reply::{Emitted, Placed, Reply};
+
+/// Provisional numbers begin here.
+const PROVISIONAL: u64 = 1 << 62;
+
+/// A delivery as it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) lane: LaneId,
+    pub(super) place: Place,
+    pub(super) attempts: u32,
+    pub(super) bytes: u64,
+    pub(super) at: StoreTime,
+    pub(super) last_attempt: Option<StoreTime>,
+    pub(super) status: Option<i32>,
+    pub(super) error: Option<Box<str>>,
+    pub(super) reason: Option<Reason>,
+}
+
+/// Who has an event of some id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) lane: LaneId,
+    pub(super) received: StoreTime,
+    pub(super) in_part: bool,
+}
+
+/// A delivery that a newer one takes the place of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    pub(super) delivery: DeliveryId,
+    pub(super) bytes: u64,
+    pub(super) due: StoreTime,
+}
+
+/// An event to be recorded.
+#[derive(Debug)]
+pub(super) struct NewEvent {
+    pub(super) number: i64,
+    pub(super) id: Arc<str>,
+    pub(super) kind: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) received: StoreTime,
+    pub(super) in_part: bool,
+    pub(super) bodies: Vec<i64>,
+    pub(super) deliveries: Vec<DeliveryId>,
+}
+
+/// A delivery to be recorded.
+#[derive(Debug)]
+pub(super) struct NewDelivery {
+    pub(super) lane: LaneId,
+    pub(super) event: i64,
+    pub(super) body: i64,
+    pub(super) bytes: u64,
+    pub(super) place: Place,
+    pub(super) at: StoreTime,
+    pub(super) expires: StoreTime,
+    pub(super) ttl: Nanos,
+    pub(super) reason: Option<Reason>,
+    pub(super) coalesce: Option<Arc<str>>,
+    pub(super) signature: Option<Arc<str>>,
+}
+
+/// An attempt to be recorded.
+#[derive(Debug)]
+pub(super) struct NewAttempt {
+    pub(super) at: StoreTime,
+    pub(super) delivery: DeliveryId,
+    pub(super) lane: LaneId,
+    pub(super) number: u32,
+    pub(super) latency: Nanos,
+    pub(super) outcome: Outcome,
+    pub(super) status: Option<i32>,
+    pub(super) error: Option<Box<str>>,
+    pub(super) body_hash: u64,
+    pub(super) before: Option<StoreTime>,
+    pub(super) capped: bool,
+}
+
+pub(super) const DELIVERIES: &str =
+    "SELECT delivery, lane, state, attempts, bytes, at, last_attempt, status, error, reason
+    FROM deliveries WHERE delivery = ANY($1)";
+pub(super) const NAMED: &str =
+    "SELECT e.id, d.lane, e.received, e.in_part FROM events e CROSS JOIN LATERAL unnest(e.deliveries) n
+    JOIN deliveries d ON d.delivery = n WHERE e.id = ANY($1)";
+pub(super) const ALIKE: &str = "SELECT u.lane, u.key, d.delivery, d.bytes, d.at
+    FROM unnest($1::int8[], $2::text[]) u (lane, key) CROSS JOIN LATERAL (
+        SELECT delivery, bytes, at FROM deliveries d WHERE d.lane = u.lane AND d.coalesce = u.key COLLATE \"C\"
+        AND d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d";
+
+/// The numbers of an answer.
+pub(super) fn numbers(rows: &[Row]) -> Result<Vec<i64>> {
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<std::result::Result<_, _>>()?)
+}
+
+/// What was read, and what is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) deliveries: BTreeMap<DeliveryId, Option<Delivery>>,
+    pub(super) changed: BTreeSet<DeliveryId>,
+    pub(super) named: BTreeMap<Arc<str>, Vec<Known>>,
+    /// The oldest of those alike, by lane and key.
+    pub(super) alike: BTreeMap<LaneId, BTreeMap<Arc<str>, Option<Replaced>>>,
+    pub(super) attempts: Vec<NewAttempt>,
+    pub(super) events: Vec<NewEvent>,
+    pub(super) bodies: Vec<(i64, Body)>,
+    /// Numbers for events and for bodies that the commit may record.
+    pub(super) spare: (std::vec::IntoIter<i64>, std::vec::IntoIter<i64>),
+    pub(super) fresh: Vec<NewDelivery>,
+    /// Numbers that nobody has.
+    pub(super) unused: VecDeque<DeliveryId>,
+    /// The numbers that those recorded by this commit got.
+    pub(super) numbers: Vec<DeliveryId>,
+}
+
+impl Rows {
+    pub(super) fn add_deliveries(&mut self, rows: &[Row]) -> Result<()> {
+        for row in rows {
+            let delivery = Delivery {
+                lane: row.try_get(1)?,
+                place: row.try_get(2)?,
+                attempts: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or(u32::MAX),
+                bytes: row.try_get::<_, Count>(4)?.0,
+                at: row.try_get(5)?,
+                last_attempt: row.try_get(6)?,
+                status: row.try_get(7)?,
+                error: row.try_get(8)?,
+                reason: row.try_get(9)?,
+            };
+            self.deliveries.insert(row.try_get(0)?, Some(delivery));
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_named(&mut self, rows: &[Row]) -> Result<()> {
+        for row in rows {
+            let known = Known { lane: row.try_get(1)?, received: row.try_get(2)?, in_part: row.try_get(3)? };
+            self.named.entry(row.try_get::<_, &str>(0)?.into()).or_default().push(known);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_alike(&mut self, rows: &[Row]) -> Result<()> {
+        for row in rows {
+            let found = Replaced {
+                delivery: row.try_get(2)?,
+                bytes: row.try_get::<_, Count>(3)?.0,
+                due: row.try_get(4)?,
+            };
+            let of_lane = self.alike.entry(row.try_get(0)?).or_default();
+            of_lane.insert(row.try_get::<_, &str>(1)?.into(), Some(found));
+        }
+        Ok(())
+    }
+
+    /// The delivery of a lane.
+    pub(super) fn delivery(
+        &mut self,
+        sql: &Link,
+        lane: LaneId,
+        delivery: DeliveryId,
+    ) -> Result<Option<&mut Delivery>> {
+        if let Entry::Vacant(unknown) = self.deliveries.entry(delivery) {
+            unknown.insert(None);
+            let found = sql.query(DELIVERIES, &[&vec![delivery]])?;
+            self.add_deliveries(&found)?;
+        }
+        let found = self.deliveries.get_mut(&delivery).and_then(Option::as_mut);
+        Ok(found.filter(|found| found.lane == lane))
+    }
+
+    /// Whether a delivery that was not there before may be one that this commit records.
+    pub(super) fn may_record(&self, delivery: DeliveryId) -> bool {
+        let records = !self.fresh.is_empty() || !self.numbers.is_empty();
+        records && self.deliveries.get(&delivery).is_none_or(Option::is_none)
+    }
+
+    /// What was not there before is looked for again.
+    pub(super) fn look_again(&mut self, delivery: DeliveryId) {
+        self.deliveries.remove(&delivery);
+    }
+
+    /// The same, to be changed.
+    pub(super) fn change(&mut self, delivery: DeliveryId, change: impl FnOnce(&mut Delivery)) {
+        if let Some(Some(found)) = self.deliveries.get_mut(&delivery) {
+            change(found);
+            self.changed.insert(delivery);
+            // It may have been, or may now be, among those alike.
+            self.alike.remove(&found.lane);
+        }
+    }
+
+    /// Whether who has an event of this id was looked up.
+    pub(super) fn knows_named(&self, id: &Arc<str>) -> bool {
+        self.named.contains_key(id)
+    }
+
+    /// Who got an event of this id by now, unless that has to be looked up anyway.
+    pub(super) fn add_known(&mut self, id: &Arc<str>, known: Vec<Known>) {
+        if let Some(named) = self.named.get_mut(id) {
+            named.extend(known);
+        }
+    }
+
+    /// Who has an event of this id. What is to be written must be written before it is looked up.
+    pub(super) fn named(&mut self, sql: &Link, id: &Arc<str>) -> Result<&mut Vec<Known>> {
+        if !self.named.contains_key(id) {
+            let found = sql.query(NAMED, &[&vec![&**id]])?;
+            self.add_named(&found)?;
+        }
+        Ok(self.named.entry(id.clone()).or_default())
+    }
+
+    /// Whether those alike were looked up.
+    pub(super) fn knows_alike(&self, lane: LaneId, key: &Arc<str>) -> bool {
+        self.alike.get(&lane).is_some_and(|keys| keys.contains_key(key))
+    }
+
+    /// The oldest of those alike, whose window is still open. What is to be written must be written before it is looked up.
+    pub(super) fn alike(
+        &mut self,
+        sql: &Link,
+        (lane, key): (LaneId, &Arc<str>),
+        now: StoreTime,
+    ) -> Result<&mut Option<Replaced>> {
+        if !self.knows_alike(lane, key) {
+            let found = sql.query(ALIKE, &[&vec![lane], &vec![&**key], &now])?;
+            self.alike.entry(lane).or_default().insert(key.clone(), None);
+            self.add_alike(&found)?;
+        }
+        Ok(self.alike.entry(lane).or_default().entry(key.clone()).or_default())
+    }
+
+    /// A number for an event.
+    pub(super) fn event_number(&mut self) -> Result<i64> {
+        self.spare.0.next().ok_or(Stop::Broken("there are more events than numbers for them"))
+    }
+
+    /// Records a body; its number.
+    pub(super) fn record_body(&mut self, body: &Body) -> Result<i64> {
+        let number =
+            self.spare.1.next().ok_or(Stop::Broken("there are more bodies than numbers for them"))?;
+        self.bodies.push((number, body.clone()));
+        Ok(number)
+    }
+
+    /// A delivery was changed where it is written.
+    pub(super) fn forget_delivery(&mut self, delivery: DeliveryId) {
+        debug_assert!(!self.changed.contains(&delivery));
+        self.deliveries.remove(&delivery);
+    }
+
+    /// A delivery is not among those alike any more.
+    pub(super) fn close_window(&mut self, lane: LaneId, delivery: DeliveryId) {
+        for oldest in self.alike.entry(lane).or_default().values_mut() {
+            if oldest.is_some_and(|oldest| oldest.delivery == delivery) {
+                *oldest = None;
+            }
+        }
+    }
+
+    /// Records a delivery; its provisional number.
+    pub(super) fn record(&mut self, delivery: NewDelivery) -> DeliveryId {
+        self.fresh.push(delivery);
+        DeliveryId(PROVISIONAL + size(self.numbers.len() + self.fresh.len() - 1))
+    }
+
+    /// A delivery that this commit records, unless it is written already.
+    pub(super) fn recorded(&mut self, delivery: DeliveryId) -> Option<&mut NewDelivery> {
+        let place = usize::try_from(delivery.0.checked_sub(PROVISIONAL)?).ok()?;
+        self.fresh.get_mut(place.checked_sub(self.numbers.len())?)
+    }
+
+    /// The number that a delivery has got, if it had a provisional one.
+    pub(super) fn real(&self, delivery: DeliveryId) -> DeliveryId {
+        real(&self.numbers, delivery).unwrap_or(delivery)
+    }
+
+    /// Puts the numbers that deliveries have got into a reply.
+    pub(super) fn number(&self, reply: &mut Reply) {
+        let Reply::Emitted(Emitted { targets, .. }) = reply else { return };
+        for placed in targets {
+            match placed {
+                Placed::Waiting { delivery, replaced, .. } => {
+                    *delivery = self.real(*delivery);
+                    *replaced = replaced.map(|replaced| self.real(replaced));
+                }
+                Placed::Overflowed { delivery } => *delivery = self.real(*delivery),
+                Placed::Duplicate | Placed::Absent | Placed::Refused(_) => {}
+            }
+        }
+    }
+
+    /// Whatever was read may have changed.
+    pub(super) fn forget(&mut self) {
+        debug_assert!(self.is_written());
+        self.deliveries.clear();
+        self.named.clear();
+        self.alike.clear();
+    }
+
+    fn is_written(&self) -> bool {
+        self.changed.is_empty() && self.attempts.is_empty() && self.fresh.is_empty()
+    }
+}
+
+impl Rows {
+    /// The deliveries that changed.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+        let row = |delivery| self.deliveries.get(delivery)?.as_ref().map(|row| (*delivery, row));
+        self.changed.iter().filter_map(row)
+    }
+
+    /// All that was to be written is, under its numbers.
+    pub(super) fn are_written(&mut self) {
+        let Self { alike, numbers, .. } = self;
+        for replaced in alike.values_mut().flat_map(BTreeMap::values_mut).flatten() {
+            if let Some(number) = real(numbers, replaced.delivery) {
+                replaced.delivery = number;
+            }
+        }
+        self.events.clear();
+        self.bodies.clear();
+        self.fresh.clear();
+        self.changed.clear();
+        self.attempts.clear();
+    }
+}
+
+fn real(numbers: &[DeliveryId], delivery: DeliveryId) -> Option<DeliveryId> {
+    let place = delivery.0.checked_sub(PROVISIONAL).and_then(|place| usize::try_from(place).ok());
+    place.and_then(|place| numbers.get(place)).copied()
+}

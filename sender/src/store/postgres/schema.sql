@@ -1,0 +1,210 @@
+-- Schema 1. A released schema never changes: whatever comes later is a migration after it.
+--
+-- Times are nanoseconds since 1970. Whoever changes a lane, or anything that belongs to one, has its row locked: lanes in
+-- the order of their numbers, then owners in theirs, then `state`, then the writer's own row of `totals`.
+
+-- What changes with subscribers and nodes only. `nodes` counts changes of the nodes and lanes that were handed back.
+CREATE TABLE state (
+    id int2 PRIMARY KEY CHECK (id = 1),
+    identity int8 NOT NULL,
+    roster int8 NOT NULL,
+    stirred int8 NOT NULL,
+    next_lane int8 NOT NULL,
+    nodes int8 NOT NULL
+);
+
+-- What each writer has counted. No two share a row, so that nobody waits for another's. `token` names the writer's last
+-- commit: who lost the connection while it committed finds out what came of that. Row 0 is of the writers that are gone.
+CREATE TABLE totals (
+    writer int8 PRIMARY KEY,
+    token int8 NOT NULL DEFAULT 0,
+    clock int8 NOT NULL DEFAULT 0,
+    accepted int8 NOT NULL DEFAULT 0,
+    delivered int8 NOT NULL DEFAULT 0,
+    dead int8 NOT NULL DEFAULT 0,
+    coalesced int8 NOT NULL DEFAULT 0,
+    waiting int8 NOT NULL DEFAULT 0,
+    waiting_bytes int8 NOT NULL DEFAULT 0,
+    retrying int8 NOT NULL DEFAULT 0,
+    dead_kept int8 NOT NULL DEFAULT 0,
+    failed_attempts int8 NOT NULL DEFAULT 0,
+    latency_us int8 NOT NULL DEFAULT 0
+) WITH (fillfactor = 20);
+
+-- What the totals were before the first commit of a minute.
+CREATE TABLE marks (
+    minute int8 PRIMARY KEY,
+    delivered int8 NOT NULL,
+    failed_attempts int8 NOT NULL,
+    dead int8 NOT NULL,
+    latency_us int8 NOT NULL
+);
+
+CREATE TABLE subscribers (
+    lane int8 PRIMARY KEY,
+    id text COLLATE "C" NOT NULL UNIQUE,
+    name text COLLATE "C" NOT NULL,
+    url text NOT NULL,
+    patterns text NOT NULL,
+    settings text NOT NULL,
+    created int8 NOT NULL,
+    version int8 NOT NULL,
+    removed int8
+);
+CREATE UNIQUE INDEX subscribers_name ON subscribers (name) WHERE removed IS NULL;
+CREATE INDEX subscribers_version ON subscribers (version);
+
+-- Apart from their subscribers, so that no ordinary reading loads them.
+CREATE TABLE secrets (
+    id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    lane int8 NOT NULL,
+    secret text NOT NULL,
+    created int8 NOT NULL,
+    retires int8
+);
+CREATE INDEX secrets_lane ON secrets (lane);
+
+-- The part of a subscriber that changes all the time: written once per commit. A lane without an owner was handed back in
+-- order, or never had one. No index holds what changes with each commit, so that a change touches none.
+CREATE TABLE lanes (
+    lane int8 PRIMARY KEY,
+    state int2 NOT NULL,
+    rows_max int8 NOT NULL,
+    bytes_max int8 NOT NULL,
+    when_full int2 NOT NULL,
+    capped bool NOT NULL,
+    owner int8,
+    term int8 NOT NULL DEFAULT 0,
+    accepted int8 NOT NULL DEFAULT 0,
+    delivered int8 NOT NULL DEFAULT 0,
+    dead int8 NOT NULL DEFAULT 0,
+    coalesced int8 NOT NULL DEFAULT 0,
+    waiting int8 NOT NULL DEFAULT 0,
+    waiting_bytes int8 NOT NULL DEFAULT 0,
+    retrying int8 NOT NULL DEFAULT 0,
+    dead_kept int8 NOT NULL DEFAULT 0,
+    failed_attempts int8 NOT NULL DEFAULT 0,
+    latency_us int8 NOT NULL DEFAULT 0,
+    record_at int8,
+    record bytea
+) WITH (fillfactor = 50);
+CREATE INDEX lanes_owner ON lanes (owner) WHERE owner IS NOT NULL;
+CREATE INDEX lanes_removed ON lanes (lane) WHERE state = 3;
+
+-- A lease is its owner's, for all its lanes. `taken` counts the lanes that others took from it.
+CREATE TABLE owners (
+    owner int8 PRIMARY KEY,
+    until int8 NOT NULL,
+    evicted bool NOT NULL,
+    taken int8 NOT NULL
+) WITH (fillfactor = 50);
+
+-- The processes that deliver, as they announce themselves (store/node.rs). Whoever changes one has the owners locked.
+CREATE TABLE nodes (
+    owner int8 PRIMARY KEY,
+    name text NOT NULL,
+    version text NOT NULL,
+    protocol int8 NOT NULL,
+    address text,
+    unable int8[] NOT NULL,
+    draining bool NOT NULL,
+    since int8 NOT NULL
+);
+
+-- The numbers of deliveries grow, but may have gaps, and become visible in any order.
+CREATE SEQUENCE event_numbers;
+CREATE SEQUENCE body_numbers;
+CREATE SEQUENCE delivery_numbers;
+
+CREATE TABLE events (
+    event int8 PRIMARY KEY,
+    id text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    key text,
+    received int8 NOT NULL,
+    in_part bool NOT NULL,
+    deliveries int8[] NOT NULL,
+    bodies int8[] NOT NULL
+);
+CREATE INDEX events_id ON events (id);
+
+CREATE TABLE bodies (
+    body int8 PRIMARY KEY,
+    hash int8 NOT NULL,
+    bytes bytea NOT NULL
+);
+
+-- state: 0 waiting, 1 delivered, 2 dead, 3 coalesced. at: when it is due while it waits, when it was settled after.
+-- last_attempt: where the chain through `attempts` begins.
+CREATE TABLE deliveries (
+    delivery int8 PRIMARY KEY,
+    lane int8 NOT NULL,
+    event int8 NOT NULL,
+    body int8 NOT NULL,
+    bytes int8 NOT NULL,
+    state int2 NOT NULL,
+    attempts int8 NOT NULL,
+    at int8 NOT NULL,
+    expires int8 NOT NULL,
+    ttl int8 NOT NULL,
+    last_attempt int8,
+    reason int2,
+    status int4,
+    error text COLLATE "C",
+    coalesce text COLLATE "C",
+    signature text
+) WITH (fillfactor = 80);
+CREATE INDEX deliveries_due ON deliveries (lane, at, delivery) WHERE state = 0;
+CREATE INDEX deliveries_expiring ON deliveries (expires, delivery) WHERE state = 0;
+CREATE INDEX deliveries_coalescing ON deliveries (lane, coalesce, at) WHERE state = 0 AND coalesce IS NOT NULL;
+CREATE INDEX deliveries_dead ON deliveries (delivery) WHERE state = 2;
+CREATE INDEX deliveries_dead_of_lane ON deliveries (lane, delivery) WHERE state = 2;
+CREATE INDEX deliveries_unreadable ON deliveries (delivery) WHERE state = 2 AND reason = 4;
+
+-- In the order of time. The attempts of one delivery form a chain by `before`, which saves an index.
+CREATE TABLE attempts (
+    at int8 NOT NULL,
+    delivery int8 NOT NULL,
+    lane int8 NOT NULL,
+    number int8 NOT NULL,
+    latency int8 NOT NULL,
+    outcome int2 NOT NULL,
+    status int4,
+    error text,
+    body_hash int8 NOT NULL,
+    before int8,
+    capped bool NOT NULL,
+    PRIMARY KEY (at, delivery)
+);
+CREATE INDEX attempts_capped ON attempts (lane, at) WHERE capped;
+
+-- One row for each of three measures (store/latency.rs); the hour 0 stands for all of them.
+CREATE TABLE latencies (
+    lane int8 NOT NULL,
+    measure int2 NOT NULL,
+    hour int8 NOT NULL,
+    counted bytea NOT NULL,
+    PRIMARY KEY (lane, measure, hour)
+);
+CREATE INDEX latencies_hour ON latencies (hour);
+
+-- Any program may emit in its own transaction: INSERT INTO outbox (type, key, data) VALUES ('a.b', 'k', '{}').
+-- `event` may name the event, so that the same one put in twice is delivered once.
+CREATE TABLE outbox (
+    id int8 GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    type text NOT NULL CHECK (length(type) BETWEEN 1 AND 256),
+    key text CHECK (length(key) <= 1024),
+    data text NOT NULL CHECK (data::json IS NOT NULL),
+    event text CHECK (length(event) BETWEEN 1 AND 256)
+);
+CREATE INDEX outbox_event ON outbox (event) WHERE event IS NOT NULL;
+
+CREATE TABLE outbox_rejected (
+    id int8 PRIMARY KEY,
+    type text NOT NULL,
+    key text,
+    data text NOT NULL,
+    event text,
+    why text NOT NULL,
+    at int8 NOT NULL
+);

@@ -1,0 +1,98 @@
+//! What a commit wants locked, in the one order in which everybody locks.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::Row;
+
+use super::ledger::{Lane, Lease, Ledger, counts, summed};
+use super::link::Ask;
+use super::stop::{Result, Stop, Wanted};
+use crate::engine::{LaneId, StoreTime};
+use crate::store::Command;
+
+const LANES: &str = concat!(
+    "SELECT ",
+    counts!(),
+    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped FROM lanes
+     WHERE lane = ANY($1) ORDER BY lane FOR UPDATE"
+);
+const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";
+const STATE: &str = "SELECT roster, stirred, next_lane, nodes FROM state";
+const STATE_LOCKED: &str = "SELECT roster, stirred, next_lane, nodes FROM state FOR UPDATE";
+const TOTALS: &str = concat!(
+    "SELECT ",
+    summed!(),
+    ", (SELECT max(minute) FROM marks),
+    (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM totals"
+);
+
+impl Wanted {
+    /// The questions that lock all of it, in the one order in which everybody locks.
+    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>) -> Vec<Ask<'a>> {
+        let mut asks = vec![Ask { text: LANES, values: vec![lanes] }];
+        asks.extend(self.owners.then(|| Ask { text: OWNERS, values: Vec::new() }));
+        asks.push(Ask { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });
+        asks.push(Ask { text: TOTALS, values: Vec::new() });
+        asks
+    }
+
+    /// Reads the answers to [`Self::asks`].
+    pub(super) fn read(
+        &self,
+        answers: &mut impl Iterator<Item = Vec<Row>>,
+        now: StoreTime,
+    ) -> Result<Ledger> {
+        let mut next = || answers.next().unwrap_or_default();
+        let mut lanes: BTreeMap<_, _> = self.lanes.iter().map(|lane| (*lane, None)).collect();
+        for row in next() {
+            lanes.insert(row.try_get(10)?, Some(Lane::read(&row)?));
+        }
+        let mut owners = BTreeMap::new();
+        if self.owners {
+            for row in next() {
+                owners.insert(row.try_get(0)?, Lease::read(&row)?);
+            }
+        }
+        let missing = || Stop::Broken("the table `state` or `totals` is empty");
+        let state = next().into_iter().next().ok_or_else(missing)?;
+        let totals = next().into_iter().next().ok_or_else(missing)?;
+        Ledger::read(self, (lanes, owners), (&state, &totals), now)
+    }
+
+    /// What commands are about, as far as they tell.
+    pub(super) fn by(commands: &[Command]) -> Self {
+        let mut wanted = Self::default();
+        for command in commands {
+            match command {
+                Command::Emit(emit) => wanted.lanes.extend(emit.targets.iter().map(|target| target.lane)),
+                Command::Settle(settlements) => {
+                    wanted.lanes.extend(settlements.iter().map(|settlement| settlement.lane));
+                }
+                Command::Claim(claim) => drop(wanted.lanes.insert(claim.lane)),
+                Command::Persist(persist) => {
+                    wanted.lanes.insert(persist.lane);
+                    wanted.state |= persist.hand_back;
+                }
+                // A renewal seldom has anything new to say of its node: the state is locked once it does.
+                Command::Acquire(_) | Command::Renew(_) | Command::Sweep(_) => wanted.owners = true,
+                Command::Evict(_) | Command::Retire(_) | Command::Drain(_) => {
+                    wanted.owners = true;
+                    wanted.state = true;
+                }
+                Command::Subscribe(_) => wanted.state = true,
+                Command::Change(change) => wanted.roster_of(change.lane),
+                Command::Rotate(rotate) => wanted.roster_of(rotate.lane),
+                Command::Remove(lane) => wanted.roster_of(*lane),
+                Command::Redrive(_) => wanted.state = true,
+                Command::Shed(shed) => drop(wanted.lanes.insert(shed.lane)),
+                Command::RejectOutbox(_) | Command::Forget(_) | Command::Purge(_) => {}
+            }
+        }
+        wanted
+    }
+
+    fn roster_of(&mut self, lane: LaneId) {
+        self.lanes.insert(lane);
+        self.state = true;
+    }
+}

@@ -1,0 +1,61 @@
+//! One commit under way: which part carries out which command.
+
+use super::{Result, Work, columns};
+use crate::engine::{Nanos, StoreTime};
+use crate::store::Command;
+use crate::store::reply::Reply;
+
+impl Work<'_> {
+    pub(super) fn carry_out(&mut self, command: &Command) -> Result<Reply> {
+        match command {
+            Command::Emit(emit) => return self.emit(emit),
+            Command::Settle(settlements) => {
+                self.room.forget_payers();
+                return self.settle(settlements);
+            }
+            _ => {}
+        }
+        // Whatever else happens may change who can make room, and asks the database while it goes along.
+        self.room.forget_payers();
+        self.flush()?;
+        self.rows.forget();
+        let reply = self.carry_out_seldom(command);
+        self.flush()?;
+        self.rows.forget();
+        reply
+    }
+
+    fn carry_out_seldom(&mut self, command: &Command) -> Result<Reply> {
+        match command {
+            Command::Emit(emit) => self.emit(emit),
+            Command::RejectOutbox(reject) => self.reject_outbox(reject),
+            Command::Claim(claim) => self.claim(claim),
+            Command::Settle(settlements) => self.settle(settlements),
+            Command::Persist(persist) => self.persist(persist),
+            Command::Acquire(acquire) => self.acquire(acquire),
+            Command::Renew(renew) => self.renew(renew),
+            Command::Evict(owner) => self.evict(*owner),
+            Command::Retire(owner) => self.retire(*owner),
+            Command::Drain(drain) => self.drain(*drain),
+            Command::Subscribe(subscribe) => self.subscribe(subscribe),
+            Command::Change(change) => self.change(change),
+            Command::Rotate(rotate) => self.rotate(rotate),
+            Command::Remove(lane) => self.remove(*lane),
+            Command::Redrive(redrive) => self.redrive(redrive),
+            Command::Forget(forget) => self.forget(forget),
+            Command::Shed(shed) => self.shed(*shed),
+            Command::Sweep(sweep) => self.sweep(*sweep),
+            Command::Purge(purge) => self.purge(*purge),
+        }
+    }
+
+    /// Writes what is to be written, so that it can be asked for.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        columns::flush(self.sql, &mut self.ledger, &mut self.rows)
+    }
+
+    /// The moment so long from now.
+    pub(super) fn after(&self, length: Nanos) -> StoreTime {
+        StoreTime(self.now.0.saturating_add(length.0))
+    }
+}

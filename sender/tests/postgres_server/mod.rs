@@ -1,0 +1,199 @@
+//! A PostgreSQL server for tests: a private one that ends with the tests, or the one that `HOOKPROOF_POSTGRES` names.
+//! Where there is neither, tests say that they did not run, unless `HOOKPROOF_DEMANDS` names `postgres`.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+const SCRIPT: &str = include_str!("server.sh");
+/// Longer than a server takes to begin.
+const FOREVER: Duration = Duration::from_secs(120);
+
+/// Whether what was acknowledged survives a power cut: tests that kill no machine are faster without.
+#[derive(Clone, Copy)]
+pub(crate) enum Fsync {
+    On,
+    Off,
+}
+
+/// A server of one's own. It ends when this is dropped, or with the process.
+pub(crate) struct Private {
+    folder: PathBuf,
+    orders: Mutex<ChildStdin>,
+    told: Mutex<Receiver<String>>,
+    keeper: Mutex<Child>,
+}
+
+impl Private {
+    /// Starts one, if PostgreSQL's programs are there.
+    pub(crate) fn start(fsync: Fsync) -> Option<Self> {
+        let programs = programs()?;
+        let mut command = unprivileged();
+        command.args(["sh", "-c", SCRIPT, "server.sh"]).arg(programs);
+        command.arg(match fsync {
+            Fsync::On => "on",
+            Fsync::Off => "off",
+        });
+        command.current_dir("/").env("LC_ALL", "C");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut keeper = command.spawn().unwrap();
+        let orders = keeper.stdin.take().unwrap();
+        let (tell, told) = channel();
+        let log = BufReader::new(keeper.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                // Whoever waited may have gone; the pipe is read on all the same.
+                let _ = tell.send(line);
+            }
+        });
+        let mut folder = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut folder).unwrap();
+        assert!(!folder.is_empty(), "initdb: {:?}", told.iter().collect::<Vec<_>>());
+        let (orders, told) = (Mutex::new(orders), Mutex::new(told));
+        let server = Self { folder: folder.trim().into(), orders, told, keeper: Mutex::new(keeper) };
+        server.begin();
+        Some(server)
+    }
+
+    /// Starts the server, again after a kill, and waits until it answers.
+    pub(crate) fn begin(&self) {
+        self.order("start");
+        let told = self.told.lock().unwrap();
+        loop {
+            let line = told.recv_timeout(FOREVER).expect("the server says that it is ready");
+            if line.contains("is ready to accept connections") {
+                return;
+            }
+            // Processes of one that was killed may still be ending; what they say of it is no news.
+            if line.contains("FATAL") && (line.contains("lock file") || line.contains("shared memory")) {
+                self.order("start");
+            }
+        }
+    }
+
+    /// Kills the server with SIGKILL.
+    pub(crate) fn kill(&self) {
+        self.order("kill");
+    }
+
+    fn order(&self, order: &str) {
+        writeln!(self.orders.lock().unwrap(), "{order}").unwrap();
+    }
+
+    /// Where it is, with a schema of its own for whoever asks.
+    pub(crate) fn address(&self, schema: &str) -> String {
+        let host = self.folder.display().to_string().replace('/', "%2F");
+        format!("postgresql://hookproof@{host}/postgres?options=-csearch_path%3D{schema}")
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // The keeper ends with its input, and the server and the folder with it.
+        let keeper = self.keeper.get_mut().unwrap();
+        if let Ok(true) =
+            Command::new("kill").args(["-TERM", &keeper.id().to_string()]).status().map(|code| code.success())
+        {
+            let _ = keeper.wait();
+        }
+    }
+}
+
+/// A command that runs as somebody who may start a server: root may not.
+fn unprivileged() -> Command {
+    // Only root may write here.
+    if !rustix::process::geteuid().is_root() {
+        return Command::new("env");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
+    command
+}
+
+/// The folder with PostgreSQL's programs: those on the `PATH`, or the newest that Debian has installed.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let mut debian: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .collect();
+    debian.sort_by_key(|folder| std::cmp::Reverse(folder.clone()));
+    folders.append(&mut debian);
+    let is_there = |folder: &Path| ["initdb", "postgres"].iter().all(|name| folder.join(name).is_file());
+    folders.into_iter().find(|folder| is_there(folder))
+}
+
+/// A schema that nobody else uses, on the server that all tests of a binary share; nothing, where there is none, which is
+/// then said.
+pub(crate) fn new_schema(test: &str) -> Option<String> {
+    static SHARED: OnceLock<Option<Private>> = OnceLock::new();
+    static SCHEMAS: Mutex<u32> = Mutex::new(0);
+    let number = {
+        let mut schemas = SCHEMAS.lock().unwrap();
+        *schemas += 1;
+        *schemas
+    };
+    let schema = format!("t{}_{number}", std::process::id());
+    let given = std::env::var("HOOKPROOF_POSTGRES").ok();
+    let address = match &given {
+        Some(given) => {
+            let joint = if given.contains('?') { '&' } else { '?' };
+            Some(format!("{given}{joint}options=-csearch_path%3D{schema}"))
+        }
+        None => {
+            SHARED.get_or_init(|| Private::start(Fsync::Off)).as_ref().map(|server| server.address(&schema))
+        }
+    };
+    match address {
+        Some(address) => {
+            execute(&address, &format!("CREATE SCHEMA {schema}"));
+            Some(address)
+        }
+        None => {
+            none(test);
+            None
+        }
+    }
+}
+
+/// The same address by way of another port of this machine, and the socket that it leads to; nothing, if the server is no
+/// private one.
+pub(crate) fn by_way_of(address: &str, port: u16) -> Option<(String, PathBuf)> {
+    let (host, rest) = address.strip_prefix("postgresql://hookproof@")?.split_once('/')?;
+    let socket = PathBuf::from(host.replace("%2F", "/")).join(".s.PGSQL.5432");
+    socket.exists().then(|| (format!("postgresql://hookproof@127.0.0.1:{port}/{rest}"), socket))
+}
+
+/// Says that a test does not run; it fails if it has to.
+pub(crate) fn none(test: &str) {
+    let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
+    assert!(!demands.split(',').any(|demand| demand == "postgres"), "{test}: no PostgreSQL");
+    eprintln!("{test}: skipped: neither PostgreSQL's programs nor HOOKPROOF_POSTGRES");
+}
+
+/// Carries out statements as any other program would.
+pub(crate) fn execute(address: &str, statements: &str) {
+    query(address, statements);
+}
+
+/// The same; the first column of each row that comes back.
+pub(crate) fn query(address: &str, statements: &str) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let answers = client.simple_query(statements).await.unwrap();
+        let first = |answer: &tokio_postgres::SimpleQueryMessage| match answer {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+            _ => None,
+        };
+        answers.iter().filter_map(first).collect()
+    })
+}

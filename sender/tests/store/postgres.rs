@@ -1,0 +1,147 @@
+//! The contract's store in PostgreSQL: a schema for each test, on one server.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use hookproof_sender::store::lane::Limits;
+use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
+use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
+
+use crate::postgres_server::{by_way_of, execute, new_schema};
+use crate::world::{Backend, WIDE, World};
+
+/// A store in a schema of its own.
+pub(crate) struct Schema {
+    address: String,
+    limits: Limits,
+}
+
+impl Schema {
+    fn at(&self) -> Address {
+        self.address.parse().unwrap()
+    }
+}
+
+impl Backend for Schema {
+    fn is_there(test: &str) -> bool {
+        new_schema(test).is_some()
+    }
+
+    fn new(limits: Limits) -> Self {
+        Self { address: new_schema("a test").unwrap(), limits }
+    }
+
+    fn store(&self) -> Box<dyn Store> {
+        let options = Options { limits: self.limits, create: true, identity: u64::MAX };
+        Box::new(PostgresStore::open(&self.at(), &options).unwrap())
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(PostgresReader::open(&self.at()).unwrap())
+    }
+
+    /// The server lives on here; that what it acknowledged survives it is tried by killing it (`tests/crash`).
+    fn after_power_cut(&self) -> Self {
+        Self { address: self.address.clone(), limits: self.limits }
+    }
+
+    fn application_emits(&self, kind: &str, key: Option<&str>, data: &str, event: Option<&str>) {
+        let text = |text: Option<&str>| {
+            text.map_or("NULL".to_owned(), |text| format!("'{}'", text.replace('\'', "''")))
+        };
+        let values = [Some(kind), key, Some(data), event].map(text).join(", ");
+        execute(&self.address, &format!("INSERT INTO outbox (type, key, data, event) VALUES ({values})"));
+    }
+
+    fn application_numbers(&self, id: i64) {
+        execute(&self.address, &format!("INSERT INTO outbox (id, type, data) VALUES ({id}, 'a', '1')"));
+    }
+}
+
+/// Something between a store and its server, which cuts the connection when the server says what it is to wait for.
+struct Between {
+    port: u16,
+    cut_at: Arc<Mutex<Option<&'static [u8]>>>,
+}
+
+impl Between {
+    fn start(listener: TcpListener, socket: PathBuf) -> Self {
+        let port = listener.local_addr().unwrap().port();
+        let cut_at: Arc<Mutex<Option<&'static [u8]>>> = Arc::default();
+        let armed = Arc::clone(&cut_at);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = UnixStream::connect(&socket).unwrap();
+                let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let armed = Arc::clone(&armed);
+                std::thread::spawn(move || carry(server, client, &armed));
+            }
+        });
+        Self { port, cut_at }
+    }
+
+    fn cut_at(&self, words: &'static [u8]) {
+        *self.cut_at.lock().unwrap() = Some(words);
+    }
+
+    fn has_cut(&self) -> bool {
+        self.cut_at.lock().unwrap().is_none()
+    }
+}
+
+/// Carries what the server says, up to the words at which the connection is cut.
+fn carry(mut server: UnixStream, mut client: TcpStream, armed: &Mutex<Option<&'static [u8]>>) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = server.read(&mut bytes) {
+        let said = &bytes[..length];
+        let mut armed = armed.lock().unwrap();
+        if armed.is_some_and(|words| said.windows(words.len()).any(|some| some == words)) {
+            *armed = None;
+            break;
+        }
+        drop(armed);
+        if client.write_all(said).is_err() {
+            break;
+        }
+    }
+    // Either may be closed already.
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+/// Emits over a connection that is cut where the server says that, and emits the same again, as the store's thread does.
+fn emitted_over_a_cut(words: &'static [u8]) {
+    let Some(address) = new_schema("emitted_over_a_cut") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let lane = world.new_lane(WIDE);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Some((address, socket)) = by_way_of(&address, listener.local_addr().unwrap().port()) else { return };
+    let between = Between::start(listener, socket);
+    let far = Schema { address, limits: Limits::default() };
+    let mut store = far.store();
+    assert!(far.address.contains(&between.port.to_string()));
+    let commands = [Command::Emit(world.event(&[lane]))];
+    between.cut_at(words);
+    let error = store.commit(world.now, &commands).unwrap_err();
+    assert!(between.has_cut() && matches!(error, StoreError::Lost { .. }) && error.may_pass(), "{error}");
+    let replies = store.commit(world.now, &commands).unwrap();
+    assert!(matches!(&replies[..], [Reply::Emitted(emitted)] if emitted.targets.len() == 1), "{replies:?}");
+    world.check_figures();
+    assert_eq!((world.counts(lane).accepted, world.total().accepted), (1, 1));
+    let (lane, _) = world.own_lane(WIDE);
+    world.emit_one(lane);
+}
+
+#[test]
+fn a_commit_that_happened_though_nobody_heard_of_it_happens_once() {
+    emitted_over_a_cut(b"COMMIT\0");
+}
+
+#[test]
+fn a_commit_that_was_cut_off_before_its_end_did_not_happen() {
+    emitted_over_a_cut(b"BEGIN\0");
+}
