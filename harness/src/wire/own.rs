@@ -168,6 +168,9 @@ impl OwnScheme {
             if place >= SIGNATURES_MAX {
                 return Err(Wrong::TooMany);
             }
+            if self.is_timestamp(text) {
+                continue;
+            }
             let Some(text) = text.strip_prefix(self.prefix.as_str()) else { continue };
             let bytes = match self.encoding {
                 Encoding::Hex => unhex(&text.to_ascii_lowercase()),
@@ -180,6 +183,14 @@ impl OwnScheme {
             return Err(Wrong::NoSignature(self.header.clone().into()));
         }
         Ok(signatures)
+    }
+
+    /// Whether a value of the signature's header is the timestamp: it has the timestamp's prefix, unless the signature's is
+    /// longer and fits too.
+    fn is_timestamp(&self, value: &str) -> bool {
+        let Some(Stamp::Beside(prefix)) = &self.timestamp else { return false };
+        let is_signature = self.prefix.len() > prefix.len() && value.starts_with(&self.prefix);
+        value.starts_with(prefix) && !is_signature
     }
 
     /// The values of the signature's header.

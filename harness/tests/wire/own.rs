@@ -99,6 +99,25 @@ fn a_timestamp_may_stand_beside_several_signatures_in_one_header() {
 }
 
 #[test]
+fn a_timestamp_may_stand_beside_a_signature_without_a_prefix() {
+    let file: File = serde_json::from_str(OPENSSL).unwrap();
+    let vector = file.vectors.iter().find(|vector| vector.name == "sha256 in hex").unwrap();
+    let rows = [("", "t=", "t=@,#"), ("", "t=", "#, t=@"), ("v1=", "v", "v@,v1=#")];
+    for (prefix, stamp, value) in rows {
+        let scheme = scheme(&format!(
+            "algorithm = \"hmac-sha256\"\nheader = \"X-Sig\"\nseparator = \",\"\nprefix = {prefix:?}\n\
+             timestamp_prefix = {stamp:?}\nsigned = [\"{{header.X-Id}}.{{timestamp}}.{{body}}\"]\n"
+        ));
+        let key = [scheme.key(&vector.secret).unwrap()];
+        let value = value.replace('@', &file.timestamp).replace('#', &vector.signature);
+        let judged =
+            |body: &str| verify(&scheme, &key, &[("X-Sig", &value), ("X-Id", &file.id)], body).verdict;
+        assert_eq!(judged(&file.body), Ok(vec![0]), "{value}");
+        assert_eq!(judged("event=x"), Err(Wrong::NoKey), "{value}");
+    }
+}
+
+#[test]
 fn a_timestamp_in_milliseconds_is_told_in_seconds() {
     let scheme = scheme(
         "algorithm = \"hmac-sha256\"\nheader = \"S\"\nsigned = [\"{timestamp}\"]\ntimestamp = \"T\"\n\
