@@ -69,11 +69,10 @@ impl Rehearsal {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Step { step, status, what, sent, got } in &self.steps {
-            text.push_str(&format!("{status:7}  {step:11}  {what}\n"));
+            text.push_str(&format!("{status:7}  {step:11}  {}\n", marked(what)));
             for (name, part) in [("sent", sent), ("got", got)] {
-                for (at, line) in part.iter().flat_map(|part| part.trim_end().lines()).enumerate() {
-                    let name = if at == 0 { name } else { "" };
-                    text.push_str(&format!("         {name:>11}  {line}\n"));
+                for part in part.iter().filter(|part| !part.trim_end().is_empty()) {
+                    text.push_str(&format!("         {name:>11}  {}\n", marked(part)));
                 }
             }
         }
@@ -85,5 +84,29 @@ impl Rehearsal {
         };
         text.push_str(&format!("{}: {end}\n", self.driver));
         text
+    }
+}
+
+/// A text of which each line but the first begins with a mark: a runner obeys lines that begin with `::`, and a sender may
+/// say such. A carriage return begins a line for it too.
+fn marked(text: &str) -> String {
+    let lines = text.trim_end().replace("\r\n", "\n");
+    lines.replace(['\r', '\n'], &format!("\n{:22}| ", ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_begins_with_what_a_sender_said() {
+        let said = "no\n::error ::a\r::error ::b\r\n  ::error ::c";
+        let mut rehearsal = Rehearsal::new("x");
+        let last = Exchange { sent: said.to_owned(), got: said.to_owned() };
+        rehearsal.failed("emit", said.to_owned(), Some(last), true);
+        let text = rehearsal.text();
+        assert_eq!(text.matches("::error").count(), 9, "{text}");
+        let obeyed = |line: &&str| line.trim_start().starts_with("::");
+        assert_eq!(text.split(['\n', '\r']).find(obeyed), None, "{text}");
     }
 }
