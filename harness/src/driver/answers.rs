@@ -8,7 +8,11 @@ use super::calls::{Dead, Depth, Each, Emit, Kept, Owner, Request, Scalar};
 use super::client::Reply;
 use super::error::ApiError;
 use super::moment;
+use super::redactor::Redactor;
 use super::template::Variables;
+
+/// How much is shown of what the sender said of an event.
+const LINE_CHARS_MAX: usize = 200;
 
 /// What became of an emitted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,13 +122,12 @@ fn number(value: &Value, pointer: Option<&String>) -> Option<u64> {
     value.pointer(pointer?)?.as_u64()
 }
 
-/// What an emission's answer says of each event.
-pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<EmitResult> {
+/// What an emission's answer says of each event, without what is hidden.
+pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize, hidden: &Redactor) -> Vec<EmitResult> {
     let matched =
         |value: &Value| number(value, emit.matched.as_ref()).and_then(|count| u32::try_from(count).ok());
     if !is_right(reply.status, &emit.accept) {
-        let shown = &reply.body[..reply.body.len().min(200)];
-        let why = String::from_utf8_lossy(shown).into_owned();
+        let why = hidden.beginning(&reply.body, LINE_CHARS_MAX);
         let refused =
             EmitResult::Refused { status: reply.status, retry_after: reply.retry_after.clone(), why };
         return vec![refused; events];
@@ -139,10 +142,11 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<EmitResult
         let answer = serde_json::from_slice(&reply.body).unwrap_or_default();
         return vec![EmitResult::Accepted { status: reply.status, matched: matched(&answer) }; events];
     }
-    let line = |line: &Value| match own_status(emit, line) {
+    let line = |line: &Value| match own_status(emit, line, hidden) {
         Err(why) => EmitResult::Silent { unknown: true, why },
         Ok(Some(status)) if !(200..300).contains(&status) => {
-            EmitResult::Refused { status, retry_after: reply.retry_after.clone(), why: beginning(line) }
+            let why = beginning(line, hidden);
+            EmitResult::Refused { status, retry_after: reply.retry_after.clone(), why }
         }
         Ok(_) => EmitResult::Accepted { status: reply.status, matched: matched(line) },
     };
@@ -151,21 +155,21 @@ pub(super) fn taken(emit: &Emit, reply: &Reply, events: usize) -> Vec<EmitResult
 
 /// The status that a line of a batch's answer has for itself, if it has one. Of a line that is no object, or whose status is
 /// none, nobody can know what became of its event.
-fn own_status(emit: &Emit, line: &Value) -> Result<Option<u16>, String> {
+fn own_status(emit: &Emit, line: &Value, hidden: &Redactor) -> Result<Option<u16>, String> {
     let Some(pointer) = &emit.status else { return Ok(None) };
     if !line.is_object() {
-        return Err(format!("the answer's line is no JSON object: {}", beginning(line)));
+        return Err(format!("the answer's line is no JSON object: {}", beginning(line, hidden)));
     }
     let Some(value) = line.pointer(pointer) else { return Ok(None) };
     let status = value.as_u64().and_then(|status| u16::try_from(status).ok());
     status
         .map(Some)
-        .ok_or_else(|| format!("the answer's line has no status at {pointer:?}: {}", beginning(line)))
+        .ok_or_else(|| format!("the answer's line has no status at {pointer:?}: {}", beginning(line, hidden)))
 }
 
 /// What is shown of a line.
-fn beginning(line: &Value) -> String {
-    line.to_string().chars().take(200).collect()
+fn beginning(line: &Value, hidden: &Redactor) -> String {
+    hidden.beginning(line.to_string().as_bytes(), LINE_CHARS_MAX)
 }
 
 fn json_lines(body: &[u8]) -> Vec<Value> {
@@ -266,7 +270,7 @@ mod tests {
     fn every_line_of_a_batch_has_its_own_fate() {
         let emit = DriverFile::hookproof().unwrap().emit;
         let answer = "{\"deliveries\":3}\n{\"status\":429,\"error\":{}}\n";
-        let taken = taken(&emit, &reply(207, answer), 2);
+        let taken = taken(&emit, &reply(207, answer), 2, &Redactor::default());
         assert_eq!(taken[0], EmitResult::Accepted { status: 207, matched: Some(3) });
         assert!(
             matches!(&taken[1], EmitResult::Refused { status: 429, retry_after: Some(after), .. } if after == "2")
@@ -277,10 +281,10 @@ mod tests {
     fn a_refusal_of_all_refuses_each_and_a_garbled_answer_leaves_all_unknown() {
         let emit = DriverFile::hookproof().unwrap().emit;
         assert!(matches!(
-            taken(&emit, &reply(503, "no"), 2)[..],
+            taken(&emit, &reply(503, "no"), 2, &Redactor::default())[..],
             [EmitResult::Refused { .. }, EmitResult::Refused { .. }]
         ));
-        let garbled = taken(&emit, &reply(202, "{}\n"), 2);
+        let garbled = taken(&emit, &reply(202, "{}\n"), 2, &Redactor::default());
         assert!(
             garbled.iter().all(|taken| matches!(taken, EmitResult::Silent { unknown: true, .. })),
             "{garbled:?}"
@@ -292,7 +296,12 @@ mod tests {
         let emit = DriverFile::hookproof().unwrap().emit;
         for line in ["garbage", "[]", "7", r#"{"status":"429"}"#, r#"{"status":70000}"#, r#"{"status":null}"#]
         {
-            let taken = taken(&emit, &reply(207, &format!("{line}\n{{\"deliveries\":1}}\n")), 2);
+            let taken = taken(
+                &emit,
+                &reply(207, &format!("{line}\n{{\"deliveries\":1}}\n")),
+                2,
+                &Redactor::default(),
+            );
             assert!(matches!(&taken[0], EmitResult::Silent { unknown: true, .. }), "{line}: {taken:?}");
             assert_eq!(taken[1], EmitResult::Accepted { status: 207, matched: Some(1) }, "{line}");
         }

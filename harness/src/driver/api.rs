@@ -1,10 +1,12 @@
-//! The calls to a sender under test, as its driver file has them. `subscribers`: those about one subscriber.
+//! The calls to a sender under test, as its driver file has them. `subscribers`: those about one subscriber;
+//! `questions`: what is asked of the queue and of the dead letters.
 
+mod questions;
 mod subscribers;
 
 pub use subscribers::Subscription;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::address::WorkerAddress;
-use super::answers::{self, EmitResult, Listed, Sample};
+use super::answers::{self, EmitResult};
 use super::call::{CALL_WITHIN, Content, assemble, check};
 use super::calls::Request;
 use super::client::{Call, CallError, Client, Reply};
@@ -27,8 +29,6 @@ use super::template::{Template, TemplateError, Variables};
 use crate::clock::Clock;
 use crate::trace::{Offset, Told};
 
-/// Pages of dead letters that are read at most.
-const PAGES_MAX: usize = 100_000;
 /// How long an answer is waited for that a driver file waits for, unless it says otherwise.
 const POLL_WITHIN: crate::scenario::Duration = crate::scenario::Duration::from_secs(30);
 /// From one question to the next.
@@ -58,8 +58,11 @@ struct Inner {
     told: Mutex<Vec<Told>>,
     redactor: Redactor,
     /// The last call and what came of it, where somebody wants to see it.
-    last: Option<Mutex<Option<Exchange>>>,
+    last: Option<Mutex<Option<LastCall>>>,
 }
+
+/// A call and its answer, or why there is none. It is kept whole: what must not be told may only be known after it.
+type LastCall = (Call, Result<Reply, String>);
 
 /// A call and what came of it, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,26 +88,17 @@ impl Api {
         file: DriverFile,
         ports: &[u16],
         shared: Variables,
-        last: Option<Mutex<Option<Exchange>>>,
+        last: Option<Mutex<Option<LastCall>>>,
     ) -> Result<Self, ApiError> {
-        let address = |port: &u16| {
-            let mut variables = shared.clone();
-            variables.insert("port".to_owned(), port.to_string());
-            let base = file.base.as_ref().map_or_else(
-                || Ok(format!("http://127.0.0.1:{port}")),
-                |base| base.fill(&variables).map_err(|error| ApiError::Template { what: "base", error }),
-            );
-            Ok(WorkerAddress::new(base?, *port))
-        };
-        let addresses = ports.iter().map(address).collect::<Result<_, ApiError>>()?;
-        let certificates = certificates(&file.connect, &shared)?;
         let within = file.connect.within.map_or(CALL_WITHIN, |within| Duration::from_nanos(within.0));
         let redactor = Redactor::default();
         redactor.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
+        let connected = connect(&file, ports, &shared).map_err(|error| error.hiding(&redactor));
+        let (addresses, client) = connected?;
         Ok(Self(Arc::new(Inner {
             redactor,
             file,
-            client: Client::new(&certificates)?,
+            client,
             within,
             clock: Clock::begun(),
             offsets: Offsets::default(),
@@ -155,8 +149,10 @@ impl Api {
     /// The last call and what came of it, without what must not be told; of an API that is watched alone.
     #[must_use]
     pub fn last(&self) -> Option<Exchange> {
-        let last = self.0.last.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Exchange { sent: self.hide(&last.sent), got: self.hide(&last.got) })
+        let last = self.0.last.as_ref()?.lock();
+        let (call, reply) = last.unwrap_or_else(PoisonError::into_inner).clone()?;
+        let got = reply.map_or_else(|why| self.hide(&why), |reply| reply.shown(&self.0.redactor));
+        Some(Exchange { sent: call.shown(&self.0.redactor), got })
     }
 
     /// A text without what must not be told.
@@ -165,16 +161,21 @@ impl Api {
         self.0.redactor.hide(text)
     }
 
+    /// An error without what must not be told.
+    pub(super) fn hiding<T>(&self, made: Result<T, ApiError>) -> Result<T, ApiError> {
+        made.map_err(|error| error.hiding(&self.0.redactor))
+    }
+
     /// Makes a call, and notes the time that its answer gives.
     async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let call = Call { within: call.within.min(self.0.within), ..call };
         let clock = &self.0.clock;
         let began = clock.unix_ns(clock.now());
-        let sent = self.0.last.as_ref().map(|_| call.shown());
+        let sent = self.0.last.as_ref().map(|_| call.clone());
         let reply = self.0.client.call(call).await;
         if let (Some(last), Some(sent)) = (&self.0.last, sent) {
-            let got = reply.as_ref().map_or_else(ToString::to_string, Reply::shown);
-            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Exchange { sent, got });
+            let got = reply.as_ref().map(Reply::clone).map_err(ToString::to_string);
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some((sent, got));
         }
         let reply = reply?;
         if let Some(date) = &reply.date {
@@ -207,18 +208,14 @@ impl Api {
         Ok(())
     }
 
-    /// Makes a call; what is saved of its answer is hidden from now on, and from what is said of its failure.
+    /// Makes a call. What an answer has of all that is saved is hidden from then on, whatever else comes of the call.
     async fn make(
         &self,
         what: &'static str,
         request: &Request,
         variables: &Variables,
     ) -> Result<Variables, ApiError> {
-        let made = self.persist(what, request, variables).await;
-        if let Ok(saved) = &made {
-            self.0.redactor.learn(saved.values().cloned());
-        }
-        made.map_err(|error| error.hiding(&self.0.redactor))
+        self.hiding(self.persist(what, request, variables).await)
     }
 
     /// Makes a call, and where its answer is waited for, again and again until it is there.
@@ -260,8 +257,11 @@ impl Api {
         let content = content.map_err(|error| ApiError::Template { what, error })?;
         let call = assemble(what, &request.request, &request.headers, content, variables)?;
         let reply = self.call(call).await?;
-        check(what, &reply, &request.accept)?;
-        Ok(serde_json::from_slice(&reply.body).unwrap_or_default())
+        let answer = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let saved = request.save.values().filter_map(|pointer| answers::text(&answer, pointer));
+        self.0.redactor.learn(saved);
+        check(what, &reply, &request.accept, &self.0.redactor)?;
+        Ok(answer)
     }
 
     /// Emits events in one call: what became of each, in their order.
@@ -307,72 +307,32 @@ impl Api {
             Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
         };
         match reply {
-            Ok(reply) => answers::taken(emit, &reply, events.len()),
+            Ok(reply) => answers::taken(emit, &reply, events.len(), &self.0.redactor),
             Err(error) if error.ours => vec![EmitResult::failed(error.to_string()); events.len()],
             Err(error) => {
                 vec![EmitResult::Silent { unknown: error.unknown, why: error.to_string() }; events.len()]
             }
         }
     }
+}
 
-    /// Looks into the queue: the whole, and each subscriber where the answer has them.
-    pub async fn depth(&self) -> Result<Vec<Sample>, ApiError> {
-        let depth = self.0.file.depth.as_ref().ok_or(ApiError::Absent { what: "depth" })?;
-        let call = assemble("depth", &depth.request, &depth.headers, Content::None, &self.any())?;
-        let reply = self.call(call).await?;
-        check("depth", &reply, &[])?;
-        Ok(answers::samples(depth, &serde_json::from_slice(&reply.body).unwrap_or_default()))
-    }
-
-    /// When the oldest of what is kept after its delivery was delivered, in Unix nanoseconds; none if nothing is kept.
-    pub async fn oldest_kept(&self) -> Result<Option<u64>, ApiError> {
-        let kept = self.0.file.depth.as_ref().and_then(|depth| depth.kept.as_ref());
-        let kept = kept.ok_or(ApiError::Absent { what: "kept" })?;
-        let call = assemble("kept", &kept.request, &kept.headers, Content::None, &self.any())?;
-        let reply = self.call(call).await?;
-        check("kept", &reply, &[])?;
-        answers::oldest(kept, &reply.body)
-    }
-
-    /// Which process serves a subscriber, as far as those that can be spoken to say; none if none of them does.
-    pub async fn owner(&self, name: &str) -> Result<Option<usize>, ApiError> {
-        let owner = self.0.file.owner().ok_or(ApiError::Absent { what: "owner" })?;
-        for (worker, _) in self.0.addresses.iter().enumerate().filter(|(_, address)| address.answers()) {
-            let call =
-                assemble("owner", &owner.request, &owner.headers, Content::None, &self.variables(worker))?;
-            // One that doesn't answer now may be gone; the others may serve it already.
-            let Ok(reply) = self.call(call).await else { continue };
-            check("owner", &reply, &[])?;
-            if answers::owns(owner, &serde_json::from_slice(&reply.body).unwrap_or_default(), name) {
-                return Ok(Some(worker));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Lists all dead letters, of which there may be so many.
-    pub async fn dead(&self, most: usize) -> Result<Vec<Listed>, ApiError> {
-        let dead = self.0.file.dead.as_ref().ok_or(ApiError::Absent { what: "dead" })?;
-        let (mut variables, mut request, mut all) = (self.any(), &dead.request, Vec::new());
-        let mut seen = BTreeSet::new();
-        for _ in 0..PAGES_MAX {
-            let call = assemble("dead", request, &dead.headers, Content::None, &variables)?;
-            let reply = self.call(call).await?;
-            check("dead", &reply, &[])?;
-            let subscribers = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner);
-            let (answer, letters) = answers::listed(dead, &reply.body, &subscribers)?;
-            drop(subscribers);
-            all.extend(letters);
-            let next = dead.next.as_ref().and_then(|next| answers::text(&answer, next));
-            let (Some(next), Some(page)) = (next, &dead.page) else { return Ok(all) };
-            if all.len() > most || !seen.insert(next.clone()) {
-                break;
-            }
-            variables.insert("next".to_owned(), next);
-            request = page;
-        }
-        Err(ApiError::Endless { listed: all.len(), most })
-    }
+/// Where a sender's processes are spoken to, and what speaks to them.
+fn connect(
+    file: &DriverFile,
+    ports: &[u16],
+    shared: &Variables,
+) -> Result<(Vec<WorkerAddress>, Client), ApiError> {
+    let address = |port: &u16| {
+        let mut variables = shared.clone();
+        variables.insert("port".to_owned(), port.to_string());
+        let base = file.base.as_ref().map_or_else(
+            || Ok(format!("http://127.0.0.1:{port}")),
+            |base| base.fill(&variables).map_err(|error| ApiError::Template { what: "base", error }),
+        );
+        Ok(WorkerAddress::new(base?, *port))
+    };
+    let addresses = ports.iter().map(address).collect::<Result<_, ApiError>>()?;
+    Ok((addresses, Client::new(&certificates(&file.connect, shared)?)?))
 }
 
 /// The files of a driver's `[connect]`, beside the driver file where they are relative.

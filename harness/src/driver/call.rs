@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::answers;
 use super::client::{Call, Reply};
 use super::error::ApiError;
+use super::redactor::Redactor;
 use super::template::{Template, TemplateError, Variables, encoded};
 
 /// How long a call may take, unless the driver file says otherwise: as long as a patient operator waits.
@@ -74,13 +75,17 @@ pub(super) fn assemble(
     Ok(Call { method, url: url.trim().to_owned(), headers, body, within: Duration::MAX })
 }
 
-/// Whether an answer has a right status.
-pub(super) fn check(what: &'static str, reply: &Reply, accept: &[u16]) -> Result<(), ApiError> {
+/// Whether an answer has a right status; of what is hidden, nothing is in the error.
+pub(super) fn check(
+    what: &'static str,
+    reply: &Reply,
+    accept: &[u16],
+    hidden: &Redactor,
+) -> Result<(), ApiError> {
     if answers::is_right(reply.status, accept) {
         return Ok(());
     }
     let expected = if accept.is_empty() { "2xx".to_owned() } else { format!("{accept:?}") };
-    let shown = &reply.body[..reply.body.len().min(300)];
-    let body = String::from_utf8_lossy(shown).into_owned();
+    let body = hidden.beginning(&reply.body, 300);
     Err(ApiError::Status { what, status: reply.status, expected, body })
 }

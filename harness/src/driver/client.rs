@@ -8,9 +8,12 @@ use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
 
 use super::connector::{CertificateError, Certificates, Connector};
+use super::redactor::Redactor;
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How much is shown of a body.
+const SHOWN_CHARS_MAX: usize = 2_000;
 
 /// Keeps connections and uses them again. Copies share them.
 #[derive(Clone, Debug)]
@@ -65,23 +68,18 @@ pub struct CallError {
 
 impl Call {
     /// What is sent, for people; a long body is cut.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn shown(&self, hidden: &Redactor) -> String {
         let fields = self.headers.iter().map(|(name, value)| format!("{name}: {value}\n"));
-        format!("{} {}\n{}{}", self.method, self.url, fields.collect::<String>(), beginning(&self.body))
+        let head = format!("{} {}\n{}", self.method, self.url, fields.collect::<String>());
+        hidden.hide(&head) + &hidden.beginning(&self.body, SHOWN_CHARS_MAX)
     }
 }
 
 impl Reply {
     /// What came back, for people; a long body is cut.
-    pub(super) fn shown(&self) -> String {
-        format!("{}\n{}", self.status, beginning(&self.body))
+    pub(super) fn shown(&self, hidden: &Redactor) -> String {
+        format!("{}\n{}", self.status, hidden.beginning(&self.body, SHOWN_CHARS_MAX))
     }
-}
-
-/// What is shown of a body.
-fn beginning(body: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 2_000;
-    String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
 impl Client {

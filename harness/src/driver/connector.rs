@@ -18,6 +18,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+use super::redactor::Redactor;
 use tower::Service;
 
 use crate::wire::exchange;
@@ -37,6 +39,14 @@ pub struct Certificates {
 pub struct CertificateError {
     path: PathBuf,
     why: String,
+}
+
+impl CertificateError {
+    /// The same without what must not be told.
+    pub(super) fn hide(&mut self, hidden: &Redactor) {
+        self.path = hidden.hide(&self.path.to_string_lossy()).into();
+        self.why = hidden.hide(&self.why);
+    }
 }
 
 /// Opens connections. Copies share the settings.

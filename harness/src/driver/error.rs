@@ -95,17 +95,23 @@ pub enum ApiError {
 impl ApiError {
     /// The same without what must not be told.
     pub(super) fn hiding(mut self, hidden: &Redactor) -> Self {
+        let hide = |text: &mut String| *text = hidden.hide(text);
         match &mut self {
+            Self::Template { error, .. } => match error {
+                TemplateError::Open { text }
+                | TemplateError::Hole { hole: text }
+                | TemplateError::Number { value: text, .. }
+                | TemplateError::Environment { name: text } => hide(text),
+                TemplateError::Unknown { name, known } => [name, known].into_iter().for_each(hide),
+            },
             Self::Request { request: text, .. }
             | Self::Status { body: text, .. }
-            | Self::NotYet { last: text, .. }
-            | Self::Template { error: TemplateError::Number { value: text, .. }, .. } => {
-                *text = hidden.hide(text);
-            }
-            Self::Silent(error) => {
-                (error.url, error.why) = (hidden.hide(&error.url), hidden.hide(&error.why));
-            }
-            _ => {}
+            | Self::Unreadable { why: text, .. }
+            | Self::NotYet { last: text, .. } => hide(text),
+            Self::Missing { pointer, variable, .. } => [pointer, variable].into_iter().for_each(hide),
+            Self::Silent(error) => [&mut error.url, &mut error.why].into_iter().for_each(hide),
+            Self::Certificate(error) => error.hide(hidden),
+            Self::Endless { .. } | Self::Absent { .. } => {}
         }
         self
     }
@@ -122,8 +128,8 @@ pub enum StartError {
     Start {
         /// Which one.
         worker: usize,
-        /// What was to be started.
-        command: Vec<std::ffi::OsString>,
+        /// What was to be started, without what must not be told.
+        command: Vec<String>,
         /// Why not.
         error: io::Error,
     },
@@ -134,7 +140,7 @@ pub enum StartError {
         worker: usize,
         /// How.
         status: String,
-        /// What it said last.
+        /// What it said last, without what must not be told.
         last: String,
         /// Where it wrote.
         log: PathBuf,

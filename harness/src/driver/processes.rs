@@ -67,7 +67,8 @@ impl Processes {
             for number in 0..count {
                 let variables = api.variables(usize::try_from(number).unwrap_or_default());
                 let fill = |template: &super::template::Template| {
-                    template.fill(&variables).map_err(|error| ApiError::Template { what: "start", error })
+                    let filled = template.fill(&variables);
+                    api.hiding(filled.map_err(|error| ApiError::Template { what: "start", error }))
                 };
                 let command = start.command.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
                 let env = start.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
@@ -100,10 +101,10 @@ impl Processes {
             // What an earlier run's sender said last is not what this one died of.
             let begun =
                 std::fs::File::create(&self.workers[worker].launch.log).and_then(|_| self.begin(worker));
-            begun.map_err(|error| StartError::Start {
-                worker,
-                command: self.workers[worker].launch.command.clone(),
-                error,
+            begun.map_err(|error| {
+                let command = self.workers[worker].launch.command.iter();
+                let command = command.map(|part| self.api.hide(&part.to_string_lossy())).collect();
+                StartError::Start { worker, command, error }
             })?;
             let mut waited = 0;
             while !self.is_ready(worker) {
@@ -112,7 +113,8 @@ impl Processes {
                 if let Some(Ok(Some(status))) = process.map(Process::ended) {
                     // What it printed is copied by another task, which gets its turn here.
                     self.clock.pass(10 * READY_PAUSE_NS).await;
-                    let (status, last) = (status_text(status), last_line(&log));
+                    let said = std::fs::read_to_string(&log).unwrap_or_default();
+                    let (status, last) = (status_text(status), last_line(&self.api.hide(&said)));
                     return Err(StartError::Ended { worker, status, last, log });
                 }
                 if waited > within {
@@ -344,8 +346,7 @@ impl Drop for Processes {
 }
 
 /// The last line of a log, which mostly says why.
-fn last_line(log: &std::path::Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
+fn last_line(text: &str) -> String {
     text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
 }
 

@@ -9,6 +9,8 @@ use super::template::encoded;
 const BYTES_MIN: usize = 4;
 /// What stands in its place.
 const ELLIPSIS: &str = "…";
+/// How much of a long text is searched for them, of which far less is shown.
+const SEARCHED_BYTES_MAX: usize = 1 << 16;
 
 /// Values that are left out of all that is said.
 #[derive(Debug, Default)]
@@ -22,6 +24,7 @@ impl Redactor {
             // As it stands inside a JSON text, or in a form.
             let json = serde_json::Value::from(value.as_str()).to_string();
             hidden.push(json.trim_matches('"').to_owned());
+            hidden.push(format!("{value:?}").trim_matches('"').to_owned());
             hidden.push(encoded(&value));
             hidden.push(value);
         }
@@ -34,6 +37,30 @@ impl Redactor {
     pub(super) fn hide(&self, text: &str) -> String {
         let hidden = self.0.read().unwrap_or_else(PoisonError::into_inner);
         hidden.iter().fold(text.to_owned(), |text, value| text.replace(value, ELLIPSIS))
+    }
+
+    /// The beginning of a text without them. They are hidden before it is cut: no part of one is left at the cut.
+    pub(super) fn beginning(&self, text: &[u8], chars_max: usize) -> String {
+        let searched = &text[..text.len().min(SEARCHED_BYTES_MAX)];
+        let mut shown = self.hide(&String::from_utf8_lossy(searched));
+        if searched.len() < text.len() {
+            self.drop_begun(&mut shown);
+        }
+        shown.chars().take(chars_max).collect()
+    }
+
+    /// Drops what a text that was cut ends with, if one of them begins so.
+    fn drop_begun(&self, text: &mut String) {
+        let hidden = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        // A character may be cut too.
+        let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        let begun = |value: &String| {
+            let mut ends = value.char_indices().rev().map(|(at, _)| at);
+            ends.find(|at| whole.ends_with(&value[..*at])).unwrap_or(0)
+        };
+        let dropped = hidden.iter().map(begun).max().unwrap_or(0);
+        let kept = whole.len() - dropped;
+        text.truncate(kept);
     }
 }
 
@@ -49,5 +76,23 @@ mod tests {
         hidden.learn(["a \"key\"=\n".to_owned()]);
         assert_eq!(hidden.hide(r#"{"k": "a \"key\"=\n"}"#), r#"{"k": "…"}"#);
         assert_eq!(hidden.hide("k=a+%22key%22%3D%0A&b=c"), "k=…&b=c");
+    }
+
+    #[test]
+    fn no_part_of_what_is_hidden_is_left_where_a_text_is_cut() {
+        let hidden = Redactor::default();
+        hidden.learn(["tökens".to_owned()]);
+        let text = "a tökens, and more";
+        for chars in 0..text.len() {
+            let shown = hidden.beginning(text.as_bytes(), chars);
+            assert!("a …, and more".starts_with(&shown) && shown.chars().count() <= chars, "{shown}");
+        }
+        // All is hidden but the one that the search ends in.
+        let long = "tökens".repeat(SEARCHED_BYTES_MAX);
+        let shown = hidden.beginning(long.as_bytes(), usize::MAX);
+        assert!(shown.chars().all(|character| character == '…'), "{}", shown.len());
+        let other = "ä".repeat(SEARCHED_BYTES_MAX);
+        let shown = hidden.beginning(other.as_bytes(), usize::MAX);
+        assert_eq!(shown.len(), SEARCHED_BYTES_MAX, "nothing else is dropped");
     }
 }

@@ -176,11 +176,12 @@ impl Stand<'_> {
             Err(error) => {
                 // The log goes with its folder: what it ends with is all that is left of it.
                 let log = std::fs::read_to_string(log_path(self.folder, 0)).unwrap_or_default();
+                let log = self.api.hide(&log);
                 let lines: Vec<&str> = log.lines().collect();
                 let got = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-                let last =
-                    Exchange { sent: "(nothing; its log ends with)".to_owned(), got: self.api.hide(&got) };
-                self.rehearsal.failed("start", error.to_string(), Some(last), true);
+                let last = Exchange { sent: "(nothing; its log ends with)".to_owned(), got };
+                let why = self.api.hide(&error.to_string());
+                self.rehearsal.failed("start", why, Some(last), true);
                 return false;
             }
         }
@@ -279,7 +280,10 @@ impl Stand<'_> {
             let within = DELIVERED_WITHIN_NS / SECOND;
             let mut what = format!("{came} of {wanted} events arrived within {within} s");
             if let Some(stranger) = self.arrivals.stranger() {
-                what.push_str(&format!("; a request without the harness's token came: {stranger}"));
+                what.push_str(&format!(
+                    "; a request without the harness's token came: {}",
+                    self.api.hide(&stranger)
+                ));
             }
             self.rehearsal.failed("deliver", what, None, false);
         } else {
@@ -317,7 +321,7 @@ impl Stand<'_> {
     }
 
     fn refused(&mut self, step: &'static str, error: &ApiError) -> bool {
-        self.rehearsal.failed(step, error.to_string(), self.api.last(), true);
+        self.rehearsal.failed(step, self.api.hide(&error.to_string()), self.api.last(), true);
         false
     }
 }

@@ -39,14 +39,14 @@ impl Api {
         let name = &subscriber.name;
         self.0.redactor.learn([secret.to_owned()]);
         let mut own = of_subscriber(subscriber, types, url, secret);
+        // From the first call on there may be something to take back, even if its answer can't be used.
+        self.know(name, own.clone());
         for request in &self.0.file.subscribe {
             let mut variables = self.any();
             variables.extend(own.clone());
             self.note_told(name, request, &variables);
             own.extend(self.make("subscribe", request, &variables).await?);
-            // From the first call on there may be something to take back.
-            let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-            subscribers.insert(name.clone(), own.clone());
+            self.know(name, own.clone());
         }
         if let Some(poll) = &self.0.file.poll {
             let mut variables = self.any();
@@ -57,11 +57,17 @@ impl Api {
         let mut variables = self.any();
         variables.extend(own.clone());
         let public = public.map(|key| key.fill(&variables)).transpose();
-        let public = public.map_err(|error| ApiError::Template { what: "sign.public_key", error })?;
+        let public = public.map_err(|error| ApiError::Template { what: "sign.public_key", error });
+        let public = self.hiding(public)?;
         let secret = own.get("secret").cloned().unwrap_or_default();
-        let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-        subscribers.insert(name.clone(), own);
+        self.know(name, own);
         Ok(public.unwrap_or(secret))
+    }
+
+    /// Keeps what the calls about a subscriber may name.
+    fn know(&self, name: &str, own: Variables) {
+        let mut subscribers = self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        subscribers.insert(name.to_owned(), own);
     }
 
     /// What subscribers were told otherwise than the scenario has it, as the sender can't express it.
@@ -74,7 +80,7 @@ impl Api {
         let differences = request.templates().flat_map(|template| template.differences(variables));
         let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
         for difference in differences {
-            let one = Told { subscriber: name.to_owned(), what: difference.to_string() };
+            let one = Told { subscriber: name.to_owned(), what: self.hide(&difference.to_string()) };
             if !told.contains(&one) {
                 told.push(one);
             }
@@ -120,10 +126,17 @@ impl Api {
     /// Ends every subscription that was begun, and makes the calls that come after all, however the run went; answers what
     /// failed, for people.
     pub async fn tear_down(&self) -> Vec<String> {
+        self.tear_down_within(AFTER_WITHIN_NS).await
+    }
+
+    pub(super) async fn tear_down_within(&self, within_ns: u64) -> Vec<String> {
         let mut failed = Vec::new();
         tokio::select! {
             () = self.tear_all_down(&mut failed) => {}
-            () = self.0.clock.pass(AFTER_WITHIN_NS) => {}
+            () = self.0.clock.pass(within_ns) => {
+                let within = Duration(within_ns);
+                failed.push(format!("not all was taken back within {within}"));
+            }
         }
         let left = self.0.subscribers.read().unwrap_or_else(PoisonError::into_inner).len();
         if left > 0 && !self.0.file.unsubscribe.is_empty() {

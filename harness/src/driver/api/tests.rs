@@ -1,5 +1,8 @@
 //! Calls to a sender that answers as it likes.
 
+mod left;
+mod secrets;
+
 use super::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -80,6 +83,15 @@ async fn noting(
     file: &str,
     answers: &'static [(u16, &'static str)],
 ) -> (Api, tokio::task::JoinHandle<Vec<String>>) {
+    noting_all(file, answers, false).await
+}
+
+/// The same, and the `Api` keeps the last call where it is watched.
+async fn noting_all(
+    file: &str,
+    answers: &'static [(u16, &'static str)],
+    watched: bool,
+) -> (Api, tokio::task::JoinHandle<Vec<String>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let noted = tokio::spawn(async move {
@@ -101,7 +113,8 @@ async fn noting(
         requests
     });
     let file = DriverFile::parse(file, "x.toml").unwrap_or_else(|error| panic!("{error}"));
-    (Api::new(file, &[port], Variables::new()).unwrap(), noted)
+    let speak = if watched { Api::watched } else { Api::new };
+    (speak(file, &[port], Variables::new()).unwrap(), noted)
 }
 
 const STEPS: &str = r#"

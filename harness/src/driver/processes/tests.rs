@@ -10,11 +10,18 @@ use crate::trace::Message;
 
 /// One process with a child, not started; and what is recorded of it.
 fn one(folder: &std::path::Path) -> (Processes, Receiver<Message>) {
-    let file = "name = \"x\"\nsubscribe = { request = \"POST {{ base }}/\" }\n\
-                emit = { request = \"POST {{ base }}/\", body = \"\" }\n\
-                [start]\ncommand = [\"/bin/sh\", \"-c\", \"sleep 600 & wait\"]\nready = \"{{ base }}/\"\n";
+    started_by(folder, r#"["/bin/sh", "-c", "sleep 600 & wait"]"#)
+}
+
+/// One process with this command, not started; and what is recorded of it.
+fn started_by(folder: &std::path::Path, command: &str) -> (Processes, Receiver<Message>) {
+    let file = format!(
+        "name = \"x\"\nsubscribe = {{ request = \"POST {{{{ base }}}}/\" }}\n\
+         emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\" }}\n\
+         [start]\ncommand = {command}\nready = \"{{{{ base }}}}/\"\n"
+    );
     let port = super::super::free_port().unwrap();
-    let api = Api::new(DriverFile::parse(file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
+    let api = Api::new(DriverFile::parse(&file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
     let (recorder, records) = Recorder::new(1_000);
     let config = ProcessConfig { program: PathBuf::new(), logs: folder.to_owned(), arguments: Vec::new() };
     let mut processes = Processes::new(&api, 1, &config, &Clock::begun(), &recorder).unwrap();
@@ -87,4 +94,23 @@ async fn what_is_stopped_goes_on_before_it_is_asked_to_end() {
     processes.relieve().unwrap();
     let expected = [ProcessEvent::Started, ProcessEvent::Stopped, ProcessEvent::Continued];
     assert_eq!(events(&records), expected, "once is enough");
+}
+
+#[tokio::test]
+async fn a_value_of_the_environment_is_in_no_word_about_a_process_that_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = [
+        (r#"["/no/such/{{ env.CARGO_PKG_NAME }}"]"#, "/no/such/…"),
+        (
+            r#"["/bin/sh", "-c", "echo no key, not even $0; exit 7", "{{ env.CARGO_PKG_NAME }}"]"#,
+            "not even …",
+        ),
+    ];
+    for (command, said) in rows {
+        let (mut processes, _records) = started_by(folder.path(), command);
+        let error = processes.start().await.unwrap_err();
+        for told in [error.to_string(), format!("{error:?}")] {
+            assert!(told.contains(said) && !told.contains(env!("CARGO_PKG_NAME")), "{told}");
+        }
+    }
 }
