@@ -1,11 +1,22 @@
-//! What is owed or was seen at each endpoint: deliveries, and which arrivals are attempts of them.
+//! What is owed or was seen at each endpoint: events, deliveries of them, and which arrivals are attempts of those.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::evidence::Event;
 use super::exchange::Exchange;
 use crate::trace::Trace;
+
+/// An event that was offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub(crate) token: u64,
+    /// Its first offer, as an index into the trace's.
+    pub(crate) offer: u32,
+    pub(crate) offers: u32,
+    pub(crate) accepted: Option<u64>,
+    /// Whether it was refused, and surely not taken.
+    pub(crate) refused: bool,
+}
 
 /// One event owed to one subscriber, or seen at it.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-pub(crate) use super::delivery::Delivery;
+pub(crate) use super::delivery::{Delivery, Event};
 use super::delivery::{deliveries, small};
 use super::epochs::{Epoch, epochs};
 pub(crate) use super::exchange::{Exchange, Outcome};
@@ -62,18 +62,6 @@ pub(crate) struct Lane<'a> {
     pub(crate) epochs: Vec<Epoch>,
     /// When it first said that it is gone (410).
     pub(crate) gone: Option<u64>,
-}
-
-/// An event that was offered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) token: u64,
-    /// Its first offer, as an index into the trace's.
-    pub(crate) offer: u32,
-    pub(crate) offers: u32,
-    pub(crate) accepted: Option<u64>,
-    /// Whether it was refused, and surely not taken.
-    pub(crate) refused: bool,
 }
 
 impl<'a> Evidence<'a> {

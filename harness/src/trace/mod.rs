@@ -19,6 +19,7 @@ mod record;
 mod recorder;
 mod said;
 mod shared;
+mod shares;
 mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent};

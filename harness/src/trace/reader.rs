@@ -18,7 +18,7 @@ use super::record::{
     Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Trailer,
 };
 use super::said::{Dead, Depth};
-use super::shared::Shares;
+use super::shares::Shares;
 use crate::scenario::SECOND;
 use crate::wire::digest::sha256_hex;
 

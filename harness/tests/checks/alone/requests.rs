@@ -10,7 +10,7 @@ pub(super) const ROWS: [Row; 7] = [
         broken: "one request says that its body is plain text",
         good: || calm(""),
         breaks: |run| {
-            with_head(&mut run.trace.arrivals[1], |head| head.content_type = Some("text/plain".into()))
+            with_head(&mut run.trace.arrivals[1], |head| head.content_type = Some("text/plain".into()));
         },
     },
     Row {
@@ -43,8 +43,8 @@ pub(super) const ROWS: [Row; 7] = [
         good: || retried(""),
         breaks: |run| {
             with_head(&mut run.trace.arrivals[1], |head| {
-                head.content_type = Some("application/event+json".into())
-            })
+                head.content_type = Some("application/event+json".into());
+            });
         },
     },
     Row {
