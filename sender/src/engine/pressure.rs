@@ -278,7 +278,7 @@ impl Pressure {
 
     /// An answer over the target.
     fn slow(&mut self, policy: &PressurePolicy, latency: Nanos, target: Nanos, lowering: Lowering) {
-        let floor = (WHOLE * policy.latency_least).div_ceil(100);
+        let floor = WHOLE * policy.latency_least / 100;
         if self.share < floor {
             // Something else took it so far down, and to stay there would make no answer quicker.
             return self.recover(policy, floor, MARKS, lowering.now);
