@@ -136,6 +136,8 @@ async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Res
         // Half a sender is worse than none: whoever restarts processes must notice.
         what = sender.breakdown() => return Err(Failure::ours(format_args!("{what}; this process ends, start it anew"))),
     }
+    // Before the word and before the API's end, which may take its time: what is said here must hold from here on.
+    sender.start_nothing_more();
     info!(?stop_within, "stopping: finishing what is under way");
     drop(stop);
     tokio::select! {

@@ -209,7 +209,9 @@ impl Dispatcher {
     }
 
     fn stop(&mut self) {
-        self.stopping = true;
+        if std::mem::replace(&mut self.stopping, true) {
+            return;
+        }
         for (lane, _) in self.lanes.ours() {
             self.effects.push_back(Effect::Withdraw { lane });
         }

@@ -319,12 +319,18 @@ impl Sender {
         self.0.clock
     }
 
+    /// Starts no more attempts, whatever ends or is emitted from here on. Events are still recorded until
+    /// [`Self::stop`], which finishes what is under way.
+    pub fn start_nothing_more(&self) {
+        self.0.events.send(Event::Stop);
+    }
+
     /// Ends in order: starts nothing more, finishes what is under way, commits, gives all lanes back. False if that
     /// took longer than `within`; what is still under way then is cut off, as by a crash.
     pub async fn stop(&self, within: Duration) -> bool {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
-        self.0.events.send(Event::Stop);
+        self.start_nothing_more();
         let mut in_order = true;
         if let Some(mut shell) = running.shell {
             in_order = match timeout(within, &mut shell).await {

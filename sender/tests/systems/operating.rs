@@ -1,5 +1,7 @@
 //! What an operator and an emitter see.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::mpsc::channel;
 
 use crate::binary::Database;
@@ -140,6 +142,47 @@ fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
         (&status["deliveries"]["delivered"], &status["deliveries"]["waiting"]),
         (&1.into(), &2.into())
     );
+}
+
+#[test]
+fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
+    let (begin, may_answer) = channel::<()>();
+    let may_answer = std::sync::Mutex::new(may_answer);
+    let slow = Endpoint::answering(move |_| {
+        let _ = may_answer.lock().unwrap().recv();
+        "204 No Content\r\n".to_owned()
+    });
+    let database = Database::with_sink(&slow.url, &["limit.in_flight=1"]);
+    let mut serving = database.serve();
+    (0..2).for_each(|n| drop(serving.emit(&n.to_string())));
+    slow.wait_for(1);
+    let event = r#"{"type":"a","data":{"half":true}}"#;
+    let mut caller = TcpStream::connect(&serving.address).unwrap();
+    write!(
+        caller,
+        "POST /v1/events HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        serving.address,
+        event.len()
+    )
+    .unwrap();
+    // It has begun to read the body: from here on, the request is under way.
+    let mut line = [0; 25];
+    caller.read_exact(&mut line).unwrap();
+    assert_eq!(line.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
+    serving.tell_to_stop();
+    serving.wait_for_line("stopping: finishing what is under way");
+    begin.send(()).unwrap();
+    // A sender that starts another attempt has done so by the time that this one is written down.
+    while database.json(&["status", "--json"])["deliveries"]["delivered"] != 1 {}
+    caller.write_all(event.as_bytes()).unwrap();
+    let mut answer = String::new();
+    caller.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    drop(begin);
+    let (code, _) = serving.wait();
+    assert_eq!((code, slow.count()), (Some(0), 1), "nothing was started after the word");
+    assert_eq!(database.json(&["status", "--json"])["deliveries"]["waiting"], 2);
 }
 
 #[test]
