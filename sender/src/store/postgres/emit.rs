@@ -1,39 +1,21 @@
 //! Recording an event: who is owed it, whether it fits, and then the rows. As with SQLite, first everything is looked at,
 //! then everything is written; what was taken in part is known by its id for as long as it is kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::rows::{Known, NewDelivery, NewEvent, Replaced};
+use super::rows::{Known, NewDelivery, NewEvent};
 use super::values::{int, size};
 use super::{Result, Work};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::store::read::Place;
-use crate::store::reply::{Bound, Emitted, Placed, Refusal, Reply};
+use crate::store::reply::{Emitted, Placed, Refusal, Reply};
+use crate::store::room::Bounded;
+use crate::store::route::{Before, Replaced, Route};
 
 /// So many outbox rows that were set aside are kept.
 const REJECTED_MAX: u64 = 10_000;
-
-/// What is to become of one target.
-pub(super) enum Route {
-    /// A delivery of its own.
-    Fresh,
-    /// In the place of an older one, at its time.
-    Replace(Replaced),
-    Duplicate,
-    Absent,
-    Refused(Bound),
-}
-
-/// What is known of an event's id.
-#[derive(Default)]
-struct Before {
-    /// The lanes that have it, and when they got it last.
-    lanes: BTreeMap<LaneId, StoreTime>,
-    /// The lanes that got it when it was taken in part.
-    in_part: BTreeSet<LaneId>,
-}
 
 impl Work<'_> {
     pub(super) fn emit(&mut self, emit: &Emit) -> Result<Reply> {
@@ -43,7 +25,7 @@ impl Work<'_> {
         let before = self.received_before(emit)?;
         let mut routes = self.routes(emit, &before)?;
         let full = self.refuse_where_full(emit, &mut routes)?;
-        let any = routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_)));
+        let any = routes.iter().any(Route::is_new);
         let has_it = routes.iter().any(|route| matches!(route, Route::Duplicate));
         if !full.is_empty() && (emit.atomic || !(any || has_it)) {
             return Ok(Reply::Refused(Refusal::Full(full)));
@@ -57,7 +39,7 @@ impl Work<'_> {
             emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
             return Ok(Reply::Emitted(emitted));
         }
-        let in_part = !is_whole || !before.in_part.is_empty();
+        let in_part = !is_whole || before.in_part();
         // All of these first: making room for one target must not shed what another is about to replace.
         for (target, route) in emit.targets.iter().zip(&routes) {
             if let Route::Replace(older) = route {
@@ -110,12 +92,9 @@ impl Work<'_> {
         let mut routes = Vec::with_capacity(emit.targets.len());
         for target in &emit.targets {
             let accepts = self.ledger.lane(target.lane)?.is_some_and(|lane| lane.state.accepts());
-            let since = emit.received.0.saturating_sub(target.dedupe.0);
-            let lately = target.dedupe.0 > 0 && before.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
-            let has_it = lately || before.in_part.contains(&target.lane);
             routes.push(if !accepts {
                 Route::Absent
-            } else if has_it || !named.insert(target.lane) {
+            } else if before.has(emit, target) || !named.insert(target.lane) {
                 Route::Duplicate
             } else {
                 self.older(target)?.map_or(Route::Fresh, Route::Replace)
@@ -134,13 +113,9 @@ impl Work<'_> {
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
         let since = StoreTime(emit.received.0.saturating_sub(longest.0));
         for known in self.rows.named(self.sql, &emit.id)? {
-            if known.in_part {
-                before.in_part.insert(known.lane);
-            } else if known.received <= since {
-                continue;
+            if known.in_part || known.received > since {
+                before.saw(known.lane, known.received, known.in_part);
             }
-            let last: &mut StoreTime = before.lanes.entry(known.lane).or_insert(known.received);
-            *last = known.received.max(*last);
         }
         Ok(before)
     }
@@ -160,7 +135,7 @@ impl Work<'_> {
         let mut bodies: Vec<Option<i64>> = vec![None; emit.bodies.len()];
         let (mut deliveries, mut known) = (Vec::new(), Vec::new());
         for (target, route) in emit.targets.iter().zip(routes) {
-            if !matches!(route, Route::Fresh | Route::Replace(_)) {
+            if !route.is_new() {
                 emitted.targets.push(route.placed_nowhere());
                 continue;
             }
@@ -288,16 +263,5 @@ impl Work<'_> {
             (SELECT id FROM outbox_rejected ORDER BY id DESC LIMIT 1 OFFSET $1)";
         self.sql.execute(trim, &[&int(REJECTED_MAX)])?;
         Ok(Reply::Done)
-    }
-}
-
-impl Route {
-    /// What to say of a target that nothing is recorded for.
-    const fn placed_nowhere(&self) -> Placed {
-        match self {
-            Self::Duplicate => Placed::Duplicate,
-            Self::Refused(bound) => Placed::Refused(*bound),
-            Self::Fresh | Self::Replace(_) | Self::Absent => Placed::Absent,
-        }
     }
 }

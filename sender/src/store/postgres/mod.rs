@@ -30,6 +30,7 @@ use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
+use super::room::Room;
 use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{DeliveryId, StoreTime};
 
@@ -226,7 +227,7 @@ impl PostgresStore {
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             gathered: &mut self.gathered,
-            room: room::Room::default(),
+            room: Room::default(),
             rows,
             bodies: BTreeMap::new(),
             recorded: 0,
@@ -372,7 +373,7 @@ struct Work<'a> {
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
     gathered: &'a mut Gathered,
-    room: room::Room,
+    room: Room,
     rows: Rows,
     bodies: claim::Bodies,
     recorded: u64,

@@ -16,6 +16,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Body, Outcome, Reason};
 use crate::store::read::Place;
 use crate::store::reply::{Emitted, Placed, Reply};
+use crate::store::route::Replaced;
 
 /// Provisional numbers begin here.
 const PROVISIONAL: u64 = 1 << 62;
@@ -40,14 +41,6 @@ pub(super) struct Known {
     pub(super) lane: LaneId,
     pub(super) received: StoreTime,
     pub(super) in_part: bool,
-}
-
-/// A delivery that a newer one takes the place of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Replaced {
-    pub(super) delivery: DeliveryId,
-    pub(super) bytes: u64,
-    pub(super) due: StoreTime,
 }
 
 /// An event to be recorded.

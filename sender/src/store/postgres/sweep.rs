@@ -8,6 +8,7 @@ use super::{Result, Work, latencies};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
+use crate::store::room::Bounded;
 
 /// What has expired, the longest first.
 const EXPIRED: &str = "SELECT delivery, lane, bytes, attempts FROM deliveries

@@ -12,19 +12,10 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{OutboxId, Outcome, Reason};
 use crate::store::lane::{LaneState, OwnerId, WhenFull};
 use crate::store::latency::Measure;
+pub(super) use crate::store::numbers::{int, size};
 use crate::store::read::Place;
 
 type Fault = Box<dyn Error + Sync + Send>;
-
-/// A count, as large as PostgreSQL can hold.
-pub(super) fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// A length in memory.
-pub(super) fn size(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
-}
 
 /// A count that was read.
 #[derive(Clone, Copy, Debug, Default)]

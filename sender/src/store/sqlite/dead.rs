@@ -10,6 +10,7 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Dead, Forget, Reason, Redrive};
 use crate::store::read::Place;
 use crate::store::reply::{Redriven, Reply};
+use crate::store::room::Bounded;
 
 const OLDEST: &str = "SELECT delivery FROM deliveries INDEXED BY deliveries_dead
     WHERE state = 2 AND delivery > ?1 ORDER BY delivery LIMIT ?2";

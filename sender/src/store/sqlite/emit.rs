@@ -4,7 +4,7 @@
 //! refused as a whole if its emitter wants that. What was taken in part is known by its id for as long as it is kept, however
 //! short the lanes' windows for duplicates are: emitted again, it goes to those alone who lack it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, Result, params};
 
@@ -12,7 +12,9 @@ use super::values::{Bits, int, size};
 use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
-use crate::store::reply::{Bound, Emitted, Placed, Refusal, Reply};
+use crate::store::reply::{Emitted, Placed, Refusal, Reply};
+use crate::store::room::Bounded;
+use crate::store::route::{Before, Replaced, Route};
 
 /// So many outbox rows that were set aside are kept.
 const REJECTED_MAX: u64 = 10_000;
@@ -22,33 +24,6 @@ pub(super) const RECEIVED_BEFORE: &str =
     "SELECT d.lane, e.received, e.in_part IS NOT NULL FROM events e JOIN deliveries d
     ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
     WHERE e.id = ?1 AND (e.received > ?2 OR e.in_part IS NOT NULL)";
-
-/// What is to become of one target.
-pub(super) enum Route {
-    /// A delivery of its own.
-    Fresh,
-    /// In the place of an older one, at its time.
-    Replace(Replaced),
-    Duplicate,
-    Absent,
-    Refused(Bound),
-}
-
-/// What is known of an event's id.
-#[derive(Default)]
-struct Before {
-    /// The lanes that have it, and when they got it last.
-    lanes: BTreeMap<LaneId, StoreTime>,
-    /// The lanes that got it when it was taken in part.
-    in_part: BTreeSet<LaneId>,
-}
-
-/// A delivery that a newer one takes the place of.
-pub(super) struct Replaced {
-    delivery: DeliveryId,
-    pub(super) bytes: u64,
-    due: StoreTime,
-}
 
 /// The numbers that an event and its parts get.
 struct Numbers {
@@ -65,7 +40,7 @@ impl Work<'_> {
         let before = self.received_before(emit)?;
         let mut routes = self.routes(emit, &before)?;
         let full = self.refuse_where_full(emit, &mut routes)?;
-        let any = routes.iter().any(|route| matches!(route, Route::Fresh | Route::Replace(_)));
+        let any = routes.iter().any(Route::is_new);
         let nobody_has_it = !any && !routes.iter().any(|route| matches!(route, Route::Duplicate));
         if !full.is_empty() && (emit.atomic || nobody_has_it) {
             return Ok(Reply::Refused(Refusal::Full(full)));
@@ -80,7 +55,7 @@ impl Work<'_> {
             emitted.targets.extend(routes.iter().map(Route::placed_nowhere));
             return Ok(Reply::Emitted(emitted));
         }
-        let in_part = !is_whole || !before.in_part.is_empty();
+        let in_part = !is_whole || before.in_part();
         let numbers = self.record_event(emit, &routes, in_part)?;
         // All of these first: making room for one target must not shed what another is about to replace.
         for (target, route) in emit.targets.iter().zip(&routes) {
@@ -142,12 +117,9 @@ impl Work<'_> {
         let mut routes = Vec::with_capacity(emit.targets.len());
         for target in &emit.targets {
             let accepts = self.ledger.lane(self.sql, target.lane)?.is_some_and(|lane| lane.state.accepts());
-            let since = emit.received.0.saturating_sub(target.dedupe.0);
-            let lately = target.dedupe.0 > 0 && before.lanes.get(&target.lane).is_some_and(|at| at.0 > since);
-            let has_it = lately || before.in_part.contains(&target.lane);
             routes.push(if !accepts {
                 Route::Absent
-            } else if has_it || !named.insert(target.lane) {
+            } else if before.has(emit, target) || !named.insert(target.lane) {
                 Route::Duplicate
             } else {
                 self.older(target)?.map_or(Route::Fresh, Route::Replace)
@@ -165,12 +137,7 @@ impl Work<'_> {
         let mut query = self.sql.prepare_cached(RECEIVED_BEFORE)?;
         let mut rows = query.query(params![emit.id, since])?;
         while let Some(row) = rows.next()? {
-            let (lane, received) = (row.get(0)?, row.get(1)?);
-            let last: &mut StoreTime = before.lanes.entry(lane).or_insert(received);
-            *last = received.max(*last);
-            if row.get(2)? {
-                before.in_part.insert(lane);
-            }
+            before.saw(row.get(0)?, row.get(1)?, row.get(2)?);
         }
         Ok(before)
     }
@@ -327,16 +294,5 @@ impl Work<'_> {
             .prepare_cached("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'outbox' AND seq >= ?2")?
             .execute(params![int(self.now.0 / 1_000), OutboxId::END])?;
         Ok(())
-    }
-}
-
-impl Route {
-    /// What to say of a target that nothing is recorded for.
-    const fn placed_nowhere(&self) -> Placed {
-        match self {
-            Self::Duplicate => Placed::Duplicate,
-            Self::Refused(bound) => Placed::Refused(*bound),
-            Self::Fresh | Self::Replace(_) | Self::Absent => Placed::Absent,
-        }
     }
 }

@@ -19,6 +19,7 @@ use super::gathered::Gathered;
 use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
+use super::room::Room;
 use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{Nanos, StoreTime};
 
@@ -185,7 +186,7 @@ impl SqliteStore {
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             latencies: &mut self.latencies,
-            room: room::Room::default(),
+            room: Room::default(),
             bodies: BTreeMap::new(),
             recorded: 0,
             settled: 0,
@@ -288,7 +289,7 @@ struct Work<'a> {
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
     latencies: &'a mut Gathered,
-    room: room::Room,
+    room: Room,
     bodies: claim::Bodies,
     recorded: u64,
     settled: u64,

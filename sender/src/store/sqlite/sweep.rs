@@ -8,6 +8,7 @@ use super::{Work, latencies};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
+use crate::store::room::Bounded;
 
 /// What has expired, the longest first. Its rows are read one by one, so that one that can't be read stops no other.
 pub(super) const EXPIRED: &str = "SELECT delivery FROM deliveries INDEXED BY deliveries_expiring

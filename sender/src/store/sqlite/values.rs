@@ -9,17 +9,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{OutboxId, Outcome, Reason};
 use crate::store::lane::{LaneState, OwnerId, WhenFull};
+pub(super) use crate::store::numbers::{int, size};
 use crate::store::read::Place;
-
-/// A count, as large as SQLite can hold.
-pub(super) fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// A length in memory.
-pub(super) fn size(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
-}
 
 macro_rules! numbers {
     ($($name:ident),*) => { $(

@@ -1,0 +1,246 @@
+//! Bounds, as every store keeps them: what is full, and who makes room.
+//!
+//! A lane that is full refuses, or gives up those longest due that nobody holds. When the whole store is full, the
+//! lane with the most waiting pays, of those that shed: a quiet lane never pays for a loud one. Lanes that refuse are
+//! never made to shed for others; their emitters wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lane::{Bounds, Counts, Limits, WhenFull};
+use super::route::Route;
+use crate::engine::LaneId;
+use crate::store::command::{Emit, Reason};
+use crate::store::numbers::size;
+use crate::store::reply::{Bound, FullLane};
+
+/// So many of the fullest lanes are known at a time.
+const PAYERS_MAX: usize = 8;
+
+/// How often one commit looks for them.
+const LOOKUPS_MAX: u32 = 4;
+
+/// What one commit knows of who has room, and who makes some.
+#[derive(Default)]
+pub(super) struct Room {
+    /// Lanes to make room in, if that had to be known.
+    payers: Option<Payers>,
+    /// Lanes that refused a row of the outbox, and why: no newer one is for them in this commit.
+    outbox_refused: BTreeMap<LaneId, Bound>,
+}
+
+/// Who makes room when the whole store is full, as far as this commit knows.
+#[derive(Default)]
+struct Payers {
+    lanes: BTreeSet<LaneId>,
+    /// Everything that they have is handed out.
+    spent: BTreeSet<LaneId>,
+    looked_up: u32,
+}
+
+/// How much waits.
+#[derive(Clone, Copy)]
+struct Waiting {
+    rows: u64,
+    bytes: u64,
+}
+
+impl Waiting {
+    const fn of(counts: &Counts) -> Self {
+        Self { rows: counts.waiting, bytes: counts.waiting_bytes }
+    }
+
+    const fn less(self, gone: Self) -> Self {
+        Self { rows: self.rows.saturating_sub(gone.rows), bytes: self.bytes.saturating_sub(gone.bytes) }
+    }
+
+    /// One more delivery of so many bytes.
+    const fn and(self, bytes: u64) -> Self {
+        Self { rows: self.rows + 1, bytes: self.bytes + bytes }
+    }
+}
+
+impl Room {
+    /// Who can pay has changed.
+    pub(super) fn forget_payers(&mut self) {
+        self.payers = None;
+    }
+}
+
+/// One commit of a store, as far as it has to do with room.
+pub(super) trait Bounded {
+    /// What goes wrong in this store.
+    type Error;
+
+    fn room(&mut self) -> &mut Room;
+
+    fn limits(&self) -> &Limits;
+
+    /// What is in the whole store.
+    fn totals(&self) -> &Counts;
+
+    /// A lane's bounds, and what is in it.
+    fn bounds(&mut self, lane: LaneId) -> Result<Option<(Bounds, Counts)>, Self::Error>;
+
+    /// Gives up the longest due of a lane that nobody holds, so many at most. How many these were.
+    fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64, Self::Error>;
+
+    /// The lanes with the most waiting, of those that shed, so many at most.
+    fn fullest(&mut self, max: u64) -> Result<BTreeSet<LaneId>, Self::Error>;
+
+    /// Refuses the event for the lanes that would rather do that than shed, and have no room. Which these are.
+    fn refuse_where_full(&mut self, emit: &Emit, routes: &mut [Route]) -> Result<Vec<FullLane>, Self::Error> {
+        let mut full = Vec::new();
+        // What would wait in total, if of the lanes that may refuse those got theirs that don't: the others make room.
+        let mut total = Waiting::of(self.totals());
+        for (target, route) in emit.targets.iter().zip(routes) {
+            let gone = match route {
+                Route::Fresh => Waiting { rows: 0, bytes: 0 },
+                Route::Replace(older) => Waiting { rows: 1, bytes: older.bytes },
+                Route::Duplicate | Route::Absent | Route::Refused(_) => continue,
+            };
+            let Some((bounds, counts)) = self.bounds(target.lane)? else { continue };
+            if bounds.when_full == WhenFull::ShedOldest {
+                continue;
+            }
+            let body = size(emit.bodies[target.body].bytes.len());
+            let before = Waiting::of(&counts).less(gone);
+            let with_it = total.less(gone).and(body);
+            let refused = &self.room().outbox_refused;
+            let older = refused.get(&target.lane).filter(|_| emit.outbox.is_some()).copied();
+            let bound = bounds.reached(before.rows, before.bytes, body).or(older);
+            if let Some(bound) = bound.or_else(|| self.limits().broken_by(with_it, gone, body)) {
+                full.push(FullLane { lane: target.lane, bound });
+                if emit.outbox.is_some() && bound != Bound::BodyBytes {
+                    self.room().outbox_refused.entry(target.lane).or_insert(bound);
+                }
+                *route = Route::Refused(bound);
+            } else {
+                total = with_it;
+            }
+        }
+        Ok(full)
+    }
+
+    /// Makes room for one delivery; says whether there is any.
+    fn make_room(&mut self, lane: LaneId, bytes: u64, shed: &mut u64) -> Result<bool, Self::Error> {
+        let Some((bounds, _)) = self.bounds(lane)? else { return Ok(false) };
+        // What could never fit must not drive out what does.
+        if bounds.reached(0, 0, bytes).is_some() || bytes > self.limits().waiting_bytes_max {
+            return Ok(false);
+        }
+        while !self.lane_has_room(lane, bytes)? {
+            if self.shed_rows(lane, 1, Reason::Overflow)? == 0 {
+                return Ok(false);
+            }
+            *shed += 1;
+        }
+        while !self.limits().have_room(self.totals(), bytes) {
+            let Some(payer) = self.payer()? else { return Ok(false) };
+            if self.shed_rows(payer, 1, Reason::Overflow)? == 0 {
+                self.room().payers.get_or_insert_default().spend(payer);
+            } else {
+                *shed += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether one more delivery has room on a lane and in the store, without anybody's shedding.
+    fn has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+        Ok(self.lane_has_room(lane, bytes)? && self.limits().have_room(self.totals(), bytes))
+    }
+
+    /// The same, of the lane alone.
+    fn lane_has_room(&mut self, lane: LaneId, bytes: u64) -> Result<bool, Self::Error> {
+        let lane = self.bounds(lane)?;
+        Ok(lane.is_none_or(|(bounds, counts)| {
+            bounds.reached(counts.waiting, counts.waiting_bytes, bytes).is_none()
+        }))
+    }
+
+    /// The lane that has the most waiting, of those that shed.
+    fn payer(&mut self) -> Result<Option<LaneId>, Self::Error> {
+        loop {
+            let mut best: Option<(u64, LaneId)> = None;
+            for lane in self.room().payers.get_or_insert_default().lanes.clone() {
+                let waiting = self.bounds(lane)?.map_or(0, |(_, counts)| counts.waiting);
+                if waiting > 0 && best.is_none_or(|(most, _)| waiting > most) {
+                    best = Some((waiting, lane));
+                }
+            }
+            if let Some((_, lane)) = best {
+                return Ok(Some(lane));
+            }
+            let Some(max) = self.room().payers.get_or_insert_default().look_up() else { return Ok(None) };
+            let found = self.fullest(max)?;
+            if !self.room().payers.get_or_insert_default().found(found) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Something was added to a lane: it may have to pay for what is added next.
+    fn may_pay(&mut self, lane: LaneId) -> Result<(), Self::Error> {
+        if self.room().payers.is_none() {
+            return Ok(());
+        }
+        let sheds = self.bounds(lane)?.is_some_and(|(bounds, _)| bounds.when_full == WhenFull::ShedOldest);
+        if sheds && let Some(payers) = &mut self.room().payers {
+            payers.may_pay(lane);
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    /// The bound of the whole store that is broken by so much, of which one delivery came, and something went for it.
+    const fn broken_by(&self, with_it: Waiting, gone: Waiting, body: u64) -> Option<Bound> {
+        if gone.rows == 0 && with_it.rows > self.waiting_rows_max {
+            Some(Bound::TotalRows)
+        } else if body > gone.bytes && with_it.bytes > self.waiting_bytes_max {
+            Some(Bound::TotalBytes)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the store has room for one more delivery of so many bytes.
+    const fn have_room(&self, totals: &Counts, bytes: u64) -> bool {
+        self.broken_by(Waiting::of(totals).and(bytes), Waiting { rows: 0, bytes: 0 }, bytes).is_none()
+    }
+}
+
+impl Payers {
+    /// All that it has is handed out.
+    fn spend(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+        self.spent.insert(lane);
+    }
+
+    /// Something was added to a lane that sheds: it may have to pay for what is added next.
+    fn may_pay(&mut self, lane: LaneId) {
+        self.spent.remove(&lane);
+        if self.lanes.len() < PAYERS_MAX {
+            self.lanes.insert(lane);
+        }
+    }
+
+    /// How many of the fullest lanes to look for, which is a scan of all lanes; none if that was done often enough.
+    fn look_up(&mut self) -> Option<u64> {
+        if self.looked_up >= LOOKUPS_MAX {
+            return None;
+        }
+        self.looked_up += 1;
+        Some(size(PAYERS_MAX + self.spent.len()))
+    }
+
+    /// These were found. Whether one of them can pay.
+    fn found(&mut self, lanes: BTreeSet<LaneId>) -> bool {
+        self.lanes = lanes;
+        self.lanes.retain(|lane| !self.spent.contains(lane));
+        if self.lanes.is_empty() {
+            self.looked_up = LOOKUPS_MAX;
+        }
+        !self.lanes.is_empty()
+    }
+}
