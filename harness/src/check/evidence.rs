@@ -104,7 +104,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// The earliest moment at which a request may have been sent: one that was read when its endpoint had just begun again
-    /// to accept or to read may have waited there for as long as it did not.
+    /// to accept or to read may have waited there for as long as it did not; and one that was read after its process was
+    /// killed was sent before.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -115,7 +116,17 @@ impl<'a> Evidence<'a> {
                     .until()
                     .is_some_and(|end| (end..=end.saturating_add(READ_WITHIN)).contains(&exchange.t))
         };
-        behaviours.iter().filter(waited).map(|one| one.at.0).fold(exchange.t, u64::min)
+        let killed = self.killed_before(exchange.t).unwrap_or(exchange.t);
+        behaviours.iter().filter(waited).map(|one| one.at.0).fold(killed, u64::min)
+    }
+
+    /// When the process was killed that sent what was read at `t`, if that was before: it was not started again until then.
+    /// Of several processes another may have sent it, unless that was just now.
+    fn killed_before(&self, t: u64) -> Option<u64> {
+        let kill = *self.kills.get(self.kills.partition_point(|kill| *kill <= t).checked_sub(1)?)?;
+        let (mut started, alone) = (self.trace.processes.iter(), self.scenario.sender.workers == 1);
+        let is_back = started.any(|one| one.event == ProcessEvent::Started && (kill..=t).contains(&one.t));
+        (!is_back && (alone || t - kill <= READ_WITHIN)).then_some(kill)
     }
 
     /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.

@@ -48,6 +48,42 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
 }
 
 #[test]
+fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
+    let back = |after: u64, workers: u32| {
+        let started = move |trace: &mut Trace| {
+            // The first attempt came 10 ms after the kill was noted.
+            killed(0)(trace);
+            trace.processes.last_mut().unwrap().t = 3 * SECOND - 10 * MS;
+            let (t, event) = (3 * SECOND - 10 * MS + after, ProcessEvent::Started);
+            trace.processes.push(Process { t, worker: 0, event, status: None });
+        };
+        (format!("[sender]\nworkers = {workers}"), started)
+    };
+    for (after, workers, expected) in [
+        (200 * MS, 1, Status::Pass),
+        (5 * MS, 1, Status::Fail),
+        (200 * MS, 2, Status::Pass),
+        (5 * MS, 2, Status::Fail),
+    ] {
+        let (sender, started) = back(after, workers);
+        for id in ["duplicate.bounded", "retry.status"] {
+            check(id, &sender, started, expected);
+        }
+    }
+    // Of several processes another may have sent what came later.
+    let (sender, started) = back(SECOND, 2);
+    let long_ago = move |trace: &mut Trace| {
+        started(trace);
+        trace
+            .processes
+            .iter_mut()
+            .filter(|one| one.event == ProcessEvent::Killed)
+            .for_each(|one| one.t -= 400 * MS);
+    };
+    check("duplicate.bounded", &sender, long_ago, Status::Fail);
+}
+
+#[test]
 fn locks_that_follow_each_other_without_a_gap_excuse_as_one() {
     // Killed at 3.7 s: while the second lock held, if it came before the first was over; well after the first, if not.
     for (second, expected) in [(3_300 * MS, Status::Pass), (9 * SECOND, Status::Fail)] {
