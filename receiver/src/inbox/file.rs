@@ -15,6 +15,9 @@ const VERSION: i64 = 1;
 /// How long a connection waits for another one: at the opening, and for a reader that looks in from outside.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long the log grows before it is written back, 32 MiB: pages that many commits change are written back once.
+const CHECKPOINT_PAGES: u32 = 8_192;
+
 /// What an acknowledgement survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -167,7 +170,7 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     };
     let settings = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA journal_size_limit = 67108864;
-         PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     );
     sql.execute_batch(&settings).map_err(&failed)?;
     if empty {
