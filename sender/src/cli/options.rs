@@ -24,7 +24,8 @@ use crate::transport::{DnsResolver, Settings};
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Common {
-    /// The database: a file, or postgres://USER:PASSWORD@HOST/DATABASE
+    /// The database: a file, or postgres://USER:PASSWORD@HOST/DATABASE, with ?sslmode=verify-full for TLS, and
+    /// &sslrootcert=FILE for an authority of your own
     #[arg(long, global = true, value_name = "DATABASE", env = "HOOKPROOF_DB", hide_env_values = true)]
     db: Option<OsString>,
     /// Print JSON on stdout: one object, or one on each line of a list

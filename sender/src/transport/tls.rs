@@ -40,6 +40,15 @@ impl Roots {
         }
         if count == 0 { Err(RootsError::None) } else { Ok(self) }
     }
+
+    /// How a client speaks TLS that trusts these.
+    pub(crate) fn config(self) -> io::Result<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?;
+        Ok(versions.with_root_certificates(self.0).with_no_client_auth())
+    }
 }
 
 /// A text without the roots that it should hold.
@@ -59,11 +68,7 @@ pub enum RootsError {
 }
 
 pub(super) fn connector(roots: Roots) -> io::Result<TlsConnector> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?;
-    let mut config = versions.with_root_certificates(roots.0).with_no_client_auth();
+    let mut config = roots.config()?;
     config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -32,6 +32,15 @@ pub(crate) struct Private {
 impl Private {
     /// Starts one, if PostgreSQL's programs are there.
     pub(crate) fn start(fsync: Fsync) -> Option<Self> {
+        Self::start_with(fsync, None)
+    }
+
+    /// Starts one that is reached over TLS alone, at a port of this machine, with a key and a certificate as PEM.
+    pub(crate) fn start_over_tls(port: u16, key_and_certificate: &str) -> Option<Self> {
+        Self::start_with(Fsync::Off, Some((port, key_and_certificate)))
+    }
+
+    fn start_with(fsync: Fsync, tls: Option<(u16, &str)>) -> Option<Self> {
         let programs = programs()?;
         let mut command = unprivileged();
         command.args(["sh", "-c", SCRIPT, "server.sh"]).arg(programs);
@@ -39,10 +48,14 @@ impl Private {
             Fsync::On => "on",
             Fsync::Off => "off",
         });
+        command.args(tls.map(|(port, _)| port.to_string()));
         command.current_dir("/").env("LC_ALL", "C");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut keeper = command.spawn().unwrap();
-        let orders = keeper.stdin.take().unwrap();
+        let mut orders = keeper.stdin.take().unwrap();
+        if let Some((_, pem)) = tls {
+            writeln!(orders, "{}\n", pem.trim()).unwrap();
+        }
         let (tell, told) = channel();
         let log = BufReader::new(keeper.stderr.take().unwrap());
         std::thread::spawn(move || {

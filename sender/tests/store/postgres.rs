@@ -20,6 +20,10 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
+    pub(crate) fn at_address(address: String) -> Self {
+        Self { address, limits: Limits::default() }
+    }
+
     fn at(&self) -> Address {
         self.address.parse().unwrap()
     }

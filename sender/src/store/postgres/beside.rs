@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::address::Address;
 use super::claim::{Answer, Bodies, answer, are_plain};
 use super::link::{Link, Purpose};
-use super::open::Address;
 use crate::engine::StoreTime;
 use crate::store::command::Claim;
 use crate::store::held::Held;
@@ -34,7 +34,7 @@ impl Claimer for PostgresClaimer {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         let link = match self.link.take().filter(|link| !link.is_closed()) {
             Some(link) => link,
-            None => Link::open(self.address.config(), Purpose::Hot)?,
+            None => Link::open(&self.address, Purpose::Hot)?,
         };
         // Locked before anything is read: whatever is given back after this was still held when it was read.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

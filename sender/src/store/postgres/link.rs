@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, NoTls, Row, Socket, Statement};
 
+use super::address::Address;
 use crate::store::StoreError;
 
 /// A value that a statement is given.
@@ -57,19 +59,31 @@ impl Drop for Link {
     }
 }
 
+async fn connect<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+{
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to the database ended");
+        }
+    });
+    Ok(client)
+}
+
 impl Link {
     /// Connects.
-    pub(super) fn open(config: &Config, purpose: Purpose) -> Result<Self, StoreError> {
+    pub(super) fn open(address: &Address, purpose: Purpose) -> Result<Self, StoreError> {
         let doing = "connect to the database";
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Io { doing, detail: error.to_string() })?;
         let connected = wait_on(&runtime, async {
-            let (client, connection) = config.connect(NoTls).await?;
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to the database ended");
-                }
-            });
+            let client = match address.tls() {
+                Some(tls) => connect(address.config(), tls.clone()).await?,
+                None => connect(address.config(), NoTls).await?,
+            };
             client.batch_execute(if purpose == Purpose::Hot { HOT } else { READING }).await?;
             Ok(client)
         });

@@ -34,6 +34,7 @@ use super::room::Room;
 use super::{Claimer, Store, StoreError, Written};
 use crate::engine::{DeliveryId, StoreTime};
 
+mod address;
 mod beside;
 mod changes;
 mod claim;
@@ -58,15 +59,16 @@ mod stop;
 mod subscribe;
 mod sweep;
 mod table;
+mod tls;
 mod values;
 mod wanted;
 mod work;
 
+pub use address::{Address, BadAddress};
 use doubt::Doubt;
 use ledger::Ledger;
 use link::{Link, Purpose, failure};
 use named::begin;
-pub use open::{Address, BadAddress};
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
@@ -298,7 +300,7 @@ impl PostgresStore {
     fn settle_doubt(&mut self, commands: &[Command]) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
         if self.link.as_ref().is_none_or(Link::is_closed) {
             self.link = None;
-            self.link = Some(Link::open(self.address.config(), Purpose::Hot)?);
+            self.link = Some(Link::open(&self.address, Purpose::Hot)?);
         }
         let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
         let happened = doubt.happened(link, self.writer)?;

@@ -5,8 +5,9 @@ use std::cell::{Cell, RefCell};
 
 use tokio_postgres::error::SqlState;
 
+use super::address::Address;
 use super::link::{Link, failure};
-use super::open::{self, Address};
+use super::open;
 use super::{clock, latencies, nodes};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;

@@ -1,0 +1,81 @@
+//! Where a database is, as people write it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+
+use super::tls::{Asked, Tls};
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where a database is.
+#[derive(Clone)]
+pub struct Address {
+    config: Arc<Config>,
+    tls: Option<Tls>,
+    shown: Arc<str>,
+}
+
+/// A text that names no database.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE")]
+pub struct BadAddress(String);
+
+impl Address {
+    /// How such a text begins.
+    pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(super) const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+}
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let told = |error: &tokio_postgres::Error| match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let asked = Asked::of(text).map_err(BadAddress)?;
+        let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
+        if config.get_application_name().is_none() {
+            config.application_name("hookproof-sender");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_WITHIN);
+        }
+        config.tcp_user_timeout(Duration::from_secs(30)).keepalives_idle(Duration::from_secs(15));
+        let hosts: Vec<String> = config.get_hosts().iter().map(host).collect();
+        let shown = format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default());
+        Ok(Self { config: Arc::new(config), tls: asked.tls, shown: shown.into() })
+    }
+}
+
+fn host(host: &tokio_postgres::config::Host) -> String {
+    match host {
+        tokio_postgres::config::Host::Tcp(name) => name.clone(),
+        tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// Without the password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}

@@ -1,0 +1,153 @@
+//! TLS to the database's server: its certificate is verified, and the name on it, or there is no TLS at all.
+//!
+//! `sslmode=require` and `verify-full` both mean that, since encryption to whoever answers proves nothing; `disable` is what
+//! an address without `sslmode` means. Trusted are the roots that browsers trust, and those of the file that `sslrootcert`
+//! names.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::ClientConfig;
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+use crate::transport::Roots;
+
+/// What PostgreSQL calls its protocol, where TLS comes first.
+const PROTOCOL: &[u8] = b"postgresql";
+
+/// What is not `tokio_postgres`'s own in the query of an address.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// The address without it.
+    pub(super) rest: String,
+    /// How TLS is spoken, if it is.
+    pub(super) tls: Option<Tls>,
+}
+
+impl Asked {
+    /// Takes it out of an address.
+    pub(super) fn of(address: &str) -> Result<Self, String> {
+        let Some((base, query)) = address.split_once('?') else {
+            return Ok(Self { rest: address.to_owned(), tls: None });
+        };
+        let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match key {
+                "sslmode" => mode = Some(value.to_owned()),
+                "sslrootcert" => roots = Some(decoded(value)?),
+                _ => rest.push(pair),
+            }
+        }
+        let tls = match mode.as_deref() {
+            Some("require" | "verify-full") => Some(Tls::trusting(roots.as_deref())?),
+            None | Some("disable") if roots.is_none() => None,
+            None | Some("disable") => {
+                return Err("sslrootcert is of no use without sslmode=verify-full".to_owned());
+            }
+            Some(other) => {
+                return Err(format!(
+                    "sslmode={other} does not say whom to trust: it is disable, or verify-full"
+                ));
+            }
+        };
+        rest.push(if tls.is_some() { "sslmode=require" } else { "sslmode=disable" });
+        Ok(Self { rest: format!("{base}?{}", rest.join("&")), tls })
+    }
+}
+
+fn decoded(value: &str) -> Result<String, String> {
+    let pair = url::form_urlencoded::parse(value.as_bytes()).next();
+    pair.map(|(path, _)| path.into_owned()).ok_or_else(|| "sslrootcert names no file".to_owned())
+}
+
+/// TLS with whom it trusts.
+#[derive(Clone, Debug)]
+pub(super) struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// Trusts the public roots, and those of a file.
+    fn trusting(file: Option<&str>) -> Result<Self, String> {
+        let mut roots = Roots::default();
+        if let Some(path) = file.filter(|path| *path != "system") {
+            let text = std::fs::read(path).map_err(|error| format!("sslrootcert: {path}: {error}"))?;
+            roots = roots.with_pem(&text).map_err(|error| format!("sslrootcert: {path}: {error}"))?;
+        }
+        let mut config = roots.config().map_err(|error| error.to_string())?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+impl MakeTlsConnect<Socket> for Tls {
+    type Stream = Stream;
+    type TlsConnect = To;
+    type Error = InvalidDnsNameError;
+
+    fn make_tls_connect(&mut self, domain: &str) -> Result<To, InvalidDnsNameError> {
+        let name = ServerName::try_from(domain)?.to_owned();
+        Ok(To { connector: TlsConnector::from(Arc::clone(&self.0)), name })
+    }
+}
+
+/// TLS to one server.
+pub(super) struct To {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl TlsConnect<Socket> for To {
+    type Stream = Stream;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream>> + Send>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        Box::pin(async move {
+            self.connector.connect(self.name, socket).await.map(|stream| Stream(Box::new(stream)))
+        })
+    }
+}
+
+/// A connection over TLS.
+pub(super) struct Stream(Box<tokio_rustls::client::TlsStream<Socket>>);
+
+impl TlsStream for Stream {
+    /// None: who the server is, its certificate proves.
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
