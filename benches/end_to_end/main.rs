@@ -1,5 +1,6 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
-//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it.
+//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it. Where `HOOKPROOF_POSTGRES` names a server with a
+//! database to itself, the same is measured on that.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
@@ -11,6 +12,7 @@ mod figures;
 mod offer;
 mod process;
 mod scale;
+mod server;
 mod sink;
 
 use std::process::ExitCode;
@@ -19,7 +21,8 @@ use std::time::{Duration, Instant};
 use exchange::Failure;
 use figures::{Latencies, Rate};
 use offer::Offer;
-use process::{Bare, Database, Sender};
+use process::{Bare, Database, Place, Sender};
+use server::Server;
 use sink::Sink;
 
 /// Connections of the bare client, and requests in flight of the sender.
@@ -34,6 +37,9 @@ const WAITING: u64 = 1_000_000;
 /// The open-loop part: so many events a second for so long.
 const PACE_PER_SECOND: u32 = 1_000;
 const PACE_LASTS: Duration = Duration::from_secs(10);
+
+/// The system tells processor time in hundredths of a second.
+const TICK_MICROS: f64 = 10_000.0;
 
 /// What the figures are wanted at.
 const RATIO_WANTED: f64 = 0.5;
@@ -76,10 +82,18 @@ fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
     let sink = Sink::start()?;
     // The first run also warms the machine up.
     ceiling(&sink, events)?;
-    for durability in ["power-loss", "process"] {
-        figures::title(&format!("durability {durability}, {events} events of {} bytes", offer::BODY_BYTES));
+    let server = Server::named().map(Place::Server);
+    if server.is_none() {
+        figures::title("PostgreSQL is not measured: HOOKPROOF_POSTGRES names none");
+    }
+    for place in [Place::File("power-loss"), Place::File("process")].into_iter().chain(server) {
+        let how = match &place {
+            Place::File(durability) => format!("durability {durability}"),
+            Place::Server(_) => "on PostgreSQL".to_owned(),
+        };
+        figures::title(&format!("{how}, {events} events of {} bytes", offer::BODY_BYTES));
         let before = ceiling(&sink, events)?;
-        let (sent, written) = end_to_end(&sink, durability, events)?;
+        let (sent, written) = end_to_end(&sink, &place, events)?;
         let after = ceiling(&sink, events)?;
         let ceiling = Rate::between(before, after);
         figures::rate("ceiling: bare client", ceiling);
@@ -87,8 +101,12 @@ fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
         figures::ratio("ratio", sent.over(ceiling), RATIO_WANTED);
         figures::count("rows written per delivery", written.rows_per_delivery);
         figures::count("deliveries per commit", written.deliveries_per_commit);
-        figures::rate("durable emits alone", emits(&sink, durability, events)?);
-        let paced = paced(&sink, durability, pace_lasts)?;
+        if let Some((log_bytes, micros)) = written.by_server {
+            figures::count("the server: bytes of its log per delivery", log_bytes);
+            figures::count("the server: processor time per delivery, µs", micros);
+        }
+        figures::rate("durable emits alone", emits(&sink, &place, events)?);
+        let paced = paced(&sink, &place, pace_lasts)?;
         figures::latencies(&format!("emit to first attempt at {PACE_PER_SECOND}/s"), &paced.first_attempt);
         figures::latencies("  of which until the emit was acknowledged", &paced.acknowledged);
         figures::latencies("  the generator's own lag", &paced.lag);
@@ -97,10 +115,10 @@ fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
 }
 
 /// A sender with one subscriber that nothing limits but its connections.
-fn serving(sink: &Sink, durability: &str) -> Result<Sender, Failure> {
-    let database = Sender::database()?;
+fn serving(sink: &Sink, place: &Place) -> Result<Sender, Failure> {
+    let database = place.database()?;
     add(&database, sink)?;
-    Sender::start(database, durability)
+    Sender::start(database)
 }
 
 fn add(database: &Database, sink: &Sink) -> Result<(), Failure> {
@@ -120,23 +138,31 @@ fn ceiling(sink: &Sink, requests: u64) -> Result<Rate, Failure> {
 struct Written {
     rows_per_delivery: f64,
     deliveries_per_commit: f64,
+    /// Bytes of its log, and microseconds of processor time, for each delivery.
+    by_server: Option<(f64, f64)>,
 }
 
 /// Emits as fast as the sender takes it, until everything has arrived and is recorded.
-fn end_to_end(sink: &Sink, durability: &str, events: u64) -> Result<(Rate, Written), Failure> {
-    let sender = serving(sink, durability)?;
+fn end_to_end(sink: &Sink, place: &Place, events: u64) -> Result<(Rate, Written), Failure> {
+    let sender = serving(sink, place)?;
     let before = sink.arrivals();
     let (rows, commits) =
         (sender.metric("hookproof_store_rows_total")?, sender.metric("hookproof_store_commits_total")?);
+    let used = place.used()?;
     let began = now();
     offer::flood(sender.address(), offer::KIND, events)?;
     sink.wait_for(before + events)?;
     let rate = Rate::new(events, now() - began);
     sender.wait_until_recorded(events)?;
+    let by_server = used.zip(place.used()?).map(|(before, after)| {
+        let each = |from: u64, until: u64| figures::float(until - from) / figures::float(events);
+        (each(before.log_bytes, after.log_bytes), each(before.ticks, after.ticks) * TICK_MICROS)
+    });
     let written = Written {
         rows_per_delivery: (sender.metric("hookproof_store_rows_total")? - rows) / figures::float(events),
         deliveries_per_commit: figures::float(events)
             / (sender.metric("hookproof_store_commits_total")? - commits),
+        by_server,
     };
     sink.expect(before + events)?;
     sender.stop()?;
@@ -144,11 +170,11 @@ fn end_to_end(sink: &Sink, durability: &str, events: u64) -> Result<(Rate, Writt
 }
 
 /// Emits as fast as the sender takes it, for a subscriber that is paused.
-fn emits(sink: &Sink, durability: &str, events: u64) -> Result<Rate, Failure> {
-    let database = Sender::database()?;
+fn emits(sink: &Sink, place: &Place, events: u64) -> Result<Rate, Failure> {
+    let database = place.database()?;
     add(&database, sink)?;
     database.pause()?;
-    let sender = Sender::start(database, durability)?;
+    let sender = Sender::start(database)?;
     let began = now();
     offer::flood(sender.address(), offer::KIND, events)?;
     let rate = Rate::new(events, now() - began);
@@ -163,8 +189,8 @@ struct Paced {
 }
 
 /// Emits one event after another by the clock, whatever the answers do.
-fn paced(sink: &Sink, durability: &str, lasts: Duration) -> Result<Paced, Failure> {
-    let sender = serving(sink, durability)?;
+fn paced(sink: &Sink, place: &Place, lasts: Duration) -> Result<Paced, Failure> {
+    let sender = serving(sink, place)?;
     sink.forget_latencies();
     let before = sink.arrivals();
     let offered: Offer = offer::paced(sender.address(), sink.clock(), PACE_PER_SECOND, lasts)?;

@@ -1,5 +1,6 @@
 //! The processes that are measured, each this program under another name.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::exchange::{Connection, Failure};
 use crate::figures::Rate;
+use crate::server::{Server, Used};
 
 /// The first argument that makes this program the sender.
 pub(crate) const SENDER: &str = "as-sender";
@@ -21,23 +23,31 @@ pub(crate) struct Sender {
     database: Option<Database>,
 }
 
+/// Where senders keep what they have.
+pub(crate) enum Place {
+    /// In files, which survive so much.
+    File(&'static str),
+    /// On a server.
+    Server(Server),
+}
+
 /// A database of its own.
-pub(crate) struct Database(TempDir);
+pub(crate) struct Database {
+    address: OsString,
+    durability: Option<&'static str>,
+    /// Where its file is, if it is one.
+    _folder: Option<TempDir>,
+}
 
 /// The bare client.
 pub(crate) struct Bare;
 
 impl Sender {
-    /// A new database.
-    pub(crate) fn database() -> Result<Database, Failure> {
-        Ok(Database(tempfile::tempdir()?))
-    }
-
-    pub(crate) fn start(database: Database, durability: &str) -> Result<Self, Failure> {
+    pub(crate) fn start(database: Database) -> Result<Self, Failure> {
         let mut child = database
             .program()?
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"])
-            .args(["--durability", durability])
+            .args(database.durability.iter().flat_map(|durability| ["--durability", durability]))
             .stderr(Stdio::piped())
             .spawn()?;
         let address = listening(&mut child)?;
@@ -114,6 +124,30 @@ impl Sender {
     }
 }
 
+impl Place {
+    /// A new database.
+    pub(crate) fn database(&self) -> Result<Database, Failure> {
+        Ok(match self {
+            Self::File(durability) => {
+                let folder = tempfile::tempdir()?;
+                let address = folder.path().join("sender.db").into_os_string();
+                Database { address, durability: Some(durability), _folder: Some(folder) }
+            }
+            Self::Server(server) => {
+                Database { address: server.schema()?.into(), durability: None, _folder: None }
+            }
+        })
+    }
+
+    /// What a server has used so far; nothing of files.
+    pub(crate) fn used(&self) -> Result<Option<Used>, Failure> {
+        match self {
+            Self::File(_) => Ok(None),
+            Self::Server(server) => server.used().map(Some),
+        }
+    }
+}
+
 impl Database {
     pub(crate) fn add<'a>(
         &self,
@@ -134,7 +168,7 @@ impl Database {
 
     fn program(&self) -> Result<Command, Failure> {
         let mut command = program(SENDER)?;
-        command.env("HOOKPROOF_DB", self.0.path().join("sender.db"));
+        command.env("HOOKPROOF_DB", &self.address);
         Ok(command)
     }
 }

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use crate::exchange::Failure;
 use crate::figures::{self, Rate};
-use crate::process::Sender;
+use crate::process::{Place, Sender};
 use crate::sink::Sink;
 use crate::{now, offer};
+
+/// What is measured here is a matter of files.
+const PLACE: Place = Place::File("power-loss");
 
 /// Subscribers with one delivery each.
 const SUBSCRIBERS: u64 = 10_000;
@@ -34,7 +37,7 @@ pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failur
     figures::wanted("resident memory at its highest, MiB", sender.resident_highest_mib()?, RSS_WANTED_MIB);
     let database = sender.stop()?;
     let began = now();
-    let sender = Sender::start(database, "power-loss")?;
+    let sender = Sender::start(database)?;
     sender.wait_until_ready()?;
     figures::wanted("start with them, seconds", (now() - began).as_secs_f64(), START_WANTED.as_secs_f64());
     figures::wanted("resident memory after a start, MiB", sender.resident_mib()?, RSS_WANTED_MIB);
@@ -43,10 +46,10 @@ pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failur
 }
 
 fn serving(sink: &Sink) -> Result<Sender, Failure> {
-    let database = Sender::database()?;
+    let database = PLACE.database()?;
     database.add("fast", &sink.url(), "fast.*", UNLIMITED.iter().chain(&ROOM))?;
     database.add("slow", &sink.url(), "slow.*", SLOW.iter().chain(&ROOM))?;
-    Sender::start(database, "power-loss")
+    Sender::start(database)
 }
 
 fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rate, Failure> {
@@ -60,7 +63,7 @@ fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rate, Failure>
 /// One event for everybody.
 fn many(sink: &Sink) -> Result<(), Failure> {
     figures::title(&format!("{SUBSCRIBERS} subscribers with one delivery each"));
-    let sender = Sender::start(Sender::database()?, "power-loss")?;
+    let sender = Sender::start(PLACE.database()?)?;
     let began = now();
     sender.subscribe_many(&sink.url(), SUBSCRIBERS)?;
     figures::rate("subscribed", Rate::new(SUBSCRIBERS, now() - began));

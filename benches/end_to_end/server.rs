@@ -1,0 +1,76 @@
+//! A PostgreSQL server, as far as the bench looks at it: the one that `HOOKPROOF_POSTGRES` names.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::exchange::Failure;
+
+/// The address of a database that is the bench's own.
+pub(crate) struct Server(String);
+
+/// What the server has used so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Used {
+    /// Bytes of its log.
+    pub(crate) log_bytes: u64,
+    /// Ticks of the processor, of everything on this machine that is called `postgres`.
+    pub(crate) ticks: u64,
+}
+
+impl Server {
+    /// The one that is named, if one is.
+    pub(crate) fn named() -> Option<Self> {
+        std::env::var("HOOKPROOF_POSTGRES").ok().map(Self)
+    }
+
+    /// The address of a new schema in it.
+    pub(crate) fn schema(&self) -> Result<String, Failure> {
+        static SCHEMAS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("bench_{}_{}", std::process::id(), SCHEMAS.fetch_add(1, Ordering::Relaxed));
+        self.ask(&format!("CREATE SCHEMA {name}"))?;
+        let joint = if self.0.contains('?') { '&' } else { '?' };
+        Ok(format!("{}{joint}options=-csearch_path%3D{name}", self.0))
+    }
+
+    pub(crate) fn used(&self) -> Result<Used, Failure> {
+        let told = self.ask("SELECT pg_current_wal_lsn() - '0/0'")?;
+        let log_bytes = told.and_then(|text| text.parse().ok());
+        let log_bytes = log_bytes
+            .ok_or_else(|| Failure::Says("the server does not tell the place of its log".to_owned()))?;
+        Ok(Used { log_bytes, ticks: ticks()? })
+    }
+
+    fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {
+        let failed = |error: tokio_postgres::Error| Failure::Says(format!("PostgreSQL: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&self.0, NoTls).await.map_err(failed)?;
+            let connection = tokio::spawn(connection);
+            let answers = client.simple_query(statement).await.map_err(failed)?;
+            drop(client);
+            // However it ended, the answer is here.
+            drop(connection.await);
+            Ok(answers.iter().find_map(|answer| match answer {
+                SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+                _ => None,
+            }))
+        })
+    }
+}
+
+/// What all processes called `postgres` have had of the processors.
+fn ticks() -> Result<u64, Failure> {
+    let mut sum = 0;
+    for process in std::fs::read_dir("/proc")?.map_while(Result::ok) {
+        // One that has ended meanwhile is no longer there to be read.
+        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
+        let Some((name, rest)) = stat.rsplit_once(')') else { continue };
+        if name.ends_with("(postgres") {
+            let spent =
+                rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+            sum += spent.sum::<u64>();
+        }
+    }
+    Ok(sum)
+}
