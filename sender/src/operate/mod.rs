@@ -4,6 +4,7 @@
 //! - [`shown`]: the sender's figures as machines read them, in one form everywhere.
 //! - [`dead`]: what dead letters have in common, and what to do about it.
 //! - [`audit`]: the most that a contract lets begin in a span of time.
+//! - [`sample`]: percentiles of lengths of time, and how exact they are.
 //! - [`readiness`]: why a sender is not ready.
 //! - [`nodes`]: who delivers, and how much of it.
 //! - [`trial`]: one test event, and what became of it.
@@ -16,6 +17,7 @@ pub(crate) mod backlog;
 pub(crate) mod dead;
 pub(crate) mod nodes;
 pub(crate) mod readiness;
+pub(crate) mod sample;
 pub(crate) mod shed;
 pub(crate) mod shown;
 pub(crate) mod steps;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::command::{Attempt, Outcome};
-use super::latency::Measured;
+use super::latency::{AttemptTimes, Measured};
 use crate::engine::{LaneId, Nanos, StoreTime};
 
 /// How long figures may wait in memory.
@@ -19,17 +19,6 @@ const WRITTEN_MAX: usize = 500;
 /// A lane, and an hour of the clock.
 pub(super) type Slice = (LaneId, u64);
 
-/// One attempt, as it is counted.
-#[derive(Clone, Copy, Debug)]
-struct Counted {
-    outcome: Outcome,
-    took: Nanos,
-    /// From emit to this attempt, if it is the first of its delivery.
-    waited: Option<Nanos>,
-    /// From emit to its end, if it succeeded.
-    delivered: Option<Nanos>,
-}
-
 /// What was counted and is not written.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
@@ -37,7 +26,7 @@ pub(super) struct Gathered {
     /// When the oldest of it was counted.
     since: Option<StoreTime>,
     /// Counted by the commit under way.
-    staged: Vec<(Slice, Counted)>,
+    staged: Vec<(Slice, Outcome, AttemptTimes)>,
     /// Written by the commit under way.
     written: Vec<Slice>,
 }
@@ -45,15 +34,9 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Counts one attempt, if the present commit succeeds. `is_first`: of its delivery.
     pub(super) fn stage(&mut self, lane: LaneId, attempt: &Attempt, is_first: bool) {
-        let ended = StoreTime(attempt.at.0.saturating_add(attempt.latency.0));
-        let since = |t: StoreTime| attempt.received.map(|received| t.since(received));
-        let counted = Counted {
-            outcome: attempt.outcome,
-            took: attempt.latency,
-            waited: since(attempt.at).filter(|_| is_first),
-            delivered: since(ended).filter(|_| attempt.outcome == Outcome::Delivered),
-        };
-        self.staged.push(((lane, hour(attempt.at)), counted));
+        let &Attempt { at, latency, outcome, received, .. } = attempt;
+        let times = AttemptTimes::of((at, latency), outcome, is_first, received);
+        self.staged.push(((lane, hour(at)), outcome, times));
     }
 
     /// What has waited long enough, as far as one commit may write it.
@@ -88,11 +71,8 @@ impl Gathered {
         if !self.staged.is_empty() {
             self.since.get_or_insert(now);
         }
-        for (slice, Counted { outcome, took, waited, delivered }) in self.staged.drain(..) {
-            let measured = self.slices.entry(slice).or_default();
-            measured.answer.attempt(outcome, took);
-            waited.into_iter().for_each(|waited| measured.first_attempt.count(waited));
-            delivered.into_iter().for_each(|delivered| measured.delivery.count(delivered));
+        for (slice, outcome, times) in self.staged.drain(..) {
+            self.slices.entry(slice).or_default().attempt(outcome, times);
         }
     }
 

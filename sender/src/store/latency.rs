@@ -1,10 +1,14 @@
 //! How long endpoints and deliveries take, and how often attempts fail: a histogram whose counts are exact, whose values are at most a thirty-second too high,
 //! and which takes a few bytes for each length of time that occurred at all. Pure.
+//!
+//! Steps of a 512th (0.2 %) would take twelve times the bytes: for a lane with 100 answers a second whose lengths vary by a
+//! factor of e^0.5, 6,450 instead of 544 for each hour and measure, half a megabyte a lane, written anew each second. Where
+//! more is asked for, the attempts themselves tell ([`AttemptTimes`]).
 
 use std::collections::BTreeMap;
 
 use super::command::Outcome;
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 
 /// Each doubling of the length has 2⁵ steps; below that, each microsecond is its own.
 const STEP_BITS: u32 = 5;
@@ -91,11 +95,71 @@ impl Measured {
             .into_iter()
     }
 
+    /// Counts one attempt.
+    pub fn attempt(&mut self, outcome: Outcome, times: AttemptTimes) {
+        self.answer.attempt(outcome, times.answer);
+        times.first_attempt.into_iter().for_each(|length| self.first_attempt.count(length));
+        times.delivery.into_iter().for_each(|length| self.delivery.count(length));
+    }
+
     /// Counts all that another has counted.
     pub fn add(&mut self, other: &Self) {
         self.answer.add(&other.answer);
         self.first_attempt.add(&other.first_attempt);
         self.delivery.add(&other.delivery);
+    }
+}
+
+/// How long one attempt took, by measure; nothing where it is not about that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptTimes {
+    /// [`Measure::Answer`].
+    pub answer: Option<Nanos>,
+    /// [`Measure::FirstAttempt`].
+    pub first_attempt: Option<Nanos>,
+    /// [`Measure::Delivery`].
+    pub delivery: Option<Nanos>,
+}
+
+impl AttemptTimes {
+    /// The times of an attempt. `is_first`: of its delivery; `received`: when its event was, if that is known.
+    #[must_use]
+    pub fn of(
+        (at, took): (StoreTime, Nanos),
+        outcome: Outcome,
+        is_first: bool,
+        received: Option<StoreTime>,
+    ) -> Self {
+        let since_received = |moment: StoreTime| received.map(|received| moment.since(received));
+        let ended = StoreTime(at.0.saturating_add(took.0));
+        Self {
+            // Where nothing was sent, nobody took any time.
+            answer: (outcome != Outcome::Unsent).then_some(took),
+            first_attempt: since_received(at).filter(|_| is_first),
+            delivery: since_received(ended).filter(|_| outcome == Outcome::Delivered),
+        }
+    }
+}
+
+/// Attempts in the order of time, as far as they were looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimesPage {
+    /// Each of them.
+    pub attempts: Vec<AttemptTimes>,
+    /// The next one begins there, or later; nothing at the end.
+    pub next: Option<(StoreTime, DeliveryId)>,
+}
+
+impl TimesPage {
+    /// A page that ends with the attempt `last`, of a delivery, and if it `is_full` is followed by another.
+    pub(super) fn new(
+        attempts: Vec<AttemptTimes>,
+        last: Option<(StoreTime, DeliveryId)>,
+        is_full: bool,
+    ) -> Self {
+        let next = last.filter(|_| is_full);
+        let next = next.map(|(at, delivery)| (at, DeliveryId(delivery.0.saturating_add(1))));
+        Self { attempts, next }
     }
 }
 
@@ -129,11 +193,8 @@ impl Histogram {
     }
 
     /// Counts an attempt: how it went, and how long it took, if anything was sent.
-    pub fn attempt(&mut self, outcome: Outcome, length: Nanos) {
-        // Where nothing was sent, nobody took any time.
-        if outcome != Outcome::Unsent {
-            self.count(length);
-        }
+    pub fn attempt(&mut self, outcome: Outcome, length: Option<Nanos>) {
+        length.into_iter().for_each(|length| self.count(length));
         let count = if outcome == Outcome::Delivered { &mut self.delivered } else { &mut self.failed };
         *count = count.saturating_add(1);
     }
@@ -278,7 +339,7 @@ mod tests {
 
     fn of(lengths_us: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        lengths_us.iter().for_each(|us| histogram.attempt(Outcome::Delivered, Nanos::from_micros(*us)));
+        lengths_us.iter().for_each(|us| histogram.attempt(Outcome::Delivered, Some(Nanos::from_micros(*us))));
         histogram
     }
 

@@ -6,7 +6,7 @@ use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
 pub use super::glance::{Glance, Work};
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
-pub use super::latency::{Histogram, LastHour, Measured, Over};
+pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
 pub use super::node::Node;
 use super::paging::{BadCursor, Cursor, Page};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
@@ -109,6 +109,17 @@ pub trait Reader: Send {
         until: StoreTime,
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError>;
+
+    /// How long the attempts took that began before `until`, in the order of time. Looks at no more than `max` attempts, from
+    /// the moment and the delivery given on; go on from [`TimesPage::next`]. An attempt whose delivery is forgotten is told
+    /// without the times that count from its event.
+    fn attempt_times(
+        &self,
+        lane: Option<LaneId>,
+        from: (StoreTime, DeliveryId),
+        until: StoreTime,
+        max: u32,
+    ) -> Result<TimesPage, StoreError>;
 
     /// Everyone who owns lanes, or did until lately.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;

@@ -4,7 +4,10 @@
 
 mod commands;
 mod delivery;
+mod latencies;
 mod live_change;
 mod nodes;
+#[path = "../postgres_server/mod.rs"]
+mod postgres_server;
 mod refusals;
 mod world;

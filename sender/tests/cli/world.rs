@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 pub(crate) struct World {
     folder: TempDir,
+    /// Where the database is, if it is no file in the folder.
+    server: Option<String>,
 }
 
 /// How a command went.
@@ -22,12 +24,22 @@ pub(crate) struct Ran {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), server: None }
     }
 
     /// With one subscriber, `shop`, and its secret.
     pub(crate) fn with_shop(url: &str, settings: &[&str]) -> (Self, String) {
-        let world = Self::new();
+        Self::new().and_shop(url, settings)
+    }
+
+    /// The same in a PostgreSQL database; nothing, where there is no server.
+    pub(crate) fn with_shop_on_postgres(test: &str, url: &str) -> Option<Self> {
+        let server = Some(crate::postgres_server::new_schema(test)?);
+        Some(Self { server, ..Self::new() }.and_shop(url, &[]).0)
+    }
+
+    fn and_shop(self, url: &str, settings: &[&str]) -> (Self, String) {
+        let world = self;
         let add = ["subscriber", "add", "shop", url, "--allow-private-targets", "--json"];
         let added = world.json(&[&add, settings].concat());
         (world, added["secret"].as_str().unwrap().to_owned())
@@ -35,9 +47,21 @@ impl World {
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
-        command.args(arguments).env("HOOKPROOF_DB", self.folder.path().join("sender.db"));
+        let file = || self.folder.path().join("sender.db").into_os_string();
+        command.args(arguments).env("HOOKPROOF_DB", self.server.as_ref().map_or_else(file, Into::into));
         command.env_remove("HOOKPROOF_LOG").env_remove("HOOKPROOF_REGIONS").stdin(Stdio::null());
         command
+    }
+
+    /// Carries out a statement on the database, as any other program would; the first column of the rows that come back.
+    pub(crate) fn sql(&self, statement: &str) -> Vec<u64> {
+        if let Some(server) = &self.server {
+            let found = crate::postgres_server::query(server, statement);
+            return found.iter().map(|number| number.parse().unwrap()).collect();
+        }
+        let sql = rusqlite::Connection::open(self.folder.path().join("sender.db")).unwrap();
+        let mut query = sql.prepare(statement).unwrap();
+        query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {

@@ -19,7 +19,7 @@ use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
     LiveSecret, Measured, Node, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
-    Whom, Work,
+    TimesPage, Whom, Work,
 };
 
 mod figures;
@@ -252,6 +252,16 @@ impl Reader for SqliteReader {
         max: u32,
     ) -> Result<Vec<AuditSecond>, StoreError> {
         self.moment("audit attempts", |sql| figures::audit(sql, lane, (from, until), max))
+    }
+
+    fn attempt_times(
+        &self,
+        lane: Option<LaneId>,
+        from: (StoreTime, DeliveryId),
+        until: StoreTime,
+        max: u32,
+    ) -> Result<TimesPage, StoreError> {
+        self.moment("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

@@ -199,6 +199,7 @@ contract! {
         the_status_tells_the_last_hour
         the_oldest_are_told
         an_audit_counts_attempts_by_second
+        how_long_attempts_took_is_told_in_pages
         new_work_is_noticed_by_another_process
         redriven_work_stirs
         changed_subscribers_are_told_in_order

@@ -182,6 +182,70 @@ pub(super) fn an_audit_counts_attempts_by_second<B: Backend>() {
     assert_eq!(audit(None, 0, 3, 1).len(), 1);
 }
 
+pub(super) fn how_long_attempts_took_is_told_in_pages<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (one, one_term) = world.own_lane(WIDE);
+    let (other, other_term) = world.own_lane(WIDE);
+    let received = world.now;
+    let at = |millis| later(received, Nanos::from_millis(millis));
+    let (first, second, third) = (world.emit_one(one), world.emit_one(one), world.emit_one(other));
+    let mut attempt = |lane, delivery, begin, took, outcome| {
+        let attempt = Attempt {
+            at: at(begin),
+            latency: Nanos::from_millis(took),
+            outcome,
+            status: None,
+            error: None,
+            body_hash: 1,
+            received: None,
+        };
+        let fate = match outcome {
+            Outcome::Delivered => Fate::Delivered,
+            _ => Fate::Retry { due: received },
+        };
+        let term = if lane == one { one_term } else { other_term };
+        let attempt = Some(attempt);
+        world.settle_all(vec![Settlement { lane, term, delivery, attempts: 1, fate, attempt }]);
+    };
+    attempt(one, first, 1, 5, Outcome::Rejected);
+    // Three that began at one moment; of the second of them, nothing was sent.
+    attempt(one, first, 7, 3, Outcome::Delivered);
+    attempt(one, second, 7, 9, Outcome::Unsent);
+    attempt(other, third, 7, 1, Outcome::Silent);
+    attempt(one, second, 8, 2, Outcome::Delivered);
+    attempt(one, DeliveryId(1_000), 9, 4, Outcome::Delivered);
+    let millis = |length: Option<Nanos>| length.map(|length| length.0 / 1_000_000);
+    let all = |lane, from, until, max| {
+        let (mut times, mut next) = (vec![], Some((at(from), DeliveryId(0))));
+        while let Some(from) = next {
+            let page = world.reader.attempt_times(lane, from, at(until), max).unwrap();
+            assert!(page.attempts.len() <= usize::try_from(max).unwrap());
+            times.extend(
+                page.attempts.iter().map(|it| [it.answer, it.first_attempt, it.delivery].map(millis)),
+            );
+            next = page.next;
+        }
+        times
+    };
+    let of_one = [
+        [Some(5), Some(1), None],
+        [Some(3), None, Some(10)],
+        [None, Some(7), None],
+        [Some(2), None, Some(10)],
+        // Nothing is known of its event.
+        [Some(4), None, None],
+    ];
+    let of_other = [Some(1), Some(7), None];
+    let of_all = [&of_one[..3], &[of_other], &of_one[3..]].concat();
+    for max in [1, 2, 3, 6, 100] {
+        assert_eq!(all(None, 0, 10, max), of_all, "{max} at a time");
+        assert_eq!(all(Some(one), 0, 10, max), of_one, "{max} at a time");
+        assert_eq!(all(Some(other), 0, 10, max), [of_other], "{max} at a time");
+        assert_eq!(all(None, 7, 8, max), of_all[1..4], "the end is not in the span");
+        assert!(all(None, 10, 20, max).is_empty());
+    }
+}
+
 pub(super) fn new_work_is_noticed_by_another_process<B: Backend>() {
     let mut world = World::<B>::new();
     let (one, other) = (world.new_lane(WIDE), world.new_lane(WIDE));

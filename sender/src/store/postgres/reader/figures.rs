@@ -4,12 +4,12 @@ use tokio_postgres::Row;
 
 use super::Read;
 use super::listing::last_if_full;
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::LaneState;
 use crate::store::postgres::ledger::{counts, read_bounds, read_counts, summed};
 use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Count, int};
-use crate::store::read::{AuditSecond, DeadGroup, LaneStatus, Status};
+use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
 
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
     let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM totals"), &[])?)?;
@@ -142,4 +142,31 @@ pub(super) fn audit(
         Ok(AuditSecond { lane: row.try_get(0)?, second: count(1)?, attempts: count(2)?, limited: count(3)? })
     };
     sql.query(query, &[&from, &until, &i64::from(max), &lane, &Nanos::SECOND])?.iter().map(second).collect()
+}
+
+/// The attempts of all lanes are looked at, since that is their order.
+pub(super) fn attempt_times(
+    sql: &Link,
+    lane: Option<LaneId>,
+    from: (StoreTime, DeliveryId),
+    until: StoreTime,
+    max: u32,
+) -> Read<TimesPage> {
+    let query =
+        "SELECT a.at, a.delivery, a.lane, a.latency, a.outcome, a.before IS NULL, e.received FROM attempts a
+        LEFT JOIN deliveries d ON d.delivery = a.delivery LEFT JOIN events e ON e.event = d.event
+        WHERE (a.at, a.delivery) >= ($1, $2) AND a.at < $3 ORDER BY a.at, a.delivery LIMIT $4";
+    let rows = sql.query(query, &[&from.0, &from.1, &until, &i64::from(max)])?;
+    let is_full = rows.len() >= usize::try_from(max).unwrap_or(usize::MAX);
+    let (mut attempts, mut last) = (Vec::with_capacity(rows.len()), None);
+    for row in &rows {
+        let at = row.try_get(0)?;
+        last = Some((at, row.try_get(1)?));
+        let of: LaneId = row.try_get(2)?;
+        if lane.is_none_or(|lane| lane == of) {
+            let span = (at, row.try_get(3)?);
+            attempts.push(AttemptTimes::of(span, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?));
+        }
+    }
+    Ok(TimesPage::new(attempts, last, is_full))
 }

@@ -4,9 +4,9 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::super::ledger::{counts, totals};
 use super::super::values::int;
-use crate::engine::{LaneId, Nanos, StoreTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::{Bounds, LaneState};
-use crate::store::read::{AuditSecond, DeadGroup, LaneStatus, Status};
+use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
 
 pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
     let counts = totals(sql)?.counts;
@@ -160,4 +160,31 @@ pub(super) fn audit(
             })
         })?
         .collect()
+}
+
+/// The attempts of all lanes are looked at, since that is their order.
+pub(super) fn attempt_times(
+    sql: &Connection,
+    lane: Option<LaneId>,
+    from: (StoreTime, DeliveryId),
+    until: StoreTime,
+    max: u32,
+) -> Result<TimesPage> {
+    let query =
+        "SELECT a.at, a.delivery, a.lane, a.latency, a.outcome, a.before IS NULL, e.received FROM attempts a
+         LEFT JOIN deliveries d ON d.delivery = a.delivery LEFT JOIN events e ON e.event = d.event
+         WHERE (a.at, a.delivery) >= (?1, ?2) AND a.at < ?3 ORDER BY a.at, a.delivery LIMIT ?4";
+    let mut query = sql.prepare_cached(query)?;
+    let mut rows = query.query(params![from.0, from.1, until, max])?;
+    let (mut attempts, mut last, mut looked_at) = (Vec::new(), None, 0);
+    while let Some(row) = rows.next()? {
+        let at = row.get(0)?;
+        last = Some((at, row.get(1)?));
+        looked_at += 1;
+        let of: LaneId = row.get(2)?;
+        if lane.is_none_or(|lane| lane == of) {
+            attempts.push(AttemptTimes::of((at, row.get(3)?), row.get(4)?, row.get(5)?, row.get(6)?));
+        }
+    }
+    Ok(TimesPage::new(attempts, last, looked_at >= max))
 }
