@@ -19,6 +19,9 @@ pub mod traffic;
 /// Mock receivers that behave as a scenario says, and stamp what arrives.
 pub mod endpoint;
 
+/// The database that a run gives to the sender under test.
+pub mod database;
+
 /// How the harness starts and talks to a sender under test.
 pub mod driver;
 

@@ -74,8 +74,7 @@ fn may_be_left_alone(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, (by, w
     // Of one end the trace has several lines.
     let later = from.saturating_add(SECOND);
     let upset = evidence.upsets.iter().any(|t| later < *t && *t <= by);
-    let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop" | "clock-step");
-    let mut faults = evidence.trace.faults.iter().filter(|fault| hinders(&fault.action));
+    let mut faults = evidence.trace.faults.iter().filter(|fault| fault.hinders());
     let faulty =
         faults.any(|fault| fault.t <= by && (fault.t > from || fault.until.is_some_and(|t| t > from)));
     ill || upset

@@ -12,7 +12,7 @@ pub(super) fn lacking(what: Lack) -> Finding {
 }
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 22] = [
+const NEEDS: [(&str, Lack); 23] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
@@ -27,6 +27,7 @@ const NEEDS: [(&str, Lack); 22] = [
     ("fault.disk-full", Lack::Start),
     ("fault.locked", Lack::Start),
     ("fault.locked", Lack::Database),
+    ("fault.database-restart", Lack::Start),
     ("fault.clock-step", Lack::Start),
     ("breaker.opens", Lack::Breaker),
     ("breaker.one-probe", Lack::Breaker),

@@ -248,8 +248,7 @@ impl<'a> Evidence<'a> {
 }
 
 fn unwritable(trace: &Trace) -> Vec<(u64, u64)> {
-    let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop");
-    let hindered = trace.faults.iter().filter(|fault| hinders(&fault.action));
+    let hindered = trace.faults.iter().filter(|fault| fault.keeps_from_writing());
     let mut hindered: Vec<(u64, u64)> = hindered.filter_map(|fault| Some((fault.t, fault.until?))).collect();
     hindered.sort_unstable();
     hindered

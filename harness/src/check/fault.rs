@@ -1,4 +1,5 @@
-//! `fault.disk-full`, `fault.locked`, `fault.clock-step`: while the sender can't write, or its wall clock jumps, nothing is
+//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.clock-step`: while the sender can't write, or its wall clock
+//! jumps, nothing is
 //! acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
 //! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]).
 
@@ -17,6 +18,11 @@ pub(super) fn disk_full(evidence: &Evidence<'_>) -> Finding {
 /// `fault.locked`
 pub(super) fn locked(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "lock-database")
+}
+
+/// `fault.database-restart`
+pub(super) fn database_restart(evidence: &Evidence<'_>) -> Finding {
+    judge(evidence, "database-restart")
 }
 
 /// `fault.clock-step`

@@ -96,7 +96,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 68] = [
+pub const CHECKS: [Check; 69] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -160,6 +160,7 @@ pub const CHECKS: [Check; 68] = [
     check("process.exits", process::exits),
     check("fault.disk-full", fault::disk_full),
     check("fault.locked", fault::locked),
+    check("fault.database-restart", fault::database_restart),
     check("fault.clock-step", fault::clock_step),
     check("latency.first-attempt", figures::first_attempt),
     check("efficiency", figures::efficiency),

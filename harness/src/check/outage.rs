@@ -22,8 +22,7 @@ impl Outages {
         let struck = processes.iter().filter(|one| matches!(one.event, Asked | Exited | Killed | Stopped));
         let mut all: Vec<(u64, u64)> =
             struck.map(|one| (one.t, back(one.worker, one.t).unwrap_or(evidence.end))).collect();
-        let hinders = |action: &str| matches!(action, "lock-database" | "disk-full" | "stop" | "clock-step");
-        let faults = evidence.trace.faults.iter().filter(|fault| hinders(&fault.action));
+        let faults = evidence.trace.faults.iter().filter(|fault| fault.hinders());
         all.extend(faults.map(|fault| (fault.t, fault.until.unwrap_or(fault.t))));
         all.sort_unstable();
         let mut merged: Vec<(u64, u64)> = Vec::new();

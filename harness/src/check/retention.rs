@@ -9,14 +9,15 @@
 //!   need not shrink, as much may wait as at any moment before was offered and not yet delivered: each of those can have the
 //!   largest body twice over. It says nothing unless something was delivered before a sample.
 //!
-//! Where a driver names neither a list of what is kept nor a database, there is nothing to judge.
+//! Where a driver names neither a list of what is kept nor a database, there is nothing to judge; nor is there of a size where the
+//! database is on a server.
 
 use super::declared::lacking;
 use super::evidence::Evidence;
 use super::outage::Outages;
 use super::queue::ENVELOPE_BYTES;
 use super::verdict::{Finding, Found, Tally, Witness, show};
-use crate::scenario::{Duration, SECOND, Size};
+use crate::scenario::{Duration, SECOND, Size, Store};
 use crate::trace::{Depth, Kept, Lack};
 
 /// `queue.retention`
@@ -95,6 +96,11 @@ fn sized(evidence: &Evidence<'_>, most: Size) -> Finding {
     let declared = &evidence.trace.declared;
     if let Some(lack) = [Lack::Start, Lack::Database].into_iter().find(|what| declared.lacks(*what)) {
         return lacking(lack);
+    }
+    if evidence.scenario.sender.store == Store::Postgres {
+        return Finding::unasked(
+            "the database is on a server, whose files are nobody's measure of what is kept",
+        );
     }
     let delivered = delivered(evidence);
     let each = evidence.scenario.events.data_bytes.most.0.saturating_add(ENVELOPE_BYTES).saturating_mul(2);

@@ -27,6 +27,7 @@ use super::offset::Offsets;
 use super::redactor::Redactor;
 use super::template::{Template, TemplateError, Variables};
 use crate::clock::Clock;
+use crate::database::is_on_a_server;
 use crate::trace::{Offset, Told};
 
 /// How long an answer is waited for that a driver file waits for, unless it says otherwise.
@@ -93,6 +94,8 @@ impl Api {
         let within = file.connect.within.map_or(CALL_WITHIN, |within| Duration::from_nanos(within.0));
         let redactor = Redactor::default();
         redactor.learn(file.environment.iter().filter_map(|name| std::env::var(name).ok()));
+        // The address of a database on a server may have a password.
+        redactor.learn(shared.get("database").filter(|address| is_on_a_server(address)).cloned());
         let connected = connect(&file, ports, &shared).map_err(|error| error.hiding(&redactor));
         let (addresses, client) = connected?;
         Ok(Self(Arc::new(Inner {

@@ -77,7 +77,7 @@ pub struct Start {
     /// How long that may take.
     #[serde(default = "half_a_minute", deserialize_with = "length")]
     pub within: Duration,
-    /// Its SQLite file, for `lock-database` and the size of what is kept.
+    /// Its SQLite file, for `lock-database` and the size of what is kept; or the address of its database on a server.
     pub database: Option<Template>,
     /// How each of its processes says which subscribers it serves, for `owner of NAME`.
     pub owner: Option<Owner>,
@@ -137,6 +137,13 @@ impl DriverFile {
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.start.as_ref()?.owner.as_ref()
+    }
+
+    /// Whether it hands the run's database to the sender that it starts.
+    #[must_use]
+    pub fn names_database(&self) -> bool {
+        let templates = self.start.iter().flat_map(Start::templates);
+        templates.flat_map(Template::names).any(|name| name == "database")
     }
 
     /// What the trace says of the sender: what the file declares, and for what it has no call.

@@ -10,7 +10,8 @@ use crate::scenario::Problem;
 use crate::scenario::problem::nearest;
 
 /// What every template may name, beside what calls save and what the environment has.
-pub(super) const SHARED: [&str; 7] = ["base", "port", "hookproof", "here", "dir", "durability", "run"];
+pub(super) const SHARED: [&str; 8] =
+    ["base", "port", "hookproof", "here", "dir", "database", "durability", "run"];
 /// Headers that open doors: what is in them comes from the environment, or from a call that was let in by it.
 const KEYS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 

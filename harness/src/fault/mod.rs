@@ -9,5 +9,5 @@ mod lock;
 mod timeline;
 
 pub use disk::{Room, limit_files};
-pub use lock::hold_database;
+pub use lock::{Held, LockError, hold_database};
 pub use timeline::{Step, timeline};

@@ -150,7 +150,7 @@ fn outage(fault: &FaultPlan, subscriber: &Subscriber) -> Option<(u64, u64)> {
         FaultAction::Kill => hold,
         FaultAction::Stop => LEASE_NS.saturating_add(hold),
         FaultAction::Restart => hold.saturating_add(subscriber.timeout.0),
-        FaultAction::DiskFull | FaultAction::LockDatabase => SECOND,
+        FaultAction::DiskFull | FaultAction::LockDatabase | FaultAction::DatabaseRestart => SECOND,
         _ => return None,
     };
     Some((fault.at.0, fault.at.0.saturating_add(fault.lasts.0).saturating_add(after)))

@@ -134,6 +134,7 @@ fn api(
         ("hookproof", options.program.display().to_string()),
         ("here", here(Some(options.driver))),
         ("dir", options.folder.display().to_string()),
+        ("database", options.folder.join("sender.db").display().to_string()),
         ("durability", durability.name().to_owned()),
         ("run", tokens.run()),
     ];

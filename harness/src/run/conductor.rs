@@ -12,10 +12,11 @@ use super::keeping::Keeping;
 use super::operator::{Done, Errand, Operator};
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
+use crate::database::Server;
 use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
 use crate::fault::{Room, Step};
-use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing, Store};
 use crate::trace::{Depth, Ended, Fault, Kept, Record};
 use crate::traffic::Lag;
 use crate::wire::{Profile, Scheme};
@@ -33,6 +34,8 @@ pub(super) struct Conductor<'a> {
     pub(super) api: &'a Api,
     pub(super) processes: &'a mut Processes,
     pub(super) keys: Keys,
+    /// The database server, if it is the harness's own.
+    pub(super) server: Option<Arc<Server>>,
     /// Of each subscriber, in their order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
@@ -259,6 +262,9 @@ impl Conductor<'_> {
             FaultAction::Kill => self.each(worker, |processes, worker| processes.kill(worker, lasts)),
             FaultAction::Restart => self.each(worker, |processes, worker| processes.restart(worker, lasts)),
             FaultAction::Stop => self.each(worker, Processes::freeze),
+            FaultAction::DiskFull if self.scenario.sender.store == Store::Postgres => {
+                Err(std::io::Error::other("the sender writes to a server, whose disk is not the sender's"))
+            }
             FaultAction::DiskFull => {
                 self.each(worker, |processes, worker| processes.limit_files(worker, Room::Full))
             }
@@ -266,6 +272,7 @@ impl Conductor<'_> {
                 Err(std::io::Error::other("the clock of one process can't be set without privilege"))
             }
             FaultAction::LockDatabase => return self.lock(fault),
+            FaultAction::DatabaseRestart => return self.restart_database(fault),
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
                 return drop(self.errands.spawn(self.operator().carry_out(self.errand(fault))));
             }
@@ -315,8 +322,24 @@ impl Conductor<'_> {
         let path = self.api.file().start.as_ref().and_then(|start| start.database.as_ref());
         let path = path.ok_or_else(|| "the driver's [start] names no database".to_owned());
         match path.and_then(|path| path.fill(&self.api.variables(0)).map_err(text)) {
-            Ok(path) => drop(self.errands.spawn(self.operator().lock(path.into(), self.errand(fault)))),
+            Ok(path) => drop(self.errands.spawn(self.operator().lock(path, self.errand(fault)))),
             Err(why) => self.view.say(&format!("lock-database was not applied: {why}")),
+        }
+    }
+}
+
+impl Conductor<'_> {
+    /// Stops the database server, and starts it again.
+    fn restart_database(&mut self, fault: &FaultPlan) {
+        match &self.server {
+            Some(server) => {
+                let server = Arc::clone(server);
+                drop(self.errands.spawn(self.operator().restart_database(server, self.errand(fault))));
+            }
+            None => self.view.say(&format!(
+                "{} was not applied: the database server is not the harness's own",
+                fault.action.name()
+            )),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::database::DatabaseError;
 use crate::driver::{ApiError, FileError, StartError};
 use crate::traffic::ScheduleError;
 
@@ -36,6 +37,18 @@ pub enum RunError {
     Owner {
         /// The process that is meant.
         target: crate::scenario::FaultTarget,
+        /// The driver.
+        driver: String,
+    },
+    /// The database cannot be had.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The driver can't hand a database to the sender.
+    #[error(
+        "the scenario has store = \"postgres\", and the [start] of the driver {driver} names no {{{{ database }}}} that it could be \
+         handed to; expected that, or store = \"sqlite\""
+    )]
+    Store {
         /// The driver.
         driver: String,
     },
@@ -126,6 +139,8 @@ impl RunError {
                     | Self::Files { .. }
                     | Self::Slack { .. }
                     | Self::Owner { .. }
+                    | Self::Store { .. }
+                    | Self::Database(DatabaseError::Missing | DatabaseError::Given(_))
                     | Self::Api(ApiError::Certificate(_))
             )
     }

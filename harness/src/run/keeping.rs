@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::driver::Api;
-use crate::scenario::{KeptBound, Scenario};
+use crate::scenario::{KeptBound, Scenario, Store};
 use crate::trace::Kept;
 
 /// How often it is looked at: a list is not for nothing.
@@ -24,7 +24,8 @@ impl Keeping {
         let template = api.file().start.as_ref().and_then(|start| start.database.as_ref());
         // A template that can't be filled names no file; `lock-database` says so, and the size is then not seen.
         let path = template.and_then(|template| template.fill(&api.variables(0)).ok());
-        Self { bound, database: path.map(PathBuf::from).filter(|_| bound.bytes.is_some()), next: 0 }
+        let measured = bound.bytes.is_some() && scenario.sender.store == Store::Sqlite;
+        Self { bound, database: path.map(PathBuf::from).filter(|_| measured), next: 0 }
     }
 
     /// What is kept now, if it is time to look. Of a sender that does not answer, its database alone is told.

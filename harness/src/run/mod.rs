@@ -27,9 +27,10 @@ pub use folder::Home;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::database::Database;
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Spec, Stage};
-use crate::scenario::{Range, Scenario};
+use crate::scenario::{Range, Scenario, Store};
 use crate::trace::ledger::Ledger;
 use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
@@ -95,6 +96,9 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
         return Err(RunError::Slack { name: one.name.clone() });
     }
+    if scenario.sender.store == Store::Postgres && !file.names_database() {
+        return Err(RunError::Store { driver: file.name });
+    }
     let owners = scenario.faults.iter().filter_map(|fault| fault.worker.clone());
     if let Some(target) =
         owners.into_iter().find(|target| target.owner_of().is_some() && file.owner().is_none())
@@ -104,6 +108,8 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     raise_files(scenario)?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let home = Home::take(&options.out.join("sender"))?;
+    let setup = &scenario.sender;
+    let database = Database::prepare(setup.store, setup.durability, home.path(), &options.out).await?;
     let trace = options.out.join("trace.jsonl");
     let clock = Clock::default();
     // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
@@ -119,8 +125,10 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
         schedule: Arc::new(schedule),
         stage: stage.clone(),
         home: home.path(),
+        database: &database,
     };
     let played = staged.play(interrupt).await;
+    database.close().await;
     // A run that could not begin has nothing to tell; one that did is told whole, whatever became of it.
     let Course { ended, lag, dead_listed, failure } = played?;
     let dropped = stage.recorder.dropped();
@@ -144,6 +152,7 @@ struct Staged<'a> {
     schedule: Arc<Schedule>,
     stage: Stage,
     home: &'a Path,
+    database: &'a Database,
 }
 
 impl Staged<'_> {
@@ -176,6 +185,7 @@ impl Staged<'_> {
             api: &api,
             processes: &mut processes,
             keys: endpoints.keys(),
+            server: self.database.server().cloned(),
             schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
@@ -277,6 +287,7 @@ impl Staged<'_> {
             ("hookproof", self.options.program.display().to_string()),
             ("here", here(self.options.driver.as_deref())),
             ("dir", self.home.display().to_string()),
+            ("database", self.database.address().to_owned()),
             ("durability", self.scenario.sender.durability.name().to_owned()),
             ("run", self.stage.tokens.run()),
         ];

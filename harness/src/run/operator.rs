@@ -3,11 +3,10 @@
 //!
 //! A sender that nobody can speak to is asked again, until the run is over. It is written down once it is done.
 
-use std::path::PathBuf;
-
-use tokio::sync::oneshot;
+use std::sync::Arc;
 
 use super::{Clock, Recorder};
+use crate::database::Server;
 use crate::driver::{Api, ApiError};
 use crate::endpoint::Keys;
 use crate::fault::hold_database;
@@ -112,14 +111,30 @@ impl Operator {
     ///
     /// # Errors
     /// When the lock can't be had.
-    pub(super) async fn lock(self, path: PathBuf, errand: Errand) -> Result<Done, String> {
-        let text =
-            |why: &dyn std::fmt::Display| format!("{} was not applied: {why}", errand.plan.action.name());
-        let (held, let_go): (oneshot::Receiver<_>, oneshot::Sender<()>) = hold_database(path);
-        held.await.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
+    pub(super) async fn lock(self, database: String, errand: Errand) -> Result<Done, String> {
+        let held = hold_database(&database).await;
+        let held = held.map_err(|error| format!("{} was not applied: {error}", errand.plan.action.name()))?;
         self.note(&errand, self.clock.now());
         self.clock.pass(errand.plan.lasts.0).await;
-        drop(let_go);
+        drop(held);
+        Ok(Done::All)
+    }
+
+    /// Stops the database server as a crash would, and starts it again after as long as the errand says.
+    ///
+    /// # Errors
+    /// When it does not stop, or does not come back.
+    pub(super) async fn restart_database(self, server: Arc<Server>, errand: Errand) -> Result<Done, String> {
+        let action = errand.plan.action.name();
+        let t = self.clock.now();
+        server.stop().await.map_err(|error| format!("{action} was not applied: {error}"))?;
+        self.clock.pass(errand.plan.lasts.0).await;
+        let begun = server.begin().await;
+        // One that never came back is nothing that the sender could recover from.
+        let until = if begun.is_ok() { self.clock.now() } else { u64::MAX };
+        let (action, plan) = (action.to_owned(), errand.place);
+        self.recorder.keep(Record::Fault(Fault { t, action, until: Some(until), detail: None, plan }));
+        begun.map_err(|error| format!("the database server was stopped, and is not there again: {error}"))?;
         Ok(Done::All)
     }
 

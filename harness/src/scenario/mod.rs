@@ -38,7 +38,7 @@ pub use expect::{
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};
-pub use sender::{Durability, FaultAction, FaultPlan, Setup};
+pub use sender::{Durability, FaultAction, FaultPlan, Setup, Store};
 pub use subscriber::{Coalesce, Handling, Pattern, Profile, Subscriber};
 pub use target::FaultTarget;
 pub use traffic::{Events, Phase, Shape};
@@ -194,6 +194,13 @@ impl Scenario {
             let hint = problem::nearest(name, groups())
                 .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
             root.wrong(key, format!("there is no subscriber {name:?}{hint}"));
+        }
+        let restarts = |fault: &FaultPlan| fault.action == FaultAction::DatabaseRestart;
+        if self.sender.store == Store::Sqlite && self.faults.iter().any(restarts) {
+            root.wrong(
+                "fault",
+                "a file is not restarted; database-restart needs [sender] store = \"postgres\"",
+            );
         }
         let targets = || self.faults.iter().filter_map(|fault| fault.worker.as_ref());
         if let Some(name) =

@@ -11,6 +11,12 @@ pub(super) const SENDER: Section = Section {
     fields: &[
         may("workers", Form::Count, "how many of its processes share one store; 1 without it"),
         may(
+            "store",
+            Form::Word(&["sqlite", "postgres"]),
+            "what it keeps its deliveries in: a file, or a PostgreSQL server that the harness starts, or finds by \
+             HOOKPROOF_POSTGRES; sqlite without it",
+        ),
+        may(
             "durability",
             Form::Word(&["power-loss", "process"]),
             "what an acknowledgement survives; power-loss without it",
@@ -39,6 +45,8 @@ pub(super) const SENDER: Section = Section {
 pub struct Setup {
     /// How many of its processes share one store.
     pub workers: u32,
+    /// What it keeps its deliveries in.
+    pub store: Store,
     /// What an acknowledgement survives.
     pub durability: Durability,
     /// More arguments for its command line.
@@ -49,6 +57,15 @@ pub struct Setup {
     pub confirm_within: Duration,
     /// A process that is asked to stop is gone after this.
     pub stop_within: Duration,
+}
+
+/// What the sender keeps its deliveries in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// A file.
+    Sqlite,
+    /// A server.
+    Postgres,
 }
 
 /// What an acknowledgement survives.
@@ -75,6 +92,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             workers: 1,
+            store: Store::Sqlite,
             durability: Durability::PowerLoss,
             arguments: Vec::new(),
             takeover_within: Duration::from_secs(60),
@@ -88,12 +106,14 @@ impl Setup {
     pub(super) fn read(reader: &Reader<'_>) -> Self {
         let default = Self::default();
         let words = [("power-loss", Durability::PowerLoss), ("process", Durability::Process)];
+        let stores = [("sqlite", Store::Sqlite), ("postgres", Store::Postgres)];
         let workers = reader.or("workers", default.workers);
         if !(1..=64).contains(&workers) {
             reader.wrong("workers", "expected 1 to 64");
         }
         Self {
             workers,
+            store: reader.word("store", &stores).unwrap_or(default.store),
             durability: reader.word("durability", &words).unwrap_or(default.durability),
             arguments: reader.or("arguments", default.arguments),
             takeover_within: reader.or("takeover_within", default.takeover_within),
@@ -116,6 +136,7 @@ pub(super) const FAULT: Section = Section {
                 "clock-step",
                 "disk-full",
                 "lock-database",
+                "database-restart",
                 "limit",
                 "rotate",
                 "redrive",
@@ -184,6 +205,8 @@ pub enum FaultAction {
     DiskFull,
     /// Somebody else holds its database for `lasts`.
     LockDatabase,
+    /// The database server is stopped as by a crash, and started again after `lasts`.
+    DatabaseRestart,
     /// Its operator changes a contract.
     Limit {
         /// Whose: a group's name.
@@ -218,6 +241,7 @@ impl FaultAction {
             Self::ClockStep { .. } => "clock-step",
             Self::DiskFull => "disk-full",
             Self::LockDatabase => "lock-database",
+            Self::DatabaseRestart => "database-restart",
             Self::Limit { .. } => "limit",
             Self::Rotate { .. } => "rotate",
             Self::Redrive { .. } => "redrive",
@@ -250,13 +274,14 @@ impl FaultAction {
     }
 }
 
-const WORDS: [(&str, ()); 9] = [
+const WORDS: [(&str, ()); 10] = [
     ("kill", ()),
     ("stop", ()),
     ("restart", ()),
     ("clock-step", ()),
     ("disk-full", ()),
     ("lock-database", ()),
+    ("database-restart", ()),
     ("limit", ()),
     ("rotate", ()),
     ("redrive", ()),
@@ -308,6 +333,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         "clock-step" => clock_step(reader)?,
         "disk-full" => FaultAction::DiskFull,
         "lock-database" => FaultAction::LockDatabase,
+        "database-restart" => FaultAction::DatabaseRestart,
         "limit" => {
             if !reader.has("limit") {
                 reader.wrong("limit", "missing; a changed limit needs what it is changed to");
@@ -327,6 +353,7 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         FaultAction::ClockStep { .. } => &["by"],
         FaultAction::Limit { .. } => &["subscriber", "limit", "within", "timeout"],
         FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
+        FaultAction::DatabaseRestart => &[],
         _ => &["worker"],
     };
     for key in ["by", "subscriber", "limit", "within", "timeout", "worker"] {

@@ -106,6 +106,13 @@ fn names_must_exist_and_be_unique() {
         "there is no subscriber \"b\"",
     );
     refused(&with("[[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = 1"), "there is no worker 1");
+    refused(&with("[sender]\nstore = \"postgre\""), "did you mean \"postgres\"?");
+    let restart = "[[fault]]\nat = \"1s\"\ndo = \"database-restart\"";
+    refused(&with(restart), "database-restart needs [sender] store = \"postgres\"");
+    let on_a_server = format!("[sender]\nstore = \"postgres\"\n{restart}");
+    let read = Scenario::from_text(&with(&on_a_server), "s.toml").expect("valid");
+    assert_eq!((read.sender.store, &read.faults[0].action), (Store::Postgres, &FaultAction::DatabaseRestart));
+    assert_eq!(Scenario::from_text(SMALL, "s.toml").expect("valid").sender.store, Store::Sqlite);
     refused(&with("[expect]\nlatency.b = { p95 = \"1s\" }"), "there is no subscriber \"b\"");
     refused(&with("[expect]\nlatency.b = [{ p95 = \"1s\" }]"), "there is no subscriber \"b\"");
     refused(

@@ -4,7 +4,7 @@ use hookproof_sender::dispatch::{LEASE_DEFAULT, LEASES};
 use hookproof_sender::engine::Nanos;
 
 use super::error::SimError;
-use crate::scenario::{Answer, Durability, Duration, Scenario};
+use crate::scenario::{Answer, Durability, Duration, Scenario, Store};
 
 /// The argument that says how long a lease is.
 const LEASE_ARGUMENT: &str = "--lease";
@@ -16,6 +16,9 @@ pub fn unmodelled(scenario: &Scenario) -> Vec<String> {
     let mut all = Vec::new();
     if !rest.is_empty() {
         all.push(format!("the sender's arguments {}", rest.join(" ")));
+    }
+    if scenario.sender.store == Store::Postgres {
+        all.push("store = \"postgres\": the simulated sender keeps its SQLite file".to_owned());
     }
     if scenario.sender.durability != Durability::PowerLoss {
         let name = scenario.sender.durability.name();

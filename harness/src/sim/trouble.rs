@@ -55,10 +55,10 @@ impl<'a> World<'a> {
                     self.later(lasts, SimEvent::StepClock(-by));
                 }
             }
-            FaultAction::DiskFull | FaultAction::LockDatabase => {
+            FaultAction::DiskFull | FaultAction::LockDatabase | FaultAction::DatabaseRestart => {
                 self.troubles.blocked_until = self.troubles.blocked_until.max(self.now.saturating_add(lasts));
                 let locked = matches!(fault.action, FaultAction::LockDatabase);
-                // A writer waits for another one to let go; a full disk is told of at once.
+                // A writer waits for another one to let go; a full disk, or a server that is not there, is told of at once.
                 self.troubles.patience = if locked { ns(sqlite::Options::default().patience) } else { 0 };
             }
             // What is wanted isn't done yet, and a fault is what was done.

@@ -24,6 +24,16 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// Whether it keeps the sender from its work for as long as it lasts.
+    pub(crate) fn hinders(&self) -> bool {
+        self.keeps_from_writing() || self.action == "clock-step"
+    }
+
+    /// Whether the sender can write nothing down for as long as it lasts.
+    pub(crate) fn keeps_from_writing(&self) -> bool {
+        matches!(self.action.as_str(), "lock-database" | "database-restart" | "disk-full" | "stop")
+    }
+
     /// Which of a scenario's faults one of them is.
     pub(crate) fn place(plans: &[FaultPlan], plan: &FaultPlan) -> Option<u32> {
         // The same may be planned twice for one moment.

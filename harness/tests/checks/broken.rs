@@ -21,7 +21,7 @@ struct Broken {
     status: Status,
 }
 
-const BROKEN: [Broken; 7] = [
+const BROKEN: [Broken; 8] = [
     Broken {
         check: "fault.clock-step",
         more: "[sender]\ntakeover_within = \"2s\"\n\
@@ -39,6 +39,13 @@ const BROKEN: [Broken; 7] = [
         check: "fault.locked",
         more: "[[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"lock-database\"",
         breaks: dies_of_a_lock,
+        status: Status::Fail,
+    },
+    Broken {
+        check: "fault.database-restart",
+        more: "[sender]\nstore = \"postgres\"\n\
+               [[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"database-restart\"",
+        breaks: dies_with_its_database,
         status: Status::Fail,
     },
     Broken {
@@ -74,6 +81,12 @@ fn acknowledges_what_it_cannot_write(trace: &mut Trace) {
 
 fn dies_of_a_lock(trace: &mut Trace) {
     trace.faults.push(fault(3 * SECOND / 2, "lock-database", Some(5 * SECOND / 2)));
+    trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
+    build::end(trace, 600 * SECOND);
+}
+
+fn dies_with_its_database(trace: &mut Trace) {
+    trace.faults.push(fault(3 * SECOND / 2, "database-restart", Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
     build::end(trace, 600 * SECOND);
 }

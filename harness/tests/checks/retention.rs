@@ -82,6 +82,8 @@ fn a_database_is_as_large_as_declared_beside_what_may_wait() {
     // Before the first delivery nothing is kept of any.
     check(ID, SIZE, |trace| holds(trace, SECOND / 2, 2_000_000), Status::Inconclusive);
     check(ID, SIZE, |_| {}, Status::Inconclusive);
+    let on_a_server = format!("{SIZE}\n[sender]\nstore = \"postgres\"");
+    check(ID, &on_a_server, held(2_000_000), Status::NotApplicable);
     for lack in [Lack::Start, Lack::Database] {
         let mute = |trace: &mut Trace| {
             held(900_000)(trace);

@@ -4,6 +4,9 @@
 
 mod agreement;
 mod gate;
+mod postgres;
+#[path = "../../../sender/tests/postgres_server/mod.rs"]
+mod postgres_server;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -61,6 +61,8 @@ fn what_is_not_heeded_is_named_and_what_cannot_be_is_the_users_mistake() {
     let named =
         unmodelled(&with("arguments = [\"--lease=3s\", \"--keep\", \"3d\"]\ndurability = \"process\""));
     assert!(named.len() == 2 && named[0].ends_with("--keep 3d"), "{named:?}");
+    let named = unmodelled(&with("store = \"postgres\""));
+    assert!(named.len() == 1 && named[0].contains("SQLite"), "{named:?}");
     let bad = simulate(&with(r#"arguments = ["--lease", "1ms"]"#), &options(Keep::Figures));
     assert!(matches!(bad, Err(SimError::Argument(_))), "{bad:?}");
 }

@@ -44,9 +44,9 @@ pub(super) struct Drain {
     keep: Keep,
     #[command(flatten)]
     requests: Requests,
-    /// How long a subscriber stays this process's without a word, should it die
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    lease: Nanos,
+    /// How long a subscriber stays this process's without a word, should it die [default: 30s with a file, 5s with a server]
+    #[arg(long, value_name = "TIME")]
+    lease: Option<Nanos>,
     /// How long to wait at the end for what is under way
     #[arg(long, value_name = "TIME", default_value = "20s")]
     stop_within: Nanos,

@@ -205,6 +205,10 @@ impl Keep {
     }
 }
 
+/// How long a lease is with a server: nobody there sees that a process is dead, as its lock on a file would tell, before the
+/// lease is over.
+const LEASE_ON_A_SERVER: Nanos = Nanos::from_secs(5);
+
 /// Deletes nothing: that is up to those who deliver, who know for how long things are to be kept.
 const FOR_EVER: Retention =
     Retention { settled: Nanos(u64::MAX), attempts: Nanos(u64::MAX), dead: Nanos(u64::MAX) };
@@ -235,8 +239,10 @@ pub(super) fn delivering(
     reach: &Reach,
     durable: Durable,
     keep: Keep,
-    lease: Nanos,
+    lease: Option<Nanos>,
 ) -> Result<Options, Failure> {
+    let usual = if database.file().is_some() { LEASE_DEFAULT } else { LEASE_ON_A_SERVER };
+    let lease = lease.unwrap_or(usual);
     if !LEASES.contains(&lease) {
         let (shortest, longest) = (LEASES.start(), LEASES.end());
         return Err(Failure::usage(format_args!("--lease is {lease}; expected {shortest} to {longest}")));

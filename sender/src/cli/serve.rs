@@ -58,9 +58,9 @@ pub(super) struct Serve {
     /// The most connections to all subscribers together; by default, what the limit on open files leaves
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<NonZeroU32>,
-    /// How long a subscriber stays this process's without a word, should it die
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    lease: Nanos,
+    /// How long a subscriber stays this process's without a word, should it die [default: 30s with a file, 5s with a server]
+    #[arg(long, value_name = "TIME")]
+    lease: Option<Nanos>,
     /// What to call this process among those that deliver from the database; by default, its machine and number
     #[arg(long, value_name = "NAME", value_parser = node_name, env = "HOOKPROOF_NODE", hide_env_values = true)]
     node: Option<Arc<str>>,

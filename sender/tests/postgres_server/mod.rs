@@ -4,13 +4,15 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-const SCRIPT: &str = include_str!("server.sh");
+const SCRIPT: &str = include_str!("../../../harness/src/database/server.sh");
+/// How the script ends where PostgreSQL's programs are not there.
+const NO_PROGRAMS: i32 = 3;
 /// Longer than a server takes to begin.
 const FOREVER: Duration = Duration::from_secs(120);
 
@@ -41,20 +43,18 @@ impl Private {
     }
 
     fn start_with(fsync: Fsync, tls: Option<(u16, &str)>) -> Option<Self> {
-        let programs = programs()?;
-        let mut command = unprivileged();
-        command.args(["sh", "-c", SCRIPT, "server.sh"]).arg(programs);
-        command.arg(match fsync {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, SCRIPT]).arg(match fsync {
             Fsync::On => "on",
             Fsync::Off => "off",
         });
         command.args(tls.map(|(port, _)| port.to_string()));
-        command.current_dir("/").env("LC_ALL", "C");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut keeper = command.spawn().unwrap();
         let mut orders = keeper.stdin.take().unwrap();
         if let Some((_, pem)) = tls {
-            writeln!(orders, "{}\n", pem.trim()).unwrap();
+            // Without the programs, nobody reads it.
+            let _ = writeln!(orders, "{}\n", pem.trim());
         }
         let (tell, told) = channel();
         let log = BufReader::new(keeper.stderr.take().unwrap());
@@ -66,7 +66,11 @@ impl Private {
         });
         let mut folder = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut folder).unwrap();
-        assert!(!folder.is_empty(), "initdb: {:?}", told.iter().collect::<Vec<_>>());
+        if folder.is_empty() {
+            let told: Vec<_> = told.iter().collect();
+            assert_eq!(keeper.wait().unwrap().code(), Some(NO_PROGRAMS), "initdb: {told:?}");
+            return None;
+        }
         let (orders, told) = (Mutex::new(orders), Mutex::new(told));
         let server = Self { folder: folder.trim().into(), orders, told, keeper: Mutex::new(keeper) };
         server.begin();
@@ -115,32 +119,6 @@ impl Drop for Private {
             let _ = keeper.wait();
         }
     }
-}
-
-/// A command that runs as somebody who may start a server: root may not.
-fn unprivileged() -> Command {
-    // Only root may write here.
-    if !rustix::process::geteuid().is_root() {
-        return Command::new("env");
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]);
-    command
-}
-
-/// The folder with PostgreSQL's programs: those on the `PATH`, or the newest that Debian has installed.
-fn programs() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let mut debian: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
-        .collect();
-    debian.sort_by_key(|folder| std::cmp::Reverse(folder.clone()));
-    folders.append(&mut debian);
-    let is_there = |folder: &Path| ["initdb", "postgres"].iter().all(|name| folder.join(name).is_file());
-    folders.into_iter().find(|folder| is_there(folder))
 }
 
 /// A schema that nobody else uses, on the server that all tests of a binary share; nothing, where there is none, which is

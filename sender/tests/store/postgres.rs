@@ -6,12 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use hookproof_sender::engine::{Nanos, StoreTime};
+use hookproof_sender::store::command::Which;
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
 
 use crate::postgres_server::{by_way_of, execute, new_schema};
-use crate::world::{Backend, WIDE, World};
+use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
 /// A store in a schema of its own.
 pub(crate) struct Schema {
@@ -117,17 +119,22 @@ fn carry(mut server: UnixStream, mut client: TcpStream, armed: &Mutex<Option<&'s
     let _ = server.shutdown(Shutdown::Both);
 }
 
+/// The address of a schema by way of something that can cut connections; nothing, if the server is no private one.
+fn by_way_of_a_cut(address: &str) -> Option<(Between, Schema)> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, socket) = by_way_of(address, listener.local_addr().unwrap().port())?;
+    let between = Between::start(listener, socket);
+    assert!(address.contains(&between.port.to_string()));
+    Some((between, Schema { address, limits: Limits::default() }))
+}
+
 /// Emits over a connection that is cut where the server says that, and emits the same again, as the store's thread does.
 fn emitted_over_a_cut(words: &'static [u8]) {
     let Some(address) = new_schema("emitted_over_a_cut") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let lane = world.new_lane(WIDE);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some((address, socket)) = by_way_of(&address, listener.local_addr().unwrap().port()) else { return };
-    let between = Between::start(listener, socket);
-    let far = Schema { address, limits: Limits::default() };
+    let Some((between, far)) = by_way_of_a_cut(&address) else { return };
     let mut store = far.store();
-    assert!(far.address.contains(&between.port.to_string()));
     let commands = [Command::Emit(world.event(&[lane]))];
     between.cut_at(words);
     let error = store.commit(world.now, &commands).unwrap_err();
@@ -148,4 +155,35 @@ fn a_commit_that_happened_though_nobody_heard_of_it_happens_once() {
 #[test]
 fn a_commit_that_was_cut_off_before_its_end_did_not_happen() {
     emitted_over_a_cut(b"BEGIN\0");
+}
+
+/// While the server is away nobody can renew a lease. Who connects first takes nobody's lanes for that, but those of the dead.
+#[test]
+fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
+    const SPARED: Nanos = Nanos::from_secs(3);
+
+    for is_dead in [false, true] {
+        let Some(address) = new_schema("who_could_not_renew_while_the_server_was_away") else { return };
+        let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+        let (lane, _) = world.own_lane(WIDE);
+        let Some((between, far)) = by_way_of_a_cut(&address) else { return };
+        let mut store = far.store();
+        world.pass(LEASE);
+        between.cut_at(b"BEGIN\0");
+        store.commit(world.now, &[acquire(YOU, Which::All)]).unwrap_err();
+        if is_dead {
+            world.one(Command::Evict(ME));
+        }
+        let mut taken = |now: StoreTime| match &store.commit(now, &[acquire(YOU, Which::All)]).unwrap()[..] {
+            [Reply::Acquired(taken)] => taken.iter().map(|one| one.lane).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        if is_dead {
+            assert_eq!(taken(world.now), [lane]);
+            continue;
+        }
+        assert_eq!(taken(world.now), []);
+        assert_eq!(taken(later(world.now, Nanos(SPARED.0 - 1))), []);
+        assert_eq!(taken(later(world.now, SPARED)), [lane]);
+    }
 }

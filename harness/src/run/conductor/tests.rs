@@ -78,6 +78,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         scenario: &scenario,
         api: &api,
         processes: &mut processes,
+        server: None,
         keys: Keys::default(),
         schemes: vec![Profile::Github.into()],
         clock,

@@ -5,7 +5,7 @@ use hookproof::trace::ProcessEvent;
 use super::Row;
 use super::run::{Run, calm, forgiving};
 
-pub(super) const ROWS: [Row; 7] = [
+pub(super) const ROWS: [Row; 8] = [
     Row {
         check: "crash.ack-then-kill",
         broken: "an event that was taken just before a kill never comes; the scenario lets one be lost",
@@ -60,6 +60,14 @@ pub(super) const ROWS: [Row; 7] = [
         },
     },
     Row {
+        check: "fault.database-restart",
+        broken: "once the database server is there again, what waited comes after half a minute; five seconds are promised",
+        good: || befallen_with("store = \"postgres\"", "database-restart", ""),
+        breaks: |run| {
+            run.moved(1, 33_000);
+        },
+    },
+    Row {
         check: "fault.clock-step",
         broken: "once the clock is right again, what waited comes after half a minute; five seconds are promised",
         good: || befallen("clock-step", "by = \"-1h\""),
@@ -91,8 +99,13 @@ fn taken_over() -> Run {
 
 /// Something befalls the sender from 1 to 3 s, and what was taken meanwhile comes right after it.
 fn befallen(action: &str, how: &str) -> Run {
+    befallen_with("", action, how)
+}
+
+/// The same with more of the sender's setup.
+fn befallen_with(setup: &str, action: &str, how: &str) -> Run {
     let fault = format!("[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"{action}\"\n{how}");
-    let mut run = Run::new(&format!("[sender]\ntakeover_within = \"5s\"\n{fault}"));
+    let mut run = Run::new(&format!("[sender]\n{setup}\ntakeover_within = \"5s\"\n{fault}"));
     run.delivery(0, 500).fault(1_000, action, 3_000).event(1, 2_000).request(1, 3_010, 204);
     run
 }

@@ -46,12 +46,12 @@ impl Work<'_> {
     }
 
     fn free_lanes(&mut self, acquire: &Acquire) -> Result<Vec<LaneId>> {
-        let (owner, clock) = (acquire.owner, self.ledger.clock);
+        let (owner, over) = (acquire.owner, self.ledger.leases_over());
         // Whose a lane is, the database does not know: all that are free are read where it counts.
         let max = if acquire.homes.is_none() { i64::from(acquire.max) } else { i64::MAX };
         let found = match &acquire.which {
-            Which::WithWork { after } => self.sql.query(WITH_WORK, &[&owner, &clock, after, &max])?,
-            Which::All => self.sql.query(ALL, &[&owner, &clock, &max])?,
+            Which::WithWork { after } => self.sql.query(WITH_WORK, &[&owner, &over, after, &max])?,
+            Which::All => self.sql.query(ALL, &[&owner, &over, &max])?,
             Which::These(lanes) => return self.free_of(acquire, lanes),
         };
         let free = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -211,12 +211,12 @@ impl Work<'_> {
 
     /// Forgets owners whose leases have ended and who own nothing, and that they were nodes.
     pub(super) fn forget_owners(&mut self) -> Result<()> {
-        let clock = self.ledger.clock;
+        let ended = self.ledger.leases_over();
         let over: BTreeSet<OwnerId> = self
             .ledger
             .owners()?
             .iter()
-            .filter(|(_, lease)| lease.until <= clock)
+            .filter(|(_, lease)| lease.until <= ended)
             .map(|(owner, _)| *owner)
             .collect();
         if over.is_empty() {
@@ -226,7 +226,7 @@ impl Work<'_> {
         let delete = "DELETE FROM owners o WHERE owner = ANY($1) AND until <= $2
             AND NOT EXISTS (SELECT 1 FROM lanes l WHERE l.owner = o.owner) RETURNING owner";
         let mut gone: Vec<OwnerId> = Vec::new();
-        for row in self.sql.delete(delete, &[&over, &int(clock.0)])? {
+        for row in self.sql.delete(delete, &[&over, &int(ended.0)])? {
             gone.push(row.try_get(0)?);
         }
         for owner in &gone {

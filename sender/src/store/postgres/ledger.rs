@@ -62,6 +62,8 @@ pub(super) struct Ledger {
     before: Counts,
     marked_minute: Option<u64>,
     server_clock: StoreTime,
+    /// Leases that are over by the clock hold all the same.
+    spares: bool,
 }
 
 /// What a commit has changed of what it locked.
@@ -131,6 +133,7 @@ impl Ledger {
             before: totals,
             marked_minute: sums.try_get::<_, Option<Count>>(11)?.map(|minute| minute.0),
             server_clock: sums.try_get(12)?,
+            spares: false,
         })
     }
 
@@ -244,10 +247,20 @@ impl Ledger {
         }
     }
 
+    /// From now on only who was evicted counts as dead.
+    pub(super) const fn spare(&mut self) {
+        self.spares = true;
+    }
+
+    /// Leases until then are over.
+    pub(super) const fn leases_over(&self) -> StoreTime {
+        if self.spares { StoreTime(0) } else { self.clock }
+    }
+
     /// Whether a lease holds.
     pub(super) fn lives(&mut self, owner: OwnerId) -> Result<bool> {
-        let clock = self.clock;
-        Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > clock))
+        let over = self.leases_over();
+        Ok(self.owners()?.get(&owner).is_some_and(|lease| lease.until > over))
     }
 
     /// Changes the lease of an owner, unless it is unknown.

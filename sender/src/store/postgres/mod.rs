@@ -32,7 +32,7 @@ use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::room::Room;
 use super::{Claimer, Store, StoreError, Written};
-use crate::engine::{DeliveryId, StoreTime};
+use crate::engine::{DeliveryId, Nanos, StoreTime};
 
 mod address;
 mod beside;
@@ -84,6 +84,10 @@ pub struct Options {
     pub identity: u64,
 }
 
+/// For so long after the connection was lost and made again, nobody's lanes are taken because a lease is over: if it was the server
+/// that was away, nobody could renew one, and whoever connects a moment later still has settlements to write.
+const SPARED: Nanos = Nanos::from_secs(3);
+
 /// So often a commit begins anew with more locked. Each time it has all that it was found to need before.
 const TRIES_MAX: u32 = 100;
 
@@ -108,6 +112,8 @@ pub struct PostgresStore {
     unused: Vec<DeliveryId>,
     /// A commit of which is not known what came.
     doubt: Option<Doubt>,
+    /// When the connection was made again, if it was ever lost.
+    connected_again: Option<StoreTime>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
     by_server_clock: bool,
 }
@@ -142,6 +148,7 @@ impl PostgresStore {
             written: Written::default(),
             unused: Vec::new(),
             doubt: None,
+            connected_again: None,
             by_server_clock: false,
         })
     }
@@ -217,6 +224,9 @@ impl PostgresStore {
         rows.unused = std::mem::take(&mut self.unused).into();
         if self.by_server_clock {
             ledger.count_by_server();
+        }
+        if self.connected_again.is_some_and(|since| now.0 < since.0.saturating_add(SPARED.0)) {
+            ledger.spare();
         }
         // Not locked any more while the commit is written: others may claim meanwhile.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -297,10 +307,15 @@ impl PostgresStore {
 
     /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
     /// its commands and it happened.
-    fn settle_doubt(&mut self, commands: &[Command]) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
+    fn settle_doubt(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
         if self.link.as_ref().is_none_or(Link::is_closed) {
             self.link = None;
             self.link = Some(Link::open(&self.address, Purpose::Hot)?);
+            self.connected_again = Some(now);
         }
         let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
         let happened = doubt.happened(link, self.writer)?;
@@ -329,7 +344,7 @@ impl Store for PostgresStore {
         now: StoreTime,
         commands: &[Command],
     ) -> std::result::Result<Vec<Reply>, StoreError> {
-        if let Some(replies) = self.settle_doubt(commands)? {
+        if let Some(replies) = self.settle_doubt(now, commands)? {
             return Ok(replies);
         }
         match self.transact(now, commands) {

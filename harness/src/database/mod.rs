@@ -1,0 +1,112 @@
+//! The database that a run gives to the sender under test: a file in its folder, or one on a PostgreSQL server. That server is a
+//! private one, which ends with the run, or the one that `HOOKPROOF_POSTGRES` names; there the run has a database of its own,
+//! which is dropped at its end.
+//!
+//! - `server`, `server.sh`: the private server. `given`: a database on somebody's server.
+
+mod given;
+mod server;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::scenario::{Durability, Store};
+use given::Given;
+pub use server::Server;
+
+/// The environment variable with the address of a server to use in place of a private one.
+pub const VARIABLE: &str = "HOOKPROOF_POSTGRES";
+/// How the address of a database on a server begins.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+/// A database that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// There is no server, and nothing that one could be started with.
+    #[error(
+        "store = \"postgres\" needs a server, and PostgreSQL's programs (initdb, postgres) are neither on the PATH nor in \
+         /usr/lib/postgresql; expected them (Debian: apt-get install postgresql), or the address of a server in {VARIABLE}"
+    )]
+    Missing,
+    /// The server that was named can't be used.
+    #[error("the server of {VARIABLE} cannot be used: {0}; expected postgres://USER:PASSWORD@HOST/DATABASE")]
+    Given(String),
+    /// The private server does not start.
+    #[error("a private PostgreSQL server could not be started: {0}")]
+    Server(String),
+    /// Its log, or its processes.
+    #[error("a private PostgreSQL server could not be started: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The database of one run. Dropped, what was made for it goes.
+#[derive(Debug)]
+pub struct Database {
+    address: String,
+    server: Option<Arc<Server>>,
+    /// Dropped for what it does then.
+    _given: Option<Given>,
+}
+
+impl Database {
+    /// One for a run whose sender keeps its files in `home`; a private server's log is in `logs`.
+    ///
+    /// # Errors
+    /// When there is no server, or it can't be used.
+    pub async fn prepare(
+        store: Store,
+        durability: Durability,
+        home: &Path,
+        logs: &Path,
+    ) -> Result<Self, DatabaseError> {
+        if store == Store::Sqlite {
+            let address = home.join("sender.db").display().to_string();
+            return Ok(Self { address, server: None, _given: None });
+        }
+        if let Some(server) = std::env::var(VARIABLE).ok().filter(|server| !server.is_empty()) {
+            let given = Given::create(&server).await?;
+            return Ok(Self { address: given.address().to_owned(), server: None, _given: Some(given) });
+        }
+        let server = Server::start(durability, &logs.join("postgres.log")).await?;
+        Ok(Self { address: server.address(), server: Some(Arc::new(server)), _given: None })
+    }
+
+    /// Ends what was made for it, and waits until it is gone.
+    pub async fn close(self) {
+        if let Some(server) = self.server.and_then(Arc::into_inner) {
+            server.close().await;
+        }
+    }
+
+    /// A path, or the address of a database on a server.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The private server, if it is on one.
+    #[must_use]
+    pub const fn server(&self) -> Option<&Arc<Server>> {
+        self.server.as_ref()
+    }
+}
+
+/// Whether a database is on a server, rather than in a file.
+#[must_use]
+pub fn is_on_a_server(address: &str) -> bool {
+    SCHEMES.iter().any(|scheme| address.starts_with(scheme))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_lies_in_the_senders_folder() {
+        let (home, logs) = (Path::new("/run/sender"), Path::new("/run"));
+        let database = Database::prepare(Store::Sqlite, Durability::Process, home, logs).await.unwrap();
+        assert_eq!(database.address(), "/run/sender/sender.db");
+        assert!(database.server().is_none() && !is_on_a_server(database.address()));
+    }
+}

@@ -1,0 +1,140 @@
+//! Runs whose sender keeps its deliveries on a PostgreSQL server.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use hookproof::check::{Status, Strictness, judge};
+use hookproof::run::Clock;
+use hookproof::scenario::Scenario;
+use hookproof::trace::Trace;
+use rustix::process::Signal;
+
+use crate::postgres_server::{Fsync, Private, execute, none, query};
+use crate::{Run, lives};
+
+const SHARED: &str = r#"
+name  = "shared"
+drain = "20s"
+[sender]
+store           = "postgres"
+workers         = 2
+takeover_within = "15s"
+[[traffic]]
+shape = "steady"
+rate  = "50/s"
+lasts = "4s"
+[[subscriber]]
+name  = "one"
+count = 4
+limit = { rate = "200/s", burst = 100, in_flight = 20 }
+[[fault]]
+at    = "1s"
+do    = "lock-database"
+lasts = "300ms"
+"#;
+const RESTARTS: &str = "[[fault]]\nat = \"2s\"\ndo = \"database-restart\"\nlasts = \"200ms\"\n";
+/// A database that anybody may use, and that the run has to leave as it is.
+const FOREIGN: &str = "CREATE DATABASE foreign_one";
+
+/// Starts a run whose private server, if it has one, is in `place`.
+fn start(scenario: &str, place: &Path, address: &str) -> Run {
+    // Where the harness is root, the server is somebody else's.
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.arg("run").arg(&file).arg("--out").arg(folder.path());
+    command.env("TMPDIR", place).env("HOOKPROOF_POSTGRES", address);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    Run { folder, name: "shared", child }
+}
+
+/// What was judged of a run, by the check's id.
+fn status(scenario: &str, trace: &Trace, check: &str) -> (Status, String) {
+    let scenario = Scenario::from_text(scenario, "shared.toml").unwrap();
+    let verdicts = judge(&scenario, trace, Strictness::Usual).verdicts;
+    let verdict = verdicts.into_iter().find(|one| one.id == check).unwrap();
+    (verdict.status, verdict.sentence)
+}
+
+/// A private server, if PostgreSQL's programs are there.
+fn server(test: &str) -> Option<Private> {
+    let server = Private::start(Fsync::Off);
+    if server.is_none() {
+        none(test);
+    }
+    server
+}
+
+#[test]
+fn a_run_starts_a_server_of_its_own_which_it_may_stop_and_which_ends_with_it() {
+    if server("a_run_starts_a_server_of_its_own").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let scenario = format!("{SHARED}{RESTARTS}");
+    let run = start(&scenario, place.path(), "");
+    let (code, said, trace, reported) = run.end();
+    assert!(code == Some(0) && reported, "{said}");
+    let trace = trace.unwrap();
+    for check in ["fault.locked", "fault.database-restart", "rate.across-workers", "loss.none"] {
+        let (status, sentence) = status(&scenario, &trace, check);
+        assert_eq!(status, Status::Pass, "{check}: {sentence}");
+    }
+    assert!(!lives(place.path()) && place.path().read_dir().unwrap().next().is_none(), "the server is left");
+}
+
+#[tokio::test]
+async fn a_harness_that_is_killed_takes_its_database_server_with_it() {
+    if server("a_harness_that_is_killed_takes_its_database_server_with_it").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mut run = start(SHARED, place.path(), "");
+    run.in_its_midst().await;
+    assert!(lives(place.path()), "the server is there, so that its absence later says something");
+    run.signal(Signal::KILL);
+    run.child.wait().unwrap();
+    let clock = Clock::begun();
+    while lives(place.path()) || lives(run.folder.path()) {
+        assert!(clock.now() < 60_000_000_000, "the server or a sender has outlived the harness");
+        clock.pass(5_000_000).await;
+    }
+}
+
+#[test]
+fn a_run_on_a_given_server_has_a_database_of_its_own_and_leaves_nothing() {
+    let Some(server) = server("a_run_on_a_given_server_has_a_database_of_its_own") else { return };
+    let address = server.address("public");
+    execute(&address, FOREIGN);
+    let databases = || query(&address, "SELECT datname FROM pg_database ORDER BY datname");
+    let before = databases();
+    let place = tempfile::tempdir().unwrap();
+    // What the harness didn't start it does not stop: its check has seen nothing.
+    let scenario = format!("{SHARED}{RESTARTS}");
+    let run = start(&scenario, place.path(), &address);
+    let (code, said, trace, _) = run.end();
+    assert!(
+        code == Some(2) && said.contains("the database server is not the harness's own"),
+        "{code:?}: {said}"
+    );
+    let trace = trace.unwrap();
+    assert_eq!(status(&scenario, &trace, "fault.locked").0, Status::Pass, "{said}");
+    assert_eq!(status(&scenario, &trace, "fault.database-restart").0, Status::Inconclusive, "{said}");
+    assert_eq!(databases(), before);
+    assert_eq!(query(&address, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"), ["0"]);
+}
+
+#[test]
+fn what_names_no_server_and_a_driver_that_takes_no_database_are_the_users_mistakes() {
+    let place = tempfile::tempdir().unwrap();
+    let (code, said, ..) = start(SHARED, place.path(), "localhost").end();
+    assert!(code == Some(64) && said.contains("HOOKPROOF_POSTGRES"), "{code:?}: {said}");
+    let driver = place.path().join("driver.toml");
+    let ours = include_str!("../../../scenarios/drivers/hookproof.toml");
+    std::fs::write(&driver, ours.replace("{{ database }}", "{{ dir }}/sender.db")).unwrap();
+    let (code, said, ..) = crate::start("shared", SHARED, &["--driver", driver.to_str().unwrap()]).end();
+    assert!(code == Some(64) && said.contains("names no {{ database }}"), "{code:?}: {said}");
+}
