@@ -1,16 +1,24 @@
 //! What a driver file may say.
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::driver::{template, words};
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
 
 #[test]
 fn every_shipped_driver_file_is_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/drivers");
-    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = files.filter(|path| path.is_file()).chain([folder.join("python/driver.toml")]);
+    let is_driver = |path: &PathBuf| path.parent() == Some(&folder) || path.ends_with("driver.toml");
+    let shipped = files(&folder).into_iter().filter(is_driver);
     let names: Vec<_> =
-        files.map(|path| DriverFile::open(&path).unwrap_or_else(|error| panic!("{error}")).name).collect();
-    assert!(names.len() >= 6, "{names:?}");
+        shipped.map(|path| DriverFile::open(&path).unwrap_or_else(|error| panic!("{error}")).name).collect();
+    assert!(names.len() >= 8, "{names:?}");
     assert_eq!(DriverFile::hookproof().unwrap().name, "hookproof");
 }
 
