@@ -64,7 +64,8 @@ impl Figures {
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {
-        let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
+        let (status, nodes, mut page) =
+            (reader.status(now)?, reader.nodes()?.all, reader.lanes(cursor, limit)?);
         // What they were owed is being given up; nobody can do anything about them.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();

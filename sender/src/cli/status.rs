@@ -78,7 +78,7 @@ impl Found {
         let figures = look.reader.status(look.now)?;
         let owners = look.reader.owners()?;
         let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
-        let nodes = shown::count_nodes(&look.reader.nodes()?, look.now);
+        let nodes = shown::count_nodes(&look.reader.nodes()?.all, look.now);
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);

@@ -26,7 +26,7 @@ pub(crate) struct NodeStatus {
 impl NodeStatus {
     /// All nodes that live.
     pub(crate) fn all(reader: &dyn Reader, now: StoreTime) -> Result<Vec<Self>, ReadError> {
-        let nodes = reader.nodes()?;
+        let nodes = reader.nodes()?.all;
         let homes = Homes::among(&nodes, now);
         let (mut owned, mut at_home): (BTreeMap<OwnerId, u64>, BTreeMap<OwnerId, u64>) = Default::default();
         let mut from = None;
