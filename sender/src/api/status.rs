@@ -37,6 +37,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
         .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
         .collect();
     let mut value = shown::totals(&status);
+    value["node"] = json!(shown::node_id(app.sender().owner()));
     value["here"] = here;
     value["nodes"] = shown::nodes(&nodes, now);
     value["now"] = moment::shown(now);

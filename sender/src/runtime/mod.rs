@@ -107,6 +107,7 @@ pub struct Options {
 pub struct Sender(Arc<Inner>);
 
 struct Inner {
+    owner: OwnerId,
     store: Handle,
     emitter: Arc<Emitter>,
     clock: Clock,
@@ -190,7 +191,8 @@ impl Sender {
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         // From here on nothing fails, and something may be sent.
         let owner = registration.hold();
-        info!(%database, owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
+        let id = owner.id();
+        info!(%database, owner = id.0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
@@ -198,6 +200,7 @@ impl Sender {
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let running = Mutex::new(Some(running));
         Ok(Self(Arc::new(Inner {
+            owner: id,
             store: handle,
             emitter,
             clock,
@@ -282,6 +285,12 @@ impl Sender {
     #[must_use]
     pub fn last_look(&self) -> LastLook {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who this process is to the others on its database.
+    #[must_use]
+    pub fn owner(&self) -> OwnerId {
+        self.0.owner
     }
 
     /// The steady time.
