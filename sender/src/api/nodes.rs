@@ -43,7 +43,7 @@ async fn set(app: &App, whom: String, request: Request, draining: bool) -> Resul
     Query::read(request.uri().query(), &[])?;
     nothing_left(&object_or_nothing(request).await?, &[])?;
     let now = app.sender().clock().now();
-    let nodes = app.sender().read(|reader: &dyn Reader| reader.nodes()).await??;
+    let nodes = app.sender().read(|reader: &dyn Reader| reader.nodes()).await??.all;
     let owner = find(&nodes, &whom, now)?;
     match app.sender().command(Command::Drain(Drain { owner, draining })).await? {
         Reply::Done => {}

@@ -37,6 +37,7 @@ pub(super) async fn status(State(app): State<App>, uri: Uri) -> Result<Response,
         .map(|lane| lane_shown(lane, views.get(&lane.lane), latencies.get(&lane.lane), hours.get(&lane.lane)))
         .collect();
     let mut value = shown::totals(&status);
+    value["node"] = json!(shown::node_id(app.sender().owner()));
     value["here"] = here;
     value["nodes"] = shown::nodes(&nodes, now);
     value["now"] = moment::shown(now);
@@ -64,7 +65,8 @@ impl Figures {
         cursor: Option<Cursor>,
         limit: u32,
     ) -> Result<Self, ReadError> {
-        let (status, nodes, mut page) = (reader.status(now)?, reader.nodes()?, reader.lanes(cursor, limit)?);
+        let (status, nodes, mut page) =
+            (reader.status(now)?, reader.nodes()?.all, reader.lanes(cursor, limit)?);
         // What they were owed is being given up; nobody can do anything about them.
         page.items.retain(|lane| lane.state != LaneState::Removed);
         let lanes: Vec<_> = page.items.iter().map(|lane| lane.lane).collect();

@@ -9,6 +9,7 @@ mod doctor;
 mod drain;
 mod emit;
 mod failure;
+mod in_flight;
 mod lines;
 mod list;
 mod logs;

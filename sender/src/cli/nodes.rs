@@ -93,7 +93,7 @@ impl Node {
         };
         let database = common.existing_database()?;
         let look = Look::open(&database)?;
-        let nodes = look.reader.nodes()?;
+        let nodes = look.reader.nodes()?.all;
         let owner = find(&nodes, &name, look.now).map_err(Failure::refused)?;
         let drain = Command::Drain(command::Drain { owner, draining });
         with_session(operating(database, &Reach::default(), None)?, |session| session.command(drain))?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
+use crate::api::TokenError;
 use crate::dispatch::{LEASE_DEFAULT, LEASES};
 use crate::engine::Nanos;
 use crate::event;
@@ -139,6 +140,19 @@ pub(super) fn secret_from(variable: &str) -> Result<Secret, Failure> {
     Secret::parse(&text).map_err(|error| {
         Failure::usage(format_args!("the environment variable {variable} cannot be used: {error}"))
     })
+}
+
+/// Reads the token of an HTTP API out of an environment variable.
+pub(super) fn token_from<T>(
+    variable: &str,
+    read: impl FnOnce(&str) -> Result<T, TokenError>,
+) -> Result<T, Failure> {
+    let unusable = |problem: String| {
+        Failure::usage(format_args!("the environment variable {variable} cannot be used: {problem}"))
+    };
+    let text =
+        std::env::var(variable).map_err(|error| unusable(format!("{error}; expected a token in it")))?;
+    read(&text).map_err(|error| unusable(error.to_string()))
 }
 
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::failure::Failure;
-use super::options::{Common, Durable, Keep, Reach, Requests, delivering, node_name};
+use super::options::{Common, Durable, Keep, Reach, Requests, delivering, node_name, token_from};
 use super::session::runtime;
 use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
@@ -89,7 +89,7 @@ impl Serve {
     }
 
     fn door(&self) -> Result<ListenArgs, Failure> {
-        let token = self.token_env.as_deref().map(token_from).transpose()?;
+        let token = self.token_env.as_deref().map(|name| token_from(name, Token::new)).transpose()?;
         if token.is_none() && !self.listen.ip().to_canonical().is_loopback() {
             return Err(Failure::usage(format_args!(
                 "--listen {} is open to others; expected a loopback address, or a token for them: --token-env NAME",
@@ -99,15 +99,6 @@ impl Serve {
         let requests = Settings { connections_max: self.connections_max, ..self.requests.settings()? };
         Ok(ListenArgs { listen: self.listen, token, requests })
     }
-}
-
-fn token_from(variable: &str) -> Result<Token, Failure> {
-    let unusable = |problem: String| {
-        Failure::usage(format_args!("the environment variable {variable} cannot be used: {problem}"))
-    };
-    let text =
-        std::env::var(variable).map_err(|error| unusable(format!("{error}; expected a token in it")))?;
-    Token::new(&text).map_err(|error| unusable(error.to_string()))
 }
 
 async fn serve(options: Options, door: ListenArgs, stop_within: Duration) -> Result<ExitCode, Failure> {

@@ -8,17 +8,19 @@ use serde_json::{Value, json};
 
 use super::doctor::log_bytes;
 use super::failure::Failure;
-use super::options::{Common, Reach};
+use super::in_flight::InFlight;
+use super::options::{Common, Reach, token_from};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, each};
 use super::words::{self, ago, rough};
+use crate::api::Token;
 use crate::engine::{Nanos, StoreTime};
 use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
 use crate::store::clock::{Fault, TOLERANCE};
 use crate::store::latency::Measured;
-use crate::store::read::{Over, Status as Figures};
+use crate::store::read::{Node, Over, Status as Figures};
 use crate::store::sqlite::LogSize;
 use crate::subscriber::RegionSecrets;
 
@@ -31,19 +33,28 @@ const NAMES_MAX: usize = 10;
 #[command(after_help = "\
 Examples:
   hookproof-sender status --db sender.db
-  hookproof-sender status --db sender.db --json | jq .deliveries.waiting")]
+  hookproof-sender status --db sender.db --json | jq .deliveries.waiting
+
+What is in flight, each node is asked for, where it has an API that can be reached from here.")]
 pub(super) struct Status {
     #[command(flatten)]
     reach: Reach,
+    /// The environment variable with the token that the nodes' APIs ask for
+    #[arg(long, value_name = "NAME")]
+    token_env: Option<String>,
 }
 
 impl Status {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
+        let shown = |text: &str| Token::new(text).map(|_| text.to_owned());
+        let token = self.token_env.as_deref().map(|name| token_from(name, shown)).transpose()?;
         let look = Look::open(&database)?;
+        let nodes = look.reader.nodes()?.all;
         let found = Found {
             log_bytes: database.file().map_or(0, |path| log_bytes(path)),
-            ..Found::read(&look, self.reach.regions()?)?
+            in_flight: InFlight::ask(&nodes, look.now, token.as_deref())?,
+            ..Found::read(&look, &nodes, self.reach.regions()?)?
         };
         if printer.json {
             printer.object(&found.shown())?;
@@ -61,6 +72,7 @@ struct Found {
     senders: usize,
     /// Nodes that live, and those of them that drain.
     nodes: [usize; 2],
+    in_flight: InFlight,
     overdue: Nanos,
     /// All subscribers together.
     measured: Measured,
@@ -74,11 +86,11 @@ struct Found {
 }
 
 impl Found {
-    fn read(look: &Look, regions: RegionSecrets) -> Result<Self, Failure> {
+    fn read(look: &Look, nodes: &[Node], regions: RegionSecrets) -> Result<Self, Failure> {
         let figures = look.reader.status(look.now)?;
         let owners = look.reader.owners()?;
         let senders = owners.iter().filter(|owner| owner.lanes > 0 && owner.until > look.now).count();
-        let nodes = shown::count_nodes(&look.reader.nodes()?, look.now);
+        let nodes = shown::count_nodes(nodes, look.now);
         let overdue = figures.oldest_due.map_or(Nanos::ZERO, |due| look.now.since(due));
         let mut keeper = RosterKeeper::new(regions);
         let roster = Arc::clone(keeper.catch_up(&*look.reader, wall())?);
@@ -96,8 +108,20 @@ impl Found {
                 Ok(true)
             },
         )?;
-        let (now, fault) = (look.now, look.fault);
-        Ok(Self { figures, senders, nodes, overdue, measured, slow, roster, now, log_bytes: 0, fault })
+        let (now, fault, in_flight, log_bytes) = (look.now, look.fault, InFlight::default(), 0);
+        Ok(Self {
+            figures,
+            senders,
+            nodes,
+            in_flight,
+            overdue,
+            measured,
+            slow,
+            roster,
+            now,
+            log_bytes,
+            fault,
+        })
     }
 
     fn shown(&self) -> Value {
@@ -109,6 +133,7 @@ impl Found {
         value["broken"] = shown::broken(&self.roster);
         value["delivering_processes"] = json!(self.senders);
         value["nodes"] = json!({ "living": self.nodes[0], "draining": self.nodes[1] });
+        value["requests"] = self.in_flight.shown();
         value["log_bytes"] = json!(self.log_bytes);
         value["clock"] = shown::clock(self.now, wall(), self.fault);
         value
@@ -146,7 +171,7 @@ impl Found {
             ("unreadable", format!("{} dead letters that could not be read", figures.unreadable)),
             ("outbox", format!("{} waiting, {} rejected", figures.outbox, figures.outbox_rejected)),
             ("delivered by", format!("{}; {}", delivered_by(self.senders), nodes(self.nodes))),
-            ("in flight", in_flight(self.senders).to_owned()),
+            ("in flight", self.in_flight.told()),
             ("clock", clock(self.now, self.fault)),
             ("log", log(self.log_bytes)),
         ];
@@ -196,16 +221,6 @@ fn delivered_by(senders: usize) -> String {
     match senders {
         1 => "1 process that holds subscribers now".to_owned(),
         senders => format!("{senders} processes that hold subscribers now"),
-    }
-}
-
-/// Requests are known to the process that makes them, and to no file.
-const fn in_flight(senders: usize) -> &'static str {
-    match senders {
-        0 => "unknown here: no process holds subscribers",
-        _ => {
-            "each process tells of its own, and whom it sends less and why: its console, or `here` in GET /v1/status"
-        }
     }
 }
 

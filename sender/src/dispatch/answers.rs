@@ -25,7 +25,13 @@ impl Dispatcher {
                 Ok(Reply::Renewed(renewed)) => self.renew(renewed, asked),
                 _ => self.tenure.not_renewed(super::wall_time(self.now)),
             },
-            Order::Retire => self.tenure.retired(),
+            Order::Retire => match reply {
+                Ok(_) => self.tenure.retired(),
+                Err(failure) => {
+                    let may_recover = failure != Failure::Stopped;
+                    self.tenure.not_retired(super::wall_time(self.now), may_recover);
+                }
+            },
             Order::Acquire { asked } => {
                 let taken = if let Ok(Reply::Acquired(taken)) = reply { taken } else { Vec::new() };
                 let lanes: Vec<LaneId> = taken.iter().map(|taken| taken.lane).collect();
@@ -168,6 +174,7 @@ impl Dispatcher {
             }
             Some(failure) => {
                 self.forget_record(lane, term);
+                self.records.give_up();
                 self.say(News::GaveUp {
                     lane,
                     why: describe("its lease is left to end", &failure.to_string()),

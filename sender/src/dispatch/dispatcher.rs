@@ -136,10 +136,10 @@ impl Dispatcher {
     /// When to call [`Self::handle`] with [`Event::Tick`], if nothing happens before.
     #[must_use]
     pub fn next_wake(&self) -> Instant {
-        let nodes = if self.stopping { StoreTime(u64::MAX) } else { self.membership.next_change() };
+        let nodes = if self.stopping { StoreTime(u64::MAX) } else { self.membership.next_step() };
         let wake = instant(self.tenure.next_step().min(nodes)).min(self.obstacles.next_due());
         let wake = self.engine.next_wake().map_or(wake, |engine| wake.min(engine));
-        if self.stopping && (self.is_taking() || !self.tenure.has_retired()) {
+        if self.stopping && (self.is_taking() || !self.tenure.is_over()) {
             wake.min(self.now + STOP_LOOK)
         } else {
             wake
@@ -153,7 +153,14 @@ impl Dispatcher {
         self.stopping
             && self.engine.is_at_rest()
             && self.records.all_handed_back()
-            && ((!self.is_taking() && self.tenure.has_retired()) || store_fails())
+            && ((!self.is_taking() && self.tenure.is_over()) || store_fails())
+    }
+
+    /// Whether the store knows that nothing is left of this process: its lanes are handed back, and it is no node. If not, it is
+    /// for others to find out that it is dead.
+    #[must_use]
+    pub fn left_nothing(&self) -> bool {
+        self.tenure.has_retired() && self.records.kept_all() && !self.is_taking()
     }
 
     /// Whether lanes are on their way to us, or wait for their subscribers.

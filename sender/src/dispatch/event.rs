@@ -7,7 +7,7 @@ use crate::engine::{AttemptId, DeliveryId, LaneId, Nanos, Outcome, Revision, Sto
 use crate::roster::Roster;
 use crate::store::Reply;
 use crate::store::command::{self, Attempt};
-use crate::store::node::Node;
+use crate::store::node::Nodes;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum Event {
     Work(Vec<(LaneId, StoreTime)>),
     /// These are all nodes now, or a lane was handed back: said as soon as [`crate::store::read::Glance::nodes`] changes. The
     /// answers to renewals tell the same, later.
-    Nodes(Vec<Node>),
+    Nodes(Nodes),
     /// Subscribers have changed; all of them, changed or not.
     Roster(Arc<Roster>),
     /// An attempt of [`super::Effect::Send`] is over, or was held back.

@@ -4,6 +4,10 @@
 //! node is handed to it in order, but only once that node has lived for [`SETTLED_AFTER`] without a break: one that comes and
 //! goes gets what is free and moves nothing. [`MOVES_MAX`] lanes move at a time, so that all others go on sending. What moves
 //! is free in between, so that its home takes it as it takes any other lane, and no node has to ask another one.
+//!
+//! Who has lived on in silence is not dead. A list tells until when each node's lease lasts; once that is over, only a newer
+//! list says whether it was renewed, and until one comes the node counts as before. Nodes may have leases of different
+//! lengths, so that the list is asked for then, and not when our own lease is to be renewed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,21 +15,26 @@ use std::sync::Arc;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::homes::Homes;
 use crate::store::lane::OwnerId;
-use crate::store::node::Node;
+use crate::store::node::{Node, Nodes};
 
 /// How long a node has to live until lanes that others own are handed to it.
 pub const SETTLED_AFTER: Nanos = Nanos::SECOND;
 /// Lanes of one process that are on their way to other nodes, at most.
 pub const MOVES_MAX: usize = 32;
+/// How long the store is left alone after it was asked whether a node lives.
+const ASK_EVERY: Nanos = Nanos::from_millis(250);
 
 /// The nodes, as one of them knows them.
 #[derive(Debug)]
 pub(super) struct Membership {
     owner: OwnerId,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     view: View,
     /// When the view changes, if nobody tells of anything before.
     next_change: StoreTime,
+    /// When the first lease is over of those that we know of, and when the store was asked for that.
+    next_end: StoreTime,
+    asked: StoreTime,
     /// Lanes of ours that belong to another node, and have not begun to move.
     going: BTreeSet<LaneId>,
     /// Those that have begun to, and their ownerships that end with that.
@@ -47,23 +56,42 @@ impl Membership {
     pub(super) fn new(owner: OwnerId) -> Self {
         Self {
             owner,
-            nodes: Vec::new(),
+            nodes: Nodes::default(),
             view: View::default(),
             next_change: StoreTime(u64::MAX),
+            next_end: StoreTime(u64::MAX),
+            asked: StoreTime(0),
             going: BTreeSet::new(),
             moving: BTreeMap::new(),
         }
     }
 
-    /// These are the nodes now.
-    pub(super) fn hear(&mut self, nodes: Vec<Node>) {
-        self.nodes = nodes;
-        self.next_change = StoreTime(0);
+    /// These are the nodes, unless we know newer ones: a glance and a renewal tell of them by different ways.
+    pub(super) fn hear(&mut self, nodes: Nodes) {
+        if !nodes.are_older_than(&self.nodes) {
+            self.nodes = nodes;
+            self.next_change = StoreTime(0);
+        }
     }
 
-    /// When to look again, if nobody tells of anything before.
-    pub(super) fn next_change(&self) -> StoreTime {
-        self.next_change
+    /// When to look or to ask again, if nobody tells of anything before.
+    pub(super) fn next_step(&self) -> StoreTime {
+        self.next_change.min(self.next_ask())
+    }
+
+    /// Who is no node itself has no lanes to hand to others.
+    fn next_ask(&self) -> StoreTime {
+        let again = StoreTime(self.asked.0.saturating_add(ASK_EVERY.0));
+        self.homes().map_or(StoreTime(u64::MAX), |_| self.next_end.max(again))
+    }
+
+    /// Whether the store is to be asked now which nodes still live.
+    pub(super) fn asks(&mut self, now: StoreTime) -> bool {
+        let is_due = self.next_ask() <= now;
+        if is_due {
+            self.asked = now;
+        }
+        is_due
     }
 
     /// Looks at the nodes if it is time to. True if what they come to has changed.
@@ -71,7 +99,10 @@ impl Membership {
         if now < self.next_change {
             return false;
         }
-        let living: Vec<&Node> = self.nodes.iter().filter(|node| node.lives(now)).collect();
+        let is_other = |node: &&Node| node.owner != self.owner;
+        // That we live ourselves, nobody has to tell us.
+        let lives = |node: &&Node| node.lives(if is_other(node) { self.nodes.at } else { now });
+        let living: Vec<&Node> = self.nodes.all.iter().filter(lives).collect();
         let settles = |node: &Node| StoreTime(node.since.0.saturating_add(SETTLED_AFTER.0));
         let ourselves = living.iter().find(|node| node.owner == self.owner);
         let view = View {
@@ -79,8 +110,11 @@ impl Membership {
             draining: ourselves.map(|node| node.announced.draining),
             settled: living.iter().filter(|node| settles(node) <= now).map(|node| node.owner).collect(),
         };
-        let moments = living.iter().flat_map(|node| [node.until, settles(node)]);
-        self.next_change = moments.filter(|at| *at > now).min().unwrap_or(StoreTime(u64::MAX));
+        let ends = living.iter().filter(|node| is_other(node)).map(|node| node.until);
+        let end = ends.min().unwrap_or(StoreTime(u64::MAX));
+        let moments = living.iter().map(|node| settles(node)).chain(ourselves.map(|node| node.until));
+        let next_change = moments.filter(|at| *at > now).min().unwrap_or(StoreTime(u64::MAX));
+        (self.next_change, self.next_end) = (next_change, end);
         let has_changed = view != self.view;
         self.view = view;
         has_changed
@@ -137,5 +171,87 @@ impl Membership {
             }
         }
         moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::node::{Announcement, PROTOCOL};
+
+    const US: u64 = 1;
+
+    fn at(millis: u64) -> StoreTime {
+        StoreTime(Nanos::from_millis(millis).0)
+    }
+
+    /// Nodes that have lived for ever, and until when in milliseconds.
+    fn nodes(changes: u64, read_at: u64, owners: &[(u64, u64)]) -> Nodes {
+        let node = |(owner, until): &(u64, u64)| Node {
+            owner: OwnerId(*owner),
+            announced: Announcement {
+                name: "node".into(),
+                version: "1".into(),
+                protocol: PROTOCOL,
+                address: None,
+                unable: Arc::default(),
+                draining: false,
+            },
+            since: StoreTime(0),
+            until: at(*until),
+        };
+        Nodes { all: owners.iter().map(node).collect(), changes, at: at(read_at) }
+    }
+
+    /// How many lanes of a hundred belong to that node.
+    fn share(membership: &Membership, owner: u64) -> usize {
+        let homes = membership.homes().unwrap();
+        (1..=100).filter(|lane| homes.is_home(LaneId(*lane), OwnerId(owner))).count()
+    }
+
+    #[test]
+    fn an_older_list_of_nodes_never_replaces_a_newer_one() {
+        let mut membership = Membership::new(OwnerId(US));
+        let newer = nodes(7, 2_000, &[(US, 30_000), (2, 30_000)]);
+        // What a change tells, and what a renewal of somebody has moved since.
+        for older in [nodes(6, 3_000, &[(US, 30_000)]), nodes(7, 1_999, &[(US, 30_000), (2, 1_999)])] {
+            membership.hear(newer.clone());
+            membership.look(at(2_000));
+            assert!(share(&membership, 2) > 0);
+            membership.hear(older);
+            assert!(!membership.look(at(3_000)), "nothing has changed");
+            assert!(share(&membership, 2) > 0);
+        }
+        membership.hear(nodes(8, 3_000, &[(US, 30_000)]));
+        assert!(membership.look(at(3_000)));
+        assert_eq!(share(&membership, 2), 0);
+    }
+
+    #[test]
+    fn one_whose_lease_may_have_been_renewed_counts_until_the_store_says_otherwise() {
+        let mut membership = Membership::new(OwnerId(US));
+        membership.hear(nodes(1, 2_000, &[(US, 30_000), (2, 3_000)]));
+        membership.look(at(2_000));
+        assert!(!membership.asks(at(2_999)));
+        assert_eq!(membership.next_step(), at(3_000));
+        assert!(membership.asks(at(3_000)));
+        assert!(!membership.asks(at(3_000)), "once");
+        assert_eq!(membership.next_step(), at(3_250));
+        assert!(!membership.look(at(3_100)));
+        assert!(share(&membership, 2) > 0);
+        // It lives on, and is asked for again when that lease is over.
+        membership.hear(nodes(1, 3_100, &[(US, 30_000), (2, 4_000)]));
+        assert!(!membership.look(at(3_100)));
+        assert_eq!(membership.next_step(), at(4_000));
+        assert!(membership.asks(at(4_000)));
+        // It does not.
+        membership.hear(nodes(1, 4_000, &[(US, 30_000), (2, 4_000)]));
+        assert!(membership.look(at(4_000)));
+        assert_eq!(share(&membership, 2), 0);
+        assert!(!membership.asks(at(20_000)), "nothing is asked of the dead");
+        // Our own lease we know ourselves.
+        assert_eq!(membership.next_step(), at(30_000));
+        assert!(membership.look(at(30_000)));
+        assert!(membership.homes().is_none());
     }
 }

@@ -11,7 +11,7 @@ use super::{handover, instant, wall_time};
 use crate::engine::{Input, Instant, LaneId, StoreTime, Takeover, Term};
 use crate::roster::{Roster, Subscriber};
 use crate::store::lane::LaneState;
-use crate::store::node::Node;
+use crate::store::node::Nodes;
 use crate::store::reply::{Renewed, TakenLane};
 
 impl Dispatcher {
@@ -106,7 +106,7 @@ impl Dispatcher {
     }
 
     /// These are the nodes now, or a lane was handed back.
-    pub(super) fn meet_nodes(&mut self, nodes: Vec<Node>) {
+    pub(super) fn meet_nodes(&mut self, nodes: Nodes) {
         self.membership.hear(nodes);
         self.tenure.search_soon();
     }
@@ -124,6 +124,9 @@ impl Dispatcher {
             }
             self.tenure.go_by(self.membership.homes().cloned());
             self.membership.review(self.lanes.ours().into_iter().map(|(lane, _)| lane));
+        }
+        if self.membership.asks(wall_time(self.now)) {
+            self.tenure.renew_soon();
         }
         let (lanes, records) = (&self.lanes, &self.records);
         let is_under_way = |lane, term| lanes.is_ours_under(lane, term) || records.has_under(lane, term);

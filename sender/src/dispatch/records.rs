@@ -17,6 +17,8 @@ pub(super) struct Unkept {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     unkept: BTreeMap<LaneId, Unkept>,
+    /// One was given up, so that its lane was not handed back.
+    gave_up: bool,
 }
 
 impl Records {
@@ -51,6 +53,16 @@ impl Records {
             self.unkept.remove(&lane);
         }
         is_so
+    }
+
+    /// A record is left unkept for good: the process ends.
+    pub(super) fn give_up(&mut self) {
+        self.gave_up = true;
+    }
+
+    /// Whether none was ever left so.
+    pub(super) fn kept_all(&self) -> bool {
+        !self.gave_up
     }
 
     /// Whether no lane is on its way back to the store.

@@ -15,6 +15,10 @@ use crate::store::node::Announcement;
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(30);
 /// How long a lease may be.
 pub const LEASES: RangeInclusive<Nanos> = Nanos::SECOND..=Nanos::HOUR;
+/// So many times is the store asked to have a process be no node any more, should it fail to.
+const RETIRE_TRIES: u8 = 3;
+/// How long it is left alone in between.
+const RETIRE_PAUSE: Nanos = Nanos::from_millis(100);
 /// Lanes asked for at once: so many rows are written in one commit.
 const ACQUIRE_MAX: u32 = 1_000;
 
@@ -45,10 +49,14 @@ enum End {
     NotYet,
     /// What is owned is kept until it is given back; nothing more is asked for. It is a node still.
     Begun,
-    /// It has asked to be none.
-    Retiring,
-    /// It is none, or the store would not have it so: then the lease ends that.
+    /// It has asked to be none, and the store failed to so many times before.
+    Retiring { failures: u8 },
+    /// It is to ask again from that moment on.
+    Again { at: StoreTime, failures: u8 },
+    /// It is none.
     Retired,
+    /// The store would not have it so: whoever finds it dead ends that, or its lease.
+    GivenUp,
 }
 
 /// One process's hold on its lanes.
@@ -125,14 +133,30 @@ impl Tenure {
         self.end = End::Begun;
     }
 
-    /// The store has heard that this process is no node any more, or will not hear it.
+    /// The store has heard that this process is no node any more.
     pub(super) fn retired(&mut self) {
         self.end = End::Retired;
     }
 
-    /// Whether that is over.
+    /// It could not be told so: it is tried again soon, a few times if `may_recover`.
+    pub(super) fn not_retired(&mut self, now: StoreTime, may_recover: bool) {
+        let End::Retiring { failures } = self.end else { return };
+        let failures = failures + 1;
+        self.end = if may_recover && failures < RETIRE_TRIES {
+            End::Again { at: StoreTime(now.0.saturating_add(RETIRE_PAUSE.0)), failures }
+        } else {
+            End::GivenUp
+        };
+    }
+
+    /// Whether this process is no node any more.
     pub(super) fn has_retired(&self) -> bool {
         self.end == End::Retired
+    }
+
+    /// Whether nothing more is asked for that.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.end, End::Retired | End::GivenUp)
     }
 
     /// Whether a request for lanes is on its way: what it brings has to be given back.
@@ -166,6 +190,11 @@ impl Tenure {
         self.next_renewal = StoreTime(now.0 + self.lease.0 / 30);
     }
 
+    /// What the answer to a renewal tells is wanted before one is due.
+    pub(super) fn renew_soon(&mut self) {
+        self.next_renewal = StoreTime(0);
+    }
+
     /// Until when a lease holds that was asked for at that moment.
     pub(super) fn until(&self, asked: StoreTime) -> StoreTime {
         StoreTime(asked.0.saturating_add(self.lease.0))
@@ -184,15 +213,24 @@ impl Tenure {
             (false, true) => StoreTime(0),
             (false, false) => self.next_search,
         };
-        if self.end == End::Begun { StoreTime(0) } else { renewal.min(search) }
+        match self.end {
+            End::Begun => StoreTime(0),
+            End::Again { at, .. } => renewal.min(at),
+            End::NotYet | End::Retiring { .. } | End::Retired | End::GivenUp => renewal.min(search),
+        }
     }
 
     /// What to ask of the store now.
     pub(super) fn steps(&mut self, now: StoreTime) -> Vec<Step> {
         let (owner, lease) = (self.owner, self.lease);
         let mut steps = Vec::new();
-        if self.end == End::Begun {
-            self.end = End::Retiring;
+        let failures = match self.end {
+            End::Begun => Some(0),
+            End::Again { at, failures } if at <= now => Some(failures),
+            _ => None,
+        };
+        if let Some(failures) = failures {
+            self.end = End::Retiring { failures };
             steps.push(Step::Retire(owner));
         }
         let goes_on = self.end == End::NotYet;
@@ -343,8 +381,15 @@ mod tests {
         assert_eq!(tenure.next_step(), StoreTime(0));
         assert!(matches!(tenure.steps(StoreTime(2))[..], [Step::Retire(OwnerId(1))]));
         assert!(!tenure.has_retired());
+        // The store could not: it is asked again, and not in circles.
+        tenure.not_retired(StoreTime(2), true);
+        let again = StoreTime(2 + RETIRE_PAUSE.0);
+        assert!(tenure.steps(StoreTime(again.0 - 1)).is_empty());
+        assert_eq!(tenure.next_step(), again);
+        assert!(matches!(tenure.steps(again)[..], [Step::Retire(OwnerId(1))]));
+        assert!(!tenure.is_over());
         tenure.retired();
-        assert!(tenure.has_retired());
+        assert!(tenure.has_retired() && tenure.is_over());
         assert_eq!(tenure.next_step(), third);
         assert!(tenure.steps(StoreTime::from_secs(9)).is_empty());
         // Whoever said something of itself now would be a node again.
@@ -352,6 +397,25 @@ mod tests {
         assert_eq!(tenure.next_step(), StoreTime(u64::MAX));
         tenure.renewed(third);
         assert_eq!(tenure.next_step(), StoreTime::from_secs(20));
+    }
+
+    #[test]
+    fn a_store_that_fails_to_have_it_retire_is_asked_a_few_times_and_then_left_alone() {
+        let (mut tenure, mut now) = (tenure(), StoreTime(2));
+        tenure.stop();
+        for _ in 0..RETIRE_TRIES {
+            assert!(!tenure.is_over());
+            assert!(matches!(tenure.steps(now)[..], [Step::Retire(OwnerId(1))]));
+            tenure.not_retired(now, true);
+            now = StoreTime(now.0 + RETIRE_PAUSE.0);
+        }
+        assert!(tenure.steps(now).is_empty());
+        assert!(tenure.is_over() && !tenure.has_retired());
+        let mut tenure = self::tenure();
+        tenure.stop();
+        assert_eq!(tenure.steps(StoreTime(2)).len(), 1);
+        tenure.not_retired(StoreTime(2), false);
+        assert!(tenure.is_over() && !tenure.has_retired(), "it will not recover");
     }
 
     #[test]

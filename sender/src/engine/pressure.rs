@@ -3,10 +3,11 @@
 //! The lane works at a *share* of its contract, of the rate and of the cap in flight alike. Signs of strain are a 429, a
 //! large share of failures, and latency over its target. A 429 and failures halve the share; latency lowers it by as much as
 //! the target is exceeded, by half at most. A streak of successes within the target adds a twentieth of the contract
-//! (additive increase, multiplicative decrease); near the target, and before the share at which latency last exceeded it, ten
-//! times as many are asked for. What was halved again and again without a success in between, as in an
-//! outage, comes back by doubling with each success, up to the half at which it began. Attempts that started before the
-//! last lowering belong to the same trouble and do not lower again.
+//! (additive increase, multiplicative decrease); near the target it adds a tenth of that, and a fiftieth around the share at
+//! which latency last exceeded it: there an endpoint is given hardly more than it can do, so that what waits at it grows
+//! slowly, and the share is lowered before answers take much longer than the target. What was halved again and again without
+//! a success in between, as in an outage, comes back by doubling with each success, up to the half at which it began. Attempts
+//! that started before the last lowering belong to the same trouble and do not lower again.
 //!
 //! The target is the operator's, or else a multiple of what is usual over a day ([`super::baseline`]). The average of the
 //! last answers only triggers: it is compared with the target and never becomes one. So an endpoint that slows down
@@ -38,10 +39,14 @@ pub const LATENCY_LEAST: RangeInclusive<u32> = 1..=100;
 const WHOLE: u32 = 1 << 16;
 /// What a clean streak gives back.
 const STEP: u32 = WHOLE / 20 + 1;
-/// What a success counts towards a streak.
-const MARKS: u32 = 10;
-/// What it counts where one step more may be one too many.
-const MARKS_NEAR: u32 = 1;
+/// What it gives back while answers take nearly as long as they may.
+const STEP_NEAR: u32 = STEP / 10;
+/// What it gives back around the share at which latency last exceeded its target, so that what waits at the endpoint grows
+/// slowly enough to be seen before it takes long.
+const STEP_AT_EDGE: u32 = STEP / 50;
+/// How long that share is remembered. What an endpoint could not do longer ago, it may be able to do by now: a lane of one
+/// attempt a second would need half an hour to find out in such small steps.
+const EDGE_LASTS: Nanos = Nanos::MINUTE.times(10);
 /// Fewer attempts than this say nothing about a trend.
 const SAMPLES_MIN: u8 = 16;
 
@@ -116,11 +121,11 @@ pub struct Pressure {
     share: u32,
     /// Up to there each success doubles the share.
     regain: u32,
-    /// The share at which latency last exceeded its target.
+    /// Between the share at which latency last exceeded its target and the next lower one. 0 if it never did.
     edge: u32,
-    /// Something succeeded since the last halving.
+    /// Something succeeded within the target since the last lowering that made use of it: of this trouble it is the first.
     succeeded: bool,
-    /// What the successes count, [`MARKS`] or less each, since the last sign of strain or step up.
+    /// Successes since the last sign of strain or step up.
     clean: u32,
     lowered: Instant,
     started: Instant,
@@ -253,12 +258,7 @@ impl Pressure {
             Strain::Failed => self.clean = 0,
             Strain::None => match target {
                 Some(target) if latency > target => self.slow(policy, latency, target, lowered),
-                target => {
-                    let is_near = target.is_some_and(|target| latency.0 > target.0 / 4 * 3);
-                    let is_at_edge = self.share < self.edge && self.share + STEP >= self.edge;
-                    let marks = if is_near || is_at_edge { MARKS_NEAR } else { MARKS };
-                    self.recover(policy, WHOLE, marks, now);
-                }
+                target => self.recover(policy, WHOLE, self.step_up(latency, target, now), now),
             },
         }
         strain == Strain::None && self.baseline.answered(latency, now)
@@ -281,7 +281,7 @@ impl Pressure {
         let floor = WHOLE * policy.latency_least / 100;
         if self.share < floor {
             // Something else took it so far down, and to stay there would make no answer quicker.
-            return self.recover(policy, floor, MARKS, lowering.now);
+            return self.recover(policy, floor, STEP, lowering.now);
         }
         self.clean = 0;
         let lately = Nanos(self.lately).min(latency);
@@ -290,7 +290,9 @@ impl Pressure {
         }
         let share = u128::from(self.share) * u128::from(target.0) / u128::from(lately.0);
         let share = u32::try_from(share).unwrap_or(WHOLE).max(self.share / 2).max(floor);
-        self.edge = self.share;
+        if std::mem::take(&mut self.succeeded) {
+            self.edge = self.share.midpoint(share);
+        }
         // It was found by looking for it: no doubling back past it.
         self.regain = self.regain.min(share);
         self.lower(share, Why::Latency { lately, target }, lowering);
@@ -306,7 +308,20 @@ impl Pressure {
         self.shift(share, why, now);
     }
 
-    fn recover(&mut self, policy: &PressurePolicy, most: u32, marks: u32, now: Instant) {
+    /// What a streak gives back that ends with an answer which took this long.
+    fn step_up(&self, latency: Nanos, target: Option<Nanos>, now: Instant) -> u32 {
+        let around_edge = self.edge.saturating_sub(2 * STEP)..=self.edge + STEP;
+        let is_recent = self.edge > 0 && now.since(self.lowered) < EDGE_LASTS;
+        if is_recent && around_edge.contains(&self.share) {
+            STEP_AT_EDGE
+        } else if target.is_some_and(|target| self.lately.min(latency.0) > target.0 / 4 * 3) {
+            STEP_NEAR
+        } else {
+            STEP
+        }
+    }
+
+    fn recover(&mut self, policy: &PressurePolicy, most: u32, step: u32, now: Instant) {
         self.succeeded = true;
         if self.share == WHOLE {
             return;
@@ -315,10 +330,10 @@ impl Pressure {
             let share = (self.share * 2).min(self.regain).min(most);
             return self.shift(share, Why::Recovered, now);
         }
-        self.clean += marks;
-        if self.clean >= policy.streak * MARKS {
+        self.clean += 1;
+        if self.clean >= policy.streak {
             self.clean = 0;
-            self.shift((self.share + STEP).min(most), Why::Recovered, now);
+            self.shift((self.share + step).min(most), Why::Recovered, now);
         }
     }
 
@@ -381,6 +396,7 @@ mod tests {
 
     const QUICK: Nanos = Nanos::from_millis(20);
 
+    #[derive(Clone)]
     struct Bench {
         pressure: Pressure,
         policy: PressurePolicy,
@@ -523,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn only_answers_within_the_target_raise_the_share_and_near_it_ten_times_as_many_are_needed() {
+    fn only_answers_within_the_target_raise_the_share_and_near_it_by_a_tenth_of_a_step() {
         let [quick, near, over] = [70, 80, 101].map(Nanos::from_millis);
         let mut bench = Bench::new();
         bench.policy = bench.policy.with_target(Some(Nanos::from_millis(100)));
@@ -532,8 +548,43 @@ mod tests {
             assert_eq!(bench.attempts(9, Strain::None, quick), 50);
             assert_eq!(bench.attempts(1, Strain::None, over), 50);
         }
-        assert_eq!(bench.attempts(99, Strain::None, near), 50);
-        assert_eq!(bench.attempts(1, Strain::None, near), 56);
+        assert_eq!(bench.attempts(100, Strain::None, near), 55);
+        assert_eq!(bench.attempts(20, Strain::None, near), 56);
+    }
+
+    #[test]
+    fn around_the_share_at_which_latency_exceeded_the_target_a_streak_gives_back_a_thousandth() {
+        let [quick, over] = [20, 125].map(Nanos::from_millis);
+        let mut bench = Bench::new();
+        bench.policy = bench.policy.with_target(Some(Nanos::from_millis(100)));
+        bench.attempts(100, Strain::None, quick);
+        bench.attempts(2, Strain::Refused, quick);
+        while bench.attempts(10, Strain::None, quick) < 60 {}
+        let exceeded = bench.pressure.share;
+        // The average has to get there.
+        while bench.pressure.share == exceeded {
+            bench.attempts(1, Strain::None, over);
+        }
+        let edge = bench.pressure.edge;
+        assert!(bench.pressure.share < edge && edge < exceeded, "{:?}", bench.pressure);
+        bench.attempts(3, Strain::None, over);
+        assert_eq!(bench.pressure.edge, edge, "what was answered late meanwhile is of the same trouble");
+        while bench.pressure.share + 2 * STEP < edge {
+            bench.attempts(10, Strain::None, quick);
+        }
+        let at_edge = bench.clone();
+        let given_back = |bench: &mut Bench| {
+            let before = bench.pressure.share;
+            bench.attempts(10, Strain::None, quick);
+            bench.pressure.share - before
+        };
+        while bench.pressure.share <= edge + STEP {
+            assert_eq!(given_back(&mut bench), STEP_AT_EDGE);
+        }
+        assert_eq!(given_back(&mut bench), STEP, "the endpoint can do more than it could");
+        let mut bench = at_edge;
+        bench.now = bench.pressure.lowered + EDGE_LASTS;
+        assert_eq!(given_back(&mut bench), STEP, "it may be able to do more by now");
     }
 
     #[test]

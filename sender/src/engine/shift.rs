@@ -103,15 +103,19 @@ impl Journal {
     /// A lowering is told if none was for a while; that all is well again, if the last that was told says otherwise. What is
     /// told in between says how the share has changed since.
     pub(super) fn note(&mut self, shift: Shift, is_whole: bool) {
+        // A change that no percent tells is worth no word, but for the one that ends it all.
+        let is_seen = shift.from != shift.to;
+        if !is_seen && (self.0.is_none() || !is_whole) {
+            return;
+        }
         let Some(notes) = &mut self.0 else {
-            if shift.from == shift.to {
-                return;
-            }
             self.0 =
                 Some(Box::new(Notes { last: shift, told: shift, lowered: shift.why, news: Some(shift) }));
             return;
         };
-        notes.last = shift;
+        if is_seen {
+            notes.last = shift;
+        }
         if shift.to < shift.from {
             notes.lowered = shift.why;
         }
@@ -156,6 +160,25 @@ mod tests {
         assert_eq!(told(at(10_001, 25, 100)), Some((25, 100)));
         assert_eq!(told(at(10_002, 100, 50)), None);
         assert_eq!(told(at(10_003, 50, 100)), None, "it was never said to be less");
+    }
+
+    #[test]
+    fn what_no_percent_tells_is_no_news_but_that_all_is_well() {
+        let mut journal = Journal::default();
+        let mut told = |shift: Shift, is_whole| {
+            journal.note(shift, is_whole);
+            (
+                journal.take_news().map(|news| (news.from, news.to)),
+                journal.last().map(|it| it.at.0 / 1_000_000),
+            )
+        };
+        assert_eq!(told(at(0, 100, 100), false), (None, None));
+        assert_eq!(told(at(1, 100, 100), true), (None, None));
+        assert_eq!(told(at(2, 100, 99), false), (Some((100, 99)), Some(2)));
+        assert_eq!(told(at(20_000, 99, 99), false), (None, Some(2)));
+        assert_eq!(told(at(20_001, 99, 98), false), (Some((99, 98)), Some(20_001)));
+        assert_eq!(told(at(20_002, 98, 100), false), (None, Some(20_002)), "too soon");
+        assert_eq!(told(at(20_003, 100, 100), true), (Some((98, 100)), Some(20_002)));
     }
 
     #[test]

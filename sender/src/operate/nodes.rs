@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::shown::moment;
+use super::shown::{moment, node_id};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::homes::Homes;
 use crate::store::lane::{LaneState, OwnerId};
@@ -26,7 +26,7 @@ pub(crate) struct NodeStatus {
 impl NodeStatus {
     /// All nodes that live.
     pub(crate) fn all(reader: &dyn Reader, now: StoreTime) -> Result<Vec<Self>, ReadError> {
-        let nodes = reader.nodes()?;
+        let nodes = reader.nodes()?.all;
         let homes = Homes::among(&nodes, now);
         let (mut owned, mut at_home): (BTreeMap<OwnerId, u64>, BTreeMap<OwnerId, u64>) = Default::default();
         let mut from = None;
@@ -56,7 +56,7 @@ impl NodeStatus {
         let said = &self.node.announced;
         json!({
             "name": &*said.name,
-            "id": id(self.node.owner),
+            "id": node_id(self.node.owner),
             "version": &*said.version,
             "protocol": said.protocol,
             "address": said.address.as_deref(),
@@ -76,11 +76,6 @@ impl NodeStatus {
     }
 }
 
-/// What a node is called where its name may be another's too.
-pub(crate) fn id(owner: OwnerId) -> String {
-    format!("{:016x}", owner.0)
-}
-
 /// A name or an id does not say which node is meant.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WhichNode {
@@ -94,7 +89,7 @@ pub(crate) enum WhichNode {
 
 /// The node that a person means, among those that live.
 pub(crate) fn find(nodes: &[Node], whom: &str, now: StoreTime) -> Result<OwnerId, WhichNode> {
-    let is_meant = |node: &&Node| *node.announced.name == *whom || id(node.owner) == whom;
+    let is_meant = |node: &&Node| *node.announced.name == *whom || node_id(node.owner) == whom;
     let found: Vec<&Node> = nodes.iter().filter(|node| node.lives(now)).filter(is_meant).collect();
     match found[..] {
         [] => Err(WhichNode::Unknown),

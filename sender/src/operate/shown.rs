@@ -7,7 +7,7 @@ use crate::event::timestamp::Timestamp;
 use crate::roster::Roster;
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
-use crate::store::lane::{Counts, LaneState};
+use crate::store::lane::{Counts, LaneState, OwnerId};
 use crate::store::latency::{Histogram, Measured, TOO_HIGH_PERMILLE};
 use crate::store::read::{self, Node, Place, Status};
 use crate::subscriber::SettingsText;
@@ -92,6 +92,11 @@ pub(crate) fn nodes(nodes: &[Node], now: StoreTime) -> Value {
 pub(crate) fn count_nodes(nodes: &[Node], now: StoreTime) -> [usize; 2] {
     let living = nodes.iter().filter(|node| node.lives(now));
     [living.clone().count(), living.filter(|node| node.announced.draining).count()]
+}
+
+/// What a node is called where its name may be another's too.
+pub(crate) fn node_id(owner: OwnerId) -> String {
+    format!("{:016x}", owner.0)
 }
 
 /// The requests of one process, as in [`totals`] the deliveries of all.

@@ -14,6 +14,7 @@ mod emitter;
 mod events;
 mod link;
 mod lookout;
+mod open_error;
 mod owner;
 mod post;
 mod readers;
@@ -25,6 +26,7 @@ mod watcher;
 pub use emitter::{Accepted, EmitError};
 pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
+pub use open_error::OpenError;
 pub(crate) use owner::process_is_dead;
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 pub use watcher::LastLook;
@@ -100,42 +102,12 @@ pub struct Options {
     pub delivers: bool,
 }
 
-/// A sender could not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The database.
-    #[error("can't open the database {database}: {error}")]
-    Store {
-        /// Which.
-        database: Database,
-        /// Why.
-        error: StoreError,
-    },
-    /// Something else beside it.
-    #[error("can't {doing} beside the database {database}: {error}")]
-    Beside {
-        /// What was being done.
-        doing: &'static str,
-        /// Which.
-        database: Database,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The store did not carry out what has to be done at the start.
-    #[error("can't begin with the database {database}: {error}")]
-    Begin {
-        /// Which.
-        database: Database,
-        /// Why.
-        error: Failed,
-    },
-}
-
 /// A running sender. Copies are of the same.
 #[derive(Clone)]
 pub struct Sender(Arc<Inner>);
 
 struct Inner {
+    owner: OwnerId,
     store: Handle,
     emitter: Arc<Emitter>,
     clock: Clock,
@@ -148,7 +120,7 @@ struct Inner {
 
 /// What has to be ended in order.
 struct Running {
-    shell: Option<JoinHandle<()>>,
+    shell: Option<JoinHandle<bool>>,
     watcher: ThreadHandle<()>,
     stop_watcher: StopSender<()>,
     upkeep: JoinHandle<()>,
@@ -219,7 +191,8 @@ impl Sender {
         let (watcher, stop_watcher) = watcher.start().map_err(beside("start the watcher's thread"))?;
         // From here on nothing fails, and something may be sent.
         let owner = registration.hold();
-        info!(%database, owner = owner.id().0, subscribers = emitter.roster().lanes().count(), "the sender runs");
+        let id = owner.id();
+        info!(%database, owner = id.0, subscribers = emitter.roster().lanes().count(), "the sender runs");
         let shell = options.delivers.then(|| tokio::spawn(shell.run()));
         let (stop_upkeep, stop) = watch::channel(false);
         let upkeep = keep_up(handle.clone(), clock, options.retention, Arc::clone(&work_done), stop);
@@ -227,6 +200,7 @@ impl Sender {
         let running = Running { shell, watcher, stop_watcher, upkeep, stop_upkeep, thread, owner };
         let running = Mutex::new(Some(running));
         Ok(Self(Arc::new(Inner {
+            owner: id,
             store: handle,
             emitter,
             clock,
@@ -313,6 +287,12 @@ impl Sender {
         self.0.looked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Who this process is to the others on its database.
+    #[must_use]
+    pub fn owner(&self) -> OwnerId {
+        self.0.owner
+    }
+
     /// The steady time.
     #[must_use]
     pub fn clock(&self) -> Clock {
@@ -331,10 +311,13 @@ impl Sender {
         let running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(running) = running else { return true };
         self.start_nothing_more();
-        let mut in_order = true;
+        let (mut in_order, mut left_nothing) = (true, true);
         if let Some(mut shell) = running.shell {
             in_order = match timeout(within, &mut shell).await {
-                Ok(Ok(())) => true,
+                Ok(Ok(nothing)) => {
+                    left_nothing = nothing;
+                    true
+                }
                 Ok(Err(error)) => {
                     error!(%error, "the task that sends has died: its lanes are left to their leases");
                     false
@@ -355,7 +338,7 @@ impl Sender {
             running.thread.stop();
             let watched = running.watcher.join().is_ok();
             if in_order && watched {
-                running.owner.retire();
+                running.owner.end(left_nothing);
             }
             watched
         });

@@ -53,12 +53,12 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(owner) = self.0.take() {
-            owner.retire();
+            owner.end(true);
         }
     }
 }
 
-/// This process as an owner of lanes. Its lock is held until the process ends, unless it is [`Self::retire`]d: whatever
+/// This process as an owner of lanes. Its lock is held until the process ends, unless it comes to an [`Self::end`]: whatever
 /// else it drops, requests of it may be under way.
 #[derive(Debug)]
 pub(super) struct Owner {
@@ -83,11 +83,14 @@ impl Owner {
         }
     }
 
-    /// Nothing is owned any more, and nothing under way.
-    pub(super) fn retire(self) {
+    /// Nothing is under way any more. If nothing of this owner is left in the store, its file goes too; else that tells others
+    /// that it is dead.
+    pub(super) fn end(self, left_nothing: bool) {
         let Some((path, lock)) = self.lock else { return };
-        // Left behind, the file does no harm: it is not locked, which is what counts.
-        let _ = fs::remove_file(path);
+        if left_nothing {
+            // Left behind, the file does no harm: it is not locked, which is what counts.
+            let _ = fs::remove_file(path);
+        }
         drop(ManuallyDrop::into_inner(lock));
     }
 
@@ -256,9 +259,16 @@ mod tests {
     #[test]
     fn who_retires_leaves_nothing_behind_and_neither_does_who_never_began() {
         let (folder, database) = database("sender.db");
-        Registration::new(&database, OwnerId(7)).unwrap().hold().retire();
+        Registration::new(&database, OwnerId(7)).unwrap().hold().end(true);
         drop(Registration::new(&database, OwnerId(8)).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the database");
+    }
+
+    #[test]
+    fn who_ends_without_having_been_heard_is_seen_to_be_dead() {
+        let (_folder, database) = database("sender.db");
+        Registration::new(&database, OwnerId(7)).unwrap().hold().end(false);
+        assert_eq!(the_dead(&database), [OwnerId(7)]);
     }
 
     #[test]
@@ -274,7 +284,7 @@ mod tests {
             let owner = Owner::register(&link, OwnerId(7)).unwrap();
             assert!(others_are_alive(&database, None) && others_are_alive(&link, None), "{name:?}");
             assert!(!others_are_alive(&database, Some(OwnerId(7))), "{name:?}");
-            owner.retire();
+            owner.end(true);
             assert!(!others_are_alive(&link, None), "{name:?}");
             drop(folder);
             assert!(others_are_alive(&database, None), "nobody knows");

@@ -63,8 +63,8 @@ impl<P: Post> Shell<P> {
         Arc::clone(&self.work_done)
     }
 
-    /// Runs until the dispatcher was told to stop and everything has come to an end.
-    pub(super) async fn run(mut self) {
+    /// Runs until the dispatcher was told to stop and everything has come to an end. Whether nothing of it is left in the store.
+    pub(super) async fn run(mut self) -> bool {
         let mut batch = Vec::with_capacity(MESSAGES_MAX);
         while !self.dispatcher.is_over(|| self.store.health().failing.is_some()) {
             let wake = self.dispatcher.next_wake();
@@ -79,6 +79,7 @@ impl<P: Post> Shell<P> {
             }
             self.step();
         }
+        self.dispatcher.left_nothing()
     }
 
     fn hear(&mut self, message: Message) {

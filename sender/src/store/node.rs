@@ -49,6 +49,25 @@ pub struct Node {
     pub until: StoreTime,
 }
 
+/// All nodes at one moment of the store, also those whose leases are over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// Each of them, in the order of their owners.
+    pub all: Vec<Node>,
+    /// Grows with each change of what they say, of who they are, and with each lane that is handed back.
+    pub changes: u64,
+    /// The store's clock then.
+    pub at: StoreTime,
+}
+
+impl Nodes {
+    /// Whether others were read later. Between two changes only leases move, with the clock.
+    #[must_use]
+    pub fn are_older_than(&self, others: &Self) -> bool {
+        (self.changes, self.at) < (others.changes, others.at)
+    }
+}
+
 impl Node {
     /// Whether its leases last.
     #[must_use]

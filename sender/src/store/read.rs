@@ -7,7 +7,7 @@ use super::error::StoreError;
 pub use super::glance::{Glance, Work};
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
-pub use super::node::Node;
+pub use super::node::{Node, Nodes};
 use super::paging::{BadCursor, Cursor, Page};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
@@ -124,8 +124,8 @@ pub trait Reader: Send {
     /// Everyone who owns lanes, or did until lately.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;
 
-    /// All nodes, also those whose leases are over, in the order of their owners.
-    fn nodes(&self) -> Result<Vec<Node>, StoreError>;
+    /// All nodes.
+    fn nodes(&self) -> Result<Nodes, StoreError>;
 }
 
 /// A row of the outbox, as an application put it there.

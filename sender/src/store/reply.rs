@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::command::OutboxId;
 use super::lane::{Bounds, LaneState, OwnerId};
-use super::node::Node;
+use super::node::Nodes;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 
 /// The answer to one command, given once what it did is durable.
@@ -343,8 +343,8 @@ pub struct Record {
 pub struct Renewed {
     /// Lanes that this store had acquired for it and that belong to somebody else now. Each is told once.
     pub lost: Vec<(LaneId, Term)>,
-    /// All nodes, also those whose leases are over, in the order of their owners.
-    pub nodes: Vec<Node>,
+    /// All nodes.
+    pub nodes: Nodes,
 }
 
 /// Dead letters wait again.

@@ -1,6 +1,71 @@
 //! The processes that deliver, as the command line shows and drains them.
 
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
 use crate::world::World;
+
+/// What `status` says of requests, once it says what is waited for.
+fn requests_once(world: &World, more: &[&str], is_there: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let requests = world.json(&[&["status"], more].concat())["requests"].take();
+        if is_there(&requests) {
+            return requests;
+        }
+    }
+}
+
+/// What it says for people.
+fn in_flight(world: &World, more: &[&str]) -> String {
+    let status = world.ok(&[&["status"], more].concat());
+    let line = status.lines().find_map(|line| line.strip_prefix("in flight")).unwrap();
+    line.trim_start().to_owned()
+}
+
+#[test]
+fn what_is_in_flight_is_asked_of_the_processes_that_know() {
+    // It takes connections and never answers.
+    let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", endpoint.local_addr().unwrap());
+    let (world, _) = World::with_shop(&url, &["timeout=5min", "limit.burst=10", "limit.in_flight=3"]);
+    assert_eq!(in_flight(&world, &[]), "no process to ask");
+    let serving = world.serve_with(&["--node", "web-1"]);
+    requests_once(&world, &[], |requests| requests["nodes_asked"] == 1);
+    assert_eq!(in_flight(&world, &[]), "0, 0 of them in doubt");
+    for n in 0..5 {
+        world.ok(&["emit", "--type", "order.paid", "--data", &n.to_string()]);
+    }
+    let requests = requests_once(&world, &[], |requests| requests["in_flight"] == 3);
+    let expected = json!({ "in_flight": 3, "in_doubt": 0, "nodes_asked": 1, "nodes_silent": [] });
+    assert_eq!(requests, expected, "three at a time");
+    assert_eq!(in_flight(&world, &[]), "3, 0 of them in doubt");
+
+    // An address at which somebody else answers: on another machine it may be anybody's.
+    let (other, _) = World::with_shop(&url, &[]);
+    let stranger = other.serve();
+    world.sql(&format!("UPDATE nodes SET address = '{}'", stranger.address));
+    let why = format!("another node answers at {}", stranger.address);
+    assert_eq!(in_flight(&world, &[]), format!("unknown: web-1: {why}"));
+    let silent = json!([{ "name": "web-1", "why": why }]);
+    assert_eq!(requests_once(&world, &[], |_| true)["nodes_silent"], silent);
+    drop((serving, stranger));
+}
+
+#[test]
+fn a_process_that_asks_for_a_token_is_shown_it() {
+    let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
+    let token = "a-token-of-sixteen-letters-or-more";
+    let serving = world.serve_by(&["--token-env", "SENDER_TOKEN"], &[("SENDER_TOKEN", token)]);
+    requests_once(&world, &[], |requests| requests["nodes_asked"] == 1);
+    assert!(in_flight(&world, &[]).contains("it asks for its token (--token-env NAME)"));
+    let mut status = world.command(&["status", "--token-env", "SENDER_TOKEN"]);
+    let shown = status.env("SENDER_TOKEN", token).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("in flight              0, 0 of them in doubt"), "{shown}");
+    assert_eq!(world.run(&["status", "--token-env", "NOT_SET"]).code, 64);
+    drop(serving);
+}
 
 #[test]
 fn processes_that_deliver_are_shown_drained_and_resumed() {

@@ -104,8 +104,14 @@ impl World {
 
     /// The same with more arguments.
     pub(crate) fn serve_with(&self, more: &[&str]) -> Serving {
+        self.serve_by(more, &[])
+    }
+
+    /// The same in an environment with these variables too.
+    pub(crate) fn serve_by(&self, more: &[&str], variables: &[(&str, &str)]) -> Serving {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"];
         let mut command = self.command(&[&serve, more].concat());
+        command.envs(variables.iter().copied());
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut serving = Serving { child, address: String::new() };
         let mut line = String::new();

@@ -2,9 +2,9 @@
 
 use hookproof_sender::dispatch::{Event, News, PAUSE_LONGEST};
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::Command;
 use hookproof_sender::store::command::{Drain, Settlement};
 use hookproof_sender::store::lane::OwnerId;
+use hookproof_sender::store::{Command, Reader};
 
 use crate::world::World;
 
@@ -18,6 +18,10 @@ fn settles_the_first(command: &Command) -> bool {
 
 fn hands_back(command: &Command) -> bool {
     matches!(command, Command::Persist(persist) if persist.hand_back)
+}
+
+fn retires(command: &Command) -> bool {
+    matches!(command, Command::Retire(_))
 }
 
 fn claims_from_the_first(command: &Command) -> bool {
@@ -164,4 +168,36 @@ fn a_hand_back_that_fails_for_good_does_not_keep_a_process_from_ending() {
     world.fault = Some(hands_back);
     world.hear(Event::Stop);
     assert!(world.dispatcher.is_over(|| false));
+}
+
+#[test]
+fn a_store_that_fails_to_have_a_node_retire_is_asked_again_on_the_way_out() {
+    for fails_for_good in [false, true] {
+        let mut world = World::with(1);
+        world.emit(&[1]);
+        world.answer(204);
+        assert_eq!(world.reader.nodes().unwrap().all.len(), 1);
+        world.fault = Some(retires);
+        world.hear(Event::Stop);
+        assert!(!world.dispatcher.is_over(|| false));
+        if !fails_for_good {
+            world.fault = None;
+        }
+        world.pass(Nanos::SECOND);
+        assert!(world.dispatcher.is_over(|| false), "it is not asked for ever");
+        assert_eq!(world.reader.nodes().unwrap().all.len(), usize::from(fails_for_good));
+        assert_eq!(world.dispatcher.left_nothing(), !fails_for_good, "others have to find out");
+    }
+}
+
+#[test]
+fn a_lane_that_could_not_be_handed_back_is_for_others_to_find() {
+    let mut world = World::with(1);
+    world.emit(&[1]);
+    world.answer(204);
+    world.fault = Some(hands_back);
+    world.hear(Event::Stop);
+    world.pass(Nanos::SECOND);
+    assert!(world.dispatcher.is_over(|| false));
+    assert!(!world.dispatcher.left_nothing());
 }

@@ -62,7 +62,7 @@ impl Cluster {
 
     /// Which lane belongs to whom, by the nodes as they are.
     fn homes(&self) -> BTreeMap<LaneId, Option<OwnerId>> {
-        let homes = Homes::among(&self.0[0].reader.nodes().unwrap(), StoreTime(self.0[0].now.0));
+        let homes = Homes::among(&self.0[0].reader.nodes().unwrap().all, StoreTime(self.0[0].now.0));
         self.owners().into_keys().map(|lane| (lane, homes.home(lane))).collect()
     }
 
@@ -204,7 +204,7 @@ fn the_lanes_of_one_that_hangs_go_to_their_next_homes_when_its_lease_is_over() {
     let hangs = cluster.0.pop().unwrap();
     let now = StoreTime(cluster.0[0].now.0);
     cluster.record_for_all();
-    let until = cluster.0[0].reader.nodes().unwrap()[2].until;
+    let until = cluster.0[0].reader.nodes().unwrap().all[2].until;
     cluster.pass(Nanos(until.since(now).0 - TICK.0));
     assert_eq!(cluster.owners().values().filter(|owner| **owner == Some(OwnerId(3))).count(), hangs.lanes());
     cluster.pass(TICK.times(2));
@@ -235,11 +235,11 @@ fn one_that_drains_hands_everything_over_and_takes_nothing_until_it_may() {
     let mut drained = cluster.0.remove(1);
     cluster.pass(forgotten);
     cluster.0[0].commit(Command::Sweep(hookproof_sender::store::command::Sweep { max: 1 }));
-    assert_eq!(cluster.0[0].reader.nodes().unwrap().len(), 2);
+    assert_eq!(cluster.0[0].reader.nodes().unwrap().all.len(), 2);
     drained.pass(forgotten);
     cluster.0.insert(1, drained);
     cluster.settle();
-    assert_eq!(cluster.0[0].reader.nodes().unwrap().len(), 3);
+    assert_eq!(cluster.0[0].reader.nodes().unwrap().all.len(), 3);
     assert_eq!(cluster.share(2), 0);
     cluster.drain(2, false);
     cluster.settle();
@@ -293,4 +293,20 @@ fn nothing_is_handed_to_one_of_a_protocol_that_is_not_known() {
     cluster.assert_spread();
     cluster.assert_all_go_on();
     assert_eq!(cluster.share(1), 10);
+}
+
+#[test]
+fn one_with_a_short_lease_lives_no_less_for_one_with_a_long_one() {
+    let first = World::with(40);
+    let second = first.another_for(2, Nanos::SECOND);
+    let mut cluster = Cluster(vec![first, second]);
+    // Nobody has any lane yet, and the first is not to renew its lease for a while.
+    cluster.pass(Nanos(LEASE_DEFAULT.0 / 6));
+    cluster.assert_spread();
+    assert!(cluster.share(2) > 0);
+    // Once it hangs, it is not waited for until then either.
+    cluster.0.pop();
+    cluster.pass(Nanos::SECOND.times(2));
+    cluster.record_for_all();
+    assert_eq!(cluster.share(1), 40);
 }

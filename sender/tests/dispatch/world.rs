@@ -68,26 +68,36 @@ impl World {
         for number in 1..=subscribers {
             store.commit(BEGIN, &[subscribe(number)]).unwrap();
         }
-        Self::on(Arc::new(folder), store, 1, announcement(1, PROTOCOL), BEGIN)
+        Self::on(Arc::new(folder), store, (1, LEASE_DEFAULT), announcement(1, PROTOCOL), BEGIN)
     }
 
     /// Another process on the same store.
     pub(crate) fn another(&self, owner: u64) -> Self {
-        self.another_of(owner, PROTOCOL)
+        self.another_with(owner, LEASE_DEFAULT, PROTOCOL)
+    }
+
+    /// Another process, whose leases are as long as that.
+    pub(crate) fn another_for(&self, owner: u64, lease: Nanos) -> Self {
+        self.another_with(owner, lease, PROTOCOL)
     }
 
     /// Another process, which hands lanes over by another protocol.
     pub(crate) fn another_of(&self, owner: u64, protocol: u32) -> Self {
+        self.another_with(owner, LEASE_DEFAULT, protocol)
+    }
+
+    fn another_with(&self, owner: u64, lease: Nanos, protocol: u32) -> Self {
         let store = SqliteStore::open(&self.folder.path().join("sender.db"), &Options::default()).unwrap();
         let folder = Arc::clone(&self.folder);
         let node = announcement(owner, protocol);
-        Self { events: 1_000 * owner, ..Self::on(folder, store, owner, node, StoreTime(self.now.0)) }
+        let new = Self::on(folder, store, (owner, lease), node, StoreTime(self.now.0));
+        Self { events: 1_000 * owner, ..new }
     }
 
     fn on(
         folder: Arc<TempDir>,
         store: SqliteStore,
-        owner: u64,
+        (owner, lease): (u64, Nanos),
         announcement: Announcement,
         now: StoreTime,
     ) -> Self {
@@ -97,7 +107,7 @@ impl World {
         let settings = Settings {
             owner: OwnerId(owner),
             announcement,
-            lease: LEASE_DEFAULT,
+            lease,
             seed: 1,
             limits: Limits::default(),
             roster: Arc::clone(keeper.present()),

@@ -33,3 +33,24 @@ fn a_delivery_whose_body_or_event_is_gone_is_set_aside_and_its_lane_goes_on() {
     );
     serving.stop_in_order();
 }
+
+#[test]
+fn a_process_that_could_not_say_that_it_ends_is_found_dead_by_the_next() {
+    let sink = Endpoint::taking();
+    let database = Database::with_sink(&sink.url, &WIDE);
+    let serving = database.serve();
+    sink.wait_for_events(&[serving.emit("before")]);
+    let fault =
+        "CREATE TRIGGER fault BEFORE DELETE ON nodes BEGIN SELECT raise(ABORT, 'a row that cannot go'); END";
+    database.sql().execute_batch(fault).unwrap();
+    serving.stop_in_order();
+    let nodes = || {
+        let ran = database.command(&["nodes", "--json"]).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert!(nodes().contains("lease_ms"), "its lease lasts");
+    database.sql().execute_batch("DROP TRIGGER fault").unwrap();
+    // Whoever opens the database looks who is dead.
+    database.json(&["emit", "--type", "x", "--key", "after", "--data", "1", "--json"]);
+    assert_eq!(nodes(), "");
+}

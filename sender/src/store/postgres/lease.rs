@@ -171,7 +171,8 @@ impl Work<'_> {
             }
         }
         self.flush()?;
-        Ok(Reply::Renewed(Renewed { lost, nodes: nodes::nodes(self.sql)? }))
+        let nodes = nodes::nodes(self.sql, self.ledger.clock)?;
+        Ok(Reply::Renewed(Renewed { lost, nodes }))
     }
 
     pub(super) fn evict(&mut self, owner: OwnerId) -> Result<Reply> {

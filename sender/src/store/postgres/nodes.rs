@@ -8,16 +8,18 @@ use tokio_postgres::{Error, Row};
 use super::link::Link;
 use super::values::Count;
 use super::{Result, Work};
-use crate::engine::LaneId;
+use crate::engine::{LaneId, StoreTime};
 use crate::store::command::Drain;
 use crate::store::lane::OwnerId;
-use crate::store::node::{Announcement, Node};
+use crate::store::node::{Announcement, Node, Nodes};
 use crate::store::reply::{Refusal, Reply};
 
 /// What is announced comes first, in the order in which [`announcement`] reads it.
 const ONE: &str = "SELECT name, version, protocol, address, unable, draining FROM nodes WHERE owner = $1";
+/// One row without an owner, where there is no node.
 const ALL: &str = "SELECT n.name, n.version, n.protocol, n.address, n.unable, n.draining, n.owner, n.since,
-    coalesce(o.until, 0) FROM nodes n LEFT JOIN owners o ON o.owner = n.owner";
+    coalesce(o.until, 0), s.nodes, (SELECT max(clock) FROM totals)
+    FROM state s LEFT JOIN nodes n ON true LEFT JOIN owners o ON o.owner = n.owner";
 const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, protocol = $4, address = $5, unable = $6,
     since = CASE WHEN $9 THEN nodes.since ELSE $8 END";
@@ -72,16 +74,19 @@ impl Work<'_> {
     }
 }
 
-/// All nodes, in the order of their owners.
-pub(super) fn nodes(sql: &Link) -> std::result::Result<Vec<Node>, Error> {
-    let node = |row: &Row| {
-        let announced = announcement(row)?;
-        Ok(Node { owner: row.try_get(6)?, announced, since: row.try_get(7)?, until: row.try_get(8)? })
-    };
-    let mut nodes: Vec<Node> =
-        sql.query(ALL, &[])?.iter().map(node).collect::<std::result::Result<_, _>>()?;
+/// All nodes, at the time of the last commit, or of the one under way if that is later.
+pub(super) fn nodes(sql: &Link, now: StoreTime) -> std::result::Result<Nodes, Error> {
+    let mut nodes = Nodes { at: now, ..Nodes::default() };
+    for row in sql.query(ALL, &[])? {
+        nodes.changes = row.try_get::<_, Count>(9)?.0;
+        nodes.at = nodes.at.max(row.try_get::<_, Option<_>>(10)?.unwrap_or_default());
+        if let Some(owner) = row.try_get(6)? {
+            let (announced, since, until) = (announcement(&row)?, row.try_get(7)?, row.try_get(8)?);
+            nodes.all.push(Node { owner, announced, since, until });
+        }
+    }
     // The database takes the largest numbers for negative ones.
-    nodes.sort_unstable_by_key(|node| node.owner);
+    nodes.all.sort_unstable_by_key(|node| node.owner);
     Ok(nodes)
 }
 

@@ -16,7 +16,7 @@ use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, Measured, Node, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
+    LiveSecret, Measured, Nodes, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
     TimesPage, Whom, Work,
 };
 
@@ -243,7 +243,7 @@ impl Reader for PostgresReader {
         self.ask("list owners", outside::owners)
     }
 
-    fn nodes(&self) -> Result<Vec<Node>, StoreError> {
-        self.ask("list nodes", nodes::nodes)
+    fn nodes(&self) -> Result<Nodes, StoreError> {
+        self.ask("list nodes", |sql| nodes::nodes(sql, StoreTime(0)))
     }
 }

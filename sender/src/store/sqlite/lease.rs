@@ -146,7 +146,8 @@ impl Work<'_> {
                 }
             }
         }
-        Ok(Reply::Renewed(Renewed { lost, nodes: nodes::nodes(self.sql)? }))
+        let nodes = nodes::nodes(self.sql, self.ledger.totals.clock)?;
+        Ok(Reply::Renewed(Renewed { lost, nodes }))
     }
 
     pub(super) fn evict(&mut self, owner: OwnerId) -> Result<Reply> {

@@ -10,7 +10,7 @@ use super::Work;
 use crate::engine::{LaneId, StoreTime};
 use crate::store::command::Drain;
 use crate::store::lane::OwnerId;
-use crate::store::node::{Announcement, Node};
+use crate::store::node::{Announcement, Node, Nodes};
 use crate::store::reply::{Refusal, Reply};
 
 /// What is announced, in the order in which [`announcement`] reads it.
@@ -108,8 +108,9 @@ impl Work<'_> {
     }
 }
 
-/// All nodes, in the order of their owners.
-pub(super) fn nodes(sql: &Connection) -> Result<Vec<Node>> {
+/// All nodes, at a time of the store's clock.
+pub(super) fn nodes(sql: &Connection, at: StoreTime) -> Result<Nodes> {
+    let changes = sql.prepare_cached("SELECT changes FROM membership")?.query_row([], |row| row.get(0))?;
     let query = format!(
         "SELECT {ANNOUNCED}, n.owner, n.since, coalesce(o.until, 0) FROM nodes n LEFT JOIN owners o ON o.owner = n.owner"
     );
@@ -118,9 +119,9 @@ pub(super) fn nodes(sql: &Connection) -> Result<Vec<Node>> {
         let (owner, since, until): (OwnerId, StoreTime, StoreTime) = (row.get(6)?, row.get(7)?, row.get(8)?);
         Ok(Node { owner, announced: announcement(row)?, since, until })
     };
-    let mut nodes: Vec<Node> = query.query_map([], node)?.filter_map(readable).collect::<Result<_>>()?;
-    nodes.sort_unstable_by_key(|node| node.owner);
-    Ok(nodes)
+    let mut all: Vec<Node> = query.query_map([], node)?.filter_map(readable).collect::<Result<_>>()?;
+    all.sort_unstable_by_key(|node| node.owner);
+    Ok(Nodes { all, changes, at })
 }
 
 /// A row that makes no sense announces nothing: no other node may stop for it.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rusqlite::{Connection, Transaction};
 
 use super::failure::Doing;
-use super::{clock, latencies, nodes, open};
+use super::{clock, latencies, ledger, nodes, open};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::clock::FileClock;
@@ -18,7 +18,7 @@ use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, Measured, Node, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
+    LiveSecret, Measured, Nodes, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
     TimesPage, Whom, Work,
 };
 
@@ -268,7 +268,7 @@ impl Reader for SqliteReader {
         self.moment("list owners", |sql| outside::owners(sql))
     }
 
-    fn nodes(&self) -> Result<Vec<Node>, StoreError> {
-        self.moment("list nodes", |sql| nodes::nodes(sql))
+    fn nodes(&self) -> Result<Nodes, StoreError> {
+        self.moment("list nodes", |sql| nodes::nodes(sql, ledger::totals(sql)?.clock))
     }
 }

@@ -32,7 +32,7 @@ fn announce<B: Backend>(world: &mut World<B>, owner: OwnerId, said: Announcement
     let reply = world.one(Command::Renew(Renew { owner, lease: LEASE, announce }));
     let Reply::Renewed(renewed) = reply else { panic!("{reply:?}") };
     assert_eq!(renewed.nodes, world.reader.nodes().unwrap());
-    renewed.nodes
+    renewed.nodes.all
 }
 
 /// Whether something happened since the last look that others should see at once.
@@ -80,21 +80,21 @@ pub(super) fn who_only_owns_is_no_node<B: Backend>() {
     let mut world = World::<B>::new();
     world.own_lane(WIDE);
     world.renew(ME);
-    assert_eq!(world.reader.nodes().unwrap(), []);
+    assert_eq!(world.reader.nodes().unwrap().all, []);
     // A node that renews without a word stays one.
     announce(&mut world, ME, said("first"));
     world.pass(ALMOST);
     world.renew(ME);
-    assert!(world.reader.nodes().unwrap()[0].lives(crate::world::later(world.now, ALMOST)));
+    assert!(world.reader.nodes().unwrap().all[0].lives(crate::world::later(world.now, ALMOST)));
 }
 
 pub(super) fn a_node_lives_until_its_lease_ends_and_has_come_anew_after_that<B: Backend>() {
     let mut world = World::<B>::new();
     announce(&mut world, ME, said("first"));
     world.pass(ALMOST);
-    assert!(world.reader.nodes().unwrap()[0].lives(world.now));
+    assert!(world.reader.nodes().unwrap().all[0].lives(world.now));
     world.pass(Nanos(1));
-    assert!(!world.reader.nodes().unwrap()[0].lives(world.now));
+    assert!(!world.reader.nodes().unwrap().all[0].lives(world.now));
     let mut seen = world.reader.glance().unwrap().nodes;
     let nodes = announce(&mut world, ME, said("first"));
     assert_eq!((nodes[0].since, nodes[0].lives(world.now)), (world.now, true));
@@ -110,18 +110,18 @@ pub(super) fn who_has_gone_is_no_node<B: Backend>() {
     let mut seen = world.reader.glance().unwrap().nodes;
     world.one(Command::Retire(ME));
     assert!(has_changed(&world, &mut seen));
-    assert_eq!(world.reader.nodes().unwrap().iter().map(|node| node.owner).collect::<Vec<_>>(), [YOU]);
+    assert_eq!(world.reader.nodes().unwrap().all.iter().map(|node| node.owner).collect::<Vec<_>>(), [YOU]);
     assert_eq!(world.acquire(YOU, Which::All), [], "it keeps its lanes until it hands them back");
     world.one(Command::Retire(ME));
     assert!(!has_changed(&world, &mut seen), "it was none any more");
     world.one(Command::Evict(YOU));
     assert!(has_changed(&world, &mut seen));
-    assert_eq!(world.reader.nodes().unwrap(), []);
+    assert_eq!(world.reader.nodes().unwrap().all, []);
     // One whose lease is over, and who owns nothing, is forgotten.
     announce(&mut world, YOU, said("second"));
     world.pass(LEASE);
     world.one(Command::Sweep(Sweep { max: 1 }));
-    assert_eq!(world.reader.nodes().unwrap(), []);
+    assert_eq!(world.reader.nodes().unwrap().all, []);
 }
 
 pub(super) fn an_operator_drains_a_node_and_lets_it_go_on<B: Backend>() {

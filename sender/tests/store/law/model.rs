@@ -9,6 +9,7 @@ use hookproof_sender::store::command::{
     Sweep, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, Counts, LaneState, Limits, OwnerId, WhenFull};
+use hookproof_sender::store::node::Nodes;
 use hookproof_sender::store::reply::{
     Bound, Claimed, ClaimedRow, Emitted, FullLane, Handover, Placed, Record, Redriven, Renewed, SettleResult,
     Swept, TakenLane,
@@ -577,7 +578,7 @@ impl Model {
         for (lane, term) in &lost {
             hands.end(*lane, *term);
         }
-        Renewed { lost, nodes: Vec::new() }
+        Renewed { lost, nodes: Nodes::default() }
     }
 
     fn persist(&mut self, hands: &mut Hands, persist: &Persist) -> Reply {

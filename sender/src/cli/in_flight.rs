@@ -1,0 +1,167 @@
+//! What is in flight: no database knows, so each node is asked for its own, at the address that it has announced.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use super::session::runtime;
+use crate::engine::{StoreTime, UnderWay};
+use crate::operate::shown::node_id;
+use crate::store::node::Node;
+
+/// How long a node may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// No answer is longer, however many subscribers there are: one is asked for.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// What the nodes that live have in flight, as far as they say.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    sum: UnderWay,
+    told: usize,
+    /// Those that did not tell, by their names, and why.
+    silent: Vec<(String, String)>,
+}
+
+impl InFlight {
+    /// Asks all nodes that live at once.
+    pub(super) fn ask(nodes: &[Node], now: StoreTime, token: Option<&str>) -> Result<Self, Failure> {
+        let living: Vec<&Node> = nodes.iter().filter(|node| node.lives(now)).collect();
+        if living.is_empty() {
+            return Ok(Self::default());
+        }
+        let answers = runtime()?.block_on(join_all(living.iter().map(|node| ask(node, token))));
+        let mut all = Self::default();
+        for (node, answer) in living.into_iter().zip(answers) {
+            match answer {
+                Ok(found) => {
+                    all.told += 1;
+                    all.sum.in_flight += found.in_flight;
+                    all.sum.in_doubt += found.in_doubt;
+                }
+                Err(why) => all.silent.push((node.announced.name.to_string(), why)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// For machines.
+    pub(super) fn shown(&self) -> Value {
+        let silent: Vec<_> =
+            self.silent.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect();
+        json!({
+            "in_flight": self.sum.in_flight,
+            "in_doubt": self.sum.in_doubt,
+            "nodes_asked": self.told + self.silent.len(),
+            "nodes_silent": silent,
+        })
+    }
+
+    /// For people.
+    pub(super) fn told(&self) -> String {
+        let UnderWay { in_flight, in_doubt } = self.sum;
+        let asked = self.told + self.silent.len();
+        let silent: Vec<_> = self.silent.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+        match (asked, self.told) {
+            (0, _) => "no process to ask".to_owned(),
+            (_, 0) => format!("unknown: {}", silent.join("; ")),
+            _ if silent.is_empty() => format!("{in_flight}, {in_doubt} of them in doubt"),
+            (_, told) => {
+                let silent = silent.join("; ");
+                format!("{in_flight}, {in_doubt} of them in doubt, at {told} of {asked} nodes; {silent}")
+            }
+        }
+    }
+}
+
+/// What one node has in flight, or why it does not say.
+async fn ask(node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
+    let Some(announced) = node.announced.address.as_deref() else {
+        return Err("it has no API to ask".to_owned());
+    };
+    let address = announced.parse().map(reachable);
+    let address = address.map_err(|error| format!("its address {announced} is none: {error}"))?;
+    let answer = timeout(ANSWER_WITHIN, get_status(address, token));
+    let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer in {} s", ANSWER_WITHIN.as_secs())));
+    let status = answer.map_err(|why| format!("{why}, at {address}"))?;
+    if status["node"] != node_id(node.owner) {
+        // On another machine, an address of its own is one of this machine here.
+        return Err(format!("another node answers at {address}"));
+    }
+    match (status["here"]["in_flight"].as_u64(), status["here"]["in_doubt"].as_u64()) {
+        (Some(in_flight), Some(in_doubt)) => Ok(UnderWay { in_flight, in_doubt }),
+        _ => Err(format!("what answers at {address} makes no sense")),
+    }
+}
+
+/// Who listens on all addresses of a machine listens on its loopback address too. Whether it is this machine, the answer says.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// What `GET /v1/status` says.
+async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Value, String> {
+    let failed = |error: &dyn std::error::Error| error.to_string();
+    let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
+    let (mut connection, driver) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    // It ends with the exchange; what went wrong is told there.
+    tokio::spawn(driver);
+    let mut request = Request::get("/v1/status?limit=1").header(header::HOST, address.to_string());
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
+    let answer = connection.send_request(request).await.map_err(|error| failed(&error))?;
+    let status = answer.status();
+    match status.as_u16() {
+        200 => {}
+        401 => return Err("it asks for its token (--token-env NAME)".to_owned()),
+        status => return Err(format!("it answers {status}")),
+    }
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    serde_json::from_slice(&body).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_which_a_part_is_unknown_says_so() {
+        let mut found = InFlight::default();
+        assert_eq!(found.told(), "no process to ask");
+        found.silent.push(("web-1".to_owned(), "it has no API to ask".to_owned()));
+        assert_eq!(found.told(), "unknown: web-1: it has no API to ask");
+        (found.told, found.sum) = (2, UnderWay { in_flight: 7, in_doubt: 1 });
+        assert_eq!(found.told(), "7, 1 of them in doubt, at 2 of 3 nodes; web-1: it has no API to ask");
+        assert_eq!(found.shown()["nodes_asked"], 3);
+        found.silent.clear();
+        assert_eq!(found.told(), "7, 1 of them in doubt");
+    }
+
+    #[test]
+    fn a_node_that_listens_everywhere_is_asked_on_this_machine() {
+        for (announced, asked) in
+            [("0.0.0.0:80", "127.0.0.1:80"), ("[::]:80", "[::1]:80"), ("10.0.0.7:80", "10.0.0.7:80")]
+        {
+            assert_eq!(reachable(announced.parse().unwrap()).to_string(), asked);
+        }
+    }
+}
