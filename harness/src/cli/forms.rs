@@ -42,8 +42,7 @@ impl Forms {
             let line = serde_json::to_string(report)?;
             return written(writeln!(out, "{line}"));
         }
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colours = if out.is_terminal() && !plain { Colours::Yes } else { Colours::No };
+        let colours = Colours::of(out.is_terminal());
         written(out.write_all(report::terminal(report, colours).as_bytes()))
     }
 

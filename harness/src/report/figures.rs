@@ -1,7 +1,7 @@
 //! Figures of runs against those of older runs, beyond their noise.
 
 use super::difference::{Allowed, Difference};
-use super::model::Report;
+use super::run::Report;
 use crate::check::verdict::show;
 
 /// The fewest older runs that say how much a figure varies.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::model::{Report, Series, SubscriberReport};
+use super::run::{Report, Series, SubscriberReport};
 use crate::check::Status;
 
 /// How many bars a row has at most; of a longer run each stands for several seconds.
