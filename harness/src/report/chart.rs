@@ -13,10 +13,10 @@ use crate::check::verdict::show;
 const WIDTH: u64 = 720;
 const FINE: u64 = 7_200;
 const HEIGHT: u64 = 120;
-const ROW: u64 = 20;
+const ROW: u64 = 24;
 const TICKS: u64 = 12;
 /// Above the plot, for the letters of bands.
-const HEAD: u64 = 14;
+const HEAD: u64 = 20;
 /// More points than this can't be told from one another.
 pub(crate) const POINTS_MAX: usize = 480;
 /// Bands that are marked and told: a crash loop's hundredth kill says what the first dozen did.
@@ -59,7 +59,6 @@ pub(crate) enum Shape {
     /// Bars side by side, each so wide, stacked on the bars before.
     Bars { class: &'static str, name: String, step: u64, counts: Vec<u64> },
     /// From when to when, in a row of its own, with its words.
-    #[expect(dead_code, reason = "attempts of a delivery are drawn so")]
     Span { class: &'static str, from: u64, until: u64, row: u64, what: String },
 }
 
@@ -94,6 +93,16 @@ impl Chart {
         self.shapes.iter().map(row).max().unwrap_or(0)
     }
 
+    /// How high the drawing is.
+    pub(super) fn tall(&self) -> usize {
+        usize::try_from(self.below() + 16).unwrap_or(0)
+    }
+
+    /// Where the plot and its ticks end.
+    fn below(&self) -> u64 {
+        HEAD + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
+    }
+
     fn height(&self) -> u64 {
         match self.rows() {
             0 => HEIGHT,
@@ -115,7 +124,7 @@ impl Chart {
     /// The chart alone.
     pub(crate) fn svg(&self) -> Markup {
         let (height, heights) = (self.height(), self.heights());
-        let below = HEAD + height + if self.ticks.is_empty() { 0 } else { TICKS };
+        let below = self.below();
         let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
         let zoomed = self.places.is_empty().then_some(self.span);
         html! {
@@ -225,7 +234,7 @@ impl Chart {
             _ => "middle",
         };
         html! {
-            @for (letter, band) in letters().zip(self.bands.iter().take(BANDS_MAX)) {
+            @for (letter, band) in self.lettered_bands() {
                 @let x = place(band.from).min(WIDTH - 8);
                 text.letter.(band.class) x=(x) y=(HEAD - 3) data-at=(band.from) { (letter) }
             }
@@ -235,13 +244,11 @@ impl Chart {
             }
             @for shape in &self.shapes {
                 @if let Shape::Span { from, until, row, what, .. } = shape {
-                    @let (x, end) = (place(*from), place(*until));
-                    @let late = x > WIDTH / 2;
-                    text x=(if late { x.saturating_sub(4) } else { end + 4 }) y=(HEAD + row * ROW + 14)
-                        text-anchor=(if late { "end" } else { "start" }) data-at=(if late { *from } else { *until }) { (what) }
+                    @let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
+                    text x=(x) y=(HEAD + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
                 }
             }
-            @if self.rows() == 0 { text.top x="2" y=(HEAD + 10) { (self.told_top(heights)) } }
+            @if self.rows() == 0 { text.top x="2" y=(HEAD + 12) { (self.told_top(heights)) } }
         }
     }
 
@@ -251,20 +258,33 @@ impl Chart {
         format!("{}{far}", (self.show)(heights.top))
     }
 
-    /// What the colours and the letters mean.
-    fn key(&self) -> Markup {
+    /// What the colours and the letters mean: the class that they are drawn in, and words.
+    pub(super) fn words(&self) -> Vec<(&'static str, String)> {
+        let (named, bands) =
+            (self.named().map(|(class, _, name)| (class, name.clone())), self.lettered_bands());
+        named.chain(bands.map(|(letter, band)| (band.class, format!("{letter}: {}", band.what)))).collect()
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&'static str, &'static str, &String)> {
         let shapes = self.shapes.iter().filter_map(|shape| match shape {
             Shape::Line { class, name, .. } => Some((*class, "stroke", name)),
             Shape::Bars { class, name, .. } => Some((*class, "fill", name)),
             Shape::Span { .. } => None,
         });
         let ticks = self.ticks_key.iter().map(|(class, name)| (*class, "stroke", name));
-        let named: Vec<_> = shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty()).collect();
+        shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
+    }
+
+    fn lettered_bands(&self) -> impl Iterator<Item = (char, &Band)> {
+        ('A'..='Z').zip(self.bands.iter().take(BANDS_MAX))
+    }
+
+    fn key(&self) -> Markup {
         html! {
-            @if !named.is_empty() || !self.bands.is_empty() {
+            @if self.named().next().is_some() || !self.bands.is_empty() {
                 p.key {
-                    @for (class, form, name) in named { span.entry { i.(form).(class) {} (name) } " " }
-                    @for (letter, band) in letters().zip(self.bands.iter().take(BANDS_MAX)) {
+                    @for (class, form, name) in self.named() { span.entry { i.(form).(class) {} (name) } " " }
+                    @for (letter, band) in self.lettered_bands() {
                         span.entry { b.letter.(band.class) { (letter) } (band.what) } " "
                     }
                     @if self.bands.len() > BANDS_MAX { "and " (self.bands.len() - BANDS_MAX) " more" }
@@ -326,9 +346,14 @@ fn scaled(part: u64, whole: u64, size: u64) -> u64 {
     u64::try_from(u128::from(part.min(whole)) * u128::from(size) / u128::from(whole.max(1))).unwrap_or(size)
 }
 
-/// Letters for bands: A to Z.
-fn letters() -> impl Iterator<Item = char> {
-    'A'..='Z'
+/// Where the words of a span stand, to which side of that, and at which moment: behind it, before it, or in it where it is
+/// long.
+fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
+    match () {
+        () if end < WIDTH / 2 => (end + 4, "start", until),
+        () if x > WIDTH / 2 => (x - 4, "end", from),
+        () => (x + 4, "start", from),
+    }
 }
 
 /// About five round moments in a span of time, with their names.
@@ -342,7 +367,7 @@ fn moments((from, until): (u64, u64)) -> Vec<(u64, String)> {
 }
 
 /// So many points that each can be seen: of neighbours the highest and the lowest, since no peak may be averaged away.
-fn thinned(points: &[(u64, u64)]) -> Vec<(u64, u64)> {
+pub(super) fn thinned(points: &[(u64, u64)]) -> Vec<(u64, u64)> {
     if points.len() <= POINTS_MAX {
         return points.to_vec();
     }

@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 use super::model::{Cell, Document, Part, Table};
 use crate::catalogue::Verdict as Status;
 
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The page.

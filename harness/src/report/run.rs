@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::drawn::{Drawn, Series};
 use crate::check::Evidence;
 use crate::check::Judgement;
 use crate::check::evidence::Outcome;
@@ -63,6 +64,9 @@ pub struct Course {
     /// What was done to the sender.
     #[serde(default)]
     pub faults: Vec<FaultReport>,
+    /// What the page draws of it; nothing where an older report did not say.
+    #[serde(default)]
+    pub drawn: Drawn,
 }
 
 /// Something that was done to the sender under test.
@@ -112,11 +116,6 @@ pub struct Lag {
     pub not_offered: u64,
 }
 
-/// A count for each second of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Series(pub Vec<u64>);
-
 /// One subscriber's side of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberReport {
@@ -165,7 +164,6 @@ impl Report {
             repeat,
             ended: trace.trailer.as_ref().map(|trailer| trailer.ended),
             machine: trace.host.machine.clone(),
-            judgement,
             speed: Speed {
                 efficiency: efficiency.and_then(|text| serde_json::from_str(&text).ok()),
                 ceiling_per_second: trace.host.ceiling.as_ref().map(|ceiling| ceiling.per_second),
@@ -191,7 +189,9 @@ impl Report {
                 lasted: evidence.end,
                 waiting: waiting(trace, seconds),
                 faults: trace.faults.iter().map(fault).collect(),
+                drawn: Drawn::new(&evidence, &judgement.verdicts),
             },
+            judgement,
         }
     }
 }
