@@ -29,20 +29,31 @@ pub fn percentile(sorted: &[u64], thousandths: usize) -> u64 {
 /// From an event's intended moment to its first arrival, sorted; of all deliveries for which `wanted`.
 fn latencies(evidence: &Evidence<'_>, wanted: impl Fn(&Delivery) -> bool) -> Vec<u64> {
     let lanes = (0..).zip(&evidence.lanes);
-    let mut latencies: Vec<u64> = lanes.flat_map(|(at, _)| latencies_where(evidence, at, &wanted)).collect();
+    let timed = lanes.flat_map(|(at, _)| latencies_where(evidence, at, &wanted));
+    let mut latencies: Vec<u64> = timed.map(|(_, latency)| latency).collect();
     latencies.sort_unstable();
     latencies
 }
 
 /// The same of all deliveries of one lane.
 pub(crate) fn latencies_of(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
-    let mut latencies = latencies_where(evidence, lane, &|_| true);
+    let mut latencies: Vec<u64> =
+        timed_latencies(evidence, lane).into_iter().map(|(_, latency)| latency).collect();
     latencies.sort_unstable();
     latencies
 }
 
-/// The same of those of one lane for which `wanted`, in no order. What a newer event stands for has none.
-fn latencies_where(evidence: &Evidence<'_>, lane: u32, wanted: &impl Fn(&Delivery) -> bool) -> Vec<u64> {
+/// The same, each with its intended moment before it, in no order.
+pub(crate) fn timed_latencies(evidence: &Evidence<'_>, lane: u32) -> Vec<(u64, u64)> {
+    latencies_where(evidence, lane, &|_| true)
+}
+
+/// The same of those of one lane for which `wanted`. What a newer event stands for has none.
+fn latencies_where(
+    evidence: &Evidence<'_>,
+    lane: u32,
+    wanted: &impl Fn(&Delivery) -> bool,
+) -> Vec<(u64, u64)> {
     let replaced = replaced(evidence, lane);
     let counts = |one: &&Delivery| wanted(one) && replaced.binary_search(&one.token).is_err();
     let deliveries = evidence.deliveries_of(lane).iter().filter(counts);
@@ -52,14 +63,14 @@ fn latencies_where(evidence: &Evidence<'_>, lane: u32, wanted: &impl Fn(&Deliver
 /// More than one in so many that were never offered leave another load than the scenario's.
 const UNOFFERED_SHARE: u64 = 100;
 
-/// None for what is not owed, or was not surely taken.
-fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
+/// The intended moment, and the time from then; none for what is not owed, or was not surely taken.
+fn latency(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<(u64, u64)> {
     let event = evidence.event(delivery).filter(|event| delivery.owed && event.accepted.is_some())?;
     // What it waited for the sender's own API is told apart (`harness.schedule`).
     let offer = &evidence.trace.offers[event.offer as usize];
     let intended = offer.intended.saturating_add(offer.held);
     let first = evidence.attempts(delivery).first().map_or(evidence.end, |n| evidence.exchange(*n).t);
-    Some(first.saturating_sub(intended))
+    Some((intended, first.saturating_sub(intended)))
 }
 
 /// `latency.first-attempt`

@@ -16,11 +16,13 @@
 //!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
 //! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
 //! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
+//! - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
 mod again;
 mod breaker;
+pub(crate) mod closeup;
 mod coalesce;
 mod crash;
 mod deadline;
@@ -58,6 +60,7 @@ mod retention;
 mod retry;
 mod rotation;
 mod settled;
+pub(crate) mod silence;
 mod speed;
 mod stall;
 mod truth;

@@ -55,7 +55,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
             }
         }
     }
-    match arguments.forms.write(&reports, &unjudged, &Regressions::new()) {
+    match arguments.forms.write(&reports, &unjudged, &Regressions::new(), &[]) {
         Ok(()) => ExitCode::from(worst),
         Err(error) => exit::refuse("check", error, exit::HARNESS),
     }

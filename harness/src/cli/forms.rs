@@ -24,15 +24,25 @@ pub(crate) struct Forms {
     /// Write the report of one run as one page of HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write what shows the first failure as a picture, SVG
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 impl Forms {
     /// Refuses what can't hold so many runs.
     pub(crate) fn fit(&self, runs: usize) -> Result<(), String> {
-        if self.html.is_some() && runs > 1 {
-            return Err(format!("--html is one page of one run, and there are {runs}"));
+        for (option, is_given) in [("html", self.html.is_some()), ("picture", self.picture.is_some())] {
+            if is_given && runs > 1 {
+                return Err(format!("--{option} is of one run, and there are {runs}"));
+            }
         }
         Ok(())
+    }
+
+    /// Whether any file was asked for.
+    pub(crate) fn is_asked(&self) -> bool {
+        [&self.json, &self.junit, &self.markdown, &self.html, &self.picture].into_iter().any(Option::is_some)
     }
 
     /// Prints a report.
@@ -42,8 +52,7 @@ impl Forms {
             let line = serde_json::to_string(report)?;
             return written(writeln!(out, "{line}"));
         }
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colours = if out.is_terminal() && !plain { Colours::Yes } else { Colours::No };
+        let colours = Colours::of(out.is_terminal());
         written(out.write_all(report::terminal(report, colours).as_bytes()))
     }
 
@@ -55,6 +64,7 @@ impl Forms {
         reports: &[Report],
         unjudged: &[Unjudged],
         regressions: &Regressions,
+        baseline: &[Report],
     ) -> io::Result<()> {
         if let Some(path) = self.json.as_ref().filter(|_| !self.is_printed()) {
             let text = match reports {
@@ -70,13 +80,26 @@ impl Forms {
         if let Some(path) = &self.markdown {
             write(path, &report::markdown_with(reports, unjudged, regressions))?;
         }
-        if let Some((path, report)) = self.html.as_ref().zip(reports.first()) {
-            write(path, &report::html(report))?;
+        if let Some(path) = &self.html {
+            // A page of an earlier run must not stand for one that could not be judged.
+            match (reports.first(), unjudged.first()) {
+                (Some(report), _) => write(path, &report::html_with(report, baseline))?,
+                (None, Some(unjudged)) => write(path, &report::html_unjudged(unjudged))?,
+                (None, None) => {}
+            }
+        }
+        if let Some(path) = &self.picture {
+            let picture = reports.first().and_then(report::picture);
+            write(
+                path,
+                &picture.ok_or_else(|| io::Error::other("nothing failed, so there is no picture of it"))?,
+            )?;
         }
         Ok(())
     }
 
-    fn is_printed(&self) -> bool {
+    /// Whether the JSON is what stdout is for.
+    pub(crate) fn is_printed(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 }

@@ -15,6 +15,7 @@ mod load;
 mod out;
 mod packaging;
 mod plan;
+mod played;
 mod query;
 mod receiver;
 mod run;

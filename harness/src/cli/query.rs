@@ -37,7 +37,10 @@ const TABLES: [(&str, &str); 19] = [
     ("cut", "t, endpoint, n, how, began, token"),
     ("fault", "t, do, until, detail, plan"),
     ("process", "t, worker, event, status"),
-    ("depth", "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, kept"),
+    (
+        "depth",
+        "t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, processor_ns, kept",
+    ),
     ("dead", "t, subscriber, token, id, reason, attempts"),
     ("shared-secret", "t, endpoint, with"),
     ("ceiling", "t, per_second"),
@@ -281,6 +284,7 @@ mod tests {
                 delivered: Some(1),
                 coalesced: Some(1),
                 resident_bytes: Some(1),
+                processor_ns: Some(1),
                 kept: Some(Kept { listed: true, oldest_unix_ns: Some(1), disk_bytes: Some(1) }),
             }),
             Record::Dead(Dead {

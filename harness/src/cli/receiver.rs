@@ -13,8 +13,9 @@ use super::exit::{HARNESS, UNREACHABLE, USAGE, refuse};
 use super::interrupt::asked_to_end;
 use super::out::say;
 use crate::catalogue;
+use crate::report::Colours;
 use crate::scenario::quantity;
-use crate::suite::{self, Colours, Hooks, Known, Report, Selection, Settings, Step, Stopped};
+use crate::suite::{self, Hooks, Known, Report, Selection, Settings, Step, Stopped};
 use crate::wire::clock::unix_seconds;
 use crate::wire::target::Target;
 use crate::wire::{Profile, Secret};
@@ -279,11 +280,7 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let told = Told { report, counts: report.counts(), exit_code: report.exit_code() };
     let json = serde_json::to_string_pretty(&told).map_err(|error| error.to_string())?;
     let stdout = std::io::stdout();
-    let colours = if stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        Colours::On
-    } else {
-        Colours::Off
-    };
+    let colours = Colours::of(stdout.is_terminal());
     let text = if output.json_shown() { json.clone() + "\n" } else { report.table(colours) };
     // A reader that has seen enough, such as `head`, is no failure.
     let _closed = stdout.lock().write_all(text.as_bytes());

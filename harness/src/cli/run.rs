@@ -161,12 +161,13 @@ impl Run {
                 break;
             }
         }
-        if let Some(baseline) = baseline
+        if let Some(baseline) = &baseline
             && worst != INTERRUPTED
         {
-            worst = exit::worse(worst, self.against(&baseline, &mut found));
+            worst = exit::worse(worst, self.against(baseline, &mut found));
         }
-        if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions) {
+        let baseline = baseline.unwrap_or_default();
+        if let Err(error) = self.forms.write(&found.reports, &found.unjudged, &found.regressions, &baseline) {
             say(format_args!("hookproof run: the reports could not be written: {error}"));
             return HARNESS;
         }
@@ -263,7 +264,15 @@ impl Run {
     /// Says what got worse since the baseline, and keeps it for the reports; answers the exit code that says so.
     fn against(&self, baseline: &[Report], found: &mut Found) -> u8 {
         let comparison = compare_all(baseline, &found.reports, &self.allowances.allow);
-        let code = comparison.code();
+        let mut code = comparison.code();
+        // What a run was worth is on its page since it ended; now beside what others were.
+        for report in &found.reports {
+            let page = self.out.join(&report.scenario).join("report.html");
+            if let Err(error) = forms::write(&page, &report::html_with(report, baseline)) {
+                say(format_args!("hookproof run: {error}"));
+                code = exit::worse(code, HARNESS);
+            }
+        }
         for scenario in &comparison.unknown {
             say(format_args!("the baseline has no run of {scenario}: not compared"));
         }

@@ -9,16 +9,19 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{self, FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, USAGE, worse};
+use super::forms::Forms;
 use super::interrupt::interrupt_flag;
 use super::out::{line, quoted, say};
-use crate::check::{Judgement, Status, Strictness};
+use super::played::{conclude, summary};
+use crate::check::{Judgement, Strictness};
+use crate::report::{Regressions, Report, Unjudged};
 use crate::run::Clock;
 use crate::scenario::Scenario;
 use crate::sim::figures::Figures;
 use crate::sim::swarm::{Failure, Swept};
 use crate::sim::{
     Keep, Mutant, Options, SimError, Simulated, judged, judged_disturbed, not_judged_disturbed, simulate,
-    skipped, swarm, unmodelled,
+    swarm, unmodelled,
 };
 use crate::trace::Trace;
 
@@ -66,42 +69,77 @@ pub(super) struct Sim {
     /// Give the sender one of the bugs that the sweep must find
     #[arg(long, value_name = "NAME", hide = true)]
     mutant: Option<Mutant>,
+    #[command(flatten)]
+    forms: Forms,
+}
+
+/// What a command with several scenarios has found out so far.
+#[derive(Debug, Default)]
+struct Found {
+    reports: Vec<Report>,
+    unjudged: Vec<Unjudged>,
 }
 
 impl Sim {
     pub(super) fn run(self) -> ExitCode {
-        let mut worst = 0;
+        let (mut worst, mut found) = (0, Found::default());
         let interrupt = interrupt_flag();
-        for path in &self.scenarios {
-            let files = match files(path) {
-                Ok(files) => files,
-                Err(why) => {
-                    say(format_args!("hookproof sim: {why}"));
-                    return ExitCode::from(USAGE);
-                }
+        let files = match self.files() {
+            Ok(files) => files,
+            Err(why) => return exit::refuse("sim", why, USAGE),
+        };
+        for path in &files {
+            let Some(file) = path else {
+                worst = worse(worst, INCONCLUSIVE);
+                continue;
             };
+            worst = worse(worst, self.one(file, &interrupt, &mut found));
+            if interrupt.load(Ordering::Relaxed) {
+                let (subject, why) = ("hookproof sim".to_owned(), "interrupted".to_owned());
+                found.unjudged.push(Unjudged { subject, why });
+                worst = INTERRUPTED;
+                break;
+            }
+        }
+        match self.forms.write(&found.reports, &found.unjudged, &Regressions::new(), &[]) {
+            Ok(()) => ExitCode::from(worst),
+            Err(error) => exit::refuse("sim", error, HARNESS),
+        }
+    }
+
+    /// What is to be played, none for a folder with nothing to play in it; unless the reports that are asked for can't hold it.
+    fn files(&self) -> Result<Vec<Option<PathBuf>>, String> {
+        if self.forms.is_asked() && (self.figures || self.seeds.is_some()) {
+            return Err(
+                "reports are of runs that are judged one by one; leave out --figures and --seeds".to_owned()
+            );
+        }
+        if self.forms.is_printed() {
+            return Err("--json needs a file here, since what is played is told on stdout".to_owned());
+        }
+        let mut all = Vec::new();
+        for path in &self.scenarios {
+            let files = files(path)?;
             if files.is_empty() {
                 say(format_args!(
                     "hookproof sim: {}: nothing to play; expected *.toml in it",
                     path.display()
                 ));
-                worst = worse(worst, INCONCLUSIVE);
+                all.push(None);
             }
-            for file in files {
-                worst = worse(worst, self.one(&file, &interrupt));
-                if interrupt.load(Ordering::Relaxed) {
-                    return ExitCode::from(INTERRUPTED);
-                }
-            }
+            all.extend(files.into_iter().map(Some));
         }
-        ExitCode::from(worst)
+        self.forms.fit(all.len())?;
+        Ok(all)
     }
 
-    fn one(&self, path: &Path, interrupt: &Arc<AtomicBool>) -> u8 {
+    fn one(&self, path: &Path, interrupt: &Arc<AtomicBool>, found: &mut Found) -> u8 {
+        let unjudged = |why: String| Unjudged { subject: path.display().to_string(), why };
         let scenario = match read(path, &self.set) {
             Ok(scenario) => scenario,
             Err(problems) => {
                 problems.iter().for_each(|problem| say(format_args!("hookproof sim: {problem}")));
+                found.unjudged.push(unjudged(problems.join("; ")));
                 return USAGE;
             }
         };
@@ -127,21 +165,31 @@ impl Sim {
         match simulate(&scenario, &Options { keep, ..options }) {
             Ok(simulated) => {
                 let took = Duration::from_nanos(clock.now().saturating_sub(began));
-                self.tell(&scenario, &simulated, took)
+                self.tell(path, &scenario, &simulated, took, found)
             }
-            Err(error) => failed(&scenario, &error),
+            Err(error) => {
+                found.unjudged.push(unjudged(error.to_string()));
+                failed(&scenario, &error)
+            }
         }
     }
 
     /// A trace that somebody wants, or that the sweep judged, is kept however long it is.
     fn keep(&self, scenario: &Scenario) -> Keep {
-        let wanted = self.out.is_some() || self.swarm;
-        let bare = self.figures || (!wanted && expected(scenario) > TRACED_EVENTS_MAX);
+        let wanted = self.out.is_some() || self.swarm || self.forms.is_asked();
+        let bare = self.figures || (!wanted && scenario.expected_events() > TRACED_EVENTS_MAX);
         if bare { Keep::Figures } else { Keep::Trace }
     }
 
     /// Says what a run amounts to, judges it, and keeps its trace if asked to.
-    fn tell(&self, scenario: &Scenario, simulated: &Simulated, took: Duration) -> u8 {
+    fn tell(
+        &self,
+        path: &Path,
+        scenario: &Scenario,
+        simulated: &Simulated,
+        took: Duration,
+        found: &mut Found,
+    ) -> u8 {
         line(summary(scenario, simulated, took));
         if simulated.trace.is_empty() {
             return self.weigh(scenario, &simulated.figures);
@@ -150,7 +198,16 @@ impl Sim {
             return HARNESS;
         }
         match Trace::read(simulated.trace.as_slice()) {
-            Ok(trace) => conclude(scenario, &self.judged(scenario, &trace)),
+            Ok(trace) => {
+                let judgement = self.judged(scenario, &trace);
+                let code = conclude(scenario, &judgement);
+                if self.forms.is_asked() {
+                    let swarm = if self.swarm { " --swarm" } else { "" };
+                    let repeat = self.command(path, self.seed.unwrap_or(scenario.seed), swarm, self.until);
+                    found.reports.push(Report::new(scenario, &trace, judgement, repeat));
+                }
+                code
+            }
             Err(error) => {
                 say(format_args!("hookproof sim: {}: {error}", scenario.name));
                 HARNESS
@@ -238,19 +295,26 @@ impl Sim {
     }
 
     fn show(&self, scenario: &Scenario, path: &Path, failure: &Failure) {
+        line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
+        line(format_args!("  {}", failure.witness));
+        let until = failure.until.map(crate::scenario::Duration);
+        line(format_args!("  repeat: {}", self.command(path, failure.seed, " --swarm", until)));
+    }
+
+    /// The command that repeats a run.
+    fn command(
+        &self,
+        path: &Path,
+        seed: u64,
+        swarm: &str,
+        until: Option<crate::scenario::Duration>,
+    ) -> String {
         let sets: String = self.set.iter().map(|set| format!(" --set {}", quoted(set))).collect();
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" --mutant {}", mutant.name()));
         let stalls = if self.stalls.0 == 0 { String::new() } else { format!(" --stalls {}", self.stalls) };
-        line(format_args!("{}: seed {} fails: {}", scenario.name, failure.seed, failure.sentence));
-        line(format_args!("  {}", failure.witness));
-        let until = failure
-            .until
-            .map_or_else(String::new, |until| format!(" --until {}", crate::scenario::Duration(until)));
-        line(format_args!(
-            "  repeat: hookproof sim {} --seed {} --swarm{until}{stalls}{sets}{mutant}",
-            quoted(&path.display().to_string()),
-            failure.seed
-        ));
+        let until = until.map_or(String::new(), |until| format!(" --until {until}"));
+        let path = quoted(&path.display().to_string());
+        format!("hookproof sim {path} --seed {seed}{swarm}{until}{stalls}{sets}{mutant}")
     }
 
     fn keep_failure(&self, scenario: &Scenario, options: &Options, failure: &Failure) -> u8 {
@@ -280,62 +344,6 @@ pub(super) const fn exit_code(error: &SimError) -> u8 {
         SimError::Interrupted(_) => INTERRUPTED,
         _ => HARNESS,
     }
-}
-
-fn summary(scenario: &Scenario, simulated: &Simulated, took: Duration) -> String {
-    let figures = &simulated.figures;
-    let owed: u64 = figures.lanes.iter().map(|lane| lane.owed).sum();
-    let arrivals: u64 = figures.lanes.iter().map(|lane| lane.arrivals).sum();
-    let happened = u128::from(figures.offered + arrivals) * 1_000_000_000;
-    let speed = happened / took.as_nanos().max(1);
-    format!(
-        "{}: {} events, {owed} deliveries owed, {} delivered, {} dead, {} waiting, {arrivals} attempts; {:.1} s of \
-         virtual time in {:.2} s ({speed} events and attempts a second); {} commits, database {} MiB; sha256 {}",
-        scenario.name,
-        figures.offered,
-        figures.delivered(),
-        figures.given_up(),
-        figures.waiting,
-        Duration::from_nanos(figures.end).as_secs_f64(),
-        took.as_secs_f64(),
-        figures.commits,
-        figures.database_bytes >> 20,
-        &simulated.sha256[..16],
-    )
-}
-
-fn conclude(scenario: &Scenario, judgement: &Judgement) -> u8 {
-    for verdict in &judgement.verdicts {
-        if matches!(verdict.status, Status::Fail | Status::Inconclusive) {
-            line(format_args!("  {} {}: {}", verdict.status, verdict.id, verdict.sentence));
-            verdict
-                .witness
-                .iter()
-                .take(2)
-                .for_each(|witness| line(format_args!("    {}", swarm::witness_text(witness))));
-        }
-    }
-    for (id, why) in skipped(judgement) {
-        line(format_args!("  skipped {id}: {why}"));
-    }
-    line(format_args!("{}: {}: {}", scenario.name, judgement.status, judgement.sentence));
-    exit::code(judgement.status)
-}
-
-/// About how many events a scenario offers.
-fn expected(scenario: &Scenario) -> u64 {
-    use crate::scenario::{Rate, Shape};
-    let per = |rate: Rate, lasts: u64| u128::from(rate.count) * u128::from(lasts) / u128::from(rate.per.0);
-    let phase = |phase: &crate::scenario::Phase| {
-        let lasts = phase.lasts.map_or(0, |lasts| lasts.0);
-        match phase.shape {
-            Shape::Steady { rate } | Shape::Poisson { rate } => per(rate, lasts),
-            Shape::Ramp { rate, to } | Shape::Spike { rate, to } => (per(rate, lasts) + per(to, lasts)) / 2,
-            Shape::Burst { events } => events.into(),
-            _ => 0,
-        }
-    };
-    u64::try_from(scenario.traffic.iter().map(phase).sum::<u128>()).unwrap_or(u64::MAX)
 }
 
 fn save(folder: &Path, trace: &[u8]) -> std::io::Result<()> {

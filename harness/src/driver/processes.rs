@@ -289,11 +289,18 @@ impl Processes {
     /// Resident memory of all, in bytes; nothing if nobody lives or the machine does not tell.
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
+        self.sum(Process::resident_bytes)
+    }
+
+    /// Processor time of all who live, in nanoseconds; nothing if nobody lives or the machine does not tell.
+    #[must_use]
+    pub fn processor_ns(&self) -> Option<u64> {
+        self.sum(Process::processor_ns)
+    }
+
+    fn sum(&self, figure: fn(&Process) -> Option<u64>) -> Option<u64> {
         let alive = self.workers.iter().filter_map(|worker| worker.process.as_ref());
-        alive
-            .map(Process::resident_bytes)
-            .try_fold(0_u64, |sum, bytes| Some(sum + bytes?))
-            .filter(|sum| *sum > 0)
+        alive.map(figure).try_fold(0_u64, |sum, one| Some(sum + one?)).filter(|sum| *sum > 0)
     }
 
     /// Asks all to stop, and waits for their ends. Who is not gone in time is killed.

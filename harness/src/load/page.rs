@@ -4,6 +4,8 @@ use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use super::trial::{OPEN_MAX, Trial};
+use crate::catalogue::Verdict;
+use crate::report::{Chart, Document, Headline, Part, Shape, page};
 
 /// The percentiles that are told.
 const QUANTILES: [(&str, f64); 5] =
@@ -91,50 +93,32 @@ impl Trial {
     /// One page that needs nothing beside it.
     #[must_use]
     pub fn page(&self, target: &str) -> String {
-        let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
-             content=\"width=device-width\"><title>Load on {target}</title>\n<style>:root{{color-scheme:light dark}}\
-             body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
-             pre{{white-space:pre-wrap}}svg{{width:100%;height:auto}}svg text{{fill:currentColor;font:12px system-ui}}</style>\n\
-             <h1>Load on {target}</h1>\n<pre>{text}</pre>\n{chart}\n</html>\n",
-            target = escaped(target),
-            text = escaped(&self.text()),
-            chart = self.chart(),
-        )
+        let sentence = self.text().lines().next().unwrap_or_default().to_owned();
+        let chart = Part::Chart(Box::new(self.chart()));
+        page(&Document {
+            title: format!("Load on {target}"),
+            about: "Latencies count from the moment that the schedule intended.".to_owned(),
+            verdict: Headline { status: self.status(), sentence, more: Vec::new() },
+            parts: vec![chart, Part::Lines(vec![self.text()])],
+        })
+    }
+
+    /// Nothing was held against the figures; but some of them are no figures of the receiver.
+    fn status(&self) -> Option<Verdict> {
+        let limited = self.is_generator_limited() || self.is_open_limited();
+        (limited || self.latency.is_empty()).then_some(Verdict::Inconclusive)
     }
 
     /// Latency over percentiles, each step to the right ten times rarer.
-    #[expect(clippy::cast_precision_loss, reason = "places on a screen")]
-    fn chart(&self) -> String {
+    fn chart(&self) -> Chart {
         const STEPS: [(&str, f64); 6] =
-            [("0", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
-        let top = self.latency.max().max(1) as f64;
-        let place = |at: usize, quantile: f64| {
-            let value = self.latency.value_at_quantile(quantile) as f64;
-            (60.0 + 125.0 * at as f64, 260.0 - 220.0 * value / top)
-        };
-        let points: Vec<_> =
-            STEPS.iter().enumerate().map(|(at, (_, quantile))| place(at, *quantile)).collect();
-        let line: Vec<_> = points.iter().map(|(x, y)| format!("{x:.0},{y:.0}")).collect();
-        let marks: String = STEPS
-            .iter()
-            .zip(&points)
-            .map(|((name, quantile), (x, y))| {
-                format!(
-                    "<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"4\" fill=\"#2f7ed8\"/><text x=\"{x:.0}\" y=\"{:.0}\" \
-                     text-anchor=\"middle\">{}</text><text x=\"{x:.0}\" y=\"285\" text-anchor=\"middle\">{name}</text>",
-                    y - 10.0,
-                    millis(self.latency.value_at_quantile(*quantile)),
-                )
-            })
-            .collect();
-        format!(
-            "<svg viewBox=\"0 0 740 300\" role=\"img\" aria-label=\"latency over percentiles\"><line x1=\"40\" x2=\"710\" \
-             y1=\"260\" y2=\"260\" stroke=\"currentColor\" opacity=\".3\"/><polyline fill=\"none\" stroke=\"#2f7ed8\" \
-             stroke-width=\"2\" points=\"{}\"/>{marks}</svg>",
-            line.join(" ")
-        )
+            [("least", 0.0), ("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999), ("max", 1.0)];
+        let values = STEPS.map(|(_, at)| self.latency.value_at_quantile(at));
+        let points = (0..).zip(values).collect();
+        let mut chart = Chart::over("Latency over percentiles", (0, STEPS.len() as u64 - 1), millis);
+        chart.places = (0..).zip(STEPS.map(|(name, _)| name.to_owned())).collect();
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
+        chart
     }
 }
 

@@ -7,12 +7,11 @@
 //!
 //! - `slo`: objectives. - `search`: where something stops to hold. - `scale`: the scenario otherwise.
 //! - `bound`, `service`: what can't be exceeded, by arithmetic. - `live`: subscribers from a sender's database.
-//! - `headroom`: how far, and what then. - `table`, `page`, `chart`: what people read.
+//! - `headroom`: how far, and what then. - `table`, `page`: what people read.
 //!
 //! All but `live` is a function of the scenario. The machine is not modelled: its ceiling comes in as a figure.
 
 pub mod bound;
-mod chart;
 pub mod headroom;
 mod live;
 mod page;

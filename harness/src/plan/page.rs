@@ -1,154 +1,108 @@
-//! The plan as one page that holds everything: the answer first, then what it rests on. No script, nothing from
-//! anywhere else: it reads the same offline, on paper, in light and in dark.
+//! The plan as one page: the answer first, then what it rests on.
 
-use std::fmt::Write;
-
-use super::chart::{Chart, chart};
 use super::slo::NEVER;
-use super::table::{answer, show_or_never, show_short, times, unexamined};
+use super::table::{HEAD, answer, row, show_short, times, unexamined};
 use super::{LanePlan, Plan};
-use crate::report::{STYLE, escape};
+use crate::catalogue::Verdict;
+use crate::report::{Cell, Chart, Document, Headline, Part, Shape, Table};
 use crate::sim::figures::LaneFigures;
 
 /// Charts of more subscribers than this make the page too long to read; those with the longest backlog come first.
 const CHARTS_MAX: usize = 24;
-const LINES: &str = ".line{fill:none;stroke:var(--bar);stroke-width:1.5}";
 
 /// The page.
 #[must_use]
 pub fn page(plan: &Plan) -> String {
-    let name = escape(&plan.scenario);
-    let class = if plan.model_errors.is_empty() { verdict(plan) } else { "fail" };
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\
-         <title>{name}: plan</title><style>{STYLE}{LINES}</style></head><body><main><h1>{name}</h1>\
-         <p class=\"soft\">Objectives: {}</p><div class=\"verdict {class}\">{}</div>\n",
-        escape(&plan.objectives.join(", ")),
-        escape(&answer(plan))
-    );
-    for error in &plan.model_errors {
-        let _ = write!(page, "<p class=\"fail\">Error in the model: {}</p>", escape(error));
-    }
-    changes(&mut page, plan);
-    subscribers(&mut page, plan);
-    charts(&mut page, plan);
-    machine(&mut page, plan);
-    page.push_str("</main></body></html>\n");
-    page
+    let holds = plan.model_errors.is_empty() && plan.breaches.is_empty();
+    let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
+    let mut parts = changes(plan);
+    parts.extend(subscribers(plan));
+    parts.extend(charts(plan));
+    parts.extend(machine(plan));
+    crate::report::page(&Document {
+        title: plan.scenario.clone(),
+        about: format!("Plan. Objectives: {}", plan.objectives.join(", ")),
+        verdict: Headline {
+            status: Some(if holds { Verdict::Pass } else { Verdict::Fail }),
+            sentence: answer(plan),
+            more: errors.collect(),
+        },
+        parts,
+    })
 }
 
-fn verdict(plan: &Plan) -> &'static str {
-    if plan.breaches.is_empty() { "pass" } else { "fail" }
+fn title(text: impl Into<String>) -> Part {
+    Part::Title(text.into())
 }
 
-fn changes(page: &mut String, plan: &Plan) {
-    let Some(headroom) = plan.headroom.as_ref().filter(|headroom| !headroom.changes.is_empty()) else {
-        return;
+fn changes(plan: &Plan) -> Vec<Part> {
+    let headroom = plan.headroom.as_ref().filter(|headroom| !headroom.changes.is_empty());
+    let Some(headroom) = headroom else { return Vec::new() };
+    let row = |change: &super::headroom::Change| {
+        let words = [&change.subscriber, &change.knob.to_owned(), &change.from, &change.to];
+        let factor = Cell::Number(times(change.factor));
+        words.map(|word| Cell::Text(word.clone())).into_iter().chain([factor]).collect()
     };
-    let _ = write!(
-        page,
-        "<h2>To carry {}</h2><p class=\"soft\">Of each subscriber's rows one is enough.</p>\
-         <table><tr><th>subscriber</th><th>raise</th><th>from</th><th>to</th><th class=\"n\">by</th></tr>",
-        times(headroom.carry)
-    );
-    for change in &headroom.changes {
-        let _ = write!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td></tr>",
-            escape(&change.subscriber),
-            change.knob,
-            escape(&change.from),
-            escape(&change.to),
-            times(change.factor)
-        );
-    }
-    let _ = writeln!(page, "</table><p>{}</p>", escape(unexamined(headroom).trim_end()));
+    let table = Table {
+        head: ["subscriber", "raise", "from", "to", "by"].map(str::to_owned).to_vec(),
+        rows: headroom.changes.iter().map(row).collect(),
+        searched: false,
+    };
+    vec![
+        title(format!("To carry {}", times(headroom.carry))),
+        Part::Text("Of each subscriber's rows one is enough.".to_owned()),
+        Part::Table(table),
+        Part::Text(unexamined(headroom).trim_end().to_owned()),
+    ]
 }
 
-fn subscribers(page: &mut String, plan: &Plan) {
-    page.push_str(
-        "<h2>Subscribers</h2><table><tr><th>subscriber</th><th class=\"n\">owed</th><th class=\"n\">peak backlog</th>\
-         <th class=\"n\">bound</th><th class=\"n\">drained after</th><th class=\"n\">bound</th><th class=\"n\">p50</th>\
-         <th class=\"n\">p95</th><th class=\"n\">p99</th><th class=\"n\">shed</th><th class=\"n\">expired</th></tr>\n",
-    );
-    for lane in &plan.lanes {
-        let (backlog, drain) = match &lane.bound {
-            Ok(bound) => (bound.backlog.to_string(), show_short(bound.drain_ns)),
-            Err(why) => (format!("none: {why}"), String::new()),
-        };
-        let cells = [
-            lane.owed.to_string(),
-            format!("{} rows, {} KiB", lane.peak_rows, lane.peak_bytes >> 10),
-            backlog,
-            lane.drain_ns.map_or_else(|| format!("no: {} left", lane.left), show_short),
-            drain,
-            show_or_never(lane.latency_ns[0]),
-            show_or_never(lane.latency_ns[1]),
-            show_or_never(lane.latency_ns[2]),
-            lane.shed.to_string(),
-            lane.expired.to_string(),
-        ];
-        let cells: String =
-            cells.iter().map(|cell| format!("<td class=\"n\">{}</td>", escape(cell))).collect();
-        let _ = write!(page, "<tr><td>{}</td>{cells}</tr>", escape(&lane.name));
-    }
-    page.push_str("</table>\n");
+fn subscribers(plan: &Plan) -> [Part; 2] {
+    let cells = |lane: &LanePlan| row(lane).into_iter().map(Cell::Number).collect();
+    let rows: Vec<Vec<Cell>> = plan.lanes.iter().map(cells).collect();
+    let searched = rows.len() > CHARTS_MAX;
+    let table = Table { head: HEAD.map(str::to_owned).to_vec(), rows, searched };
+    [title("Subscribers"), Part::Table(table)]
 }
 
-fn charts(page: &mut String, plan: &Plan) {
-    let Some(figures) = &plan.figures else { return };
-    page.push_str(
-        "<h2>Over time</h2><p class=\"soft\">What waits, and the slowest delivery by when it was taken. The dashed line can't \
-         be passed, by arithmetic; where it is far above, only its figure is told.</p>\n",
-    );
+fn charts(plan: &Plan) -> Vec<Part> {
+    let Some(figures) = &plan.figures else { return Vec::new() };
+    let told = "What waits, and the slowest delivery by when it was taken. The dashed line can't be passed, by arithmetic; where \
+                it is far above, only its figure is told.";
+    let mut parts = vec![title("Over time"), Part::Text(told.to_owned())];
     let mut lanes: Vec<(&LanePlan, &LaneFigures)> = plan.lanes.iter().zip(&figures.lanes).collect();
     lanes.sort_by_key(|(lane, _)| std::cmp::Reverse((lane.drain_ns.unwrap_or(NEVER), lane.peak_rows)));
-    for (lane, figures_of) in lanes.iter().take(CHARTS_MAX) {
+    for (lane, of) in lanes.iter().take(CHARTS_MAX) {
         let bound = lane.bound.ok();
-        let backlog = chart(&Chart {
-            title: format!("deliveries waiting for {}", lane.name),
-            points: &figures_of.waiting,
-            holds: true,
-            bound: bound.map(|bound| bound.backlog),
-            lasts: figures.end,
-            show: |rows| format!("{rows} rows"),
-        });
-        let latency = chart(&Chart {
-            title: format!("the slowest delivery to {}", lane.name),
-            points: &figures_of.slowest,
-            holds: false,
-            bound: bound.map(|bound| bound.delay_ns),
-            lasts: figures.end,
-            show: show_short,
-        });
-        let _ = writeln!(
-            page,
-            "<section><h3>{}</h3><p class=\"soft\">Backlog</p>{backlog}<p class=\"soft\">Latency</p>{latency}</section>",
-            escape(&lane.name)
-        );
+        let (rows, delay) = (bound.map(|bound| bound.backlog), bound.map(|bound| bound.delay_ns));
+        let backlog = (&of.waiting, true, rows, (|rows| format!("{rows} rows")) as fn(u64) -> String);
+        let latency = (&of.slowest, false, delay, show_short as fn(u64) -> String);
+        let both =
+            [("Backlog", backlog), ("Latency", latency)].map(|(what, (points, holds, bound, show))| {
+                let mut chart = Chart::over(format!("{what} of {}", lane.name), (0, figures.end), show);
+                let (class, points) = ("waiting", points.clone());
+                chart.shapes = vec![Shape::Line { class, name: String::new(), points, holds }];
+                chart.bound = bound.map(|bound| (bound, format!("bound {}", show(bound))));
+                Part::Chart(Box::new(chart))
+            });
+        parts.push(Part::Card { status: None, name: lane.name.clone(), parts: both.to_vec() });
     }
     if lanes.len() > CHARTS_MAX {
-        let _ = write!(
-            page,
-            "<p class=\"soft\">{} subscribers more are in the table.</p>",
-            lanes.len() - CHARTS_MAX
-        );
+        parts.push(Part::Text(format!("{} subscribers more are in the table.", lanes.len() - CHARTS_MAX)));
     }
+    parts
 }
 
-fn machine(page: &mut String, plan: &Plan) {
+fn machine(plan: &Plan) -> [Part; 2] {
     let machine = &plan.machine;
-    let ceiling =
-        machine.ceiling_per_second.map_or("not measured".to_owned(), |ceiling| format!("{ceiling}/s"));
-    let _ = writeln!(
-        page,
-        "<h2>The machine</h2><table><tr><th>requests in the busiest second</th><td class=\"n\">{}</td></tr>\
-         <tr><th>a bare client's ceiling here</th><td class=\"n\">{ceiling}</td></tr>\
-         <tr><th>database, at its largest</th><td class=\"n\">{} MiB</td></tr>\
-         <tr><th>deliveries in memory, by the sender's bounds</th><td class=\"n\">{} MiB</td></tr></table>",
-        machine.peak_per_second,
-        machine.database_bytes >> 20,
-        machine.memory_bytes >> 20
-    );
+    let ceiling = machine.ceiling_per_second;
+    let rows = [
+        ("requests in the busiest second", machine.peak_per_second.to_string()),
+        (
+            "a bare client's ceiling here",
+            ceiling.map_or("not measured".to_owned(), |ceiling| format!("{ceiling}/s")),
+        ),
+        ("database, at its largest", format!("{} MiB", machine.database_bytes >> 20)),
+        ("deliveries in memory, by the sender's bounds", format!("{} MiB", machine.memory_bytes >> 20)),
+    ];
+    [title("The machine"), Part::Table(Table::pairs(rows))]
 }

@@ -6,11 +6,29 @@ use super::headroom::{Change, Headroom};
 use super::slo::NEVER;
 use super::{LanePlan, Plan};
 use crate::check::verdict::show;
+use crate::report::columns;
 
 /// Subscribers in the table; the others are in the page and the JSON.
 const LISTED_MAX: usize = 30;
 /// Subscribers that the answer names; it is a sentence.
 const TOLD_MAX: usize = 3;
+
+/// The columns.
+pub(super) const HEAD: [&str; 13] = [
+    "subscriber",
+    "owed",
+    "peak rows",
+    "≤ bound",
+    "peak bytes",
+    "at",
+    "drained",
+    "≤ bound",
+    "p50",
+    "p95",
+    "p99",
+    "shed",
+    "expired",
+];
 
 /// So many thousandths, as a multiple.
 pub(super) fn times(thousandths: u64) -> String {
@@ -91,22 +109,7 @@ fn first_change<'a>(headroom: &'a Headroom, subscriber: &str) -> Option<&'a Chan
 /// The table, and what else there is to say.
 #[must_use]
 pub fn table(plan: &Plan) -> String {
-    let head = [
-        "subscriber",
-        "owed",
-        "peak rows",
-        "≤ bound",
-        "peak bytes",
-        "at",
-        "drained",
-        "≤ bound",
-        "p50",
-        "p95",
-        "p99",
-        "shed",
-        "expired",
-    ];
-    let mut rows = vec![head.map(str::to_owned)];
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     let mut lanes: Vec<&LanePlan> = plan.lanes.iter().collect();
     let worst = |lane: &&LanePlan| (lane.shed + lane.expired, lane.drain_ns.unwrap_or(NEVER), lane.peak_rows);
     lanes.sort_by_key(|lane| std::cmp::Reverse(worst(lane)));
@@ -158,10 +161,11 @@ pub fn table(plan: &Plan) -> String {
     text
 }
 
-fn row(lane: &LanePlan) -> [String; 13] {
+/// A subscriber's row, under [`HEAD`].
+pub(super) fn row(lane: &LanePlan) -> Vec<String> {
     let bound = lane.bound.as_ref();
     let drained = lane.drain_ns.map_or_else(|| format!("no, {} left", lane.left), show_short);
-    [
+    vec![
         lane.name.clone(),
         lane.owed.to_string(),
         lane.peak_rows.to_string(),
@@ -190,7 +194,7 @@ pub(super) fn show_short(nanos: u64) -> String {
 }
 
 /// The same, of something that may never come.
-pub(super) fn show_or_never(nanos: Option<u64>) -> String {
+fn show_or_never(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| "never".to_owned(), show_short)
 }
 
@@ -235,26 +239,6 @@ pub(super) fn unexamined(headroom: &Headroom) -> String {
     )
 }
 
-/// Rows under one another: the first column to the left, the others to the right.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(at, (cell, width))| {
-                let pad = " ".repeat(width - cell.chars().count());
-                if at == 0 { format!("{cell}{pad}") } else { format!("{pad}{cell}") }
-            })
-            .collect();
-        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,11 +248,5 @@ mod tests {
         assert_eq!([1_000, 3_437, 500, 1_090].map(times), ["1×", "3.43×", "0.5×", "1.09×"]);
         let lengths = [0, 12_000_000, 3_450_000_000, 600_000_000_000, 86_400_000_000_000];
         assert_eq!(lengths.map(show_short), ["0", "12 ms", "3.4 s", "10 min", "24.0 h"]);
-    }
-
-    #[test]
-    fn columns_stand_under_one_another() {
-        let rows = [["a", "1"], ["bcd", "23"]].map(|row| row.map(str::to_owned));
-        assert_eq!(columns(&rows), "a     1\nbcd  23\n");
     }
 }

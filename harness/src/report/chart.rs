@@ -1,113 +1,433 @@
-//! Charts as inline SVG: bars by second, a line for the bound, and marks where a witness is. Colours come from the page's
-//! variables, so that one drawing serves light, dark and paper.
+//! Charts as inline SVG: lines, stacked bars, spans in rows, ticks, a bound, and shaded bands with a letter that the key
+//! below explains. Colours come from the page's variables, so that one drawing serves light, dark and paper; what differs
+//! by colour differs by word too. A series has [`POINTS_MAX`] points at most, however long the run.
+//!
+//! The plot is a drawing of its own inside the chart, stretched from side to side: a script may narrow its `viewBox` to look
+//! closer. Letters and figures stand outside of it, so that they are never stretched.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 
-use super::escape::escape;
-use super::model::FaultReport;
-use crate::check::Witness;
-use crate::scenario::SECOND;
+use crate::check::verdict::show;
 
+/// The width, in units of the page's drawing, and in finer ones of the plot.
 const WIDTH: u64 = 720;
+const FINE: u64 = 7_200;
 const HEIGHT: u64 = 120;
-/// More bars than this can't be told from one another.
-const BARS_MAX: usize = 360;
-/// Faults that are marked: a crash loop's hundredth kill says what the first dozen did.
-const FAULTS_MAX: usize = 24;
-/// Words of faults lie in so many rows, so that neighbours don't cover one another.
-const FAULT_ROWS: u64 = 3;
-/// The narrowest mark of a witness that can be seen.
-const WITNESS_MIN: u64 = 3;
+const ROW: u64 = 24;
+const TICKS: u64 = 12;
+/// Above the plot, for the letters of bands.
+const HEAD: u64 = 20;
+/// More points than this can't be told from one another.
+pub(crate) const POINTS_MAX: usize = 480;
+/// Bands that are marked and told: a crash loop's hundredth kill says what the first dozen did.
+const BANDS_MAX: usize = 18;
+/// A bound that is so many times as high as what was seen would flatten that: then only its figure is told.
+const BOUND_FAR: u64 = 4;
+/// The narrowest that a band or a span is drawn, in fine units.
+const NARROW: u64 = 20;
 
-/// A kind of bar: its class in the page's style, and its counts.
-pub(super) struct Bars<'a> {
-    pub(super) class: &'static str,
-    pub(super) counts: &'a [u64],
+/// A drawing over time, or over named places.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    /// What it shows.
+    pub(crate) title: String,
+    /// From where to where, in nanoseconds or places.
+    pub(crate) span: (u64, u64),
+    /// Names of places; the time where there are none.
+    pub(crate) places: Vec<(u64, String)>,
+    /// What is drawn, the first at the bottom.
+    pub(crate) shapes: Vec<Shape>,
+    /// A line that nothing should pass, and its name.
+    pub(crate) bound: Option<(u64, String)>,
+    /// What went on beside it.
+    pub(crate) bands: Vec<Band>,
+    /// Single moments, below the plot: when, and of which class.
+    pub(crate) ticks: Vec<(u64, &'static str)>,
+    /// What the classes of ticks mean.
+    pub(crate) ticks_key: Vec<(&'static str, String)>,
+    /// Whether each doubling is as high as the one before.
+    pub(crate) doubling: bool,
+    /// A height as it is told.
+    pub(crate) show: fn(u64) -> String,
 }
 
-/// What is marked in a chart.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Marks<'a> {
-    /// What was done to the sender.
-    pub(super) faults: &'a [FaultReport],
-    /// What shows a failed check.
-    pub(super) witnesses: &'a [&'a Witness],
+/// Something that is drawn.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// A line through moments and heights, in order. It holds its height until the next one, or goes straight there.
+    Line { class: &'static str, name: String, points: Vec<(u64, u64)>, holds: bool },
+    /// Bars side by side, each so wide, stacked on the bars before.
+    Bars { class: &'static str, name: String, step: u64, counts: Vec<u64> },
+    /// From when to when, in a row of its own, with its words.
+    Span { class: &'static str, from: u64, until: u64, row: u64, what: String },
 }
 
-/// Bars stacked on one another, second by second.
-pub(super) fn stacked(title: &str, bars: &[Bars<'_>], bound: Option<u64>, marks: Marks<'_>) -> String {
-    let seconds = bars.iter().map(|one| one.counts.len()).max().unwrap_or(0).max(1);
-    let fold = seconds.div_ceil(BARS_MAX);
-    let columns = seconds.div_ceil(fold);
-    let counts = |one: &Bars<'_>| -> Vec<u64> {
-        // Of several seconds in one bar the fullest is shown: an excess must not be averaged away.
-        one.counts.chunks(fold).map(|some| some.iter().copied().max().unwrap_or(0)).collect()
-    };
-    let stacks: Vec<(&str, Vec<u64>)> = bars.iter().map(|one| (one.class, counts(one))).collect();
-    let sum = |at: usize| stacks.iter().filter_map(|(_, counts)| counts.get(at)).sum::<u64>();
-    let most = (0..columns).map(sum).max().unwrap_or(0).max(1);
-    let top = bound.filter(|bound| *bound <= most * 4).map_or(most, |bound| bound.max(most));
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">",
-        HEIGHT + 18,
-        escape(title)
-    );
-    for at in 0..columns {
-        let x = at as u64 * WIDTH / columns as u64;
-        let width =
-            ((at as u64 + 1) * WIDTH / columns as u64 - x).saturating_sub(u64::from(columns < 200)).max(1);
-        let mut y = HEIGHT;
-        for (class, counts) in &stacks {
-            let height = counts.get(at).map_or(0, |count| (count * HEIGHT).div_ceil(top)).min(y);
-            y -= height;
-            if height > 0 {
-                let _ = write!(
-                    svg,
-                    "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
-                );
+/// A while that is shaded, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Band {
+    pub(crate) class: &'static str,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    pub(crate) what: String,
+}
+
+impl Chart {
+    /// An empty one over a span of time.
+    pub(crate) fn over(title: impl Into<String>, span: (u64, u64), show: fn(u64) -> String) -> Self {
+        Self {
+            title: title.into(),
+            span,
+            places: Vec::new(),
+            shapes: Vec::new(),
+            bound: None,
+            bands: Vec::new(),
+            ticks: Vec::new(),
+            ticks_key: Vec::new(),
+            doubling: false,
+            show,
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        let row = |shape: &Shape| if let Shape::Span { row, .. } = shape { row + 1 } else { 0 };
+        self.shapes.iter().map(row).max().unwrap_or(0)
+    }
+
+    /// How high the drawing is.
+    pub(super) fn tall(&self) -> usize {
+        usize::try_from(self.below() + 16).unwrap_or(0)
+    }
+
+    /// Where the plot and its ticks end.
+    fn below(&self) -> u64 {
+        HEAD + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
+    }
+
+    fn height(&self) -> u64 {
+        match self.rows() {
+            0 => HEIGHT,
+            rows => rows * ROW,
+        }
+    }
+
+    /// The chart with its title and its key.
+    pub(crate) fn figure(&self) -> Markup {
+        html! {
+            figure {
+                figcaption { (self.title) }
+                (self.svg())
+                (self.key())
             }
         }
     }
-    if let Some(bound) = bound.filter(|bound| *bound <= top) {
-        let y = HEIGHT - bound * HEIGHT / top;
-        let _ = write!(svg, "<line class=\"bound\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>");
+
+    /// The chart alone.
+    pub(crate) fn svg(&self) -> Markup {
+        let (height, heights) = (self.height(), self.heights());
+        let below = self.below();
+        let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
+        let zoomed = self.places.is_empty().then_some(self.span);
+        html! {
+            svg.chart viewBox={ "0 0 " (WIDTH) " " (below + 16) } role="img" aria-label=(self.title)
+                data-from=[zoomed.map(|span| span.0)] data-until=[zoomed.map(|span| span.1)] {
+                svg.plot x="0" y=(HEAD) width=(WIDTH) height=(below - HEAD) preserveAspectRatio="none"
+                    viewBox={ "0 0 " (FINE) " " (below - HEAD) } {
+                    @for band in self.bands.iter().take(BANDS_MAX) { (self.shade(band)) }
+                    (self.drawn(&heights))
+                    @if let Some((bound, _)) = bound {
+                        @let y = height - heights.of(*bound, height);
+                        line.bound x1="0" x2=(FINE) y1=(y) y2=(y) {}
+                    }
+                    (self.ticked())
+                    line.axis x1="0" x2=(FINE) y1=(height) y2=(height) {}
+                }
+                (self.lettered(&heights, below))
+                @if let Some((bound, name)) = bound {
+                    @let y = HEAD + height - heights.of(*bound, height);
+                    text.bound x=(WIDTH) y=(if y < HEAD + 14 { y + 12 } else { y - 3 }) text-anchor="end" { (name) }
+                }
+            }
+        }
     }
-    mark(&mut svg, seconds as u64 * SECOND, marks);
-    let _ = write!(
-        svg,
-        "<text x=\"0\" y=\"{0}\">0 s</text><text x=\"{WIDTH}\" y=\"{0}\" text-anchor=\"end\">{seconds} s</text>\
-         <text x=\"4\" y=\"14\">{top}</text>\
-         <line class=\"axis\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{HEIGHT}\" y2=\"{HEIGHT}\"/></svg>",
-        HEIGHT + 14
-    );
-    svg
+
+    fn shade(&self, band: &Band) -> Markup {
+        let (from, until) = (self.x(band.from), self.x(band.until));
+        html! {
+            rect.band.(band.class) x=(from.min(FINE - NARROW)) y="0" width=((until - from.min(until)).max(NARROW))
+                height=(self.height()) { title { (band.what) } }
+        }
+    }
+
+    fn drawn(&self, heights: &Heights) -> Markup {
+        let height = self.height();
+        let mut below: Vec<u64> = Vec::new();
+        html! {
+            @for shape in &self.shapes {
+                @match shape {
+                    Shape::Line { class, points, holds, .. } => {
+                        polyline.line.(class) points=(self.line(points, *holds, heights)) {}
+                    },
+                    Shape::Bars { class, step, counts, .. } => {
+                        @let path = self.bars(*step, counts, &mut below, heights);
+                        @if !path.is_empty() { path.(class) d=(path) {} }
+                    },
+                    Shape::Span { class, from, until, row, .. } => {
+                        @let (x, end) = (self.x(*from), self.x(*until));
+                        rect.(class) x=(x.min(FINE - NARROW)) y=(row * ROW + 3) height=(ROW - 6)
+                            width=((end - x.min(end)).max(NARROW)) {}
+                    },
+                }
+            }
+            @if self.rows() > 0 { line.axis x1="0" x2=(FINE) y1=(height) y2=(height) {} }
+        }
+    }
+
+    fn line(&self, points: &[(u64, u64)], holds: bool, heights: &Heights) -> String {
+        let (height, mut last, mut line) = (self.height(), None, String::new());
+        for (at, value) in thinned(points) {
+            let (x, y) = (self.x(at), height - heights.of(value, height));
+            if let Some(last) = last.filter(|last| holds && *last != y) {
+                line.push_str(&format!("{x},{last} "));
+            }
+            line.push_str(&format!("{x},{y} "));
+            last = Some(y);
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+
+    /// Bars on top of those that are `below` already.
+    fn bars(&self, step: u64, counts: &[u64], below: &mut Vec<u64>, heights: &Heights) -> String {
+        let (height, mut path) = (self.height(), String::new());
+        below.resize(below.len().max(counts.len()), 0);
+        for (at, (count, below)) in counts.iter().zip(below).enumerate().filter(|(_, (count, _))| **count > 0)
+        {
+            let from = self.span.0.saturating_add(step.saturating_mul(at as u64));
+            let (x, end) = (self.x(from), self.x(from.saturating_add(step)));
+            let (y, top) = (heights.of(*below, height), heights.of(*below + count, height));
+            *below += count;
+            let (tall, wide) = (top.saturating_sub(y).max(1), end.saturating_sub(x).max(1));
+            path.push_str(&format!("M{x} {}h{wide}v-{tall}h-{wide}z", height - y));
+        }
+        path
+    }
+
+    fn ticked(&self) -> Markup {
+        let height = self.height();
+        let mut classes: Vec<&str> = self.ticks.iter().map(|(_, class)| *class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let path = |class: &str| -> String {
+            let own = self.ticks.iter().filter(|(_, of)| *of == class);
+            own.map(|(t, _)| format!("M{} {}v{}", self.x(*t), height + 2, TICKS - 3)).collect()
+        };
+        html! { @for class in classes { path.tick.(class) d=(path(class)) {} } }
+    }
+
+    /// Letters, figures and places, each where it stands.
+    fn lettered(&self, heights: &Heights, below: u64) -> Markup {
+        let marks = if self.places.is_empty() { moments(self.span) } else { self.places.clone() };
+        let place = |t: u64| self.x(t) * WIDTH / FINE;
+        let anchor = |x: u64| match x {
+            0..30 => "start",
+            x if x > WIDTH - 40 => "end",
+            _ => "middle",
+        };
+        html! {
+            @for (letter, band) in self.lettered_bands() {
+                @let x = place(band.from).min(WIDTH - 8);
+                text.letter.(band.class) x=(x) y=(HEAD - 3) data-at=(band.from) { (letter) }
+            }
+            @for (t, name) in marks {
+                @let x = place(t);
+                text x=(x) y=(below + 13) text-anchor=(anchor(x)) data-at=(t) { (name) }
+            }
+            @for shape in &self.shapes {
+                @if let Shape::Span { from, until, row, what, .. } = shape {
+                    @let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
+                    text x=(x) y=(HEAD + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
+                }
+            }
+            @if self.rows() == 0 { text.top x="2" y=(HEAD + 12) { (self.told_top(heights)) } }
+        }
+    }
+
+    fn told_top(&self, heights: &Heights) -> String {
+        let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
+        let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
+        format!("{}{far}", (self.show)(heights.top))
+    }
+
+    /// What the colours and the letters mean: the class that they are drawn in, and words.
+    pub(super) fn words(&self) -> Vec<(&'static str, String)> {
+        let (named, bands) =
+            (self.named().map(|(class, _, name)| (class, name.clone())), self.lettered_bands());
+        named.chain(bands.map(|(letter, band)| (band.class, format!("{letter}: {}", band.what)))).collect()
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&'static str, &'static str, &String)> {
+        let shapes = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Line { class, name, .. } => Some((*class, "stroke", name)),
+            Shape::Bars { class, name, .. } => Some((*class, "fill", name)),
+            Shape::Span { .. } => None,
+        });
+        let ticks = self.ticks_key.iter().map(|(class, name)| (*class, "stroke", name));
+        shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
+    }
+
+    fn lettered_bands(&self) -> impl Iterator<Item = (char, &Band)> {
+        ('A'..='Z').zip(self.bands.iter().take(BANDS_MAX))
+    }
+
+    fn key(&self) -> Markup {
+        html! {
+            @if self.named().next().is_some() || !self.bands.is_empty() {
+                p.key {
+                    @for (class, form, name) in self.named() { span.entry { i.(form).(class) {} (name) } " " }
+                    @for (letter, band) in self.lettered_bands() {
+                        span.entry { b.letter.(band.class) { (letter) } (band.what) } " "
+                    }
+                    @if self.bands.len() > BANDS_MAX { "and " (self.bands.len() - BANDS_MAX) " more" }
+                }
+            }
+        }
+    }
+
+    fn heights(&self) -> Heights {
+        let mut stacked: Vec<u64> = Vec::new();
+        let mut most = 0;
+        for shape in &self.shapes {
+            match shape {
+                Shape::Line { points, .. } => {
+                    most = points.iter().map(|(_, height)| *height).fold(most, u64::max)
+                }
+                Shape::Bars { counts, .. } => {
+                    stacked.resize(stacked.len().max(counts.len()), 0);
+                    stacked.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+                }
+                Shape::Span { .. } => {}
+            }
+        }
+        let most = stacked.into_iter().fold(most, u64::max).max(1);
+        let near = self.bound.as_ref().filter(|(bound, _)| *bound <= most.saturating_mul(BOUND_FAR));
+        Heights { top: near.map_or(most, |(bound, _)| most.max(bound + bound / 10)), doubling: self.doubling }
+    }
+
+    fn x(&self, at: u64) -> u64 {
+        let (from, until) = self.span;
+        scaled(at.clamp(from, until.max(from)) - from, until.saturating_sub(from), FINE)
+    }
 }
 
-/// Marks faults with a line and their word, witnesses with a band over what they span.
-fn mark(svg: &mut String, length: u64, marks: Marks<'_>) {
-    let place = |t: u64| {
-        u64::try_from(u128::from(t.min(length)) * u128::from(WIDTH) / u128::from(length)).unwrap_or(0)
-    };
-    for (row, fault) in marks.faults.iter().take(FAULTS_MAX).enumerate() {
-        let x = place(fault.at);
-        // Words near the right edge end at their line, so that none is cut off.
-        let (anchor, at) = if x > WIDTH * 4 / 5 { ("end", x.saturating_sub(3)) } else { ("start", x + 3) };
-        let y = 14 + (row as u64 % FAULT_ROWS) * 12;
-        let _ = write!(
-            svg,
-            "<line class=\"fault\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"{HEIGHT}\"/>\
-             <text class=\"fault\" x=\"{at}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
-            escape(&fault.what)
-        );
+/// How high a figure stands.
+struct Heights {
+    top: u64,
+    doubling: bool,
+}
+
+impl Heights {
+    fn of(&self, value: u64, height: u64) -> u64 {
+        if self.doubling {
+            scaled(doublings(value), doublings(self.top), height)
+        } else {
+            scaled(value.min(self.top), self.top, height)
+        }
     }
-    for witness in marks.witnesses {
-        let (from, until) = (place(witness.from), place(witness.until));
-        let width = (until - from.min(until)).max(WITNESS_MIN);
-        let _ = write!(
-            svg,
-            "<rect class=\"witness\" x=\"{}\" y=\"0\" width=\"{width}\" height=\"{HEIGHT}\"><title>{}</title></rect>",
-            from.min(WIDTH - WITNESS_MIN),
-            escape(&witness.what)
-        );
+}
+
+/// The binary logarithm of a figure and 1, in 1024ths; straight between powers of two.
+fn doublings(value: u64) -> u64 {
+    let value = u128::from(value) + 1;
+    let whole = value.ilog2();
+    u64::from(whole) * 1_024 + u64::try_from(((value << 10) >> whole) - 1_024).unwrap_or(0)
+}
+
+fn scaled(part: u64, whole: u64, size: u64) -> u64 {
+    u64::try_from(u128::from(part.min(whole)) * u128::from(size) / u128::from(whole.max(1))).unwrap_or(size)
+}
+
+/// Where the words of a span stand, to which side of that, and at which moment: behind it, before it, or in it where it is
+/// long.
+fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
+    match () {
+        () if end < WIDTH / 2 => (end + 4, "start", until),
+        () if x > WIDTH / 2 => (x - 4, "end", from),
+        () => (x + 4, "start", from),
+    }
+}
+
+/// About five round moments in a span of time, with their names.
+fn moments((from, until): (u64, u64)) -> Vec<(u64, String)> {
+    let rough = (until.saturating_sub(from) / 5).max(1);
+    let power = 10_u64.pow(rough.ilog10());
+    let step = [1, 2, 5, 10].map(|one| one * power).into_iter().find(|step| *step >= rough).unwrap_or(rough);
+    let first = from.div_ceil(step) * step;
+    let steps = (0..12).map(|at| first + at * step);
+    steps.take_while(|t| *t <= until).map(|t| (t, if t == 0 { "0".to_owned() } else { show(t) })).collect()
+}
+
+/// So many points that each can be seen: of neighbours the highest and the lowest, since no peak may be averaged away.
+pub(super) fn thinned(points: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let some = points.chunks(points.len().div_ceil(POINTS_MAX / 2));
+    let ends = some.flat_map(|some| {
+        let highest = some.iter().copied().max_by_key(|(_, height)| *height);
+        let lowest = some.iter().copied().min_by_key(|(_, height)| *height);
+        let mut ends: Vec<_> = highest.into_iter().chain(lowest).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    });
+    ends.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_keeps_its_peaks_within_so_many_points() {
+        let points: Vec<_> = (0..1_000_000).map(|t| (t, if t == 654_321 { 9 } else { 1 })).collect();
+        let thin = thinned(&points);
+        assert!(thin.len() <= POINTS_MAX && thin.contains(&(654_321, 9)), "{}", thin.len());
+        assert!(thin.is_sorted());
+    }
+
+    #[test]
+    fn a_doubling_is_as_high_as_the_one_before() {
+        assert_eq!([0, 1, 3, 7].map(doublings), [0, 1_024, 2_048, 3_072]);
+        assert!(doublings(u64::MAX) == 64 * 1_024 && doublings(5) > doublings(4));
+    }
+
+    #[test]
+    fn moments_are_round_and_inside() {
+        let names = |span| moments(span).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(names((0, 4_000_000_000)), ["0", "1 s", "2 s", "3 s", "4 s"]);
+        assert_eq!(names((5_200_000_000, 5_900_000_000)), ["5.2 s", "5.4 s", "5.6 s", "5.8 s"]);
+        assert_eq!(names((7, 7)), ["7 ns"]);
+    }
+
+    #[test]
+    fn a_far_bound_is_told_and_does_not_flatten_what_was_seen() {
+        let mut chart = Chart::over("waiting", (0, 10), |rows| format!("{rows} rows"));
+        let points = vec![(0, 5), (10, 3)];
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: true }];
+        chart.bound = Some((20, "bound 20".to_owned()));
+        assert!(chart.svg().into_string().contains("<line class=\"bound\""));
+        chart.bound = Some((21, "bound 21".to_owned()));
+        let svg = chart.svg().into_string();
+        assert!(!svg.contains("<line class=\"bound\"") && svg.contains("5 rows · bound 21"), "{svg}");
+    }
+
+    #[test]
+    fn words_of_others_stay_words() {
+        let mut chart = Chart::over("<script>", (0, 10), |rows| rows.to_string());
+        let what = "kill \"&<b>".to_owned();
+        chart.bands = vec![Band { class: "fault", from: 3, until: 3, what }];
+        let figure = chart.figure().into_string();
+        assert!(!figure.contains("<script>") && !figure.contains("<b>\""), "{figure}");
+        assert!(figure.contains("kill &quot;&amp;&lt;b&gt;"), "{figure}");
     }
 }

@@ -8,7 +8,7 @@
 
 pub use super::difference::{Allowed, Difference};
 use super::figures::figures;
-use super::model::Report;
+use super::run::Report;
 use crate::check::{Status, Verdict};
 use crate::exit;
 

@@ -1,7 +1,7 @@
 //! Figures of runs against those of older runs, beyond their noise.
 
 use super::difference::{Allowed, Difference};
-use super::model::Report;
+use super::run::Report;
 use crate::check::verdict::show;
 
 /// The fewest older runs that say how much a figure varies.
@@ -65,8 +65,21 @@ fn times(was: u64, is: u64) -> String {
     }
 }
 
-/// Notes the figures that are worse or better than their noise explains.
-pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+/// A figure of newer runs beside that of older ones.
+pub(super) struct Compared {
+    pub(super) name: String,
+    pub(super) was: String,
+    pub(super) is: String,
+    /// From where to where it differs by noise alone.
+    pub(super) least: String,
+    pub(super) most: String,
+    /// Whether it became better; none within its noise.
+    pub(super) better: Option<bool>,
+    times: String,
+}
+
+/// The figures that both sides have.
+pub(super) fn compared(base: &[Report], new: &[Report]) -> Vec<Compared> {
     let (before, now): (Vec<_>, Vec<_>) =
         (base.iter().map(figures_of).collect(), new.iter().map(figures_of).collect());
     let values = |runs: &[Vec<Figure>], name: &str| {
@@ -75,19 +88,30 @@ pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], diff
         values.sort_unstable();
         values
     };
-    for Figure { name, unit, better, .. } in before.first().into_iter().flatten() {
+    let row = |figure: &Figure| {
+        let Figure { name, unit, better, .. } = figure;
         let (old, recent) = (values(&before, name), values(&now, name));
-        let Some((was, is)) = median(&old).zip(median(&recent)) else { continue };
+        let (was, is) = median(&old).zip(median(&recent))?;
         let (least, most) = band(&old, *unit);
-        let what = || {
-            let times = times(was, is);
-            let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
-            format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise")
+        let better = match (is < least, is > most) {
+            (false, false) => None,
+            (lower, _) => Some(lower == (*better == Better::Lower)),
         };
-        match (is < least, is > most, better) {
-            (false, false, _) => {}
-            (true, _, Better::Lower) | (_, true, Better::Higher) => difference.improvements.push(what()),
-            _ => difference.note(Allowed::Figure, allowed, what()),
+        let times = times(was, is);
+        let [was, is, least, most] = [was, is, least, most].map(|value| shown(value, *unit));
+        Some(Compared { name: name.clone(), was, is, least, most, better, times })
+    };
+    before.first().into_iter().flatten().filter_map(row).collect()
+}
+
+/// Notes the figures that are worse or better than their noise explains.
+pub(super) fn figures(base: &[Report], new: &[Report], allowed: &[Allowed], difference: &mut Difference) {
+    for Compared { name, was, is, least, most, better, times } in compared(base, new) {
+        let what = format!("{name}: was {was}, is {is}{times}; between {least} and {most} is noise");
+        match better {
+            None => {}
+            Some(true) => difference.improvements.push(what),
+            Some(false) => difference.note(Allowed::Figure, allowed, what),
         }
     }
 }

@@ -12,7 +12,7 @@ use quick_junit::{
     NonSuccessKind, Property, Report as Junit, SerializeError, TestCase, TestCaseStatus, TestSuite,
 };
 
-use super::model::Report;
+use super::run::Report;
 use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict, decides};

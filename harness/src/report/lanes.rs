@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::model::{Report, Series, SubscriberReport};
+use super::drawn::Series;
+use super::run::{Report, SubscriberReport};
 use crate::check::Status;
 
 /// How many bars a row has at most; of a longer run each stands for several seconds.

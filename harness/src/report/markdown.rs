@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use super::junit::{Regressions, Unjudged};
 use super::lanes;
-use super::model::Report;
-use super::terminal::visible;
+use super::run::Report;
+use super::table::visible;
 use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};

@@ -1,26 +1,34 @@
-//! The verdict, in every form: a `Report` holds what was judged and what the charts need; each form is a function of it.
+//! Everything that people and machines read of a verdict: of a run, of a receiver, of a load, of a plan.
 //!
-//! - `model`: the report itself, which is also its JSON.
-//! - `terminal`, `markdown` (with `lanes`, a picture in letters), `junit`: for people and for CI.
-//! - `html`, `chart`: one page that needs no network and no script.
+//! - `model`: what any report holds. - `page`, `chart`: that as one page of HTML. - `table`: what terminals show.
+//! - `junit`, `markdown` (with `lanes`, a picture in letters): for CI.
+//! - `run`: a run's report, which is also its JSON; `drawn`: what its charts hold, `drawing`: the charts; `told`: its page; `picture`: its first failure.
 //! - `compare`: a report against an older one; `difference`: what is told of it; `figures`: its figures, beyond their noise.
 
 mod chart;
 pub mod compare;
 mod difference;
-mod escape;
+mod drawing;
+mod drawn;
 mod figures;
-mod html;
 pub mod junit;
 mod lanes;
 mod markdown;
 mod model;
-mod terminal;
+mod page;
+mod picture;
+mod run;
+mod table;
+mod told;
 
-pub(crate) use escape::escape;
-pub(crate) use html::STYLE;
-pub use html::html;
+pub(crate) use chart::{Chart, Shape};
+pub use drawn::{Break, Drawn, LaneDrawn, Series};
 pub use junit::{Regressions, Unjudged, junit, junit_with};
 pub use markdown::{markdown, markdown_with};
-pub use model::{Course, FaultReport, Lag, Report, Series, SubscriberReport, schema};
-pub use terminal::{Colours, terminal, visible};
+pub(crate) use model::{Cell, Document, Headline, Part, Table, explained};
+pub(crate) use page::page;
+pub use picture::picture;
+pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
+pub use table::{Colours, terminal, visible};
+pub(crate) use table::{columns, paint};
+pub use told::{html, html_unjudged, html_with};

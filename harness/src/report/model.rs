@@ -1,336 +1,97 @@
-//! A report: what was judged, with all that its forms show. Its JSON is published: fields are added, never renamed.
+//! What any report holds: a verdict, and parts in the order in which they are read. Makers of reports (a run, a receiver, a
+//! load, a plan) fill it; `page` makes HTML of it.
 
-use serde::{Deserialize, Serialize};
+use super::chart::Chart;
+use crate::catalogue::{self, Verdict as Status};
 
-use crate::check::Evidence;
-use crate::check::Judgement;
-use crate::check::evidence::Outcome;
-use crate::check::figures;
-use crate::scenario::{SECOND, Scenario};
-use crate::trace::{Declared, Ended, Fault, Machine, Trace};
-
-/// The version of this form.
-const FORMAT: u32 = 1;
-/// The longest run that is drawn second by second.
-const SECONDS_MAX: u64 = 7_200;
-
-/// One run, judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// The version of this form.
-    pub format: u32,
-    /// Of Hookproof.
-    pub version: String,
-    /// The scenario's name, and what it is for.
-    pub scenario: String,
-    /// What the scenario is for.
-    pub about: String,
-    /// What everything random was drawn from.
-    pub seed: u64,
-    /// The sender under test, by its driver.
-    pub driver: String,
-    /// The one command that repeats the run.
-    pub repeat: String,
-    /// How the run ended; none for a trace that was cut short.
-    pub ended: Option<Ended>,
-    /// What it ran on, where the trace says so.
-    pub machine: Option<Machine>,
-    /// All verdicts.
-    pub judgement: Judgement,
-    /// How fast it was.
-    #[serde(flatten)]
-    pub speed: Speed,
-    /// The generator's own lag.
-    pub generator: Lag,
-    /// Each subscriber's side.
-    pub subscribers: Vec<SubscriberReport>,
-    /// What went on beside them.
-    #[serde(flatten)]
-    pub course: Course,
+/// A report as it is read, from its first line to its last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Document {
+    /// What it is about: a scenario's name, a receiver's address.
+    pub(crate) title: String,
+    /// What that is for, or how it was tried.
+    pub(crate) about: String,
+    /// The verdict.
+    pub(crate) verdict: Headline,
+    /// What follows.
+    pub(crate) parts: Vec<Part>,
 }
 
-/// The course of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Course {
-    /// SHA-256 of the scenario that it followed, after `--set`, in hexadecimal; empty where an older report did not say.
-    #[serde(default)]
-    pub scenario_sha256: String,
-    /// How long the run was, in nanoseconds; 0 where an older report did not say.
-    #[serde(default)]
-    pub lasted: u64,
-    /// What waited in all, by second.
-    pub waiting: Series,
-    /// What was done to the sender.
-    #[serde(default)]
-    pub faults: Vec<FaultReport>,
+/// The verdict of a report.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Headline {
+    /// What it came to; none for figures that nothing was held against.
+    pub(crate) status: Option<Status>,
+    /// Why, in one sentence.
+    pub(crate) sentence: String,
+    /// What else belongs to it, such as what was not proven.
+    pub(crate) more: Vec<String>,
 }
 
-/// Something that was done to the sender under test.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultReport {
-    /// When, in nanoseconds since the run began.
-    pub at: u64,
-    /// When it was over, for what lasts.
-    pub until: Option<u64>,
-    /// What, in the scenario's word, and whom it concerned.
-    pub what: String,
+/// One part of a report.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// A heading.
+    Title(String),
+    /// A paragraph.
+    Text(String),
+    /// Points of a list.
+    List(Vec<String>),
+    /// Lines as they were written: commands, requests, answers; several stand side by side.
+    Lines(Vec<String>),
+    /// A table.
+    Table(Table),
+    /// A drawing.
+    Chart(Box<Chart>),
+    /// What failed, or a subscriber: with its status as a mark, under a name that can be linked to.
+    Card { status: Option<Status>, name: String, parts: Vec<Part> },
+    /// What is read on request.
+    Fold { status: Option<Status>, summary: String, open: bool, parts: Vec<Part> },
 }
 
-/// How fast a sender was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Speed {
-    /// The sender's rate over the machine's ceiling.
-    pub efficiency: Option<serde_json::Number>,
-    /// What a bare client does a second on the same machine.
-    pub ceiling_per_second: Option<u64>,
-    /// What the sender delivered a second.
-    pub delivered_per_second: Option<u64>,
-    /// What the sender's API accepted a second, where it kept later events waiting.
-    #[serde(default)]
-    pub accepted_per_second: Option<u64>,
-    /// What was meant to be offered a second, beside it.
-    #[serde(default)]
-    pub offered_per_second: Option<u64>,
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// The names of the columns; none for pairs of a name and a value.
+    pub(crate) head: Vec<String>,
+    /// The rows, in order.
+    pub(crate) rows: Vec<Vec<Cell>>,
+    /// Whether it is so long that its reader searches in it.
+    pub(crate) searched: bool,
 }
 
-/// How late a generator was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lag {
-    /// Events released.
-    pub events: u64,
-    /// The median, in nanoseconds.
-    pub p50: u64,
-    /// The 99th percentile.
-    pub p99: u64,
-    /// The most.
-    pub max: u64,
-    /// The most in each second of the run, in microseconds.
-    #[serde(default)]
-    pub by_second: Series,
-    /// Events of the schedule that were never written to the sender's API.
-    #[serde(default)]
-    pub not_offered: u64,
+/// A cell.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    /// Words.
+    Text(String),
+    /// The name of a check, a command.
+    Code(String),
+    /// The same, with its card on the page.
+    Link(String),
+    /// A figure, to the right.
+    Number(String),
+    /// A verdict, in its colour and its word.
+    Status(Status),
 }
 
-/// A count for each second of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Series(pub Vec<u64>);
-
-/// One subscriber's side of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubscriberReport {
-    /// Its name.
-    pub name: String,
-    /// Its contract, in words.
-    pub contract: String,
-    /// What its contract lets through in a second at most.
-    pub allowed: Option<u64>,
-    /// How much may wait for it.
-    pub bound: Option<u64>,
-    /// Requests that arrived.
-    pub arrivals: u64,
-    /// Deliveries that it took.
-    pub delivered: u64,
-    /// Deliveries given up.
-    pub dead: u64,
-    /// From emit to first arrival, in nanoseconds: p50, p95, p99, max.
-    pub latency: [u64; 4],
-    /// Arrivals a second.
-    pub arriving: Series,
-    /// Of these, answered with 2xx.
-    pub taken: Series,
-    /// Of these, answered with 429.
-    pub held: Series,
-    /// Of these, anything else.
-    pub failed: Series,
-}
-
-impl Report {
-    /// Of a run and its judgement; `repeat` is the command that would repeat it.
-    #[must_use]
-    pub fn new(scenario: &Scenario, trace: &Trace, judgement: Judgement, repeat: String) -> Self {
-        let evidence = Evidence::new(scenario, trace);
-        let seconds = usize::try_from((evidence.end / SECOND + 1).min(SECONDS_MAX)).unwrap_or(1);
-        let lags = figures::lags(&evidence);
-        let held_back = figures::held_back(&evidence);
-        let efficiency = figures::efficiency_thousandths(&evidence).map(figures::thousandths);
-        Self {
-            format: FORMAT,
-            version: trace.header.version.clone(),
-            scenario: scenario.name.clone(),
-            about: scenario.about.clone(),
-            seed: trace.header.seed,
-            driver: trace.header.driver.clone(),
-            repeat,
-            ended: trace.trailer.as_ref().map(|trailer| trailer.ended),
-            machine: trace.host.machine.clone(),
-            judgement,
-            speed: Speed {
-                efficiency: efficiency.and_then(|text| serde_json::from_str(&text).ok()),
-                ceiling_per_second: trace.host.ceiling.as_ref().map(|ceiling| ceiling.per_second),
-                delivered_per_second: figures::delivered_per_second_milli(&evidence)
-                    .map(|milli| milli / 1_000),
-                accepted_per_second: held_back.map(|(_, accepted)| accepted),
-                offered_per_second: held_back.map(|(offered, _)| offered),
-            },
-            generator: Lag {
-                events: lags.len() as u64,
-                p50: figures::percentile(&lags, 500),
-                p99: figures::percentile(&lags, 990),
-                max: lags.last().copied().unwrap_or(0),
-                by_second: lag_by_second(trace, seconds),
-                not_offered: trace.unoffered.len() as u64,
-            },
-            subscribers: (0..)
-                .zip(&scenario.subscribers)
-                .map(|(at, _)| subscriber(&evidence, at, seconds))
-                .collect(),
-            course: Course {
-                scenario_sha256: trace.header.scenario_sha256.clone(),
-                lasted: evidence.end,
-                waiting: waiting(trace, seconds),
-                faults: trace.faults.iter().map(fault).collect(),
-            },
-        }
+impl Table {
+    /// Rows of a name and what it is.
+    pub(crate) fn pairs(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let row = |(name, value): (&str, String)| vec![Cell::Text(name.to_owned()), Cell::Text(value)];
+        Self { rows: pairs.into_iter().map(row).collect(), ..Self::default() }
     }
 }
 
-fn fault(fault: &Fault) -> FaultReport {
-    let whom = fault.detail.as_ref().map_or(String::new(), |whom| format!(" ({whom})"));
-    FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.action) }
-}
-
-/// How late the latest event of each second was, in microseconds.
-fn lag_by_second(trace: &Trace, seconds: usize) -> Series {
-    let mut most = vec![0; seconds];
-    for offer in &trace.offers {
-        let second = usize::try_from(offer.intended / SECOND).unwrap_or(usize::MAX);
-        if let Some(slot) = most.get_mut(second) {
-            *slot = figures::own_lag(offer).div_ceil(1_000).max(*slot);
-        }
-    }
-    Series(most)
-}
-
-fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberReport {
-    let lane = &evidence.lanes[at as usize];
-    let limit = &lane.subscriber.limit;
-    let mut series = [vec![0; seconds], vec![0; seconds], vec![0; seconds], vec![0; seconds]];
-    for n in &lane.arrivals {
-        let exchange = evidence.exchange(*n);
-        let second = usize::try_from(exchange.t / SECOND).unwrap_or(usize::MAX);
-        let kind = match exchange.outcome {
-            Outcome::Answered { status: 200..=299, whole: true } => 1,
-            Outcome::Answered { status: 429, .. } => 2,
-            _ => 3,
-        };
-        for row in [0, kind] {
-            if let Some(count) = series[row].get_mut(second) {
-                *count += 1;
-            }
-        }
-    }
-    let [arriving, taken, held, failed] = series.map(Series);
-    let deliveries = evidence.deliveries_of(at);
-    let latencies = figures::latencies_of(evidence, at);
-    let latency = [500, 950, 990, 1_000].map(|thousandths| figures::percentile(&latencies, thousandths));
-    let by_bucket = limit.bucket.map(|bucket| {
-        let second = u128::from(bucket.rate.count) * u128::from(SECOND) / u128::from(bucket.rate.per.0);
-        u64::try_from(second).unwrap_or(u64::MAX).saturating_add(u64::from(bucket.burst))
-    });
-    let windows = limit.windows.iter().filter(|window| window.length.0 >= SECOND).map(|window| window.count);
-    SubscriberReport {
-        name: lane.subscriber.name.clone(),
-        contract: told(contract(limit), &evidence.trace.declared, &lane.subscriber.name),
-        allowed: by_bucket.into_iter().chain(windows).min(),
-        bound: lane.subscriber.queue.rows,
-        arrivals: lane.arrivals.len() as u64,
-        delivered: deliveries.iter().filter(|one| evidence.is_delivered(one)).count() as u64,
-        dead: deliveries.iter().filter(|one| one.dead.is_some()).count() as u64,
-        latency,
-        arriving,
-        taken,
-        held,
-        failed,
-    }
-}
-
-/// A contract, with what the sender was told in its place where it can't express it.
-fn told(contract: String, declared: &Declared, name: &str) -> String {
-    let own = declared.told.iter().filter(|told| told.subscriber == name).map(|told| told.what.clone());
-    std::iter::once(contract).chain(own).collect::<Vec<_>>().join("; ")
-}
-
-fn contract(limit: &crate::scenario::Limit) -> String {
-    let bucket = limit.bucket.map(|bucket| format!("{} burst {}", bucket.rate, bucket.burst));
-    let windows = limit.windows.iter().map(ToString::to_string);
-    let in_flight = limit.in_flight.map(|cap| format!("{cap} in flight"));
-    let slack = limit.slack;
-    let forgiven = [(u64::from(slack.burst), "burst"), (slack.window, "window")];
-    let forgiven = forgiven.into_iter().filter(|(more, _)| *more > 0);
-    let forgiven = forgiven.map(|(more, what)| format!("{what} slack {more}"));
-    let parts: Vec<String> = bucket.into_iter().chain(windows).chain(in_flight).chain(forgiven).collect();
-    if parts.is_empty() { "no limit".to_owned() } else { parts.join(", ") }
-}
-
-/// The most that waited in each second; a second without a sample keeps the one before.
-fn waiting(trace: &Trace, seconds: usize) -> Series {
-    let mut most: Vec<Option<u64>> = vec![None; seconds];
-    for depth in trace.depths.iter().filter(|depth| depth.subscriber.is_none()) {
-        let second = usize::try_from(depth.t / SECOND).unwrap_or(usize::MAX);
-        if let Some((slot, waiting)) = most.get_mut(second).zip(depth.waiting) {
-            *slot = Some(slot.unwrap_or(0).max(waiting));
-        }
-    }
-    let mut last = 0;
-    let kept = most.into_iter().map(|sample| {
-        last = sample.unwrap_or(last);
-        last
-    });
-    let told = trace.depths.iter().any(|depth| depth.waiting.is_some());
-    Series(if told { kept.collect() } else { Vec::new() })
-}
-
-/// The form of the JSON, as JSON Schema.
-#[must_use]
-pub fn schema() -> serde_json::Value {
-    use serde_json::json;
-    let (text, count) = (json!({ "type": "string" }), json!({ "type": "integer", "minimum": 0 }));
-    let status =
-        json!({ "enum": ["pass", "fail", "warn", "inconclusive", "not-applicable", "harness-error"] });
-    let maybe = |form: &str| json!({ "type": [form, "null"] });
-    let series = json!({ "type": "array", "items": count });
-    let witness = json!({ "type": "object", "required": ["from", "until", "what", "arrivals"], "properties": {
-        "subscriber": text, "from": count, "until": count, "what": text, "arrivals": series } });
-    let figure = json!({ "type": "object", "required": ["name", "value"], "properties": { "name": text, "value": text } });
-    let verdict = json!({ "type": "object", "required": ["id", "severity", "status", "sentence", "figures", "witness"],
-        "properties": { "id": text, "severity": { "enum": ["must", "should", "may", "info"] }, "status": status,
-            "sentence": text, "known": text, "figures": { "type": "array", "items": figure },
-            "witness": { "type": "array", "items": witness } } });
-    let judgement = json!({ "type": "object", "required": ["status", "sentence", "verdicts"], "properties": {
-        "status": status, "sentence": text, "verdicts": { "type": "array", "items": verdict } } });
-    let subscriber = json!({ "type": "object", "required": ["name", "arrivals", "delivered", "dead", "latency"],
-        "properties": { "name": text, "contract": text, "allowed": maybe("integer"), "bound": maybe("integer"),
-            "arrivals": count, "delivered": count, "dead": count, "latency": series, "arriving": series,
-            "taken": series, "held": series, "failed": series } });
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Hookproof report",
-        "type": "object",
-        "required": ["format", "version", "scenario", "seed", "driver", "repeat", "judgement", "subscribers"],
-        "properties": {
-            "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
-            "driver": text, "repeat": text, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
-            "lasted": count, "scenario_sha256": text,
-            "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
-            "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),
-            "accepted_per_second": maybe("integer"), "offered_per_second": maybe("integer"),
-            "generator": { "type": "object", "properties": { "events": count, "p50": count, "p99": count, "max": count,
-                "by_second": series, "not_offered": count } },
-            "subscribers": { "type": "array", "items": subscriber }, "waiting": series,
-            "faults": { "type": "array", "items": { "type": "object", "required": ["at", "what"],
-                "properties": { "at": count, "until": maybe("integer"), "what": text } } }
-        }
-    })
+/// What the catalogue says of a check: what must hold, why, what to do, and where that is written.
+pub(crate) fn explained(id: &str) -> Vec<Part> {
+    let Some(entry) = catalogue::find(id) else { return Vec::new() };
+    let rows = [
+        ("what must hold", entry.requirement.clone()),
+        ("why it matters", entry.why.clone()),
+        ("what to do", entry.remedy.clone()),
+        ("source", entry.source.clone()),
+    ];
+    let rows = rows.into_iter().filter(|(_, text)| !text.is_empty());
+    vec![Part::Table(Table::pairs(rows))]
 }

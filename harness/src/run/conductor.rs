@@ -57,6 +57,16 @@ struct Queue {
     asked: AtomicU64,
     /// Resident memory of the sender's processes; 0 where it isn't known.
     resident_bytes: AtomicU64,
+    /// Processor time of those that live; 0 where it isn't known.
+    processor_ns: AtomicU64,
+}
+
+impl Queue {
+    /// What the sender's processes cost: memory, processor time.
+    fn cost(&self) -> [Option<u64>; 2] {
+        let told = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|figure| *figure > 0);
+        [told(&self.resident_bytes), told(&self.processor_ns)]
+    }
 }
 
 impl Conductor<'_> {
@@ -102,6 +112,7 @@ impl Conductor<'_> {
             let now = self.clock.now();
             if now >= weigh_at {
                 queue.resident_bytes.store(self.processes.resident_bytes().unwrap_or(0), Ordering::Relaxed);
+                queue.processor_ns.store(self.processes.processor_ns().unwrap_or(0), Ordering::Relaxed);
                 weigh_at = now.saturating_add(SAMPLE_NS);
             }
             let waiting = queue.waiting.load(Ordering::Relaxed);
@@ -172,10 +183,9 @@ impl Conductor<'_> {
                 let kept = keeping.look(&api, asked).await;
                 if !has_depth {
                     // Its memory and its files are the system's to tell.
-                    let resident = queue.resident_bytes.load(Ordering::Relaxed);
-                    if resident > 0 || kept.is_some() {
-                        let resident = Some(resident).filter(|bytes| *bytes > 0);
-                        recorder.keep(depth(asked, Sample::default(), resident, kept));
+                    let cost = queue.cost();
+                    if cost[0].is_some() || kept.is_some() {
+                        recorder.keep(depth(asked, Sample::default(), cost, kept));
                     }
                 } else if let Ok(samples) = api.depth().await {
                     // A sender that doesn't answer now is asked again; its silence is in the trace as refusals.
@@ -183,9 +193,8 @@ impl Conductor<'_> {
                         queue.waiting.store(waiting, Ordering::Relaxed);
                         queue.asked.store(asked, Ordering::Relaxed);
                     }
-                    let resident =
-                        Some(queue.resident_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
-                    let each = |sample| recorder.keep(depth(asked, sample, resident, kept.clone()));
+                    let cost = queue.cost();
+                    let each = |sample| recorder.keep(depth(asked, sample, cost, kept.clone()));
                     samples.into_iter().for_each(each);
                 }
                 clock.until(asked.saturating_add(SAMPLE_NS)).await;
@@ -348,12 +357,24 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The record of a sample. Memory, and what is kept, are the whole sender's.
-fn depth(t: u64, sample: Sample, resident: Option<u64>, kept: Option<Kept>) -> Record {
+/// The record of a sample. Memory, processor time, and what is kept, are the whole sender's.
+fn depth(t: u64, sample: Sample, cost: [Option<u64>; 2], kept: Option<Kept>) -> Record {
     let Sample { subscriber, waiting, bytes, dead, delivered, coalesced } = sample;
     let whole = subscriber.is_none();
-    let (resident_bytes, kept) = (resident.filter(|_| whole), kept.filter(|_| whole));
-    Record::Depth(Depth { t, subscriber, waiting, bytes, dead, delivered, coalesced, resident_bytes, kept })
+    let ([resident_bytes, processor_ns], kept) =
+        (cost.map(|figure| figure.filter(|_| whole)), kept.filter(|_| whole));
+    Record::Depth(Depth {
+        t,
+        subscriber,
+        waiting,
+        bytes,
+        dead,
+        delivered,
+        coalesced,
+        resident_bytes,
+        processor_ns,
+        kept,
+    })
 }
 
 /// The scheme by which a subscriber's deliveries are verified.

@@ -137,6 +137,12 @@ impl Scenario {
         self.subscribers.iter().find(|subscriber| subscriber.name == name)
     }
 
+    /// About how many events it offers.
+    #[must_use]
+    pub fn expected_events(&self) -> u64 {
+        u64::try_from(self.traffic.iter().map(Phase::expected_events).sum::<u128>()).unwrap_or(u64::MAX)
+    }
+
     fn read(root: &Reader<'_>) -> Option<Self> {
         let mut faults: Vec<_> = root.tables("fault").iter().flat_map(FaultPlan::read).collect();
         faults.sort_by_key(|fault| fault.at);

@@ -80,6 +80,18 @@ pub enum Shape {
 }
 
 impl Phase {
+    /// About how many events it offers; a recording's are not counted.
+    pub(super) fn expected_events(&self) -> u128 {
+        let lasts = self.lasts.map_or(0, |lasts| lasts.0);
+        let per = |rate: Rate| u128::from(rate.count) * u128::from(lasts) / u128::from(rate.per.0);
+        match self.shape {
+            Shape::Steady { rate } | Shape::Poisson { rate } => per(rate),
+            Shape::Ramp { rate, to } | Shape::Spike { rate, to } => (per(rate) + per(to)) / 2,
+            Shape::Burst { events } => events.into(),
+            Shape::Recorded { .. } | Shape::Pause => 0,
+        }
+    }
+
     pub(super) fn read(reader: &Reader<'_>) -> Option<Self> {
         let lasts: Option<Duration> = reader.get("lasts");
         let shape = match reader.get::<String>("shape")?.as_str() {

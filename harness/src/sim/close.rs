@@ -220,6 +220,7 @@ fn depth(t: u64, subscriber: Option<String>, counts: &Counts) -> Record {
         delivered: Some(counts.delivered),
         coalesced: Some(counts.coalesced),
         resident_bytes: None,
+        processor_ns: None,
         kept: None,
     })
 }

@@ -30,4 +30,3 @@ pub use record::Recorded;
 pub use report::{Counts, Report, Row, Stopped};
 pub use run::{Step, run};
 pub use settings::Settings;
-pub use table::Colours;

@@ -5,31 +5,10 @@ use std::fmt::Write as _;
 
 use super::report::{Report, Row};
 use crate::catalogue::{self, Verdict};
+use crate::report::{Colours, paint};
 
 /// The longest id, with room after it.
 const ID_WIDTH: usize = 26;
-
-/// How words are coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Colours {
-    /// For terminals.
-    On,
-    /// For pipes, files and whoever asks for none.
-    Off,
-}
-
-impl Colours {
-    fn paint(self, verdict: Verdict, text: &str) -> String {
-        let code = match verdict {
-            Verdict::Pass => "32",
-            Verdict::Fail | Verdict::HarnessError => "1;31",
-            Verdict::Warn => "33",
-            Verdict::Inconclusive => "35",
-            Verdict::NotApplicable => "2",
-        };
-        if self == Self::On { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-}
 
 impl Report {
     /// The table.
@@ -50,7 +29,9 @@ impl Report {
             text.push_str(&format!("\n{unjudged} cases were not judged: {}\n", row.came));
         }
         text.push('\n');
-        text.push_str(&self.summary());
+        for line in std::iter::once(self.summary()).chain(self.remarks()) {
+            text.push_str(&format!("{line}\n"));
+        }
         text
     }
 
@@ -65,8 +46,8 @@ impl Report {
         if count > 1 { count } else { 0 }
     }
 
-    /// What it all came to, and what to do where nothing could be seen.
-    fn summary(&self) -> String {
+    /// How many cases came to what.
+    pub(super) fn summary(&self) -> String {
         let counts = self.counts();
         let named = [
             (counts.pass, "pass"),
@@ -77,27 +58,28 @@ impl Report {
             (counts.not_applicable, "not applicable"),
             (counts.harness_error, "harness error"),
         ];
-        let parts =
-            named.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}"));
-        let mut text = format!("{}\n", parts.collect::<Vec<_>>().join(" · "));
-        if self.rows.is_empty() {
-            text = "no case was selected, so nothing was judged\n".to_owned();
+        let parts: Vec<String> = named
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
+        match parts.is_empty() {
+            true => "no case was selected, so nothing was judged".to_owned(),
+            false => parts.join(" · "),
         }
-        for id in &self.stale {
-            text.push_str(&format!(
-                "{id} was expected to fail and did not: take it out of the expected failures\n"
-            ));
-        }
-        for (needs, ids) in self.wanting() {
-            let ids = ids.join(",");
-            text.push_str(&format!(
-                "inconclusive without {needs}: give it, or leave these out with --skip {ids}\n"
-            ));
-        }
-        if self.interrupted {
-            text.push_str("interrupted: the cases that are not shown were not sent\n");
-        }
-        text
+    }
+
+    /// What else there is to say of all, and what to do where nothing could be seen.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let stale = self
+            .stale
+            .iter()
+            .map(|id| format!("{id} was expected to fail and did not: take it out of the expected failures"));
+        let wanting = self.wanting().into_iter().map(|(needs, ids)| {
+            format!("inconclusive without {needs}: give it, or leave these out with --skip {}", ids.join(","))
+        });
+        let interrupted = "interrupted: the cases that are not shown were not sent".to_owned();
+        stale.chain(wanting).chain(self.interrupted.then_some(interrupted)).collect()
     }
 
     /// The inconclusive cases, by what they need to see anything.
@@ -115,7 +97,7 @@ impl Report {
 }
 
 fn lines(row: &Row, colours: Colours) -> String {
-    let verdict = colours.paint(row.verdict, &format!("{:<14}", row.verdict));
+    let verdict = paint(row.verdict, &format!("{:<14}", row.verdict), colours);
     let (id, width) = (&row.id, ID_WIDTH);
     let indent = " ".repeat(2 + 14 + 1 + width);
     match row.verdict {

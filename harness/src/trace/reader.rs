@@ -147,7 +147,7 @@ impl Trace {
             if trace.trailer.is_some() {
                 return Err(TraceError::Line {
                     line: lines + 1,
-                    why: "it comes after the trailer".to_owned(),
+                    why: "it comes after the trailer, which a run writes last".to_owned(),
                 });
             }
             in_order(&record, &mut latest, lines + 1)?;

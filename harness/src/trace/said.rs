@@ -28,6 +28,9 @@ pub struct Depth {
     /// Resident memory of all its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
+    /// Processor time that the processes which live have used since they began, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_ns: Option<u64>,
     /// What it keeps of deliveries that were made, where that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,

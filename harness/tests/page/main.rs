@@ -3,6 +3,7 @@
 //! Where there is no Chromium, each test says so and passes: `.ci/run` installs one where it can.
 
 mod browser;
+mod golden;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,17 +18,28 @@ const inside = one => { const box = one.getBoundingClientRect(), svg = one.close
 const found = document.createElement('pre');
 found.id = 'probe';
 found.textContent = JSON.stringify({
-  charts: seen(document.querySelectorAll('svg')).length,
-  bare: seen(document.querySelectorAll('svg')).filter(svg => seen(svg.querySelectorAll('rect')).length === 0).length,
-  taken: seen(document.querySelectorAll('svg rect.taken')).length,
-  outside: [...document.querySelectorAll('svg rect, svg line, svg text')].filter(one => !inside(one)).length,
+  charts: seen(document.querySelectorAll('svg.chart')).length,
+  bare: seen(document.querySelectorAll('svg.plot')).filter(svg => seen(svg.querySelectorAll('path, polyline, rect')).length === 0).length,
+  taken: seen(document.querySelectorAll('svg path.taken')).length,
+  outside: [...document.querySelectorAll('svg rect, svg line, svg path, svg text')].filter(one => !inside(one)).length,
   witnesses: seen(document.querySelectorAll('svg rect.witness')).length,
-  faults: seen(document.querySelectorAll('svg line.fault')).length,
+  faults: seen(document.querySelectorAll('svg rect.fault')).length,
   wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   loaded: performance.getEntriesByType('resource').map(one => one.name),
   paper: getComputedStyle(document.body).backgroundColor,
   ink: getComputedStyle(document.body).color,
   text: document.querySelector('main').innerText,
+  levels: seen(document.querySelectorAll('svg polyline.level')).length,
+  accused: seen(document.querySelectorAll('svg path.tick.accused, svg rect.accused')).length,
+  pauses: seen(document.querySelectorAll('svg rect.pause')).length,
+  fields: document.querySelectorAll('input.search').length,
+  found: (field => { if (!field) return null; field.value = 'many-777'; field.oninput();
+    return [...document.querySelectorAll('table.searched tbody tr')].filter(row => !row.hidden).length; })(document.querySelector('input.search')),
+  closer: (chart => { if (!chart) return null;
+    const box = chart.getBoundingClientRect(), at = x => ({ clientX: box.left + box.width * x, pointerType: 'mouse' });
+    const width = () => chart.querySelector('svg.plot').viewBox.baseVal.width, whole = width();
+    chart.onpointerdown(at(0.25)); chart.onpointerup(at(0.5)); const part = width();
+    chart.ondblclick(); return [part / whole, width() / whole]; })(document.querySelector('svg.chart[data-from]')),
 });
 document.body.append(found);
 </script></body>"#;
@@ -41,20 +53,20 @@ struct Page {
 
 /// The report of a shipped trace; none, and a line that says so, where there is no browser to show it.
 fn page(test: &str, trace: &str) -> Option<Page> {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces").join(trace);
+    made(test, |command| command.arg("check").arg(trace))
+}
+
+/// The page that a command writes.
+fn made(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Option<Page> {
     let Some(program) = browser::find() else {
         eprintln!("{test}: skipped: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
         return None;
     };
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("report.html");
-    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces");
-    let checked = Command::new(env!("CARGO_BIN_EXE_hookproof"))
-        .arg("check")
-        .arg(traces.join(trace))
-        .arg("--html")
-        .arg(&file)
-        .output()
-        .expect("it starts");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    let checked = arguments(&mut command).arg("--html").arg(&file).output().expect("it starts");
     let html = std::fs::read_to_string(&file)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&checked.stderr)));
     Some(Page { folder, program, html })
@@ -94,7 +106,10 @@ fn every_chart_has_its_marks_and_nothing_is_loaded_from_anywhere() {
     assert_eq!((number(&found, "bare"), number(&found, "outside")), (0, 0), "{found}");
     assert_eq!(number(&found, "witnesses"), 0, "{found}");
     assert_eq!(found["loaded"], Value::Array(Vec::new()));
-    assert!(found["text"].as_str().is_some_and(|text| text.contains("golden\n\npass: ")), "{found}");
+    assert!(
+        found["text"].as_str().is_some_and(|text| text.contains("golden\n") && text.contains("pass: ")),
+        "{found}"
+    );
 }
 
 #[test]
@@ -102,18 +117,101 @@ fn the_witness_of_a_failed_check_is_marked_and_told() {
     for (trace, check) in [("over-rate.jsonl", "rate.envelope"), ("early-retry.jsonl", "retry.after-429")] {
         let Some(page) = page("the_witness_of_a_failed_check", trace) else { return };
         let found = page.probe(&["--window-size=1000,1400"]);
-        assert!(number(&found, "witnesses") > 0, "{trace}: {found}");
+        assert!(number(&found, "witnesses") > 0 && number(&found, "accused") > 0, "{trace}: {found}");
         assert_eq!(number(&found, "outside"), 0, "{trace}: {found}");
         let text = found["text"].as_str().unwrap_or_default();
-        assert!(text.contains(check) && text.contains("What to do"), "{trace}: {text}");
+        assert!(text.contains(check) && text.contains("what to do"), "{trace}: {text}");
     }
+}
+
+/// What the rate of an endpoint allowed is drawn as a level against its burst, and what a delivery was told as a pause.
+#[test]
+fn a_witness_is_drawn_as_what_it_is_about() {
+    let Some(page) = page("a_witness_is_drawn", "over-rate.jsonl") else { return };
+    let found = page.probe(&["--window-size=1000,1400"]);
+    assert!(number(&found, "levels") > 0 && page.html.contains("allowed: 5"), "{found}");
+    let Some(page) = self::page("a_witness_is_drawn", "early-retry.jsonl") else { return };
+    let found = page.probe(&["--window-size=1000,1400"]);
+    assert!(number(&found, "pauses") > 0 && page.html.contains("not before 2.01"), "{found}");
+}
+
+#[test]
+fn a_trace_that_is_refused_has_a_page_that_says_why() {
+    let Some(page) = page("a_trace_that_is_refused", "after-the-end.jsonl") else { return };
+    let found = page.probe(&["--window-size=400,800"]);
+    let text = found["text"].as_str().unwrap_or_default();
+    assert!(text.contains("not judged") && text.contains("Nothing is proven"), "{text}");
+}
+
+#[test]
+fn a_chart_is_looked_at_closely_and_as_a_whole_again() {
+    let Some(page) = page("a_chart_is_looked_at_closely", "over-rate.jsonl") else { return };
+    let found = page.probe(&["--window-size=1000,1400"]);
+    let widths: Vec<f64> =
+        found["closer"].as_array().expect("a chart").iter().filter_map(Value::as_f64).collect();
+    assert!((widths[0] - 0.25).abs() < 0.01 && (widths[1] - 1.0).abs() < 0.01, "{found}");
+}
+
+/// With scripts off everything is there, and nothing that only a script could use.
+#[test]
+fn it_reads_without_its_script() {
+    let Some(page) = page("it_reads_without_its_script", "over-rate.jsonl") else { return };
+    let file = page.folder.path().join("plain.html");
+    let forbids = "<head><meta http-equiv=\"Content-Security-Policy\" content=\"script-src 'none'\">";
+    let plain = page.html.replace("<head>", forbids).replace("</body>", PROBE);
+    std::fs::write(&file, plain).expect("written");
+    let shown = page.run(&[], &["--dump-dom", &format!("file://{}", file.display())]);
+    let dom = String::from_utf8_lossy(&shown.stdout);
+    assert!(!dom.contains("id=\"probe\""), "scripts ran");
+    for part in ["rate.envelope", "<svg", "polyline class=\"line level\"", "Repeat it", "<details"] {
+        assert!(dom.contains(part), "{part}");
+    }
+}
+
+/// The picture in the README is what the command beside it makes.
+#[test]
+fn the_picture_of_the_readme_is_what_its_command_makes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("a README");
+    let command =
+        readme.lines().find(|line| line.starts_with("hookproof check") && line.contains("--picture"));
+    let command = command.expect("the README names the command");
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = folder.path().join("picture.svg");
+    let (arguments, kept) = command.rsplit_once(' ').expect("a file");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    program.current_dir(&root).args(arguments.split(' ').skip(1)).arg(&made);
+    program.output().expect("it starts");
+    let [made, kept] = [made, root.join(kept)].map(|path| std::fs::read_to_string(path).expect("a picture"));
+    assert!(made == kept, "the picture is stale: {command}");
+}
+
+/// A thousand subscribers: the worst are drawn, and every one can be found, with scripts by its name.
+#[test]
+fn a_thousand_subscribers_fit_and_each_can_be_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = folder.path().join("many.toml");
+    let text = "name = \"many\"\n[[traffic]]\nshape = \"steady\"\nrate = \"4/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"many\"\n\
+                count = 1000\n";
+    std::fs::write(&scenario, text).expect("written");
+    let Some(page) = made("a_thousand_subscribers", |command| command.arg("sim").arg(&scenario)) else {
+        return;
+    };
+    assert!(page.html.len() < 3 << 20, "{} bytes", page.html.len());
+    assert_eq!(page.html.matches("<td>many-").count(), 1_000);
+    let found = page.probe(&["--window-size=1000,1400"]);
+    assert_eq!((number(&found, "fields"), number(&found, "found")), (1, 1), "{found}");
+    assert_eq!((number(&found, "wider"), number(&found, "outside")), (0, 0));
+    assert!(number(&found, "charts") < 40, "{}", found["charts"]);
 }
 
 #[test]
 fn it_fits_a_narrow_screen() {
-    let Some(page) = page("it_fits_a_narrow_screen", "over-rate.jsonl") else { return };
-    let found = page.probe(&["--window-size=500,800"]);
-    assert_eq!(number(&found, "wider"), 0, "{found}");
+    for trace in ["over-rate.jsonl", "early-retry.jsonl"] {
+        let Some(page) = page("it_fits_a_narrow_screen", trace) else { return };
+        let found = page.probe(&["--window-size=500,800"]);
+        assert_eq!(number(&found, "wider"), 0, "{found}");
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn ids(report: &Report, verdict: Verdict) -> Vec<&str> {
 fn the_correct_receiver_passes_every_case_strictly() {
     let report = judged(None);
     let rest: Vec<_> = report.rows.iter().filter(|row| row.verdict != Verdict::Pass).collect();
-    assert!(rest.is_empty(), "{}", report.table(suite::Colours::Off));
+    assert!(rest.is_empty(), "{}", report.table(hookproof::report::Colours::No));
     assert_eq!(report.exit_code(), 0);
     assert_eq!(report.rows.len(), hookproof::catalogue::receiver().len());
 }

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use hookproof::check::Status;
+
 use crate::{read, reduced};
 
 fn hookproof(arguments: &[&str]) -> Output {
@@ -34,6 +36,46 @@ fn the_printed_command_repeats_what_was_found() {
         assert_eq!(again.status.code(), Some(1), "{repeat}");
         assert!(stdout(&again).contains(&format!("fail {found}: ")), "{repeat} does not repeat {found}");
     }
+}
+
+/// A simulation's verdict in the forms that a run's has: the same report, whose command repeats it.
+#[test]
+fn reports_are_written_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let [json, junit, html] = ["report.json", "junit.xml", "report.html"].map(file);
+    let scenario = reduced().display().to_string();
+    let mutant = ["--seed", "4", "--mutant", "charged-on-send"];
+    let forms = ["--json", &json, "--junit", &junit, "--html", &html];
+    let (code, text) = told(&[&["sim", &scenario][..], &mutant, &forms].concat());
+    assert_eq!(code, Some(1), "{text}");
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let report: hookproof::report::Report = serde_json::from_str(&read(&json)).unwrap();
+    let failed = check_named(&text, "fail ").unwrap();
+    assert!(
+        report.judgement.verdicts.iter().any(|one| one.id == failed && one.status == Status::Fail),
+        "{failed}"
+    );
+    assert!(read(&junit).contains("<failure message=\"fail: ") && read(&html).contains(&failed));
+    let again: Vec<&str> = report.repeat.split(' ').skip(1).collect();
+    assert_eq!(check_named(&told(&again).1, "fail "), Some(failed), "{}", report.repeat);
+}
+
+#[test]
+fn what_can_hold_no_report_is_refused_and_what_could_not_be_played_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let junit = folder.path().join("junit.xml").display().to_string();
+    let scenario = reduced().display().to_string();
+    let cases: [(&[&str], &str); 3] = [
+        (&["sim", &scenario, "--seeds", "2", "--junit", &junit], "leave out --figures and --seeds"),
+        (&["sim", &scenario, "--json", "-"], "--json needs a file"),
+        (&["sim", &scenario, "--set", "nothing=1", "--junit", &junit], "nothing"),
+    ];
+    for (arguments, said) in cases {
+        let (code, text) = told(arguments);
+        assert!(code == Some(64) && text.contains(said), "{arguments:?}: {code:?} {text}");
+    }
+    assert!(std::fs::read_to_string(&junit).unwrap().contains("errors=\"1\""));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn a_receiver_that_starts_a_moment_later_is_waited_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = runtime.block_on(suite::run(&settings, start)).unwrap();
     assert!(started.get(), "it was there from the beginning");
-    assert_eq!(report.exit_code(), 0, "{}", report.table(suite::Colours::Off));
+    assert_eq!(report.exit_code(), 0, "{}", report.table(hookproof::report::Colours::No));
 }
 
 /// Writes this again and again, for as long as somebody takes it.

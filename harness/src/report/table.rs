@@ -1,9 +1,10 @@
-//! A table for terminals and pipes: what failed first, then the rest, then the one line that matters.
+//! Tables for terminals and pipes, with what all of them share: colours, columns, and text that steers no terminal. Of a run:
+//! what failed first, then the rest, then the one line that matters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::model::Report;
+use super::run::Report;
 use crate::check::declared::DRIVER;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
@@ -15,6 +16,15 @@ pub enum Colours {
     Yes,
     /// Into a pipe, or with `NO_COLOR`.
     No,
+}
+
+impl Colours {
+    /// On a terminal, unless `NO_COLOR` says something.
+    #[must_use]
+    pub fn of(is_terminal: bool) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if is_terminal && !plain { Self::Yes } else { Self::No }
+    }
 }
 
 /// The report as lines of text.
@@ -118,20 +128,52 @@ fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
     }
 }
 
-fn paint(status: Status, text: &str, colours: Colours) -> String {
+/// Text in the colour of a verdict.
+pub(crate) fn paint(status: Status, text: &str, colours: Colours) -> String {
     let code = match status {
         _ if colours == Colours::No => return text.to_owned(),
-        Status::Pass => 32,
-        Status::Fail | Status::HarnessError => 31,
-        Status::Warn | Status::Inconclusive => 33,
-        Status::NotApplicable => 90,
+        Status::Pass => "32",
+        Status::Fail | Status::HarnessError => "1;31",
+        Status::Warn => "33",
+        Status::Inconclusive => "35",
+        Status::NotApplicable => "90",
     };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
+/// Rows under one another: the first column to the left, the others to the right.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(
+                |(at, (cell, &width))| {
+                    if at == 0 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+                },
+            )
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::visible;
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_one_another() {
+        let rows = [["a", "1"], ["bcd", "23"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), "a     1\nbcd  23\n");
+    }
 
     #[test]
     fn what_a_sender_says_does_not_steer_the_terminal() {

@@ -1,0 +1,319 @@
+//! What surrounds a witness, to be drawn: of a contract the level that it limits, request by request; of a delivery its
+//! attempts and the pauses that it was told; else what waited. Nothing is judged here.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::delivery::Delivery;
+use super::evidence::{Evidence, Lane, Outcome};
+use super::judge::Verdict;
+use super::rate::level::Level;
+use super::retry::asked::Asked;
+use super::silence::waiting;
+use super::verdict::{Status, Witness, show};
+use crate::scenario::SECOND;
+
+/// Failed checks that are drawn, and how many witnesses of each.
+const CHECKS_MAX: usize = 12;
+const WITNESSES_MAX: usize = 2;
+/// Requests of one drawing: its window ends where there are more.
+const REQUESTS_MAX: usize = 600;
+/// Attempts of one drawing.
+const ATTEMPTS_MAX: usize = 8;
+/// The least that is shown before and after.
+const AROUND: u64 = SECOND / 20;
+
+/// What surrounds one witness.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closeup {
+    /// Of which check.
+    pub check: String,
+    /// Which of its witnesses, from 0.
+    pub witness: usize,
+    /// From when.
+    pub from: u64,
+    /// Until when.
+    pub until: u64,
+    /// What the level is.
+    pub what: String,
+    /// Moments and heights of what is limited, in thousandths.
+    pub level: Vec<(u64, u64)>,
+    /// What it may be, in thousandths.
+    pub bound: Option<u64>,
+    /// Requests at the endpoint: when each began to arrive, and what came of it.
+    pub requests: Vec<(u64, Came)>,
+    /// What happened to one delivery, in order.
+    pub course: Vec<Step>,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Came {
+    /// The witness names it.
+    Accused,
+    /// 2xx.
+    Taken,
+    /// 429.
+    Held,
+    /// Anything else.
+    Failed,
+}
+
+/// A while in the course of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// From when.
+    pub from: u64,
+    /// Until when.
+    pub until: u64,
+    /// What came of it; none for a pause and for what the emitter did.
+    pub came: Option<Came>,
+    /// What it was, in words.
+    pub what: String,
+}
+
+/// What surrounds the witnesses of what failed, or should have held.
+pub(crate) fn closeups(evidence: &Evidence<'_>, verdicts: &[Verdict]) -> Vec<Closeup> {
+    let mut told: Vec<&Verdict> =
+        verdicts.iter().filter(|one| matches!(one.status, Status::Fail | Status::Warn)).collect();
+    told.sort_by_key(|one| one.status != Status::Fail);
+    let mut closeups = Vec::new();
+    for verdict in told.into_iter().take(CHECKS_MAX) {
+        for (at, witness) in verdict.witness.iter().take(WITNESSES_MAX).enumerate() {
+            let drawn = closeup(evidence, &verdict.id, witness);
+            closeups.push(Closeup { check: verdict.id.clone(), witness: at, ..drawn });
+        }
+    }
+    closeups
+}
+
+fn closeup(evidence: &Evidence<'_>, check: &str, witness: &Witness) -> Closeup {
+    let name = witness.subscriber.as_deref();
+    let at = evidence.lanes.iter().position(|lane| Some(lane.subscriber.name.as_str()) == name);
+    let Some(lane) = at.map(|at| &evidence.lanes[at]) else { return backlog(evidence, None, witness) };
+    let limit = lane.epochs.iter().rfind(|epoch| epoch.from <= witness.from).map(|epoch| &epoch.limit);
+    let is_rate = check.starts_with("rate.") || check == "recovery.no-storm";
+    let drawn = match (check, limit) {
+        ("rate.in-flight", Some(limit)) => limit.in_flight.map(|cap| open(evidence, lane, witness, cap)),
+        ("rate.window", Some(limit)) => {
+            let caps = limit.windows.iter();
+            let passed = caps.filter(|cap| witness.until - witness.from < cap.length.0);
+            let cap = passed.min_by_key(|cap| cap.length);
+            cap.map(|cap| within(evidence, lane, witness, (cap.length.0, u64::from(cap.count))))
+        }
+        (_, Some(limit)) if is_rate => limit.bucket.map(|_| bucket(evidence, lane, witness)),
+        _ => course(evidence, lane, witness),
+    };
+    drawn.unwrap_or_else(|| backlog(evidence, at, witness))
+}
+
+/// An empty drawing of a witness and so much around it.
+fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, around: u64) -> Closeup {
+    let around = around.max(AROUND);
+    let (from, mut until) =
+        (witness.from.saturating_sub(around), witness.until.saturating_add(around).min(evidence.end));
+    let accused: BTreeSet<u64> = witness.arrivals.iter().copied().collect();
+    let own = lane.map_or(&[][..], |lane| &lane.begun);
+    let first = own.partition_point(|n| evidence.exchange(*n).t < from);
+    let inside = own[first..].iter().take_while(|n| evidence.exchange(**n).t <= until);
+    let mut requests: Vec<(u64, Came)> = inside
+        .take(REQUESTS_MAX + 1)
+        .map(|n| {
+            let exchange = evidence.exchange(*n);
+            let came = if accused.contains(&u64::from(*n)) { Came::Accused } else { came(exchange.outcome) };
+            (exchange.t, came)
+        })
+        .collect();
+    if requests.len() > REQUESTS_MAX {
+        requests.truncate(REQUESTS_MAX);
+        until = requests.last().map_or(until, |(t, _)| *t);
+    }
+    let (check, what, course) = (String::new(), String::new(), Vec::new());
+    Closeup { check, witness: 0, from, until, what, level: Vec::new(), bound: None, requests, course }
+}
+
+fn came(outcome: Outcome) -> Came {
+    match outcome {
+        Outcome::Answered { status: 200..=299, whole: true } => Came::Taken,
+        Outcome::Answered { status: 429, .. } => Came::Held,
+        _ => Came::Failed,
+    }
+}
+
+/// The level of the bucket that held at the witness, as every request fills it and time empties it.
+fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeup {
+    let epoch = lane.epochs.iter().rfind(|epoch| epoch.from <= witness.from);
+    let Some((epoch, bucket)) = epoch.and_then(|epoch| Some((epoch, epoch.limit.bucket?))) else {
+        return backlog(evidence, None, witness);
+    };
+    let per = bucket.rate.per.0;
+    let around = (per / bucket.rate.count.max(1)).saturating_mul(4).max(witness.until - witness.from);
+    let mut drawn = empty(evidence, Some(lane), witness, around);
+    let thousandths = |level: u128| u64::try_from(level * 1_000 / u128::from(per.max(1))).unwrap_or(u64::MAX);
+    let mut level = Level::new(bucket.rate);
+    let own = lane.begun.iter().map(|n| evidence.exchange(*n).t);
+    let own: Vec<u64> = own.filter(|t| *t >= epoch.from && *t <= drawn.until).collect();
+    let first = own.partition_point(|t| *t < drawn.from);
+    for t in &own[..first] {
+        level.arrive(*t);
+    }
+    drawn.level.push((drawn.from, thousandths(level.at(drawn.from))));
+    let emptied = |level: &Level, t: u64| {
+        let lasts = u64::try_from(level.at(t) / u128::from(bucket.rate.count.max(1))).unwrap_or(u64::MAX);
+        t.saturating_add(lasts)
+    };
+    let mut latest = drawn.from;
+    for t in own[first..].iter().copied().chain([drawn.until]) {
+        let dry = emptied(&level, latest);
+        if dry < t {
+            drawn.level.push((dry, 0));
+        }
+        drawn.level.push((t, thousandths(level.at(t))));
+        if t < drawn.until || own.last() == Some(&t) {
+            level.arrive(t);
+            drawn.level.push((t, thousandths(level.level)));
+        }
+        latest = t;
+    }
+    drawn.bound = Some(u64::from(bucket.burst) * 1_000);
+    drawn.what = format!("level of the bucket ({}), in requests", bucket.rate);
+    drawn
+}
+
+/// How many requests began within the length of a window until then.
+fn within(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, (length, cap): (u64, u64)) -> Closeup {
+    let mut drawn = empty(evidence, Some(lane), witness, (witness.until - witness.from) / 2);
+    let own: Vec<u64> = lane.begun.iter().map(|n| evidence.exchange(*n).t).collect();
+    let count = |t: u64| {
+        let left = own.partition_point(|one| one.saturating_add(length) <= t);
+        (own.partition_point(|one| *one <= t) - left) as u64 * 1_000
+    };
+    let leaving = own.iter().map(|t| t.saturating_add(length));
+    let mut changes: Vec<u64> = own.iter().copied().chain(leaving).collect();
+    changes.retain(|t| drawn.from <= *t && *t <= drawn.until);
+    changes.extend([drawn.from, drawn.until]);
+    changes.sort_unstable();
+    drawn.level = changes.into_iter().map(|t| (t, count(t))).collect();
+    drawn.bound = Some(cap * 1_000);
+    drawn.what = format!("requests within the last {}", show(length));
+    drawn
+}
+
+/// How many requests were open.
+fn open(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, cap: u32) -> Closeup {
+    let mut drawn = empty(evidence, Some(lane), witness, witness.until - witness.from);
+    let own: Vec<(u64, u64)> =
+        lane.begun.iter().map(|n| (evidence.exchange(*n).t, evidence.exchange(*n).end)).collect();
+    drawn.level = heights(&own, (drawn.from, drawn.until));
+    drawn.bound = Some(u64::from(cap) * 1_000);
+    drawn.what = "requests that are open".to_owned();
+    drawn
+}
+
+/// How many of these whiles there are at every moment of a span, in thousandths.
+fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> {
+    let mut changes: Vec<(u64, i64)> =
+        whiles.iter().flat_map(|(from, until)| [(*from, 1), (*until, -1)]).collect();
+    changes.sort_unstable();
+    let (mut height, mut points) = (0_i64, Vec::new());
+    let mut begun = false;
+    for (t, change) in changes {
+        if t > until {
+            break;
+        }
+        if t >= from {
+            if !begun {
+                points.push((from, height));
+                begun = true;
+            }
+            points.push((t, height + change));
+        }
+        height += change;
+    }
+    if !begun {
+        points.push((from, height));
+    }
+    points.push((until, height));
+    points.into_iter().map(|(t, height)| (t, u64::try_from(height).unwrap_or(0) * 1_000)).collect()
+}
+
+/// What waited for a subscriber, or for all, by the harness's own account.
+fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> Closeup {
+    let length = witness.until.min(evidence.end).saturating_sub(witness.from);
+    let mut drawn = empty(evidence, lane.map(|at| &evidence.lanes[at]), witness, length / 4);
+    let lanes: Vec<usize> = lane.map_or_else(|| (0..evidence.lanes.len()).collect(), |at| vec![at]);
+    let whiles: Vec<(u64, u64)> = lanes.into_iter().flat_map(|at| waiting(evidence, at)).collect();
+    drawn.level = heights(&whiles, (drawn.from, drawn.until));
+    drawn.what = "deliveries that were acknowledged and not yet taken".to_owned();
+    drawn
+}
+
+/// What happened to the delivery of the first request that the witness names; none if it names none.
+fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option<Closeup> {
+    let first = usize::try_from(*witness.arrivals.first()?).ok()?;
+    let arrival = evidence.trace.arrivals.get(first)?;
+    let at = evidence.exchanges.get(first)?.lane?;
+    let own = evidence.deliveries_of(at);
+    let delivery = own.iter().find(|one| Some(one.token) == arrival.token)?;
+    let steps = steps(evidence, lane, delivery, &witness.arrivals);
+    let named = |step: &&Step| step.until >= witness.from && step.from <= witness.until;
+    let last = steps.iter().filter(named).map(|step| step.until).max().unwrap_or(witness.until);
+    let shown = Witness { until: last.max(witness.until), ..witness.clone() };
+    let mut drawn = empty(evidence, Some(lane), &shown, (shown.until - shown.from) / 4);
+    let (from, until) = (drawn.from, drawn.until);
+    drawn.course = steps.into_iter().filter(|step| step.until >= from && step.from <= until).collect();
+    drawn.course.truncate(3 * ATTEMPTS_MAX);
+    drawn.what = format!("event {} and its attempts", delivery.token);
+    Some(drawn)
+}
+
+fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused: &[u64]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if let Some(event) = evidence.event(delivery) {
+        let offer = &evidence.trace.offers[event.offer as usize];
+        let until = event.accepted.unwrap_or(offer.t);
+        let what = if event.accepted.is_some() { "emitted, and acknowledged" } else { "emitted" };
+        steps.push(Step { from: offer.t, until, came: None, what: what.to_owned() });
+    }
+    let cap = lane.subscriber.retry.retry_after_cap.0;
+    for (number, n) in (1..).zip(evidence.attempts(delivery)).take(ATTEMPTS_MAX) {
+        let exchange = evidence.exchange(*n);
+        let asked = evidence.asked(*n);
+        let said = asked.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
+        let outcome = match exchange.outcome {
+            Outcome::Answered { status, whole: true } => format!("{status}{said}"),
+            Outcome::Answered { status, whole: false } => format!("{status}, not written whole"),
+            Outcome::Cut(how) => format!("no answer ({how:?})"),
+            Outcome::Open => "no answer until the end".to_owned(),
+        };
+        let is_accused = accused.contains(&u64::from(*n));
+        let came = Some(came(exchange.outcome))
+            .map(|came| if is_accused && came == Came::Taken { Came::Accused } else { came });
+        let what = format!("attempt {number} at {}: {outcome}", show(exchange.t));
+        steps.push(Step { from: exchange.t, until: exchange.end, came, what });
+        let until = asked.map(Asked::read).and_then(|asked| asked.until(evidence, exchange, cap));
+        if let Some(until) = until {
+            let what = format!("not before {}", show(until));
+            steps.push(Step { from: exchange.begun, until, came: None, what });
+        }
+    }
+    if let Some(dead) = delivery.dead.map(|at| &evidence.trace.dead[at as usize]) {
+        let what = format!("listed as given up: {}", dead.reason);
+        steps.push(Step { from: dead.t, until: dead.t, came: None, what });
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heights_begin_and_end_with_the_span_and_count_what_is_there() {
+        let whiles = [(0, 10), (5, 20), (12, 30)];
+        assert_eq!(heights(&whiles, (6, 15)), [(6, 2_000), (10, 1_000), (12, 2_000), (15, 2_000)]);
+        assert_eq!(heights(&whiles, (40, 50)), [(40, 0), (50, 0)]);
+    }
+}

@@ -1,0 +1,115 @@
+//! When a subscriber whose endpoint was well heard nothing though something waited for it. That breaks no contract, and is told
+//! of every run: what a sender does after a kill shows there first.
+//!
+//! A silence lasts from a request to the next one, counted from when something waited that had never been tried, and nothing
+//! explains that it was not: no request is open, no behaviour of the endpoint covers it, no `Retry-After` is heeded, the last
+//! attempt had not failed. It counts from [`LEAST`], and from three gaps of the rate and the longest window on.
+
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Evidence, Lane, Outcome};
+use super::retry::asked::told_until;
+use super::settled::replaced;
+use crate::scenario::SECOND;
+use crate::trace::CutKind;
+
+/// The shortest silence that is worth a word.
+const LEAST: u64 = SECOND;
+/// Silences of one subscriber that are looked at, the longest first.
+const LOOKED_MAX: usize = 3;
+
+/// A while in which a subscriber heard nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// Who.
+    pub subscriber: String,
+    /// From when.
+    pub from: u64,
+    /// Until when.
+    pub until: u64,
+    /// How many deliveries waited at its end that had never been tried.
+    pub waited: u64,
+}
+
+/// The silences of every subscriber, the longest first.
+pub(crate) fn silences(evidence: &Evidence<'_>) -> Vec<Silence> {
+    let mut silences: Vec<Silence> = (0..evidence.lanes.len()).flat_map(|at| of_lane(evidence, at)).collect();
+    silences.sort_by_key(|one| (std::cmp::Reverse(one.until - one.from), one.from));
+    silences
+}
+
+/// From when to when each delivery of a lane waited, by the harness's own account: from its acknowledgement until it was
+/// taken, or listed as given up; what a newer one stands for waits for nothing.
+pub(crate) fn waiting(evidence: &Evidence<'_>, lane: usize) -> Vec<(u64, u64)> {
+    let at = u32::try_from(lane).unwrap_or(u32::MAX);
+    let replaced = replaced(evidence, at);
+    let own = evidence.deliveries_of(at).iter().filter(|one| one.owed);
+    let own = own.filter(|one| replaced.binary_search(&one.token).is_err());
+    let whiles = own.filter_map(|one| {
+        let from = evidence.accepted(one)?;
+        let attempts = evidence.attempts(one).iter().map(|n| evidence.exchange(*n));
+        let taken = attempts.filter(|exchange| exchange.is_delivered()).map(|exchange| exchange.end).min();
+        let dead = one.dead.map(|at| evidence.trace.dead[at as usize].t);
+        let until = taken.into_iter().chain(dead).min().unwrap_or(evidence.end);
+        (until > from).then_some((from, until))
+    });
+    whiles.collect()
+}
+
+fn of_lane(evidence: &Evidence<'_>, at: usize) -> Vec<Silence> {
+    let lane = &evidence.lanes[at];
+    let least = least(lane);
+    let times = lane.begun.iter().map(|n| evidence.exchange(*n).t);
+    let times: Vec<u64> = std::iter::once(0).chain(times).chain([evidence.end]).collect();
+    let mut gaps: Vec<(u64, u64)> = times.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    gaps.retain(|(from, until)| until.saturating_sub(*from) >= least);
+    gaps.sort_by_key(|(from, until)| std::cmp::Reverse(until - from));
+    let told = gaps.into_iter().take(LOOKED_MAX).filter_map(|gap| unexplained(evidence, at, gap));
+    told.filter(|one| one.until - one.from >= least).collect()
+}
+
+/// The shortest while that the contract does not explain.
+fn least(lane: &Lane<'_>) -> u64 {
+    let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
+    let explained = limits.flat_map(|limit| {
+        let gap = limit.bucket.map(|bucket| 3 * bucket.rate.per.0 / bucket.rate.count.max(1));
+        gap.into_iter().chain(limit.windows.iter().map(|window| window.length.0))
+    });
+    explained.fold(LEAST, u64::max)
+}
+
+/// What of a gap between requests nothing explains.
+fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) -> Option<Silence> {
+    let lane = &evidence.lanes[at];
+    let before = lane.begun.iter().map(|n| evidence.exchange(*n)).filter(|one| one.t <= from);
+    let last = before.clone().max_by_key(|one| one.end);
+    if last.is_some_and(|one| failed(one.outcome)) || lane.gone.is_some_and(|gone| gone <= until) {
+        return None;
+    }
+    let own = u32::try_from(at).ok()?;
+    let first = |one: &&super::delivery::Delivery| {
+        evidence.attempts(one).first().map_or(evidence.end, |n| evidence.exchange(*n).t)
+    };
+    let pending = evidence.deliveries_of(own).iter().filter(|one| one.owed && first(one) >= until);
+    let pending = pending.filter(|one| one.dead.is_none_or(|at| evidence.trace.dead[at as usize].t >= until));
+    let waits: Vec<u64> = pending.filter_map(|one| evidence.accepted(one)).filter(|t| *t < until).collect();
+    let began = *waits.iter().min()?;
+    let over = last.map_or(0, |one| if is_senders(one.outcome) { one.t } else { one.end });
+    let mut from = from.max(began).max(over).max(told_until(evidence, lane, until));
+    for behaviour in lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until) {
+        // While it misbehaves, and as long as a sender may take to notice that it is over, it is not well.
+        from = from.max(behaviour.until()?);
+    }
+    let (subscriber, waited) = (lane.subscriber.name.clone(), waits.len() as u64);
+    (from < until).then_some(Silence { subscriber, from, until, waited })
+}
+
+/// Whether the endpoint let an attempt fail.
+fn failed(outcome: Outcome) -> bool {
+    !is_senders(outcome) && !matches!(outcome, Outcome::Answered { status: 200..=299, whole: true })
+}
+
+/// Whether the sender itself ended an attempt, such as by its death.
+fn is_senders(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Open | Outcome::Cut(CutKind::PeerGone | CutKind::RunEnded))
+}

@@ -1,0 +1,287 @@
+//! The charts of a run, from what `drawn` kept of it.
+
+use super::chart::{Band, Chart, Shape};
+use super::drawn::{Drawn, LaneDrawn};
+use super::model::Part;
+use super::run::{Report, SubscriberReport};
+use crate::check::closeup::{Came, Closeup};
+use crate::check::verdict::show;
+use crate::check::{Status, Witness};
+use crate::scenario::SECOND;
+
+/// Lanes whose backlog is drawn in one chart.
+const TOGETHER: usize = 4;
+/// What is done to a process, and what its end was noted as, are the same within so long.
+const SAME: u64 = SECOND / 10;
+
+fn titled(title: &str, charts: Vec<Chart>) -> Vec<Part> {
+    let title = Part::Title(title.to_owned());
+    std::iter::once(title).chain(charts.into_iter().map(|chart| Part::Chart(Box::new(chart)))).collect()
+}
+
+/// Thousandths, with a digit after the point.
+fn decimal(thousandths: u64) -> String {
+    let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 100);
+    if part == 0 { whole.to_string() } else { format!("{whole}.{part}") }
+}
+
+fn line(class: &'static str, name: impl Into<String>, points: Vec<(u64, u64)>, holds: bool) -> Shape {
+    Shape::Line { class, name: name.into(), points, holds }
+}
+
+/// Counts a step as a rate a second, each in the middle of its step.
+fn rates(drawn: &Drawn, counts: &[u64]) -> Vec<(u64, u64)> {
+    let rate = |count: &u64| {
+        let rate = u128::from(*count) * u128::from(SECOND) / u128::from(drawn.step.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    };
+    let middle = drawn.step / 2;
+    (0..).zip(counts).map(|(at, count)| (at * drawn.step + middle, rate(count))).collect()
+}
+
+/// What happened, on one axis of time.
+pub(super) fn course(report: &Report) -> Vec<Part> {
+    let (drawn, whole) = (&report.course.drawn, (0, report.course.lasted));
+    if drawn.step == 0 {
+        return Vec::new();
+    }
+    let mut bands = faults(report);
+    bands.extend(endpoints(report));
+    let chart = |title: &str, show: fn(u64) -> String, shapes: Vec<Shape>| {
+        let mut chart = Chart::over(title, whole, show);
+        (chart.shapes, chart.bands) = (shapes, bands.clone());
+        chart
+    };
+    let [offered, accepted, arrived, _] = &drawn.flow;
+    let flow = vec![
+        line("waiting", "offered", rates(drawn, &offered.0), false),
+        line("second", "accepted by the sender", rates(drawn, &accepted.0), false),
+        line("third", "requests that arrived", rates(drawn, &arrived.0), false),
+    ];
+    let mut charts = vec![chart("Events and requests, a second", |rate| format!("{rate}/s"), flow)];
+    if !drawn.latency[0].is_empty() {
+        let [p50, p95, longest] = drawn.latency.clone();
+        let lines = vec![
+            line("waiting", "p50", p50, false),
+            line("second", "p95", p95, false),
+            line("third", "longest", longest, false),
+        ];
+        let mut latency =
+            chart("From emit to first arrival, by when it was emitted; each doubling as high", show, lines);
+        latency.doubling = true;
+        charts.push(latency);
+    }
+    charts.push(chart("Deliveries waiting", |rows| rows.to_string(), backlog(report)));
+    if !drawn.resident.is_empty() {
+        let lines = vec![line("waiting", "", drawn.resident.clone(), true)];
+        charts.push(chart("The sender's memory", |bytes| format!("{} MiB", bytes >> 20), lines));
+    }
+    if !drawn.busy.is_empty() {
+        let lines = vec![line("waiting", "", drawn.busy.clone(), true)];
+        charts.push(chart("Processors that the sender kept busy", decimal, lines));
+    }
+    charts.extend(attempts(drawn));
+    titled("What happened", charts)
+}
+
+fn backlog(report: &Report) -> Vec<Shape> {
+    const CLASSES: [&str; TOGETHER] = ["second", "third", "fourth", "fifth"];
+    let drawn = &report.course.drawn;
+    let mut lines = vec![line("waiting", "in all, as the harness counts", drawn.waiting.clone(), true)];
+    if !drawn.told.is_empty() {
+        lines.push(line("told", "in all, as the sender says", drawn.told.clone(), true));
+    }
+    if drawn.lanes.len() > 1 {
+        let mut lanes: Vec<&LaneDrawn> = drawn.lanes.iter().collect();
+        lanes.sort_by_key(|lane| std::cmp::Reverse(lane.waiting.iter().map(|(_, rows)| *rows).max()));
+        let named =
+            lanes.into_iter().filter_map(|lane| Some((lane, report.subscribers.get(lane.subscriber)?)));
+        lines.extend(
+            CLASSES
+                .into_iter()
+                .zip(named)
+                .map(|(class, (lane, one))| line(class, &one.name, lane.waiting.clone(), true)),
+        );
+    }
+    lines
+}
+
+/// How many attempts deliveries had, where any had another number than one.
+fn attempts(drawn: &Drawn) -> Option<Chart> {
+    let counts = &drawn.attempts.0;
+    let other = counts.iter().enumerate().any(|(attempts, count)| attempts != 1 && *count > 0);
+    other.then(|| {
+        let mut chart = Chart::over(
+            "Deliveries by their attempts; each doubling as high",
+            (0, counts.len() as u64),
+            |count| format!("{count} deliveries"),
+        );
+        let (class, name) = ("waiting", String::new());
+        chart.shapes = vec![Shape::Bars { class, name, step: 1, counts: counts.clone() }];
+        chart.places = (0..).zip(counts).map(|(at, count)| (at, format!("{at}: {count}"))).collect();
+        chart.doubling = true;
+        chart
+    })
+}
+
+/// What was done to the sender, each until its process was ready again.
+fn faults(report: &Report) -> Vec<Band> {
+    let breaks = &report.course.drawn.breaks;
+    let is_broken = |at: u64| breaks.iter().any(|one| one.from.abs_diff(at) < SAME);
+    let told = report.course.faults.iter().filter(|fault| !is_broken(fault.at)).map(|fault| {
+        let until = fault.until.unwrap_or(fault.at);
+        Band { class: "fault", from: fault.at, until, what: format!("{} at {}", fault.what, show(fault.at)) }
+    });
+    let away = breaks.iter().map(|one| {
+        let until = one.until.unwrap_or(report.course.lasted);
+        let back = one
+            .until
+            .map_or("not seen back".to_owned(), |until| format!("back after {}", show(until - one.from)));
+        let what = format!("{} at {}, {back}", one.what, show(one.from));
+        Band { class: "fault", from: one.from, until, what }
+    });
+    let mut bands: Vec<Band> = told.chain(away).collect();
+    bands.sort_by_key(|band| band.from);
+    bands
+}
+
+/// What the endpoints did, the same at several as one.
+fn endpoints(report: &Report) -> Vec<Band> {
+    let mut bands: Vec<(Vec<&str>, Band)> = Vec::new();
+    for lane in &report.course.drawn.lanes {
+        let Some(one) = report.subscribers.get(lane.subscriber) else { continue };
+        for (from, until, what) in &lane.behaviours {
+            let same = bands
+                .iter_mut()
+                .find(|(_, band)| (band.from, band.until, &band.what) == (*from, *until, what));
+            match same {
+                Some((names, _)) => names.push(&one.name),
+                None => {
+                    let band = Band { class: "endpoint", from: *from, until: *until, what: what.clone() };
+                    bands.push((vec![&one.name], band));
+                }
+            }
+        }
+    }
+    let named = bands.into_iter().map(|(names, mut band)| {
+        let who = if names.len() > 3 {
+            format!("{} and {} more", names[0], names.len() - 1)
+        } else {
+            names.join(", ")
+        };
+        band.what = format!("{who} {}", band.what);
+        band
+    });
+    named.collect()
+}
+
+/// What a subscriber saw.
+pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -> Vec<Part> {
+    let whole = (0, report.course.lasted);
+    let step = report.course.drawn.step;
+    let mut chart =
+        Chart::over(format!("Requests in each {}, by answer", show(step)), whole, |count| count.to_string());
+    let kinds = [("taken", "2xx"), ("held", "429"), ("failed", "anything else")];
+    let series =
+        kinds.into_iter().zip(&drawn.came).filter(|(_, series)| series.0.iter().any(|count| *count > 0));
+    let bars = series.map(|((class, name), series)| {
+        let (name, counts) = (name.to_owned(), series.0.clone());
+        Shape::Bars { class, name, step, counts }
+    });
+    chart.shapes = bars.collect();
+    chart.bands = faults(report);
+    let own = drawn.behaviours.iter().cloned();
+    chart.bands.extend(own.map(|(from, until, what)| Band { class: "endpoint", from, until, what }));
+    let silences = report.course.drawn.silences.iter().filter(|silence| silence.subscriber == one.name);
+    chart.bands.extend(silences.map(|silence| Band {
+        class: "silence",
+        from: silence.from,
+        until: silence.until,
+        what: format!("heard nothing for {}", show(silence.until - silence.from)),
+    }));
+    chart.bands.extend(accused(report, one));
+    let mut waiting =
+        Chart::over(format!("Deliveries waiting for {}", one.name), whole, |rows| rows.to_string());
+    waiting.shapes = vec![line("waiting", "", drawn.waiting.clone(), true)];
+    waiting.bound = one.bound.map(|bound| (bound, format!("bound {bound}")));
+    let [p50, p95, p99, max] = one.latency.map(show);
+    let told = format!(
+        "{}. {} arrivals, {} delivered, {} dead. From emit to first arrival: p50 {p50}, p95 {p95}, p99 {p99}, at most {max}.",
+        one.contract, one.arrivals, one.delivered, one.dead
+    );
+    let charts = [chart, waiting].map(|chart| Part::Chart(Box::new(chart)));
+    std::iter::once(Part::Text(told)).chain(charts).collect()
+}
+
+/// Where a check that failed accuses the sender at a subscriber.
+fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<Item = Band> + 'r {
+    let failed = report.judgement.verdicts.iter();
+    let failed = failed.filter(|verdict| matches!(verdict.status, Status::Fail | Status::Warn));
+    failed.flat_map(|verdict| {
+        let own =
+            verdict.witness.iter().filter(|witness| witness.subscriber.as_deref() == Some(one.name.as_str()));
+        own.take(2).map(|witness| Band {
+            class: "witness",
+            from: witness.from,
+            until: witness.until,
+            what: format!("{}: {}", verdict.id, witness.what),
+        })
+    })
+}
+
+/// What surrounds a witness, looked at closely.
+pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Chart {
+    let whose = witness.subscriber.as_deref().unwrap_or("all subscribers");
+    let mut chart = Chart::over(format!("{whose}: {}", drawn.what), (drawn.from, drawn.until), decimal);
+    if !drawn.level.is_empty() {
+        chart.shapes.push(line("level", &drawn.what, drawn.level.clone(), false));
+    }
+    chart.bound = drawn.bound.map(|bound| (bound, format!("allowed: {}", bound / 1_000)));
+    for (row, step) in (0..).zip(&drawn.course) {
+        let class = step.came.map_or("pause", class);
+        let (from, until, what) = (step.from, step.until, step.what.clone());
+        chart.shapes.push(Shape::Span { class, from, until, row, what });
+    }
+    let beside =
+        faults(report).into_iter().filter(|band| band.until >= drawn.from && band.from <= drawn.until);
+    chart.bands = beside.collect();
+    let (from, until) = (witness.from, witness.until);
+    chart.bands.push(Band { class: "witness", from, until, what: witness.what.clone() });
+    chart.ticks = drawn.requests.iter().map(|(t, came)| (*t, class(*came))).collect();
+    let seen = |came: Came| drawn.requests.iter().any(|(_, one)| *one == came);
+    let kinds = [
+        (Came::Accused, "the requests that show it"),
+        (Came::Taken, "other requests, answered with 2xx"),
+        (Came::Held, "with 429"),
+        (Came::Failed, "otherwise, or not"),
+    ];
+    let kinds = kinds.into_iter().filter(|(came, _)| seen(*came));
+    chart.ticks_key = kinds.map(|(came, name)| (class(came), name.to_owned())).collect();
+    chart
+}
+
+const fn class(came: Came) -> &'static str {
+    match came {
+        Came::Accused => "accused",
+        Came::Taken => "taken",
+        Came::Held => "held",
+        Came::Failed => "failed",
+    }
+}
+
+/// How late the generator itself was.
+pub(super) fn lag(report: &Report) -> Vec<Part> {
+    let lag = &report.generator.by_second.0;
+    // Virtual time knows no lag.
+    if lag.iter().all(|lag| *lag == 0) {
+        return Vec::new();
+    }
+    let mut chart = Chart::over(
+        "The latest event of each second, behind its schedule",
+        (0, lag.len() as u64 * SECOND),
+        |micros| show(micros.saturating_mul(1_000)),
+    );
+    let (class, name) = ("waiting", String::new());
+    chart.shapes = vec![Shape::Bars { class, name, step: SECOND, counts: lag.clone() }];
+    titled("The generator's own lag", vec![chart])
+}

@@ -1,0 +1,104 @@
+//! A report as one page that holds everything: no font, no image, nothing from anywhere else. It reads the same offline, on
+//! paper, in light and in dark, and without its script, which only searches in long tables and looks closer at charts.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::model::{Cell, Document, Part, Table};
+use crate::catalogue::Verdict as Status;
+
+pub(super) const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page.
+pub(crate) fn page(document: &Document) -> String {
+    let Document { title, about, verdict, parts } = document;
+    let told = verdict.status.map_or(String::new(), |status| format!(": {status}"));
+    let markup = html! {
+        (PreEscaped("<!doctype html>\n"))
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                link rel="icon" href="data:,";
+                title { (title) (told) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    h1 { (title) }
+                    p.soft { (about) }
+                    div.verdict.(verdict.status.map_or("plain", class)) {
+                        p { @if let Some(status) = verdict.status { strong { (status) } ": " } (verdict.sentence) }
+                        @for more in &verdict.more { p.soft { (more) } }
+                    }
+                    @for part in parts { (shown(part)) }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+/// The class of a verdict in the style: each has a colour of its own, beside its word.
+pub(super) fn class(status: Status) -> &'static str {
+    match status {
+        Status::Pass => "pass",
+        Status::Fail => "fail",
+        Status::Warn => "warn",
+        Status::Inconclusive => "inconclusive",
+        Status::NotApplicable => "not-applicable",
+        Status::HarnessError => "harness-error",
+    }
+}
+
+fn mark(status: Option<Status>) -> Markup {
+    html! { @if let Some(status) = status { span.mark.(class(status)) { (status) } " " } }
+}
+
+fn shown(part: &Part) -> Markup {
+    match part {
+        Part::Title(text) => html! { h2 { (text) } },
+        Part::Text(text) => html! { p.soft { (text) } },
+        Part::List(points) => html! { ul { @for point in points { li { (point) } } } },
+        Part::Lines(several) => html! { div.pair { @for lines in several { pre { (lines) } } } },
+        Part::Table(table) => shown_table(table),
+        Part::Chart(chart) => chart.figure(),
+        Part::Card { status, name, parts } => html! {
+            section.card.(status.map_or("plain", class)) id=(name) {
+                h3 { (mark(*status)) (name) }
+                @for part in parts { (shown(part)) }
+            }
+        },
+        Part::Fold { status, summary, open, parts } => html! {
+            details open[*open] {
+                summary { (mark(*status)) (summary) }
+                @for part in parts { (shown(part)) }
+            }
+        },
+    }
+}
+
+fn shown_table(table: &Table) -> Markup {
+    html! {
+        // Wider than a narrow screen, it is moved inside of its frame.
+        div.frame tabindex="0" {
+            table.searched[table.searched].pairs[table.head.is_empty()] {
+                @if !table.head.is_empty() {
+                    thead { tr { @for name in &table.head { th scope="col" { (name) } } } }
+                }
+                tbody { @for row in &table.rows { tr { @for cell in row { (shown_cell(cell)) } } } }
+            }
+        }
+    }
+}
+
+fn shown_cell(cell: &Cell) -> Markup {
+    match cell {
+        Cell::Text(text) => html! { td { (text) } },
+        Cell::Code(text) => html! { td { code { (text) } } },
+        Cell::Link(name) => html! { td { a href={ "#" (name) } { code { (name) } } } },
+        Cell::Number(text) => html! { td.n { (text) } },
+        Cell::Status(status) => html! { td.mark.(class(*status)) { (status) } },
+    }
+}

@@ -1,0 +1,148 @@
+//! What each page says and draws, beside what it said before: of a run that passes, that fails and that proves nothing, of a
+//! trace that is refused, of a receiver, a load and a plan.
+//!
+//! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` writes them anew, to be read before they are kept.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use hookproof::catalogue::{Severity, Verdict};
+use hookproof::load::Trial;
+use hookproof::plan::{Asked, page, plan};
+use hookproof::scenario::Scenario;
+use hookproof::suite::{Recorded, Report, Row};
+
+/// Compares the outline of a page with the one that is kept under that name.
+#[track_caller]
+fn check(name: &str, html: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/golden").join(format!("{name}.txt"));
+    let outline = outline(html);
+    if std::env::var_os("HOOKPROOF_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::write(&path, &outline).expect("written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = outline.lines().zip(kept.lines()).find(|(is, was)| is != was);
+    assert!(outline == kept, "{name}: the page differs from {}, first in {differs:?}", path.display());
+}
+
+/// What a page says and draws, line by line, without what is folded.
+fn outline(html: &str) -> String {
+    let main = html.split_once("<main>").and_then(|(_, rest)| rest.split_once("</main>")).expect("a page").0;
+    let (mut lines, mut folded) = (String::new(), 0_u32);
+    for piece in main.split('<').skip(1) {
+        let (tag, text) = piece.split_once('>').expect("tags are closed");
+        match tag.split_whitespace().next().unwrap_or_default() {
+            "details" => folded += 1,
+            "/details" => folded -= 1,
+            "summary" => lines.push_str(&format!("▸ {text}\n")),
+            "polyline" | "path" | "rect" | "line" if folded == 0 => lines.push_str(&format!("<{tag}>\n")),
+            _ if folded == 0 && !text.trim().is_empty() => lines.push_str(&format!("{text}\n")),
+            _ => {}
+        }
+    }
+    lines
+}
+
+fn trace(name: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // As its reader would, so that no folder of a machine is in the page.
+    std::process::Command::new(env!("CARGO_BIN_EXE_hookproof"))
+        .current_dir(root)
+        .arg("check")
+        .arg(PathBuf::from("scenarios/traces").join(name))
+        .arg("--html")
+        .arg(&page)
+        .output()
+        .expect("it starts");
+    std::fs::read_to_string(&page).expect("a page")
+}
+
+#[test]
+fn pages_of_runs_are_as_they_were() {
+    let pages = [
+        ("pass", "good.jsonl"),
+        ("over-rate", "over-rate.jsonl"),
+        ("early-retry", "early-retry.jsonl"),
+        ("inconclusive", "cut-short.jsonl"),
+        ("after-the-end", "after-the-end.jsonl"),
+    ];
+    for (name, file) in pages {
+        check(name, &trace(file));
+    }
+}
+
+#[test]
+fn the_page_of_a_receiver_is_as_it_was() {
+    let row = |id: &str, verdict: Verdict, came: &str, exchanges: Vec<Recorded>| Row {
+        id: id.to_owned(),
+        section: id.split('.').next().unwrap_or_default().to_owned(),
+        severity: Severity::Must,
+        verdict,
+        expected: "2xx".to_owned(),
+        came: came.to_owned(),
+        known: None,
+        seconds: 0.0125,
+        exchanges,
+    };
+    let exchange = Recorded {
+        label: "a body <of another>".to_owned(),
+        request: "POST / HTTP/1.1\n\n{}".to_owned(),
+        wanted: "4xx".to_owned(),
+        came: "200".to_owned(),
+        answer: "HTTP/1.1 200".to_owned(),
+        seconds: 0.0125,
+        met: false,
+        curl: Some("curl -i 'http://127.0.0.1/'".to_owned()),
+    };
+    let report = Report {
+        version: "0".to_owned(),
+        target: "http://127.0.0.1/".to_owned(),
+        profile: "github".to_owned(),
+        strict: true,
+        interrupted: false,
+        rows: vec![
+            row("sig.valid", Verdict::Pass, "204", Vec::new()),
+            row("sig.truncated", Verdict::Fail, "200", vec![exchange]),
+            row("ack.fast", Verdict::Inconclusive, "nothing; needs --effects", Vec::new()),
+        ],
+        stale: vec!["sig.old".to_owned()],
+    };
+    check("receiver", &report.page());
+}
+
+#[test]
+fn the_page_of_a_load_is_as_it_was() {
+    let mut latency = Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds");
+    latency.record_n(2_000, 990).expect("recorded");
+    latency.record_n(150_000, 10).expect("recorded");
+    let trial = Trial {
+        per_second: 500.0,
+        due: 1_000,
+        missed: 0,
+        statuses: BTreeMap::from([(204, 1_000)]),
+        unanswered: BTreeMap::new(),
+        latency,
+        lag: Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds"),
+        took: Duration::from_secs(2),
+    };
+    check("load", &trial.page("http://127.0.0.1/"));
+}
+
+#[test]
+fn the_page_of_a_plan_is_as_it_was() {
+    let text = "name = \"small\"\n[[traffic]]\nshape = \"burst\"\nevents = 40\n[[subscriber]]\nname = \"partner\"\n\
+                limit = { rate = \"10/s\", burst = 5 }\n";
+    let scenario = Scenario::from_text(text, "small.toml").expect("valid");
+    let asked = Asked {
+        slos: Vec::new(),
+        carry: None,
+        headroom: false,
+        ceiling_per_second: Some(10_000),
+        options: hookproof::sim::Options::default(),
+    };
+    check("plan", &page(&plan(&scenario, &asked).expect("a plan")));
+}
