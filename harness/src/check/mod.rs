@@ -15,8 +15,9 @@
 //!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`,
 //!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
 //! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
-//! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
-//! - `figures`: latency, efficiency, and the generator's own schedule.
+//! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give; `undone`: what was not
+//!   done to a sender.
+//! - `strays`: what came to no endpoint. - `figures`: latency, efficiency, and the generator's own schedule.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
 mod again;
@@ -60,7 +61,9 @@ mod rotation;
 mod settled;
 mod speed;
 mod stall;
+mod strays;
 mod truth;
+mod undone;
 mod unsettled;
 pub mod verdict;
 mod word;
@@ -96,7 +99,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 68] = [
+pub const CHECKS: [Check; 69] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -165,6 +168,7 @@ pub const CHECKS: [Check; 68] = [
     check("efficiency", figures::efficiency),
     check("harness.schedule", figures::schedule),
     check(stall::ID, stall::judge),
+    check("harness.strays", strays::judge),
 ];
 
 #[cfg(test)]

@@ -28,10 +28,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
-use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::scenario::{Range, Scenario};
 use crate::trace::ledger::Ledger;
-use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Record, TraceFile};
+use crate::trace::{
+    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, TraceFile, Undone,
+};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
@@ -40,7 +42,7 @@ use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
 use heartbeat::EndpointThread;
-use view::View;
+use view::{View, tell};
 
 /// Turns true when somebody wants the run to end.
 pub type Interrupt = watch::Receiver<bool>;
@@ -60,6 +62,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// Whether to show the run on a terminal.
     pub show: bool,
+    /// How endpoints are to be reached.
+    pub reach: Reach,
 }
 
 /// What a run left behind.
@@ -101,6 +105,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     {
         return Err(RunError::Owner { target, driver: file.name });
     }
+    options.reach.check(scenario.subscribers.iter().map(|one| one.name.as_str()))?;
     raise_files(scenario)?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let home = Home::take(&options.out.join("sender"))?;
@@ -153,8 +158,10 @@ impl Staged<'_> {
             self.measure_ceiling().await?;
         }
         let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Endpoints)?;
-        let endpoints = thread.open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
-        let api = self.api()?;
+        let identity = self.identity()?;
+        let api = self.api(identity.as_ref())?;
+        let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
+        let endpoints = opening.await.map_err(RunError::Endpoints)?;
         let config = ProcessConfig {
             program: self.options.program.clone(),
             logs: self.options.out.clone(),
@@ -202,6 +209,12 @@ impl Staged<'_> {
         tear_down(&api).await;
         let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
         failure = failure.or(stopped.err());
+        for undone in processes.take_undone() {
+            tell(&format!("the sender was not stopped: {}", undone.why));
+            let (t, action, worker) = (clock.now(), "stop".to_owned(), u32::try_from(undone.worker).ok());
+            let undone = Undone { t, action, worker, plan: None, why: undone.why };
+            emission.recorder.keep(Record::Undone(undone));
+        }
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {
@@ -239,6 +252,26 @@ impl Staged<'_> {
             recorder.account(Ledger::new(&declared.applied(self.scenario)));
         }
         recorder.keep(Record::Declared(declared));
+        if let Some(public) = &self.options.reach.public {
+            let (url, path) = (public.to_string(), public.path().to_owned());
+            recorder.keep(Record::Public(Public { url, path }));
+        }
+    }
+
+    /// What the endpoints show for themselves; says how they are reached, where that is not on loopback alone.
+    fn identity(&self) -> Result<Option<Identity>, RunError> {
+        let reach = &self.options.reach;
+        let names: Vec<&str> = self.scenario.subscribers.iter().map(|one| one.name.as_str()).collect();
+        let identity = Identity::of(reach, &names, &self.options.out, &self.stage.clock)?;
+        if self.options.show {
+            if let Some(public) = &reach.public {
+                tell(&format!("endpoints listen at {}, and are called {public}", reach.address()));
+            }
+            if let Some(identity) = &identity {
+                tell(&format!("endpoints speak TLS; to be trusted: {}", identity.trust().display()));
+            }
+        }
+        Ok(identity)
     }
 
     fn specs(&self) -> Result<Vec<Spec>, RunError> {
@@ -269,7 +302,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    fn api(&self) -> Result<Api, RunError> {
+    fn api(&self, identity: Option<&Identity>) -> Result<Api, RunError> {
         let count = if self.file.start.is_some() { self.scenario.sender.workers } else { 1 };
         let ports = (0..count).map(|_| crate::driver::free_port()).collect::<Result<Vec<_>, _>>();
         let ports = ports.map_err(RunError::Endpoints)?;
@@ -279,6 +312,7 @@ impl Staged<'_> {
             ("dir", self.home.display().to_string()),
             ("durability", self.scenario.sender.durability.name().to_owned()),
             ("run", self.stage.tokens.run()),
+            ("ca", identity.map_or(String::new(), |identity| identity.trust().display().to_string())),
         ];
         let variables: Variables =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
