@@ -143,14 +143,8 @@ impl Endpoints {
         let strays = Arc::new(Strays::new(stage.clock.clone(), stage.recorder.clone()));
         let connections = Arc::new(AtomicU64::new(0));
         let listen = |listener: TcpListener, address: SocketAddr, behind: Behind| {
-            let port = Port {
-                address,
-                behind,
-                tls: identity.map(|identity| identity.acceptor.clone()),
-                stage: stage.clone(),
-                strays: Arc::clone(&strays),
-                connections: Arc::clone(&connections),
-            };
+            let tls = identity.map(|identity| identity.acceptor.clone());
+            let port = Port::new((address, behind), tls, stage, &strays, &connections);
             tokio::spawn(listener::listen(Arc::new(port), listener, tether.clone()));
         };
         let (mut all, mut addresses) = (Vec::new(), Vec::new());

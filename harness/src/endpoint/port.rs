@@ -6,17 +6,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
 use super::reach::PublicUrl;
 use super::stray::Strays;
 use super::{Endpoint, Stage};
 use crate::trace::{CutKind, StrayKind};
+
+/// Handshakes under way at once on a port; more wait, within the time that they have.
+const HANDSHAKES_MAX: usize = 1_024;
 
 /// A port.
 pub(super) struct Port {
     pub(super) address: SocketAddr,
     pub(super) behind: Behind,
     /// How TLS is spoken on it, if it is.
-    pub(super) tls: Option<tokio_rustls::TlsAcceptor>,
+    pub(super) tls: Option<TlsAcceptor>,
+    /// Turns at a handshake.
+    pub(super) handshakes: Semaphore,
     pub(super) stage: Stage,
     pub(super) strays: Arc<Strays>,
     /// Numbers connections over the run.
@@ -32,6 +40,18 @@ pub(super) enum Behind {
 }
 
 impl Port {
+    pub(super) fn new(
+        (address, behind): (SocketAddr, Behind),
+        tls: Option<TlsAcceptor>,
+        stage: &Stage,
+        strays: &Arc<Strays>,
+        connections: &Arc<AtomicU64>,
+    ) -> Self {
+        let (strays, connections) = (Arc::clone(strays), Arc::clone(connections));
+        let handshakes = Semaphore::new(HANDSHAKES_MAX);
+        Self { address, behind, tls, handshakes, stage: stage.clone(), strays, connections }
+    }
+
     pub(super) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! TLS at the endpoints: their certificate, given or made for the run, and the handshake, bounded in time.
+//! TLS at the endpoints: their certificate, given or made for the run, and the handshake, bounded in time and number.
 //!
 //! A handshake is made whatever an endpoint does to requests: what stalls, drips or answers nothing is whoever reads them. Only a
 //! port that is shut makes none.
@@ -182,10 +182,11 @@ pub(super) async fn shake_hands(
     socket: TcpStream,
 ) -> Option<(Stream, bool)> {
     let agreed = async {
-        match socket.peek(&mut [0]).await {
-            Ok(1..) => Some(acceptor.accept(socket).await),
-            _ => None,
+        if !matches!(socket.peek(&mut [0]).await, Ok(1..)) {
+            return None;
         }
+        let _turn = port.handshakes.acquire().await.ok()?;
+        Some(acceptor.accept(socket).await)
     };
     let why = tokio::select! {
         agreed = agreed => match agreed? {

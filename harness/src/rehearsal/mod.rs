@@ -293,6 +293,9 @@ impl Stand<'_> {
                     self.api.hide(&stranger)
                 ));
             }
+            if let Some(stray) = self.arrivals.stray() {
+                what.push_str(&format!("; {}", self.api.hide(&stray)));
+            }
             self.rehearsal.failed("deliver", what, None, false);
         } else {
             self.rehearsal.passed("deliver", format!("{came} events arrived: {}", self.arrivals.shape()));

@@ -9,6 +9,7 @@ mod ceiling;
 mod conductor;
 mod emitter;
 mod error;
+mod files;
 mod folder;
 mod heartbeat;
 mod keeping;
@@ -41,6 +42,7 @@ use after::{list_dead, tear_down, tell_differences};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
+use files::raise_files;
 use heartbeat::EndpointThread;
 use view::{View, tell};
 
@@ -389,26 +391,6 @@ fn header(scenario: &Scenario, schedule: &Schedule, seed: u64, file: &DriverFile
 
 fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
     RunError::File { path: path.to_owned(), error }
-}
-
-/// Raises the limit on open files as far as it goes without privilege, and sees whether it is enough: before the endpoints
-/// are opened, of which the last would fail. The sender inherits the limit.
-fn raise_files(scenario: &Scenario) -> Result<(), RunError> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    /// What else is open: the trace, the sender's API, libraries.
-    const OTHERS: u64 = 100;
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Should that fail, whoever needs more files says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let subscribers = scenario.subscribers.len();
-    // A listener for each, and as many connections as requests may be under way; one, where the contract doesn't say.
-    let connections =
-        scenario.subscribers.iter().map(|one| one.limit.in_flight.map_or(1, |most| u64::from(most).max(1)));
-    let listeners = u64::try_from(subscribers).unwrap_or(u64::MAX);
-    let needed = connections.fold(listeners.saturating_add(OTHERS), u64::saturating_add);
-    if needed > limit { Err(RunError::Files { subscribers, needed, limit }) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -55,6 +55,9 @@ impl Tunnel {
 const BY_PATH: &str = "https://hooks.localhost:PORT/in/{endpoint}";
 const BY_HOST: &str = "https://{endpoint}.hooks.localhost:PORT/";
 
+/// The line by which our sender trusts the run's authority.
+const TRUST: &str = "trust    = [\"--extra-roots\", \"{{ ca }}\"]\n";
+
 /// Two seconds of little traffic; what fails twice is given up.
 const QUIET: &str = r#"
 name = "quiet"
@@ -121,9 +124,8 @@ fn endpoints_are_told_apart_by_their_hosts_too() {
 
 #[test]
 fn a_sender_that_does_not_trust_the_certificate_delivers_nothing_and_the_verdict_says_why() {
-    let trust = "trust    = [\"--extra-roots\", \"{{ ca }}\"]\n";
-    assert!(ours().contains(trust));
-    let (code, said) = quiet(&ours().replace(trust, ""), BY_PATH);
+    assert!(ours().contains(TRUST));
+    let (code, said) = quiet(&ours().replace(TRUST, ""), BY_PATH);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("handshakes of TLS came to nothing") && said.contains("UnknownCA"), "{said}");
 }
@@ -149,6 +151,10 @@ fn a_driver_is_tried_over_tls_too() {
     std::fs::write(&file, ours()).unwrap();
     let (code, said) = hookproof(&["driver", "check", file.to_str().unwrap(), "--tls"], &[]);
     assert!(code == Some(0) && said.contains("an endpoint at https://127.0.0.1:"), "{code:?}: {said}");
+    std::fs::write(&file, ours().replace(TRUST, "")).unwrap();
+    let (code, said) = hookproof(&["driver", "check", file.to_str().unwrap(), "--tls"], &[]);
+    let why = "0 of 3 events arrived within 20 s; a handshake of TLS came to nothing: received fatal alert: UnknownCA";
+    assert!(code == Some(1) && said.contains(why), "{code:?}: {said}");
 }
 
 #[test]
