@@ -12,7 +12,7 @@ pub(crate) use super::exchange::{Exchange, Outcome};
 use super::exchange::{exchanges, unread};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, ProcessEvent, Trace};
+use crate::trace::{Cut, Process, ProcessEvent, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
@@ -183,7 +183,21 @@ impl<'a> Evidence<'a> {
         let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
         let at = self.kills.partition_point(|t| *t < from);
         self.kills.get(at).is_some_and(|t| *t <= until)
+            || self.was_killed_slowly(from, until)
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
+    }
+
+    /// Whether a process may have died from `from` to `until` by a command, which kills at some moment until it is gone.
+    fn was_killed_slowly(&self, from: u64, until: u64) -> bool {
+        let all = &self.trace.processes;
+        let mut slow = all.iter().filter(|one| one.event == ProcessEvent::Killed && one.status.is_some());
+        slow.any(|kill| {
+            let is_end = |one: &&Process| {
+                one.event == ProcessEvent::Exited && one.worker == kill.worker && one.t >= kill.t
+            };
+            let gone = all.iter().filter(is_end).map(|one| one.t).min().unwrap_or(self.end);
+            kill.t <= until && from <= gone
+        })
     }
 
     /// By when the sender has promised to have written down what it learnt at `t`: counted from when it could, where a

@@ -58,7 +58,8 @@ pub struct Process {
     pub worker: u32,
     /// What.
     pub event: ProcessEvent,
-    /// How it exited: `exit 0`, `signal 9`.
+    /// How it exited: `exit 0`, `signal 9`. Of what was done to it: how, where that was not by a signal; then it is over when it is
+    /// gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
 }

@@ -48,6 +48,30 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
 }
 
 #[test]
+fn a_command_kills_at_some_moment_until_its_sender_is_gone() {
+    // Told to at 2.5 s, so well before the delivery was taken; gone at 2.8 s or at 3.2 s.
+    let told = |by: Option<&str>, gone: u64| {
+        let status = by.map(str::to_owned);
+        move |trace: &mut Trace| {
+            build::deliver(trace, "a", 2, 4 * SECOND, 204);
+            let killed =
+                Process { t: 2_500 * MS, worker: 0, event: ProcessEvent::Killed, status: status.clone() };
+            let exited = Process { t: gone, event: ProcessEvent::Exited, status: None, ..killed.clone() };
+            trace.processes.extend([killed, exited]);
+            build::end(trace, 5 * SECOND);
+        }
+    };
+    let rows = [
+        (Some("by a command"), 3_200 * MS, Status::Pass),
+        (Some("by a command"), 2_800 * MS, Status::Fail),
+        (None, 3_200 * MS, Status::Fail),
+    ];
+    for (by, gone, expected) in rows {
+        check("duplicate.bounded", "", told(by, gone), expected);
+    }
+}
+
+#[test]
 fn locks_that_follow_each_other_without_a_gap_excuse_as_one() {
     // Killed at 3.7 s: while the second lock held, if it came before the first was over; well after the first, if not.
     for (second, expected) in [(3_300 * MS, Status::Pass), (9 * SECOND, Status::Fail)] {

@@ -23,7 +23,8 @@ impl Processes {
         }
         if let Some(launch) = command {
             // Noted before it is done: what the sender did until then, it did alive.
-            note(&self.recorder, self.clock.now(), number, event, None);
+            let how = Some("by a command".to_owned());
+            note(&self.recorder, self.clock.now(), number, event, how);
             let strike = Strike::by_command(launch, &self.api, number, &self.clock);
             self.workers[number].strike = Some((strike, kills));
         } else {
