@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::check::{Judgement, Status, Strictness, judge};
+use crate::endpoint::Reach;
 use crate::report::{self, Colours, Report};
 use crate::run::{Options, RunError, play};
 use crate::scenario::Scenario;
@@ -150,6 +151,7 @@ impl Harness {
             program: PathBuf::new(),
             folder: PathBuf::from("."),
             show: false,
+            reach: Reach::default(),
         };
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, Arc::new(sender)));

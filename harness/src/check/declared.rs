@@ -12,11 +12,14 @@ pub(super) fn lacking(what: Lack) -> Finding {
 }
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 23] = [
+const NEEDS: [(&str, Lack); 26] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
+    ("queue.memory", Lack::Process),
     ("network.huge-answer", Lack::Start),
+    ("network.huge-answer", Lack::Process),
+    ("fault.disk-full", Lack::Process),
     ("rate.across-restart", Lack::Start),
     ("rate.across-workers", Lack::Start),
     ("crash.ack-then-kill", Lack::Start),
@@ -57,6 +60,7 @@ pub(super) fn weigh(id: &str, finding: Finding, trace: &Trace) -> Finding {
 const fn reason(what: Lack) -> &'static str {
     match what {
         Lack::Start => "has no [start]: the harness has no process to stop, kill or measure",
+        Lack::Process => "starts a sender that is detached: the harness has no process to measure",
         Lack::Database => "names no database that could be locked or measured",
         Lack::Depth => "has no [depth]: nobody can ask how much waits",
         Lack::Kept => "has no [depth.kept]: nobody can ask what is kept",

@@ -12,7 +12,7 @@ pub(crate) use super::exchange::{Exchange, Outcome};
 use super::exchange::{exchanges, unread};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, ProcessEvent, Trace};
+use crate::trace::{Cut, Process, ProcessEvent, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
@@ -104,8 +104,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// The earliest moment at which a request may have been sent: one that was read when its endpoint had just begun again
-    /// to accept or to read may have waited there for as long as it did not; and one that was read after its process was
-    /// killed was sent before.
+    /// to accept or to read may have waited there for as long as it did not; and one that was read just after its process
+    /// was killed was sent before.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -120,13 +120,12 @@ impl<'a> Evidence<'a> {
         behaviours.iter().filter(waited).map(|one| one.at.0).fold(killed, u64::min)
     }
 
-    /// When the process was killed that sent what was read at `t`, if that was before: it was not started again until then.
-    /// Of several processes another may have sent it, unless that was just now.
+    /// When the process was killed that sent what was read at `t`, if that was just before, and none was started meanwhile.
     fn killed_before(&self, t: u64) -> Option<u64> {
         let kill = *self.kills.get(self.kills.partition_point(|kill| *kill <= t).checked_sub(1)?)?;
-        let (mut started, alone) = (self.trace.processes.iter(), self.scenario.sender.workers == 1);
+        let mut started = self.trace.processes.iter();
         let is_back = started.any(|one| one.event == ProcessEvent::Started && (kill..=t).contains(&one.t));
-        (!is_back && (alone || t - kill <= READ_WITHIN)).then_some(kill)
+        (!is_back && t - kill <= READ_WITHIN).then_some(kill)
     }
 
     /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.
@@ -194,7 +193,21 @@ impl<'a> Evidence<'a> {
         let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
         let at = self.kills.partition_point(|t| *t < from);
         self.kills.get(at).is_some_and(|t| *t <= until)
+            || self.was_killed_slowly(from, until)
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
+    }
+
+    /// Whether a process may have died from `from` to `until` by a command, which kills at some moment until it is gone.
+    fn was_killed_slowly(&self, from: u64, until: u64) -> bool {
+        let all = &self.trace.processes;
+        let mut slow = all.iter().filter(|one| one.event == ProcessEvent::Killed && one.status.is_some());
+        slow.any(|kill| {
+            let is_end = |one: &&Process| {
+                one.event == ProcessEvent::Exited && one.worker == kill.worker && one.t >= kill.t
+            };
+            let gone = all.iter().filter(is_end).map(|one| one.t).min().unwrap_or(self.end);
+            kill.t <= until && from <= gone
+        })
     }
 
     /// By when the sender has promised to have written down what it learnt at `t`: counted from when it could, where a

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::declared;
 use super::evidence::Evidence;
 use super::stall::Stalls;
+use super::undone;
 use super::verdict::{Figure, Finding, Found, Severity, Status, Witness};
 use super::{CHECKS, Check};
 use crate::catalogue::{self, Selection};
@@ -99,7 +100,8 @@ pub fn judge(scenario: &Scenario, trace: &Trace, strictness: Strictness) -> Judg
     let today = trace.header.began_unix_ns / DAY;
     let weigh = |check: &Check| {
         let finding = stalls.weigh(check, (check.find)(&evidence));
-        let mut finding = declared::weigh(check.id, finding, trace);
+        let finding = declared::weigh(check.id, finding, trace);
+        let mut finding = undone::weigh(check.id, finding, trace);
         if trace.trailer.is_none() && (finding.found == Found::Held || !stands_alone(check.id)) {
             finding.found = match finding.found {
                 Found::Unasked => Found::Unasked,

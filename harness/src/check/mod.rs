@@ -15,8 +15,9 @@
 //!   `queue`, `loss`, `duplicate`, `coalesce`, `order`, `crash`, `fault`, `format`, `identity`, `path`, `emit`, `process`,
 //!   `pressure`: as the catalogue's sections; `deadline` is of `network`, `truth` and `retention` of `queue`.
 //! - `again`, `disturbed`, `kills`, `outage`, `late`, `given_up`: what a fault took, explains, or doesn't. - `speed`: which lanes are judged by theirs.
-//! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give.
-//! - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
+//! - `stall`: where the harness stood still, and what that leaves of a finding. - `declared`: what a driver can't give; `undone`: what was not
+//!   done to a sender.
+//! - `strays`: what came to no endpoint. - `closeup`, `silence`: what is drawn around a witness, and who heard nothing: told, and not judged.
 //! - `figures`: latency, efficiency, and the generator's own schedule.
 //! - `verdict`: what a check says. - `judge()`: all of them on one trace.
 
@@ -63,7 +64,9 @@ mod settled;
 pub(crate) mod silence;
 mod speed;
 mod stall;
+mod strays;
 mod truth;
+mod undone;
 mod unsettled;
 pub mod verdict;
 mod word;
@@ -99,7 +102,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 69] = [
+pub const CHECKS: [Check; 70] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -169,6 +172,7 @@ pub const CHECKS: [Check; 69] = [
     check("efficiency", figures::efficiency),
     check("harness.schedule", figures::schedule),
     check(stall::ID, stall::judge),
+    check("harness.strays", strays::judge),
 ];
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! `path.own`: every request comes to its subscriber's own URL, path and query: whatever else it is sent to is not what the
-//! subscriber asked for. Where an answer pointed elsewhere, `retry.status` says that a redirect was followed.
+//! subscriber asked for. A request with an event of the run that names no endpoint at all is one of them. Where an answer pointed
+//! elsewhere, `retry.status` says that a redirect was followed.
 
 use super::evidence::Evidence;
+use super::strays;
 use super::verdict::{Finding, Tally};
+use crate::trace::StrayKind;
 
 pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     for (at, lane) in (0..).zip(&evidence.lanes) {
-        let own = lane.subscriber.path();
+        let own = evidence.trace.reached.path_of(&lane.subscriber.name);
+        let own = own.unwrap_or_else(|| lane.subscriber.path());
         for n in &lane.arrivals {
             tally.see();
             let path = evidence.trace.arrivals[*n as usize].head.path.as_str();
@@ -17,6 +21,11 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Finding {
                 });
             }
         }
+    }
+    let strays = evidence.trace.reached.strays.iter();
+    for stray in strays.filter(|stray| stray.kind == StrayKind::Request && stray.token.is_some()) {
+        tally.see();
+        tally.broke(|| strays::witness(stray, format!("sent to no subscriber's URL: {}", stray.said)));
     }
     tally.finding("requests", "each came to its subscriber's URL", "sent elsewhere")
 }

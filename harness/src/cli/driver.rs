@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::exit::{HARNESS, USAGE, refuse};
 use super::interrupt::interrupts;
 use super::out::line;
+use super::reach::ReachArgs;
 use crate::driver::DriverFile;
 use crate::rehearsal::{Options, Rehearsal, rehearse};
 use crate::report::visible;
@@ -32,6 +33,8 @@ pub(super) struct Check {
     /// The driver file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    reach: ReachArgs,
     /// For machines
     #[arg(long)]
     json: bool,
@@ -46,7 +49,7 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     };
     let rehearsal = match played(check, &file) {
         Ok(rehearsal) => rehearsal,
-        Err(why) => return refuse("driver check", why, HARNESS),
+        Err((code, why)) => return refuse("driver check", why, code),
     };
     if check.json {
         match serde_json::to_string_pretty(&rehearsal) {
@@ -59,18 +62,22 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     ExitCode::from(rehearsal.code)
 }
 
-fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
+/// What came of it; or an exit code, and why nothing did.
+fn played(check: &Check, file: &DriverFile) -> Result<Rehearsal, (u8, String)> {
+    let text = |error: &dyn std::fmt::Display| (HARNESS, error.to_string());
+    let reach = check.reach.reach();
     let program = std::env::current_exe().map_err(|error| text(&error))?;
     let folder = tempfile::tempdir().map_err(|error| text(&error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| text(&error))?;
-    let options = Options { driver: &check.file, program: &program, folder: folder.path() };
+    let options = Options { driver: &check.file, program: &program, folder: folder.path(), reach: &reach };
     let rehearsal = runtime.block_on(async {
         let interrupts = interrupts().map_err(|error| text(&error))?;
         tokio::select! {
-            rehearsal = rehearse(file, options, interrupts.first) => rehearsal.map_err(|error| text(&error)),
-            _ = interrupts.second => Err("interrupted".to_owned()),
+            rehearsal = rehearse(file, options, interrupts.first) => rehearsal.map_err(|error| {
+                (if error.is_askers() { USAGE } else { HARNESS }, error.to_string())
+            }),
+            _ = interrupts.second => Err((HARNESS, "interrupted".to_owned())),
         }
     });
     runtime.shutdown_background();

@@ -45,9 +45,10 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     line("\nTry it on the sender that comes with Hookproof:");
     line(format_args!("  hookproof run {}", shown(SCENARIO)));
     line(format_args!(
-        "Then on yours, once the three values in {} are filled in:",
+        "Then on yours, once the three values in {} are filled in; first try them, then run:",
         folder.join(DRIVER).display()
     ));
+    line(format_args!("  hookproof driver check {}", shown(DRIVER)));
     line(format_args!("  hookproof run {} --driver {}", shown(SCENARIO), shown(DRIVER)));
     ExitCode::SUCCESS
 }

@@ -17,6 +17,7 @@ mod packaging;
 mod plan;
 mod played;
 mod query;
+mod reach;
 mod receiver;
 mod run;
 mod schema;
@@ -38,7 +39,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Replay scenarios against a sender and judge it
-    Run(run::Run),
+    Run(Box<run::Run>),
     /// Play scenarios in virtual time, by one seed or many
     Sim(sim::Sim),
     /// How far a launch stretches, what breaks first, and what would carry more

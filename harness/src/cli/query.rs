@@ -19,7 +19,7 @@ use crate::report::visible;
 use crate::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
-const TABLES: [(&str, &str); 19] = [
+const TABLES: [(&str, &str); 22] = [
     (
         "header",
         "format, version, scenario, scenario_sha256, schedule_sha256, seed, driver, clock, clock_resolution_ns, \
@@ -49,6 +49,9 @@ const TABLES: [(&str, &str); 19] = [
     ("stall", "thread, from, until"),
     ("unoffered", "t, intended, token, why"),
     ("offset", "t, ns, error"),
+    ("public", "url, path"),
+    ("stray", "t, kind, token, said, count"),
+    ("undone", "t, do, worker, plan, why"),
     ("trailer", "t, ended, lines, offers, arrivals, dead_listed, late, dropped"),
 ];
 
@@ -58,7 +61,7 @@ pub(crate) struct Arguments {
     /// The trace (.jsonl, .jsonl.zst)
     trace: PathBuf,
     /// A SELECT over the tables header, offer, accepted, refused, arrival, answer, cut, fault, process, depth, dead,
-    /// "shared-secret", ceiling, machine, declared, stall, unoffered, "offset", trailer
+    /// "shared-secret", ceiling, machine, declared, stall, unoffered, "offset", public, stray, undone, trailer
     sql: String,
     /// Print rows as JSON, one object a line
     #[arg(long)]
@@ -201,8 +204,8 @@ mod tests {
     use super::*;
     use crate::trace::{
         Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Head, Kept,
-        Machine, Offer, Offset, Process, ProcessEvent, Record, Refused, SharedSecret, Signed, Signs, Stall,
-        Text, Told, Trailer, Unoffered, Verified,
+        Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused, SharedSecret, Signed, Signs,
+        Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered, Verified,
     };
 
     /// One record of each kind that tells of events and requests, with everything that it can have.
@@ -308,8 +311,23 @@ mod tests {
                 told: vec![Told { subscriber: endpoint.clone(), what: endpoint.clone() }],
             }),
             Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
-            Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint }),
+            Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint.clone() }),
             Record::Offset(Offset { t, ns: 1, error: 1 }),
+            Record::Public(Public { url: endpoint.clone(), path: endpoint.clone() }),
+            Record::Stray(Stray {
+                t,
+                kind: StrayKind::Request,
+                token: Some(1),
+                said: endpoint.clone(),
+                count: 1,
+            }),
+            Record::Undone(Undone {
+                t,
+                action: endpoint.clone(),
+                worker: Some(1),
+                plan: Some(1),
+                why: endpoint,
+            }),
             Record::Trailer(Trailer {
                 t,
                 ended: Ended::Done,
@@ -334,6 +352,7 @@ mod tests {
                 Record::Process(_) | Record::Depth(_) | Record::Dead(_) | Record::SharedSecret(_) => {}
                 Record::Ceiling(_) | Record::Machine(_) | Record::Declared(_) | Record::Stall(_) => {}
                 Record::Unoffered(_) | Record::Offset(_) | Record::Trailer(_) => {}
+                Record::Public(_) | Record::Stray(_) | Record::Undone(_) => {}
             }
             let Ok(Value::Object(mut fields)) = serde_json::to_value(record) else { panic!("{record:?}") };
             let kind = fields.remove("k").unwrap();

@@ -12,6 +12,7 @@ use super::gate::Gate;
 use super::interrupt::{Interrupts, interrupts};
 use super::length;
 use super::out::{quoted, say};
+use super::reach::ReachArgs;
 use crate::catalogue::Selection;
 use crate::report::compare::compare_all;
 use crate::report::{self, Regressions, Report, Unjudged};
@@ -31,6 +32,8 @@ Examples:
   hookproof run scenarios/viral-spike.toml --times 5 --json base.json
   hookproof run scenarios/throughput.toml --set drain=10s --seed 7
   hookproof run scenarios/recovery-storm.toml --driver scenarios/drivers/svix.toml
+  hookproof run scenarios/viral-spike.toml --driver theirs.toml --bind 0.0.0.0:8080 \
+    --public-url 'https://hooks.example.org/{endpoint}'
 
 Ctrl-C ends the run, and what was seen until then is written. A second one ends it at once.")]
 pub(super) struct Run {
@@ -60,6 +63,8 @@ pub(super) struct Run {
     /// I know that it takes so long: needed for traffic of more than an hour
     #[arg(long, value_name = "TIME")]
     yes_it_takes: Option<Duration>,
+    #[command(flatten)]
+    reach: ReachArgs,
     #[command(flatten)]
     gate: Gate,
     #[command(flatten)]
@@ -211,6 +216,7 @@ impl Run {
                 .map_err(|error| ours("this program does not know where it is", error))?,
             folder: path.parent().map(Path::to_owned).unwrap_or_default(),
             show: true,
+            reach: self.reach.reach(),
         };
         let played = play(scenario, &options, interrupt).await;
         let played = played.map_err(|error| Failure { code: exit_code(&error), why: error.to_string() })?;
@@ -296,6 +302,7 @@ impl Run {
             command.push_str(&format!(" --driver {}", quoted(&driver.display().to_string())));
         }
         self.set.iter().for_each(|change| command.push_str(&format!(" --set {}", quoted(change))));
+        command.push_str(&self.reach.written());
         if let Some(known) = self.yes_it_takes {
             command.push_str(&format!(" --yes-it-takes {known}"));
         }

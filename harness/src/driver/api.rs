@@ -189,8 +189,26 @@ impl Api {
 
     /// Whether a process says that it is ready.
     pub async fn is_ready(&self, worker: usize) -> bool {
-        let Some(start) = &self.0.file.start else { return true };
-        let Ok(url) = start.ready.fill(&self.variables(worker)) else { return false };
+        let ready = self.0.file.start.is_none();
+        ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
+    }
+
+    /// Whether a process answers at all when it is asked whether it is ready.
+    pub(super) async fn answers(&self, worker: usize) -> bool {
+        self.readiness(worker).await.is_some()
+    }
+
+    /// Whether each process is asked for itself whether it is ready.
+    pub(super) fn tells_processes_apart(&self) -> bool {
+        let ready = self.0.file.start.as_ref().map(|start| &start.ready);
+        let count = self.0.addresses.len();
+        let urls = (0..count).filter_map(|worker| ready?.fill(&self.variables(worker)).ok());
+        urls.collect::<std::collections::BTreeSet<_>>().len() == count
+    }
+
+    async fn readiness(&self, worker: usize) -> Option<Reply> {
+        let start = self.0.file.start.as_ref()?;
+        let url = start.ready.fill(&self.variables(worker)).ok()?;
         let call = Call {
             method: http::Method::GET,
             url,
@@ -198,7 +216,7 @@ impl Api {
             body: Bytes::new(),
             within: Duration::from_secs(2),
         };
-        self.call(call).await.is_ok_and(|reply| (200..300).contains(&reply.status))
+        self.call(call).await.ok()
     }
 
     /// Makes the calls that come before any subscription.

@@ -58,6 +58,8 @@ pub struct DriverFile {
     /// How it is stopped.
     #[serde(default)]
     pub stop: Stop,
+    /// How it is killed, if not by a signal to its process.
+    pub kill: Option<Kill>,
     /// The environment variables that it names.
     #[serde(skip)]
     pub environment: Vec<String>,
@@ -69,6 +71,12 @@ pub struct DriverFile {
 pub struct Start {
     /// The program and its arguments.
     pub command: Vec<Template>,
+    /// Whether the command ends once the sender runs, apart from it and from the harness.
+    #[serde(default)]
+    pub detached: bool,
+    /// Further arguments where endpoints speak TLS, so that the sender trusts `{{ ca }}`.
+    #[serde(default)]
+    pub trust: Vec<Template>,
     /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, Template>,
@@ -99,11 +107,23 @@ pub struct Connect {
 }
 
 /// How a sender is stopped.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// The signal.
+    #[serde(default)]
     pub signal: StopSignal,
+    /// In its place, a program and its arguments.
+    #[serde(default)]
+    pub command: Vec<Template>,
+}
+
+/// How a sender is killed that is no process of the harness's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kill {
+    /// The program and its arguments.
+    pub command: Vec<Template>,
 }
 
 /// A signal that asks a process to stop.
@@ -119,20 +139,25 @@ pub enum StopSignal {
     Quit,
 }
 
-impl Default for Stop {
-    fn default() -> Self {
-        Self { signal: StopSignal::Term }
-    }
-}
-
 impl Start {
     pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
         let owner = self.owner.iter().flat_map(|owner| owner.headers.values().chain([&owner.request]));
-        self.command.iter().chain(self.env.values()).chain([&self.ready]).chain(&self.database).chain(owner)
+        self.command
+            .iter()
+            .chain(&self.trust)
+            .chain(self.env.values())
+            .chain([&self.ready])
+            .chain(&self.database)
+            .chain(owner)
     }
 }
 
 impl DriverFile {
+    /// The texts of its commands.
+    pub(super) fn commands(&self) -> impl Iterator<Item = &Template> {
+        self.stop.command.iter().chain(self.kill.iter().flat_map(|kill| &kill.command))
+    }
+
     /// How each of its processes says which subscribers it serves.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
@@ -157,6 +182,7 @@ impl DriverFile {
             (self.depth.is_none(), Lack::Depth),
             (self.depth.as_ref().is_none_or(|depth| depth.kept.is_none()), Lack::Kept),
             (silent || self.dead.is_none(), Lack::DeadLetters),
+            (self.start.as_ref().is_some_and(|start| start.detached), Lack::Process),
             (declares.breaker == Some(false), Lack::Breaker),
             (declares.ordered == Some(false), Lack::Order),
             (self.change.is_none(), Lack::Change),

@@ -12,6 +12,7 @@
 
 mod address;
 mod answers;
+mod apart;
 mod api;
 mod call;
 mod calls;
@@ -41,5 +42,5 @@ pub use error::{ApiError, FileError, StartError};
 pub use event::Event;
 pub use file::{DriverFile, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
-pub use processes::{ProcessConfig, Processes};
+pub use processes::{ProcessConfig, Processes, Undone};
 pub use template::{Difference, Template, TemplateError, Variables};

@@ -10,8 +10,8 @@ use crate::scenario::Problem;
 use crate::scenario::problem::nearest;
 
 /// What every template may name, beside what calls save and what the environment has.
-pub(super) const SHARED: [&str; 8] =
-    ["base", "port", "hookproof", "here", "dir", "database", "durability", "run"];
+pub(super) const SHARED: [&str; 9] =
+    ["base", "port", "hookproof", "here", "dir", "database", "durability", "run", "ca"];
 /// Headers that open doors: what is in them comes from the environment, or from a call that was let in by it.
 const KEYS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
@@ -74,6 +74,14 @@ impl Search<'_> {
         let mut shared = Names::from(SHARED);
         for template in file.start.iter().flat_map(|start| start.templates()).chain(&file.base) {
             self.holes(template, &shared);
+        }
+        file.commands().for_each(|one| self.holes(one, &shared));
+        if let Some(start) = file.start.as_ref().filter(|start| start.detached)
+            && file.stop.command.is_empty()
+        {
+            let what =
+                "missing; expected the program that stops it, as no signal reaches a sender that is detached";
+            self.add(start.ready.at(), "stop.command", what.to_owned());
         }
         let connect = &file.connect;
         for template in connect.ca.iter().chain(&connect.certificate).chain(&connect.key) {

@@ -1,4 +1,5 @@
-//! The processes of the sender under test: started together, watched, struck down and started again.
+//! The processes of the sender under test: started together, watched, struck down and started again. One that is detached is no
+//! process of ours ([`super::apart`]), and neither is one whose process was struck and that answers all the same.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,13 +7,15 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
+use super::apart::Strike;
 use super::api::Api;
 use super::error::{ApiError, StartError};
-use super::file::StopSignal;
 use super::process::{Launch, Process, log_path, status_text};
 use crate::clock::Clock;
 use crate::fault::{Room, limit_files};
 use crate::trace::{Process as Line, ProcessEvent, Record, Recorder};
+
+mod ending;
 
 /// How long between two questions whether a process is ready.
 const READY_PAUSE_NS: u64 = 10_000_000;
@@ -24,12 +27,31 @@ pub struct Processes {
     api: Api,
     clock: Clock,
     recorder: Recorder,
+    /// What was to be done to one of them and was not, since that was asked last.
+    undone: Vec<Undone>,
+}
+
+/// What was to be done to a process, and was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// To which.
+    pub worker: usize,
+    /// Whether it was to be killed; else to be stopped.
+    pub kills: bool,
+    /// Why not.
+    pub why: String,
 }
 
 #[derive(Debug)]
 struct Worker {
     launch: Launch,
     process: Option<Process>,
+    /// Whether it runs without being a process of ours.
+    apart: bool,
+    /// What is being done to it, and whether that kills it.
+    strike: Option<(Strike, bool)>,
+    /// Which signal its process was sent last that is to end it: whether it kills.
+    struck: Option<bool>,
     /// Asks until it is ready.
     waiting: Option<JoinHandle<()>>,
     /// How long after its end it is started again, if it is.
@@ -70,7 +92,9 @@ impl Processes {
                     let filled = template.fill(&variables);
                     api.hiding(filled.map_err(|error| ApiError::Template { what: "start", error }))
                 };
-                let command = start.command.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+                let is_tls = variables.get("ca").is_some_and(|ca| !ca.is_empty());
+                let trust = start.trust.iter().filter(|_| is_tls);
+                let command = start.command.iter().chain(trust).map(fill).collect::<Result<Vec<_>, _>>()?;
                 let env = start.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
                 let launch = Launch {
                     holder: Some(config.program.clone()),
@@ -81,6 +105,9 @@ impl Processes {
                 workers.push(Worker {
                     launch,
                     process: None,
+                    apart: false,
+                    strike: None,
+                    struck: None,
                     waiting: None,
                     again_after: None,
                     again_at: None,
@@ -91,7 +118,8 @@ impl Processes {
         } else {
             api.set_open(0, true);
         }
-        Ok(Self { workers, api: api.clone(), clock: clock.clone(), recorder: recorder.clone() })
+        let (api, clock, recorder) = (api.clone(), clock.clone(), recorder.clone());
+        Ok(Self { workers, api, clock, recorder, undone: Vec::new() })
     }
 
     /// Starts all, one after another, and waits until each is ready: the first one makes the database.
@@ -101,14 +129,11 @@ impl Processes {
             // What an earlier run's sender said last is not what this one died of.
             let begun =
                 std::fs::File::create(&self.workers[worker].launch.log).and_then(|_| self.begin(worker));
-            begun.map_err(|error| {
-                let command = self.workers[worker].launch.command.iter();
-                let command = command.map(|part| self.api.hide(&part.to_string_lossy())).collect();
-                StartError::Start { worker, command, error }
-            })?;
+            begun.map_err(|error| self.cannot_start(worker, error))?;
             let mut waited = 0;
             while !self.is_ready(worker) {
                 let log = self.workers[worker].launch.log.clone();
+                self.let_go(worker).map_err(|error| self.cannot_start(worker, error))?;
                 let process = self.workers[worker].process.as_mut();
                 if let Some(Ok(Some(status))) = process.map(Process::ended) {
                     // What it printed is copied by another task, which gets its turn here.
@@ -129,6 +154,12 @@ impl Processes {
             }
         }
         Ok(())
+    }
+
+    fn cannot_start(&self, worker: usize, error: io::Error) -> StartError {
+        let command = self.workers[worker].launch.command.iter();
+        let command = command.map(|part| self.api.hide(&part.to_string_lossy())).collect();
+        StartError::Start { worker, command, error }
     }
 
     /// How many processes it has.
@@ -153,7 +184,7 @@ impl Processes {
         if worker.room == Room::Full {
             limit_files(process.pid(), Room::Full)?;
         }
-        worker.process = Some(process);
+        (worker.process, worker.apart, worker.struck) = (Some(process), false, None);
         (worker.again_after, worker.again_at) = (None, None);
         note(&self.recorder, self.clock.now(), number, ProcessEvent::Started, None);
         let (api, clock, recorder) = (self.api.clone(), self.clock.clone(), self.recorder.clone());
@@ -174,6 +205,7 @@ impl Processes {
     pub fn look(&mut self) -> io::Result<()> {
         for number in 0..self.workers.len() {
             self.bury(number)?;
+            self.conclude(number);
             let due = self.workers[number].again_at.is_some_and(|at| at <= self.clock.now());
             if due && self.workers[number].process.is_none() {
                 self.begin(number)?;
@@ -182,15 +214,28 @@ impl Processes {
         Ok(())
     }
 
+    /// What was to be done and was not, since this was asked last.
+    pub fn take_undone(&mut self) -> Vec<Undone> {
+        std::mem::take(&mut self.undone)
+    }
+
     /// Notes the end of a process, if it has ended.
     fn bury(&mut self, number: usize) -> io::Result<()> {
+        self.let_go(number)?;
         let worker = &mut self.workers[number];
         let Some(process) = &mut worker.process else { return Ok(()) };
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
         (worker.process, worker.frozen) = (None, false);
-        worker.again_at =
-            worker.again_after.take().map(|after| now.saturating_add(after)).or(worker.again_at);
+        if let Some(kills) = worker.struck.take() {
+            // It is started again when its silence has shown that it was the sender.
+            if worker.strike.is_none() && self.api.tells_processes_apart() {
+                worker.strike = Some((Strike::by_signal(&self.api, number, &self.clock), kills));
+            } else if worker.strike.is_none() {
+                let again_after = worker.again_after.take();
+                worker.again_at = again_after.map(|after| now.saturating_add(after)).or(worker.again_at);
+            }
+        }
         if let Some(waiting) = worker.waiting.take() {
             waiting.abort();
         }
@@ -203,14 +248,15 @@ impl Processes {
     /// Whether nobody lives and nobody will.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        let gone = |worker: &Worker| worker.process.is_none() && worker.again_at.is_none();
+        let gone = |worker: &Worker| !worker.lives() && worker.again_at.is_none();
         !self.workers.is_empty() && self.workers.iter().all(gone)
     }
 
     /// Whether everybody lives and is ready, so that what is asked for now is answered.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        (0..self.workers.len()).all(|number| self.workers[number].process.is_some() && self.is_ready(number))
+        let whole = |worker: &Worker| worker.strike.is_none() && worker.lives();
+        (0..self.workers.len()).all(|number| whole(&self.workers[number]) && self.is_ready(number))
     }
 
     /// Kills a process, to be started again so long after its end.
@@ -218,18 +264,17 @@ impl Processes {
     /// # Errors
     /// As for all that strikes a process: when there is none, or the signal can't be sent.
     pub fn kill(&mut self, number: usize, again_after: u64) -> io::Result<()> {
-        self.strike(number, Signal::KILL, ProcessEvent::Killed, Some(again_after))
+        self.end(number, true, Some(again_after))
     }
 
     /// Asks a process to stop, to be started again so long after its end.
     pub fn restart(&mut self, number: usize, again_after: u64) -> io::Result<()> {
-        let signal = self.stop_signal();
-        self.strike(number, signal, ProcessEvent::Asked, Some(again_after))
+        self.end(number, false, Some(again_after))
     }
 
     /// Stops a process where it stands.
     pub fn freeze(&mut self, number: usize) -> io::Result<()> {
-        self.strike(number, Signal::STOP, ProcessEvent::Stopped, None)?;
+        self.signal(number, Signal::STOP, ProcessEvent::Stopped)?;
         self.workers[number].frozen = true;
         self.api.set_frozen(number, true);
         Ok(())
@@ -242,7 +287,7 @@ impl Processes {
             return Ok(());
         }
         self.api.set_frozen(number, false);
-        self.strike(number, Signal::CONT, ProcessEvent::Continued, None)
+        self.signal(number, Signal::CONT, ProcessEvent::Continued)
     }
 
     /// Says whether a process, all that it has started, and whoever is started in its place may write to files.
@@ -252,7 +297,7 @@ impl Processes {
         worker.room = room;
         let members = worker.process.as_ref().map(Process::members).unwrap_or_default();
         if members.is_empty() && room == Room::Full {
-            return Err(gone(number));
+            return Err(self.not_ours(number));
         }
         members.into_iter().try_for_each(|pid| limit_files(pid, room))
     }
@@ -266,24 +311,6 @@ impl Processes {
             }
         }
         Ok(())
-    }
-
-    fn strike(
-        &mut self,
-        number: usize,
-        signal: Signal,
-        event: ProcessEvent,
-        again_after: Option<u64>,
-    ) -> io::Result<()> {
-        // What has ended is no process that anything can be done to.
-        self.bury(number)?;
-        let now = self.clock.now();
-        let worker = &mut self.workers[number];
-        let Some(process) = &worker.process else { return Err(gone(number)) };
-        // Noted before it is done: what the process did until then, it did alive.
-        note(&self.recorder, now, number, event, None);
-        worker.again_after = again_after.or(worker.again_after);
-        process.signal(signal)
     }
 
     /// Resident memory of all, in bytes; nothing if nobody lives or the machine does not tell.
@@ -302,48 +329,13 @@ impl Processes {
         let alive = self.workers.iter().filter_map(|worker| worker.process.as_ref());
         alive.map(figure).try_fold(0_u64, |sum, one| Some(sum + one?)).filter(|sum| *sum > 0)
     }
-
-    /// Asks all to stop, and waits for their ends. Who is not gone in time is killed.
-    pub async fn stop(&mut self, within: u64) -> io::Result<()> {
-        let signal = self.stop_signal();
-        for number in 0..self.workers.len() {
-            let worker = &mut self.workers[number];
-            (worker.again_after, worker.again_at) = (None, None);
-            self.strike_if_there(number, signal, ProcessEvent::Asked)?;
-        }
-        let until = self.clock.now().saturating_add(within);
-        while self.workers.iter().any(|worker| worker.process.is_some()) {
-            self.look()?;
-            if self.clock.now() > until {
-                for number in 0..self.workers.len() {
-                    self.strike_if_there(number, Signal::KILL, ProcessEvent::Killed)?;
-                }
-            }
-            self.clock.pass(READY_PAUSE_NS).await;
-        }
-        Ok(())
-    }
-
-    /// Where nobody is left, there is nobody to tell.
-    fn strike_if_there(&mut self, number: usize, signal: Signal, event: ProcessEvent) -> io::Result<()> {
-        self.bury(number)?;
-        if self.workers[number].process.is_none() {
-            return Ok(());
-        }
-        self.strike(number, signal, event, None)
-    }
-
-    fn stop_signal(&self) -> Signal {
-        match self.api.file().stop.signal {
-            StopSignal::Term => Signal::TERM,
-            StopSignal::Int => Signal::INT,
-            StopSignal::Quit => Signal::QUIT,
-        }
-    }
 }
 
-fn gone(number: usize) -> io::Error {
-    io::Error::other(format!("process {number} of the sender is not there"))
+impl Worker {
+    /// Whether the sender runs, as our process or apart.
+    const fn lives(&self) -> bool {
+        self.process.is_some() || self.apart
+    }
 }
 
 impl Drop for Processes {

@@ -1,7 +1,7 @@
 //! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -10,12 +10,14 @@ use tokio::sync::watch;
 use super::answer::{Rendered, render};
 use super::choice::{Before, Luck};
 use super::deed::{Deed, is_blackhole, ok};
-use super::request::{ReadError, Request, Wire};
+use super::port::Port;
+use super::request::{ReadError, Wire};
+use super::stream::Stream;
+use super::tls::shake_hands;
 use super::{Endpoint, ShutdownSignal, http2};
 use crate::run::Clock;
 use crate::scenario::{self, Behaviour, Duration, Reply};
-use crate::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Signed, Text, Verified};
-use crate::wire::digest::sha256_hex;
+use crate::trace::CutKind;
 
 /// What is written of a large body at once.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
@@ -31,7 +33,7 @@ enum Then {
 
 /// Serves a connection until it ends, the endpoint refuses, or the run is over.
 pub(super) async fn serve(
-    endpoint: Arc<Endpoint>,
+    port: Arc<Port>,
     stream: TcpStream,
     number: u64,
     mut open: watch::Receiver<bool>,
@@ -39,36 +41,56 @@ pub(super) async fn serve(
 ) {
     // Small answers must not wait for each other's acknowledgements; if that can't be had, they are merely late.
     let _ = stream.set_nodelay(true);
-    let is_second = tokio::select! {
-        () = tether.closed() => return,
-        _ = open.wait_for(|open| !*open) => return reset(stream),
-        is_second = http2::is_spoken(&endpoint, &stream) => is_second,
+    let (stream, is_second) = if let Some(acceptor) = &port.tls {
+        let agreed = tokio::select! {
+            () = tether.closed() => return,
+            _ = open.wait_for(|open| !*open) => return,
+            agreed = shake_hands(&port, acceptor, stream) => agreed,
+        };
+        let Some(agreed) = agreed else { return };
+        agreed
+    } else {
+        let stream = Stream::Plain(stream);
+        let Stream::Plain(socket) = &stream else { return };
+        let is_second = tokio::select! {
+            () = tether.closed() => return,
+            _ = open.wait_for(|open| !*open) => return stream.reset_at_end(),
+            is_second = http2::is_spoken(&port.stage.clock, socket) => is_second,
+        };
+        (stream, is_second)
     };
     if is_second {
-        http2::serve(endpoint, stream, number, open, tether).await;
+        http2::serve(port, stream, number, open, tether).await;
     } else {
-        requests(endpoint, stream, number, open, tether).await;
+        requests(port, stream, number, open, tether).await;
     }
 }
 
 /// Serves an HTTP/1.1 connection, one request after another.
 async fn requests(
-    endpoint: Arc<Endpoint>,
-    stream: TcpStream,
+    port: Arc<Port>,
+    stream: Stream,
     number: u64,
     mut open: watch::Receiver<bool>,
     mut tether: ShutdownSignal,
 ) {
-    let mut wire = Wire::new(stream, endpoint.stage.clock.clone());
+    let clock = &port.stage.clock;
+    let mut wire = Wire::new(stream, clock.clone());
     loop {
         tokio::select! {
             () = tether.closed() => return,
             // While the port is closed nobody is there to hold idle connections either.
-            _ = open.wait_for(|open| !*open) => return reset(wire.stream),
+            _ = open.wait_for(|open| !*open) => return wire.stream.reset_at_end(),
             ready = wire.readable() => if ready.is_err() { return },
         }
+        let endpoint = match port.alone() {
+            Some(endpoint) => Arc::clone(endpoint),
+            None => match named(&port, &mut wire, &mut tether).await {
+                Some(endpoint) => endpoint,
+                None => return,
+            },
+        };
         let luck = endpoint.choices.draw();
-        let clock = &endpoint.stage.clock;
         match endpoint.choices.before(clock.now(), luck) {
             Before::Read => {}
             Before::Reset => {
@@ -78,24 +100,73 @@ async fn requests(
                     _ = wire.begin() => {}
                 }
                 endpoint.unread(&wire, CutKind::Reset);
-                return reset(wire.stream);
+                return wire.stream.reset_at_end();
             }
-            Before::Wait(until) => tokio::select! {
-                () = tether.closed() => return,
-                () = clock.until(until) => {}
-            },
+            Before::Wait(until) => {
+                tokio::select! {
+                    () = tether.closed() => return,
+                    () = clock.until(until) => {}
+                }
+                // Of a port that is shared, the head was read to learn whom it is for; the endpoint reads it now.
+                if port.alone().is_none() {
+                    wire.read_now();
+                }
+            }
         }
         let then = exchange(&endpoint, &mut wire, number, luck, &mut tether).await;
         match then {
             Ok(Then::Again) => {}
             // A connection that broke has nothing more to say; what was seen of it is recorded.
-            Ok(Then::End) | Err(_) => return unanswered(&endpoint, &mut wire, number).await,
+            Ok(Then::End) | Err(_) => return unanswered(&port, &mut wire, number).await,
         }
     }
 }
 
+/// The endpoint that the next request on a shared port is for. Requests before it that are for none are noted, and answered 404.
+/// None if the connection ends instead.
+async fn named(port: &Port, wire: &mut Wire, tether: &mut ShutdownSignal) -> Option<Arc<Endpoint>> {
+    const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+    loop {
+        let first_byte = tokio::select! {
+            () = tether.closed() => return None,
+            begun = wire.begin() => begun.ok()??,
+        };
+        let head = tokio::select! {
+            () = tether.closed() => return None,
+            head = wire.head() => head,
+        };
+        let (head, _) = match head {
+            Ok(head) => head,
+            Err(error) => {
+                port.broken_off(how(&error), first_byte, wire.rest());
+                return None;
+            }
+        };
+        if let Some(endpoint) = port.find(&head.path, head.field("host")) {
+            return Some(Arc::clone(endpoint));
+        }
+        let request = tokio::select! {
+            () = tether.closed() => None,
+            request = wire.request() => request.ok(),
+        };
+        let body = request.as_ref().map_or(wire.rest(), |request| request.body.as_slice());
+        port.stray(&head.method, &head.path, head.field("host"), body);
+        request.filter(|request| request.keep_alive)?;
+        wire.stream.write_all(NOT_FOUND).await.ok()?;
+        wire.stream.flush().await.ok()?;
+    }
+}
+
+/// How a request ended that could not be read.
+const fn how(error: &ReadError) -> CutKind {
+    match error {
+        ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone,
+        ReadError::Malformed(_) => CutKind::Malformed,
+    }
+}
+
 /// Records what had come behind the request at which a connection ended: it reached the endpoint, and nobody answers it.
-async fn unanswered(endpoint: &Endpoint, wire: &mut Wire, connection: u64) {
+async fn unanswered(port: &Port, wire: &mut Wire, connection: u64) {
     while let Some(first_byte) = wire.first_byte() {
         let request = tokio::select! {
             biased;
@@ -103,7 +174,13 @@ async fn unanswered(endpoint: &Endpoint, wire: &mut Wire, connection: u64) {
             // Only what is there counts.
             () = std::future::ready(()) => None,
         };
-        let Some(request) = request else { return endpoint.broken_off(wire, first_byte, CutKind::Close) };
+        let Some(request) = request else {
+            return port.broken_off(CutKind::Close, first_byte, wire.rest());
+        };
+        let Some(endpoint) = port.find(&request.path, request.field("host")) else {
+            port.stray(&request.method, &request.path, request.field("host"), &request.body);
+            continue;
+        };
         let arrival = endpoint.arrival(&request, first_byte, endpoint.stage.clock.now(), connection);
         let n = endpoint.stage.recorder.arrival(arrival);
         endpoint.cut(n, CutKind::Close);
@@ -122,10 +199,7 @@ async fn exchange(
     let Some(first_byte) = wire.begin().await? else { return Ok(Then::End) };
     let request = tokio::select! {
         () = tether.closed() => Err(CutKind::RunEnded),
-        request = wire.request() => request.map_err(|error| match error {
-            ReadError::Io(_) | ReadError::Closed { .. } => CutKind::PeerGone,
-            ReadError::Malformed(_) => CutKind::Malformed,
-        }),
+        request = wire.request() => request.map_err(|error| how(&error)),
     };
     let request = match request {
         Ok(request) => request,
@@ -160,20 +234,12 @@ struct Stamps {
 }
 
 impl Stamps {
-    async fn write(&mut self, wire: &Wire, clock: &Clock, mut bytes: &[u8]) -> io::Result<()> {
+    async fn write(&mut self, wire: &mut Wire, clock: &Clock, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            wire.stream.writable().await?;
-            let now = clock.now();
-            match wire.stream.try_write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    self.first.get_or_insert(now);
-                    self.last = now;
-                    bytes = &bytes[written..];
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
+            let (written, now) = wire.stream.write_some(clock, bytes).await?;
+            self.first.get_or_insert(now);
+            self.last = now;
+            bytes = &bytes[written..];
         }
         Ok(())
     }
@@ -209,12 +275,16 @@ impl Act<'_> {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
                 // Whether anybody still reads it or not, the exchange is over.
                 let _ = wire.stream.write_all(half).await;
+                wire.stream.say_end().await;
                 self.cut(CutKind::HalfAnswer)
             }
-            Deed::Close => self.cut(CutKind::Close),
+            Deed::Close => {
+                let end = self.cut(CutKind::Close);
+                wire.stream.say_end().await;
+                end
+            }
             Deed::Reset => {
-                // Without it the close is an orderly one; the sender gets no answer either way.
-                let _ = wire.stream.set_zero_linger();
+                wire.stream.reset_at_end();
                 self.cut(CutKind::ResetAfterRead)
             }
         }
@@ -268,89 +338,4 @@ impl Act<'_> {
         self.endpoint.answered(self.n, rendered, (stamps.first, stamps.last), whole);
         if whole { Then::Again } else { Then::End }
     }
-}
-
-impl Endpoint {
-    /// Records an answer, by the moments of its first byte, if there was one, and its last. One that broke off ended when that
-    /// was seen.
-    pub(super) fn answered(
-        &self,
-        n: u64,
-        rendered: Rendered,
-        (first, last): (Option<u64>, u64),
-        whole: bool,
-    ) {
-        let Rendered { status, retry_after, .. } = rendered;
-        let now = self.stage.clock.now();
-        let (t, end) = (first.unwrap_or(now), if whole { last } else { now });
-        let retry_after = retry_after.map(Text::from);
-        self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
-    }
-
-    /// Records how the exchange of an arrival ended.
-    pub(super) fn cut(&self, n: u64, how: CutKind) {
-        self.keep_cut(Some(n), how, None, None);
-    }
-
-    /// Records that a connection ended before anything of it was taken for a request.
-    fn unread(&self, wire: &Wire, how: CutKind) {
-        self.keep_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
-    }
-
-    /// Records that a request was not read whole.
-    fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
-        self.keep_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
-        // Of what cannot be read, nobody knows where the next request begins.
-        wire.forget();
-    }
-
-    /// Records that an exchange ended without an answer: of an arrival, or of what began and was not read whole.
-    pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
-        let (t, endpoint) = (self.stage.clock.now(), self.name.as_str().into());
-        self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
-    }
-
-    /// The record of a request, but for its number.
-    pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
-        let fields: Vec<_> =
-            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
-        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
-        let seen = self.scheme.verify(&secrets, &fields, &request.body);
-        let verified = match seen.verdict {
-            _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".into()),
-            _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".into()),
-            Ok(keys) => Verified::Keys(keys.into()),
-            Err(wrong) => Verified::No(wrong.to_string().into()),
-        };
-        let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
-        let head = Head {
-            method: request.method.as_str().into(),
-            path: request.path.as_str().into(),
-            content_type: request.field("content-type").map(Text::from),
-        };
-        Arrival {
-            t,
-            read,
-            n: 0,
-            endpoint: self.name.as_str().into(),
-            connection,
-            token: tokens.next(),
-            more: tokens.collect(),
-            id: seen.id.map(Text::from),
-            attempt: seen.attempt.map(Text::from),
-            head: head.into(),
-            bytes: u64::try_from(request.body.len()).unwrap_or(u64::MAX),
-            sha256: sha256_hex(&request.body).into(),
-            signed: Signed {
-                signature: seen.signature.map(Box::from),
-                verified,
-                timestamp: seen.timestamp.map(Text::from),
-            },
-        }
-    }
-}
-
-fn reset(stream: TcpStream) {
-    // Without it the close is an orderly one; the sender gets no answer either way.
-    let _ = stream.set_zero_linger();
 }

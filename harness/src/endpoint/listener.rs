@@ -1,4 +1,5 @@
-//! The port of an endpoint: open; closed for as long as its endpoint refuses; or open with nobody there to accept.
+//! The port of an endpoint: open; closed for as long as its endpoint refuses; or open with nobody there to accept. One that
+//! several share is always open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use super::choice::{Closure, Shut};
-use super::{Endpoint, ShutdownSignal, connection};
+use super::port::Port;
+use super::{ShutdownSignal, connection};
 use crate::trace::{ENDPOINTS, Record, Stall};
 
 /// Connections that the kernel keeps until they are accepted. While an endpoint stalls, nobody accepts quickly.
@@ -18,25 +20,26 @@ const AGAIN_NS: u64 = 5_000_000;
 const AGAIN_MAX_NS: u64 = 1_000_000_000;
 
 /// Accepts connections until the endpoints close, but for the times in which the port is to be closed.
-pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut tether: ShutdownSignal) {
+pub(super) async fn listen(port: Arc<Port>, listener: TcpListener, mut tether: ShutdownSignal) {
     let (open, opened) = watch::channel(true);
     let mut listener = Some(listener);
-    for Closure { from, until, shut } in endpoint.choices.closures() {
+    let closures = port.alone().map(|endpoint| endpoint.choices.closures());
+    for Closure { from, until, shut } in closures.unwrap_or_default() {
         if let Some(listener) = listener.take() {
             let mut ended = tether.clone();
             tokio::select! {
                 () = ended.closed() => return,
-                () = accept(&endpoint, &listener, &opened, &tether) => {}
-                () = begun_until(&endpoint, from) => {}
+                () = accept(&port, &listener, &opened, &tether) => {}
+                () = begun_until(&port, from) => {}
             }
         }
         // A socket that is bound but doesn't listen keeps the port ours, and refuses.
-        let held = hold(&endpoint, &mut tether).await;
+        let held = hold(&port, &mut tether).await;
         open.send_replace(false);
         let ended = tether.clone();
         tokio::select! {
             () = tether.closed() => return,
-            again = closed(&endpoint, until, shut, held, ended) => listener = again,
+            again = closed(&port, until, shut, held, ended) => listener = again,
         }
         open.send_replace(true);
     }
@@ -44,13 +47,13 @@ pub(super) async fn listen(endpoint: Arc<Endpoint>, listener: TcpListener, mut t
     let mut ended = tether.clone();
     tokio::select! {
         () = ended.closed() => {}
-        () = accept(&endpoint, &listener, &opened, &tether) => {}
+        () = accept(&port, &listener, &opened, &tether) => {}
     }
 }
 
 /// Lets nobody in until then, and opens the port again.
 async fn closed(
-    endpoint: &Endpoint,
+    port: &Port,
     until: Option<u64>,
     shut: Shut,
     mut held: Option<TcpSocket>,
@@ -58,32 +61,32 @@ async fn closed(
 ) -> Option<TcpListener> {
     let full = match shut {
         Shut::Refuses => None,
-        Shut::Ignores => fill(endpoint.address, &mut held).await,
+        Shut::Ignores => fill(port.address, &mut held).await,
     };
     match until {
-        Some(until) => endpoint.stage.clock.until(until).await,
+        Some(until) => port.stage.clock.until(until).await,
         None => std::future::pending().await,
     }
     drop(full);
     // A socket that has listened to one peer can't listen to more: another takes its place.
     let held = match held {
-        None => hold(endpoint, &mut tether).await,
+        None => hold(port, &mut tether).await,
         held => held,
     };
     held.and_then(|socket| socket.listen(BACKLOG).ok())
 }
 
 /// Waits until a moment of the run, which may not have begun yet.
-async fn begun_until(endpoint: &Endpoint, at: u64) {
+async fn begun_until(port: &Port, at: u64) {
     const LOOK_NS: u64 = 1_000_000;
-    while endpoint.stage.clock.now() == 0 && at > 0 {
-        endpoint.stage.clock.pass(LOOK_NS).await;
+    while port.stage.clock.now() == 0 && at > 0 {
+        port.stage.clock.pass(LOOK_NS).await;
     }
-    endpoint.stage.clock.until(at).await;
+    port.stage.clock.until(at).await;
 }
 
 async fn accept(
-    endpoint: &Arc<Endpoint>,
+    port: &Arc<Port>,
     listener: &TcpListener,
     open: &watch::Receiver<bool>,
     tether: &ShutdownSignal,
@@ -93,18 +96,18 @@ async fn accept(
         match listener.accept().await {
             Ok((stream, _)) => {
                 pause = AGAIN_NS;
-                let number = endpoint.next_connection();
-                let (endpoint, open) = (Arc::clone(endpoint), open.clone());
-                tokio::spawn(connection::serve(endpoint, stream, number, open, tether.clone()));
+                let number = port.next_connection();
+                let (port, open) = (Arc::clone(port), open.clone());
+                tokio::spawn(connection::serve(port, stream, number, open, tether.clone()));
             }
             // The peer is gone already; others may still come.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
             // No file left, or no memory: for so long the endpoint takes nobody, which is no fault of the sender's.
             Err(_) => {
-                let from = endpoint.stage.clock.now();
-                endpoint.stage.clock.pass(pause).await;
-                let (thread, until) = (ENDPOINTS.to_owned(), endpoint.stage.clock.now());
-                endpoint.stage.recorder.keep(Record::Stall(Stall { thread, from, until }));
+                let from = port.stage.clock.now();
+                port.stage.clock.pass(pause).await;
+                let (thread, until) = (ENDPOINTS.to_owned(), port.stage.clock.now());
+                port.stage.recorder.keep(Record::Stall(Stall { thread, from, until }));
                 pause = pause.saturating_mul(2).min(AGAIN_MAX_NS);
             }
         }
@@ -112,20 +115,20 @@ async fn accept(
 }
 
 /// Takes the port without listening on it.
-async fn hold(endpoint: &Endpoint, tether: &mut ShutdownSignal) -> Option<TcpSocket> {
+async fn hold(port: &Port, tether: &mut ShutdownSignal) -> Option<TcpSocket> {
     loop {
-        match bind(endpoint.address) {
+        match bind(port.address) {
             Ok(socket) => return Some(socket),
             Err(_) => tokio::select! {
                 () = tether.closed() => return None,
-                () = endpoint.stage.clock.pass(AGAIN_NS) => {}
+                () = port.stage.clock.pass(AGAIN_NS) => {}
             },
         }
     }
 }
 
 fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
-    let socket = TcpSocket::new_v4()?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)

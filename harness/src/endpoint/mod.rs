@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Every endpoint has a port of its own, on which it speaks HTTP/1.1, with bytes written by hand, and HTTP/2 to whoever begins
-//! with its preface (see `http2`). An arrival is stamped when its first byte is read, and recorded before any of
+//! with its preface or chooses it over TLS (see `http2`, `tls`). With a public URL all share one port, and a request is for
+//! the endpoint that its path or host names ([`reach`]): a connection that is accepted is nobody's until then, so what shuts a port
+//! (`refuse`, `no-accept`) meets each request as a reset there; what comes for none is answered 404 and noted. An arrival is stamped when its first byte is read, and recorded before any of
 //! its answer is written. An answer's times are taken just *before* the write that they are of: the sender cannot have
 //! seen a byte earlier, so no check that counts from them can accuse it wrongly.
 //!
@@ -22,12 +24,18 @@ mod date;
 mod deed;
 mod http2;
 mod listener;
+mod port;
+mod reach;
 mod request;
+mod seen;
+mod stray;
+mod stream;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::net::TcpListener;
@@ -35,6 +43,8 @@ use tokio::sync::{mpsc, watch};
 
 pub(crate) use date::civil;
 pub use date::http_date;
+pub use reach::{Bind, HOLE, PublicUrl, Reach, ReachError, Tls};
+pub use tls::{Identity, TlsError};
 
 use crate::clock::Clock;
 use crate::scenario::{Behaviour, Duration, Range};
@@ -42,13 +52,15 @@ use crate::trace::{Record, Recorder, SharedSecret};
 use crate::traffic::Tokens;
 use crate::wire::{Key, Scheme};
 use choice::Choices;
+use port::{Behind, Port};
+use stray::Strays;
 
 /// What an endpoint is to be.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The subscriber's name.
     pub name: String,
-    /// The path of its URL.
+    /// The path of its URL, where no public one says another.
     pub path: String,
     /// How it misbehaves.
     pub behaviours: Vec<Behaviour>,
@@ -75,6 +87,9 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Endpoints {
     keys: Keys,
+    /// Where each listens, in order.
+    addresses: Vec<SocketAddr>,
+    strays: Arc<Strays>,
     closing: watch::Sender<bool>,
     /// Ends when the last task of any endpoint has.
     ended: mpsc::Receiver<()>,
@@ -92,14 +107,13 @@ pub struct Keys {
 #[derive(Debug)]
 struct Endpoint {
     name: String,
-    path: String,
-    address: SocketAddr,
+    /// What its subscriber is told.
+    url: String,
     scheme: Scheme,
     /// None while they are not known: then nothing can be verified.
     secrets: RwLock<Vec<Key>>,
     choices: Choices,
     stage: Stage,
-    connections: Arc<AtomicU64>,
 }
 
 /// What keeps a task of an endpoint, and tells it when to end.
@@ -111,41 +125,65 @@ struct ShutdownSignal {
 }
 
 impl Endpoints {
-    /// Opens them all, on loopback.
+    /// Opens them all, on loopback, in plain HTTP.
     pub async fn open(specs: Vec<Spec>, stage: &Stage) -> io::Result<Self> {
+        Self::open_at(specs, stage, &Reach::default(), None).await
+    }
+
+    /// Opens them where they are to be reached, over TLS where they have an identity.
+    pub async fn open_at(
+        specs: Vec<Spec>,
+        stage: &Stage,
+        reach: &Reach,
+        identity: Option<&Identity>,
+    ) -> io::Result<Self> {
         let (closing, tether) = watch::channel(false);
         let (alive, ended) = mpsc::channel(1);
         let tether = ShutdownSignal { closing: tether, _alive: alive };
+        let strays = Arc::new(Strays::new(stage.clock.clone(), stage.recorder.clone()));
         let connections = Arc::new(AtomicU64::new(0));
-        let mut all = Vec::new();
-        for (number, spec) in (0_u64..).zip(specs) {
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let endpoint = Arc::new(Endpoint {
-                choices: Choices::new(spec.behaviours, spec.answers, stage.seed, number),
-                name: spec.name,
-                path: spec.path,
-                address: listener.local_addr()?,
-                scheme: spec.scheme,
-                secrets: RwLock::default(),
-                stage: stage.clone(),
-                connections: Arc::clone(&connections),
-            });
-            tokio::spawn(listener::listen(Arc::clone(&endpoint), listener, tether.clone()));
-            all.push(endpoint);
+        let listen = |listener: TcpListener, address: SocketAddr, behind: Behind| {
+            let tls = identity.map(|identity| identity.acceptor.clone());
+            let port = Port::new((address, behind), tls, stage, &strays, &connections);
+            tokio::spawn(listener::listen(Arc::new(port), listener, tether.clone()));
+        };
+        let (mut all, mut addresses) = (Vec::new(), Vec::new());
+        let specs = (0_u64..).zip(specs);
+        if let Some(public) = &reach.public {
+            let listener = TcpListener::bind(reach.address()).await?;
+            let address = listener.local_addr()?;
+            for (number, spec) in specs {
+                let url = public.url(&spec.name);
+                all.push(Arc::new(Endpoint::new(spec, number, url, stage)));
+                addresses.push(address);
+            }
+            let endpoints = all.iter().map(|one| (one.name.clone(), Arc::clone(one))).collect();
+            listen(listener, address, Behind::All { url: public.clone(), endpoints });
+        } else {
+            let scheme = if identity.is_some() { "https" } else { "http" };
+            for (number, spec) in specs {
+                let listener = TcpListener::bind(reach.address()).await?;
+                let address = listener.local_addr()?;
+                let url = format!("{scheme}://{address}{}", spec.path);
+                let endpoint = Arc::new(Endpoint::new(spec, number, url, stage));
+                all.push(Arc::clone(&endpoint));
+                addresses.push(address);
+                listen(listener, address, Behind::One(endpoint));
+            }
         }
-        Ok(Self { keys: Keys { all, owners: Arc::default() }, closing, ended })
+        Ok(Self { keys: Keys { all, owners: Arc::default() }, addresses, strays, closing, ended })
     }
 
     /// The URL of the endpoint in this place.
     #[must_use]
     pub fn url(&self, at: usize) -> Option<String> {
-        self.keys.all.get(at).map(|endpoint| format!("http://{}{}", endpoint.address, endpoint.path))
+        self.keys.all.get(at).map(|endpoint| endpoint.url.clone())
     }
 
     /// Where they all listen, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.keys.all.iter().map(|endpoint| endpoint.address).collect()
+        self.addresses.clone()
     }
 
     /// What they know of secrets.
@@ -164,6 +202,7 @@ impl Endpoints {
         // Without a task there is nobody to tell.
         let _ = self.closing.send(true);
         while self.ended.recv().await.is_some() {}
+        self.strays.end();
     }
 }
 
@@ -208,8 +247,10 @@ impl Keys {
 }
 
 impl Endpoint {
-    fn next_connection(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed)
+    fn new(spec: Spec, number: u64, url: String, stage: &Stage) -> Self {
+        let Spec { name, behaviours, answers, scheme, .. } = spec;
+        let choices = Choices::new(behaviours, answers, stage.seed, number);
+        Self { name, url, scheme, secrets: RwLock::default(), choices, stage: stage.clone() }
     }
 }
 

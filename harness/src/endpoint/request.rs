@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use super::stream::Stream;
 use crate::run::Clock;
 
 /// The longest head of a request.
@@ -70,7 +70,7 @@ pub(super) enum ReadError {
 /// A connection, and what was read beyond the last request.
 #[derive(Debug)]
 pub(super) struct Wire {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     clock: Clock,
     buffer: Vec<u8>,
     /// How many bytes of the buffer came when, in their order.
@@ -78,7 +78,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, clock: Clock) -> Self {
+    pub(super) fn new(stream: Stream, clock: Clock) -> Self {
         Self { stream, clock, buffer: Vec::with_capacity(READ_BYTES), came: VecDeque::new() }
     }
 
@@ -104,7 +104,7 @@ impl Wire {
     }
 
     /// Waits until there is a byte to read, or the peer has gone. Reads nothing from the socket.
-    pub(super) async fn readable(&self) -> io::Result<()> {
+    pub(super) async fn readable(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
 
@@ -114,8 +114,9 @@ impl Wire {
         if self.buffer.is_empty() && self.more().await? == 0 {
             return Ok(None);
         }
-        // A read that left room had all there was.
-        while self.buffer.len() == self.buffer.capacity() && self.buffer.len() < AHEAD_BYTES_MAX {
+        // A read that left room had all there was, unless it ended with a piece.
+        let more = |wire: &Self| wire.buffer.len() == wire.buffer.capacity() || wire.stream.reads_in_pieces();
+        while more(self) && self.buffer.len() < AHEAD_BYTES_MAX {
             self.buffer.reserve(READ_BYTES);
             match self.stream.try_read_buf(&mut self.buffer) {
                 Ok(read @ 1..) => self.came.push_back((read, self.clock.now())),
@@ -128,17 +129,10 @@ impl Wire {
 
     /// Reads the rest of a request that has begun.
     pub(super) async fn request(&mut self) -> Result<Request, ReadError> {
-        let (mut request, head) = loop {
-            if let Some((request, head)) = parse(&self.buffer)? {
-                break (request, head);
-            }
-            if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(ReadError::Malformed("its head is too long"));
-            }
-            self.more_or_closed().await?;
-        };
+        let (mut request, head) = self.head().await?;
         if request.field("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+            self.stream.flush().await?;
         }
         match framing(&request)? {
             Framing::Length(length) => {
@@ -155,6 +149,25 @@ impl Wire {
         }
         self.buffer.shrink_to(IDLE_BYTES_MAX);
         Ok(request)
+    }
+
+    /// Reads on until the head of a request is there, which stays unread: what it says, without a body, and its length.
+    pub(super) async fn head(&mut self) -> Result<(Request, usize), ReadError> {
+        loop {
+            if let Some(head) = parse(&self.buffer)? {
+                return Ok(head);
+            }
+            if self.buffer.len() > HEAD_BYTES_MAX {
+                return Err(ReadError::Malformed("its head is too long"));
+            }
+            self.more_or_closed().await?;
+        }
+    }
+
+    /// What was read and is no request yet counts as read at this moment.
+    pub(super) fn read_now(&mut self) {
+        let now = self.clock.now();
+        self.came.iter_mut().for_each(|(_, t)| *t = now);
     }
 
     async fn chunks(&mut self) -> Result<Vec<u8>, ReadError> {
@@ -276,13 +289,13 @@ fn parse(buffer: &[u8]) -> Result<Option<(Request, usize)>, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     /// What is read of a connection on which the peer writes `pieces` and closes.
     async fn read(pieces: &[&[u8]]) -> Vec<Result<Request, ReadError>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut wire = Wire::new(listener.accept().await.unwrap().0, Clock::begun());
+        let mut wire = Wire::new(Stream::Plain(listener.accept().await.unwrap().0), Clock::begun());
         for piece in pieces {
             peer.write_all(piece).await.unwrap();
         }

@@ -4,18 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
 
 use super::step::Outcome;
-use crate::trace::{Arrival, Message, Record, Verified};
+use crate::trace::{Arrival, Message, Record, Stray, StrayKind, Verified};
 
 /// The arrivals of a rehearsal.
 pub(super) struct Arrivals {
     records: Receiver<Message>,
     all: Vec<Arrival>,
+    /// What came to no endpoint, the latest alone.
+    stray: Option<Stray>,
     wanted: BTreeSet<u64>,
 }
 
 impl Arrivals {
     pub(super) const fn new(records: Receiver<Message>) -> Self {
-        Self { records, all: Vec::new(), wanted: BTreeSet::new() }
+        Self { records, all: Vec::new(), stray: None, wanted: BTreeSet::new() }
     }
 
     /// These events are to arrive.
@@ -25,14 +27,23 @@ impl Arrivals {
 
     /// Takes what was recorded since.
     fn look(&mut self) {
-        let arrivals = self.records.try_iter().filter_map(|message| match message {
-            Message::Record(record) => match *record {
-                Record::Arrival(arrival) => Some(arrival),
-                _ => None,
-            },
-            _ => None,
-        });
-        self.all.extend(arrivals);
+        for message in self.records.try_iter() {
+            let Message::Record(record) = message else { continue };
+            match *record {
+                Record::Arrival(arrival) => self.all.push(arrival),
+                Record::Stray(stray) => self.stray = Some(stray),
+                _ => {}
+            }
+        }
+    }
+
+    /// What came to no endpoint, as it is told.
+    pub(super) fn stray(&self) -> Option<String> {
+        let stray = self.stray.as_ref()?;
+        Some(match stray.kind {
+            StrayKind::Handshake => format!("a handshake of TLS came to nothing: {}", stray.said),
+            StrayKind::Request => format!("a request named no endpoint: {}", stray.said),
+        })
     }
 
     fn came(&self) -> BTreeSet<u64> {

@@ -12,7 +12,7 @@ use crate::driver::{
     Api, ApiError, DriverFile, EmitResult, Event, Exchange, ProcessConfig, Processes, StartError,
     Subscription, log_path,
 };
-use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::run::{Interrupt, RunError, here, scheme};
 use crate::scenario::{Durability, SECOND, Scenario};
 use crate::trace::Recorder;
@@ -54,6 +54,8 @@ pub struct Options<'a> {
     pub program: &'a Path,
     /// An empty folder for the sender's files and its log.
     pub folder: &'a Path,
+    /// How the endpoint is to be reached.
+    pub reach: &'a Reach,
 }
 
 /// Plays it. The driver file was read, and has no mistakes.
@@ -72,7 +74,11 @@ pub async fn rehearse(
     let (recorder, records) = Recorder::new(10_000);
     let stage = Stage { clock: clock.clone(), recorder, tokens, seed: 1 };
     let mut rehearsal = Rehearsal::new(&file.name);
-    let api = match api(file, options, tokens, scenario.sender.durability) {
+    let name = scenario.subscribers[0].name.as_str();
+    options.reach.check(std::iter::once(name))?;
+    let identity = Identity::of(options.reach, &[name], options.folder, &clock)?;
+    let trust = identity.as_ref().map_or(Path::new(""), Identity::trust);
+    let api = match api(file, options, tokens, (scenario.sender.durability, trust)) {
         Ok(api) => api,
         Err(error) => {
             rehearsal.failed("connect", error.to_string(), None, true);
@@ -99,7 +105,8 @@ pub async fn rehearse(
         answers: subscriber.answers,
         scheme: scheme(file, subscriber.sign)?,
     };
-    let endpoints = Endpoints::open(vec![spec], &stage).await.map_err(RunError::Endpoints)?;
+    let endpoints = Endpoints::open_at(vec![spec], &stage, options.reach, identity.as_ref());
+    let endpoints = endpoints.await.map_err(RunError::Endpoints)?;
     let mut stand = Stand {
         scenario: &scenario,
         api: &api,
@@ -127,7 +134,7 @@ fn api(
     file: &DriverFile,
     options: Options<'_>,
     tokens: Tokens,
-    durability: Durability,
+    (durability, trust): (Durability, &Path),
 ) -> Result<Api, ApiError> {
     let port = crate::driver::free_port().unwrap_or_default();
     let variables = [
@@ -137,6 +144,7 @@ fn api(
         ("database", options.folder.join("sender.db").display().to_string()),
         ("durability", durability.name().to_owned()),
         ("run", tokens.run()),
+        ("ca", trust.display().to_string()),
     ];
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Api::watched(file.clone(), &[port], variables)
@@ -286,6 +294,9 @@ impl Stand<'_> {
                     self.api.hide(&stranger)
                 ));
             }
+            if let Some(stray) = self.arrivals.stray() {
+                what.push_str(&format!("; {}", self.api.hide(&stray)));
+            }
             self.rehearsal.failed("deliver", what, None, false);
         } else {
             self.rehearsal.passed("deliver", format!("{came} events arrived: {}", self.arrivals.shape()));
@@ -341,7 +352,13 @@ async fn take_back(api: &Api, processes: &mut Processes, rehearsal: &mut Rehears
     if processes.is_empty() {
         return;
     }
-    match processes.stop(STOP_WITHIN_NS).await {
+    let stopped = processes.stop(STOP_WITHIN_NS).await;
+    let left = processes.take_undone();
+    match stopped {
+        Ok(()) if !left.is_empty() => {
+            let why: Vec<String> = left.into_iter().map(|undone| undone.why).collect();
+            rehearsal.failed("stop", why.join("; "), None, false);
+        }
         Ok(()) => rehearsal.passed("stop", "the sender is gone".to_owned()),
         Err(error) => rehearsal.failed("stop", error.to_string(), None, false),
     }

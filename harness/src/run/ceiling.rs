@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::heartbeat::EndpointThread;
 use super::{Clock, Recorder};
-use crate::endpoint::{Spec, Stage};
+use crate::endpoint::{Reach, Spec, Stage};
 use crate::scenario::SECOND;
 use crate::trace::{End, Ended, Header};
 use crate::traffic::Tokens;
@@ -35,7 +35,7 @@ pub async fn ceiling(specs: Vec<Spec>, body: &[u8], header: Header) -> io::Resul
     recorder.begin(header);
     let stage = Stage { clock: clock.clone(), recorder: recorder.clone(), tokens: Tokens::new(0), seed: 0 };
     let thread = EndpointThread::start(&clock, &recorder)?;
-    let endpoints = thread.open(specs, &stage).await?;
+    let endpoints = thread.open(specs, &stage, &Reach::default(), None).await?;
     let addresses = endpoints.addresses();
     bare_client(&addresses, body, CONNECTIONS, &clock, WARM_NS).await?;
     let began = clock.now();

@@ -13,11 +13,11 @@ use super::operator::{Done, Errand, Operator};
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
 use crate::database::Server;
-use crate::driver::{Api, DriverFile, Processes, Sample};
+use crate::driver::{self, Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
 use crate::fault::{Room, Step};
 use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Scenario, Standing, Store};
-use crate::trace::{Depth, Ended, Fault, Kept, Record};
+use crate::trace::{Depth, Ended, Fault, Kept, Record, Undone};
 use crate::traffic::Lag;
 use crate::wire::{Profile, Scheme};
 
@@ -109,6 +109,9 @@ impl Conductor<'_> {
                 self.hear(done);
             }
             self.processes.look().map_err(RunError::Process)?;
+            for undone in self.processes.take_undone() {
+                self.take_back(undone);
+            }
             let now = self.clock.now();
             if now >= weigh_at {
                 queue.resident_bytes.store(self.processes.resident_bytes().unwrap_or(0), Ordering::Relaxed);
@@ -286,14 +289,34 @@ impl Conductor<'_> {
                 return drop(self.errands.spawn(self.operator().carry_out(self.errand(fault))));
             }
         };
+        let plan = Fault::place(&self.scenario.faults, fault);
         if let Err(why) = done {
-            return self.view.say(&format!("{} was not applied: {why}", fault.action.name()));
+            let (action, why) = (fault.action.name().to_owned(), why.to_string());
+            self.view.say(&format!("{action} was not applied: {why}"));
+            return self.recorder.keep(Record::Undone(Undone { t, action, worker: None, plan, why }));
         }
         let detail = fault.worker.as_ref().map(|target| target.told(worker));
         let until = (lasts > 0).then(|| t.saturating_add(lasts));
         let action = fault.action.name().to_owned();
-        let plan = Fault::place(&self.scenario.faults, fault);
         self.recorder.keep(Record::Fault(Fault { t, action, until, detail, plan }));
+    }
+
+    /// Takes back what was struck, and goes on all the same.
+    fn take_back(&self, undone: driver::Undone) {
+        let (t, action) = (self.clock.now(), if undone.kills { "kill" } else { "restart" });
+        let struck = |fault: &FaultPlan| {
+            let worker = fault.worker.as_ref().and_then(FaultTarget::worker);
+            fault.action.name() == action && fault.at.0 <= t && worker.is_none_or(|one| one == undone.worker)
+        };
+        let plan = (0..).zip(&self.scenario.faults).filter(|(_, fault)| struck(fault)).last();
+        self.view.say(&format!("{action} was not done: {}", undone.why));
+        self.recorder.keep(Record::Undone(Undone {
+            t,
+            action: action.to_owned(),
+            worker: u32::try_from(undone.worker).ok(),
+            plan: plan.map(|(place, _)| place),
+            why: undone.why,
+        }));
     }
 
     /// Does something to the processes that a fault concerns. It is done if one of them is there; to those that aren't,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::database::DatabaseError;
 use crate::driver::{ApiError, FileError, StartError};
+use crate::endpoint::{ReachError, TlsError};
 use crate::traffic::ScheduleError;
 
 /// A run that left no trace, or not a whole one.
@@ -87,6 +88,12 @@ pub enum RunError {
         /// Where.
         path: PathBuf,
     },
+    /// Nobody could reach the endpoints so.
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    /// The endpoints have no certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The endpoints cannot be opened.
     #[error(
         "the endpoints cannot be opened: {0}; with thousands of them, the limit on open files must allow it"
@@ -141,6 +148,8 @@ impl RunError {
                     | Self::Owner { .. }
                     | Self::Store { .. }
                     | Self::Database(DatabaseError::Missing | DatabaseError::Given(_))
+                    | Self::Reach(_)
+                    | Self::Tls(TlsError::Given { .. })
                     | Self::Api(ApiError::Certificate(_))
             )
     }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{Clock, Recorder};
-use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::trace::{ENDPOINTS, Record, Stall};
 
 /// How often it beats.
@@ -40,10 +40,18 @@ impl EndpointThread {
         Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Opens endpoints that live on this thread.
-    pub(super) async fn open(&self, specs: Vec<Spec>, stage: &Stage) -> io::Result<Endpoints> {
-        let stage = stage.clone();
-        let opening = self.runtime.spawn(async move { Endpoints::open(specs, &stage).await });
+    /// Opens endpoints that live on this thread, where they are to be reached.
+    pub(super) async fn open(
+        &self,
+        specs: Vec<Spec>,
+        stage: &Stage,
+        reach: &Reach,
+        identity: Option<Identity>,
+    ) -> io::Result<Endpoints> {
+        let (stage, reach) = (stage.clone(), reach.clone());
+        let opening = self
+            .runtime
+            .spawn(async move { Endpoints::open_at(specs, &stage, &reach, identity.as_ref()).await });
         opening.await.map_err(io::Error::other)?
     }
 }

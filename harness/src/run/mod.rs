@@ -9,6 +9,7 @@ mod ceiling;
 mod conductor;
 mod emitter;
 mod error;
+mod files;
 mod folder;
 mod heartbeat;
 mod keeping;
@@ -29,10 +30,12 @@ use tokio::task::JoinSet;
 
 use crate::database::Database;
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
-use crate::endpoint::{Endpoints, Spec, Stage};
+use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::scenario::{Range, Scenario, Store};
 use crate::trace::ledger::Ledger;
-use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Record, TraceFile};
+use crate::trace::{
+    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, TraceFile, Undone,
+};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
@@ -40,8 +43,9 @@ use after::{list_dead, tear_down, tell_differences};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
+use files::raise_files;
 use heartbeat::EndpointThread;
-use view::View;
+use view::{View, tell};
 
 /// Turns true when somebody wants the run to end.
 pub type Interrupt = watch::Receiver<bool>;
@@ -61,6 +65,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// Whether to show the run on a terminal.
     pub show: bool,
+    /// How endpoints are to be reached.
+    pub reach: Reach,
 }
 
 /// What a run left behind.
@@ -105,6 +111,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     {
         return Err(RunError::Owner { target, driver: file.name });
     }
+    options.reach.check(scenario.subscribers.iter().map(|one| one.name.as_str()))?;
     raise_files(scenario)?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;
     let home = Home::take(&options.out.join("sender"))?;
@@ -162,8 +169,10 @@ impl Staged<'_> {
             self.measure_ceiling().await?;
         }
         let thread = EndpointThread::start(&clock, &recorder).map_err(RunError::Endpoints)?;
-        let endpoints = thread.open(self.specs()?, &self.stage).await.map_err(RunError::Endpoints)?;
-        let api = self.api()?;
+        let identity = self.identity()?;
+        let api = self.api(identity.as_ref())?;
+        let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
+        let endpoints = opening.await.map_err(RunError::Endpoints)?;
         let config = ProcessConfig {
             program: self.options.program.clone(),
             logs: self.options.out.clone(),
@@ -212,6 +221,12 @@ impl Staged<'_> {
         tear_down(&api).await;
         let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
         failure = failure.or(stopped.err());
+        for undone in processes.take_undone() {
+            tell(&format!("the sender was not stopped: {}", undone.why));
+            let (t, action, worker) = (clock.now(), "stop".to_owned(), u32::try_from(undone.worker).ok());
+            let undone = Undone { t, action, worker, plan: None, why: undone.why };
+            emission.recorder.keep(Record::Undone(undone));
+        }
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {
@@ -249,6 +264,26 @@ impl Staged<'_> {
             recorder.account(Ledger::new(&declared.applied(self.scenario)));
         }
         recorder.keep(Record::Declared(declared));
+        if let Some(public) = &self.options.reach.public {
+            let (url, path) = (public.to_string(), public.path().to_owned());
+            recorder.keep(Record::Public(Public { url, path }));
+        }
+    }
+
+    /// What the endpoints show for themselves; says how they are reached, where that is not on loopback alone.
+    fn identity(&self) -> Result<Option<Identity>, RunError> {
+        let reach = &self.options.reach;
+        let names: Vec<&str> = self.scenario.subscribers.iter().map(|one| one.name.as_str()).collect();
+        let identity = Identity::of(reach, &names, &self.options.out, &self.stage.clock)?;
+        if self.options.show {
+            if let Some(public) = &reach.public {
+                tell(&format!("endpoints listen at {}, and are called {public}", reach.address()));
+            }
+            if let Some(identity) = &identity {
+                tell(&format!("endpoints speak TLS; to be trusted: {}", identity.trust().display()));
+            }
+        }
+        Ok(identity)
     }
 
     fn specs(&self) -> Result<Vec<Spec>, RunError> {
@@ -279,7 +314,7 @@ impl Staged<'_> {
         Ok(())
     }
 
-    fn api(&self) -> Result<Api, RunError> {
+    fn api(&self, identity: Option<&Identity>) -> Result<Api, RunError> {
         let count = if self.file.start.is_some() { self.scenario.sender.workers } else { 1 };
         let ports = (0..count).map(|_| crate::driver::free_port()).collect::<Result<Vec<_>, _>>();
         let ports = ports.map_err(RunError::Endpoints)?;
@@ -290,6 +325,7 @@ impl Staged<'_> {
             ("database", self.database.address().to_owned()),
             ("durability", self.scenario.sender.durability.name().to_owned()),
             ("run", self.stage.tokens.run()),
+            ("ca", identity.map_or(String::new(), |identity| identity.trust().display().to_string())),
         ];
         let variables: Variables =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -366,26 +402,6 @@ fn header(scenario: &Scenario, schedule: &Schedule, seed: u64, file: &DriverFile
 
 fn cannot_write(path: &Path, error: std::io::Error) -> RunError {
     RunError::File { path: path.to_owned(), error }
-}
-
-/// Raises the limit on open files as far as it goes without privilege, and sees whether it is enough: before the endpoints
-/// are opened, of which the last would fail. The sender inherits the limit.
-fn raise_files(scenario: &Scenario) -> Result<(), RunError> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    /// What else is open: the trace, the sender's API, libraries.
-    const OTHERS: u64 = 100;
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Should that fail, whoever needs more files says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let subscribers = scenario.subscribers.len();
-    // A listener for each, and as many connections as requests may be under way; one, where the contract doesn't say.
-    let connections =
-        scenario.subscribers.iter().map(|one| one.limit.in_flight.map_or(1, |most| u64::from(most).max(1)));
-    let listeners = u64::try_from(subscribers).unwrap_or(u64::MAX);
-    let needed = connections.fold(listeners.saturating_add(OTHERS), u64::saturating_add);
-    if needed > limit { Err(RunError::Files { subscribers, needed, limit }) } else { Ok(()) }
 }
 
 #[cfg(test)]

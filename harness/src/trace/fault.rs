@@ -41,6 +41,24 @@ impl Fault {
     }
 }
 
+/// Something that was to be done to the sender under test, and was not. What a trace says before of its being done is taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// When that was known.
+    pub t: u64,
+    /// What, in the scenario's word.
+    #[serde(rename = "do")]
+    pub action: String,
+    /// To which of its processes; none for the whole sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u32>,
+    /// Which of the scenario's faults it was, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<u32>,
+    /// Why not.
+    pub why: String,
+}
+
 /// Something happened to a process of the sender under test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
@@ -50,7 +68,8 @@ pub struct Process {
     pub worker: u32,
     /// What.
     pub event: ProcessEvent,
-    /// How it exited: `exit 0`, `signal 9`.
+    /// How it exited: `exit 0`, `signal 9`. Of what was done to it: how, where that was not by a signal; then it is over when it is
+    /// gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
 }
@@ -73,4 +92,63 @@ pub enum ProcessEvent {
     Continued,
     /// It is gone.
     Exited,
+}
+
+impl Undone {
+    /// Takes back what was said of it. A fault that struck another process as well stays.
+    pub(super) fn take_back(&self, faults: &mut Vec<Fault>, processes: &mut Vec<Process>) {
+        use ProcessEvent::{Asked, Exited, Killed};
+
+        let is_strike = |one: &Process| matches!(one.event, Killed | Asked);
+        let own = processes.iter().rposition(|one| is_strike(one) && Some(one.worker) == self.worker);
+        if let Some(from) = own.map(|at| processes[at].t) {
+            let is_of_it = |one: &Process| {
+                let is_end = is_strike(one) || one.event == Exited;
+                is_end && Some(one.worker) == self.worker && one.t >= from
+            };
+            processes.retain(|one| !is_of_it(one));
+        }
+        let fault = faults.iter().rposition(|fault| self.plan.is_some() && fault.plan == self.plan);
+        if let Some(at) =
+            fault.filter(|at| !processes.iter().any(|one| is_strike(one) && one.t >= faults[*at].t))
+        {
+            faults.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_done_is_taken_back_and_what_was_done_to_others_stays() {
+        use ProcessEvent::{Exited, Killed, Started};
+
+        let process = |t, worker, event| Process { t, worker, event, status: None };
+        let fault =
+            |t, plan| Fault { t, action: "kill".to_owned(), until: None, detail: None, plan: Some(plan) };
+        let undone = |worker| Undone {
+            t: 40,
+            action: "kill".to_owned(),
+            worker: Some(worker),
+            plan: Some(1),
+            why: "it still answers".to_owned(),
+        };
+        let mut faults = vec![fault(10, 0), fault(30, 1)];
+        let mut processes = vec![
+            process(0, 0, Started),
+            process(0, 1, Started),
+            process(11, 0, Killed),
+            process(12, 0, Exited),
+            process(31, 0, Killed),
+            process(31, 1, Killed),
+            process(32, 0, Exited),
+        ];
+        undone(0).take_back(&mut faults, &mut processes);
+        assert_eq!((faults.len(), processes.len()), (2, 5), "the other process was killed");
+        undone(1).take_back(&mut faults, &mut processes);
+        assert_eq!(faults, [fault(10, 0)]);
+        assert_eq!(processes[2..], [process(11, 0, Killed), process(12, 0, Exited)]);
+    }
 }

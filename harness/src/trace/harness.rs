@@ -48,6 +48,58 @@ pub struct Offset {
     pub error: u64,
 }
 
+/// How subscribers' URLs look, where they are not their endpoints' own addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Public {
+    /// The URL, with `{endpoint}` in place of each one's name.
+    pub url: String,
+    /// Its path, likewise.
+    pub path: String,
+}
+
+/// What came to the harness, and to none of its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stray {
+    /// When.
+    pub t: u64,
+    /// What it was.
+    pub kind: StrayKind,
+    /// The harness's token, if what came had it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// What it asked for, or what was wrong with it.
+    pub said: String,
+    /// For how many it stands: one, or all that were not recorded one by one.
+    pub count: u64,
+}
+
+/// What may come to no endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StrayKind {
+    /// A request whose path or host names no endpoint, or that ended before it named any.
+    Request,
+    /// A handshake of TLS that came to nothing.
+    Handshake,
+}
+
+/// How endpoints were reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// By which URLs, where they are not the endpoints' own addresses.
+    pub public: Option<Public>,
+    /// What came to none of them.
+    pub strays: Vec<Stray>,
+}
+
+impl Reached {
+    /// The path of a subscriber's URL, if it isn't its endpoint's own.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> Option<String> {
+        self.public.as_ref().map(|public| public.path.replace("{endpoint}", name))
+    }
+}
+
 /// What the driver file says of the sender. It is in the trace so that the trace can be judged without that file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
@@ -139,6 +191,8 @@ impl Declared {
 pub enum Lack {
     /// Processes that the harness starts and may kill.
     Start,
+    /// Processes that are the harness's own, to be stopped where they stand and measured.
+    Process,
     /// The path of a database that the harness may lock.
     Database,
     /// A call that looks into the queue.

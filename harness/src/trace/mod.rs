@@ -22,8 +22,11 @@ mod shared;
 mod shares;
 mod writer;
 
-pub use fault::{Fault, Process, ProcessEvent};
-pub use harness::{Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Signs, Stall, Told, Unoffered};
+pub use fault::{Fault, Process, ProcessEvent, Undone};
+pub use harness::{
+    Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Public, Reached, Signs, Stall, Stray, StrayKind,
+    Told, Unoffered,
+};
 pub use machine::{Ceiling, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
 pub use record::{

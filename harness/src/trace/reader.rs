@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::fault::{Fault, Process};
-use super::harness::{Declared, Offset, Stall, Unoffered};
+use super::fault::{Fault, Process, Undone};
+use super::harness::{Declared, Offset, Reached, Stall, Unoffered};
 use super::machine::Host;
 use super::record::{
     Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Trailer,
@@ -66,6 +66,10 @@ pub struct Trace {
     pub stalls: Vec<Stall>,
     /// Events that were never written to the sender's API.
     pub unoffered: Vec<Unoffered>,
+    /// What was to be done to the sender and was not.
+    pub undone: Vec<Undone>,
+    /// How endpoints were reached, and what came to none of them.
+    pub reached: Reached,
     /// How far the sender's clock is off, where that is known.
     pub offset: Option<Offset>,
     /// The last line; none if the trace was cut short.
@@ -209,6 +213,8 @@ impl Trace {
             declared: Declared::default(),
             stalls: Vec::new(),
             unoffered: Vec::new(),
+            undone: Vec::new(),
+            reached: Reached::default(),
             offset: None,
             trailer: None,
         }
@@ -236,6 +242,12 @@ impl Trace {
             Record::Stall(one) => self.stalls.push(one),
             Record::Unoffered(one) => self.unoffered.push(one),
             Record::Offset(one) => self.offset = Some(one),
+            Record::Public(one) => self.reached.public = Some(one),
+            Record::Stray(one) => self.reached.strays.push(one),
+            Record::Undone(one) => {
+                one.take_back(&mut self.faults, &mut self.processes);
+                self.undone.push(one);
+            }
             Record::Trailer(one) => {
                 count("lines", one.lines, lines)?;
                 count("offers", one.offers, self.offers.len() as u64)?;

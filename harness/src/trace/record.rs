@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Fault, Process};
-use super::harness::{Declared, Offset, Stall, Unoffered};
+use super::fault::{Fault, Process, Undone};
+use super::harness::{Declared, Offset, Public, Stall, Stray, Unoffered};
 use super::machine::{Ceiling, Machine};
 use super::said::{Dead, Depth};
 use super::shared::{Shared, Text};
@@ -49,6 +49,12 @@ pub enum Record {
     Unoffered(Unoffered),
     /// How far the sender's clock is off.
     Offset(Offset),
+    /// How subscribers' URLs look.
+    Public(Public),
+    /// What came to no endpoint.
+    Stray(Stray),
+    /// Something that was not done to the sender under test.
+    Undone(Undone),
     /// The last line. A trace without it was cut short.
     Trailer(Trailer),
 }

@@ -49,38 +49,45 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
 
 #[test]
 fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
-    let back = |after: u64, workers: u32| {
+    // The first attempt came so long after the kill was noted, and the process was back so long after it.
+    for (came, back, expected) in
+        [(10 * MS, 200 * MS, Status::Pass), (10 * MS, 5 * MS, Status::Fail), (400 * MS, SECOND, Status::Fail)]
+    {
+        let kill = 3 * SECOND - came;
         let started = move |trace: &mut Trace| {
-            // The first attempt came 10 ms after the kill was noted.
             killed(0)(trace);
-            trace.processes.last_mut().unwrap().t = 3 * SECOND - 10 * MS;
-            let (t, event) = (3 * SECOND - 10 * MS + after, ProcessEvent::Started);
-            trace.processes.push(Process { t, worker: 0, event, status: None });
+            trace.processes.last_mut().unwrap().t = kill;
+            let event = ProcessEvent::Started;
+            trace.processes.push(Process { t: kill + back, worker: 0, event, status: None });
         };
-        (format!("[sender]\nworkers = {workers}"), started)
-    };
-    for (after, workers, expected) in [
-        (200 * MS, 1, Status::Pass),
-        (5 * MS, 1, Status::Fail),
-        (200 * MS, 2, Status::Pass),
-        (5 * MS, 2, Status::Fail),
-    ] {
-        let (sender, started) = back(after, workers);
         for id in ["duplicate.bounded", "retry.status"] {
-            check(id, &sender, started, expected);
+            check(id, "", started, expected);
         }
     }
-    // Of several processes another may have sent what came later.
-    let (sender, started) = back(SECOND, 2);
-    let long_ago = move |trace: &mut Trace| {
-        started(trace);
-        trace
-            .processes
-            .iter_mut()
-            .filter(|one| one.event == ProcessEvent::Killed)
-            .for_each(|one| one.t -= 400 * MS);
+}
+
+#[test]
+fn a_command_kills_at_some_moment_until_its_sender_is_gone() {
+    // Told to at 2.5 s, so well before the delivery was taken; gone at 2.8 s or at 3.2 s.
+    let told = |by: Option<&str>, gone: u64| {
+        let status = by.map(str::to_owned);
+        move |trace: &mut Trace| {
+            build::deliver(trace, "a", 2, 4 * SECOND, 204);
+            let killed =
+                Process { t: 2_500 * MS, worker: 0, event: ProcessEvent::Killed, status: status.clone() };
+            let exited = Process { t: gone, event: ProcessEvent::Exited, status: None, ..killed.clone() };
+            trace.processes.extend([killed, exited]);
+            build::end(trace, 5 * SECOND);
+        }
     };
-    check("duplicate.bounded", &sender, long_ago, Status::Fail);
+    let rows = [
+        (Some("by a command"), 3_200 * MS, Status::Pass),
+        (Some("by a command"), 2_800 * MS, Status::Fail),
+        (None, 3_200 * MS, Status::Fail),
+    ];
+    for (by, gone, expected) in rows {
+        check("duplicate.bounded", "", told(by, gone), expected);
+    }
 }
 
 #[test]

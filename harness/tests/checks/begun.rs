@@ -1,7 +1,7 @@
 //! What a contract counts, whose path it is, whose secret, how late, and how much memory.
 
 use hookproof::check::Status;
-use hookproof::trace::{Cut, CutKind, SharedSecret, Trace};
+use hookproof::trace::{Cut, CutKind, Public, SharedSecret, Stray, StrayKind, Trace};
 
 use crate::build::{self, check};
 
@@ -36,6 +36,30 @@ fn requests_that_were_not_read_whole_are_charged_all_the_same() {
 fn a_request_comes_to_its_subscribers_own_path() {
     check("path.own", "", |_| {}, Status::Pass);
     check("path.own", "", |trace| trace.arrivals[1].head = build::head("/"), Status::Fail);
+}
+
+#[test]
+fn a_public_url_says_which_path_is_a_subscribers_own() {
+    let public = |path: &str| Public { url: format!("https://h.example{path}"), path: path.to_owned() };
+    let by_path = |trace: &mut Trace| {
+        trace.reached.public = Some(public("/in/{endpoint}"));
+        trace.arrivals.iter_mut().for_each(|arrival| arrival.head = build::head("/in/a"));
+    };
+    check("path.own", "", by_path, Status::Pass);
+    let elsewhere = |trace: &mut Trace| {
+        by_path(trace);
+        trace.arrivals[1].head = build::head("/hooks/a");
+    };
+    check("path.own", "", elsewhere, Status::Fail);
+    // What names no endpoint is the sender's if it carries an event, and anybody's if it doesn't.
+    for (token, expected) in [(Some(1), Status::Fail), (None, Status::Pass)] {
+        let strayed = |trace: &mut Trace| {
+            by_path(trace);
+            let said = "POST /out/a at h.example".to_owned();
+            trace.reached.strays.push(Stray { t: 1, kind: StrayKind::Request, token, said, count: 1 });
+        };
+        check("path.own", "", strayed, expected);
+    }
 }
 
 #[test]

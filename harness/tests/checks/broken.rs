@@ -4,7 +4,7 @@
 
 use hookproof::check::{Status, Strictness, judge};
 use hookproof::scenario::Scenario;
-use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, ProcessEvent, Stall, Trace};
+use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, ProcessEvent, Stall, Stray, StrayKind, Trace};
 
 use crate::build;
 use crate::excuses::{fault, process};
@@ -21,7 +21,7 @@ struct Broken {
     status: Status,
 }
 
-const BROKEN: [Broken; 8] = [
+const BROKEN: [Broken; 9] = [
     Broken {
         check: "fault.clock-step",
         more: "[sender]\ntakeover_within = \"2s\"\n\
@@ -62,7 +62,13 @@ const BROKEN: [Broken; 8] = [
     },
     Broken { check: "harness.schedule", more: "", breaks: releases_late, status: Status::Inconclusive },
     Broken { check: "harness.stall", more: "", breaks: stands_still, status: Status::Inconclusive },
+    Broken { check: "harness.strays", more: "", breaks: is_called_elsewhere, status: Status::Warn },
 ];
+
+fn is_called_elsewhere(trace: &mut Trace) {
+    let said = "GET /favicon.ico at h.example".to_owned();
+    trace.reached.strays.push(Stray { t: SECOND, kind: StrayKind::Request, token: None, said, count: 1 });
+}
 
 fn stands_still_until_its_clock_is_right(trace: &mut Trace) {
     trace.faults.push(fault(3 * SECOND / 2, "clock-step", Some(5 * SECOND / 2)));

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod after;
+mod apart;
 mod check;
 mod in_process;
+mod public;
 mod python;
 mod secure;
 

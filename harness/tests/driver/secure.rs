@@ -19,7 +19,7 @@ const TOKEN: &str = "a-token-that-nobody-may-see";
 
 /// A proxy, and behind it a partner's front that asks for certificates: it answers `CONNECT`, speaks TLS as
 /// `staging.test`, and passes on to the same port of this machine.
-struct Front {
+pub(crate) struct Front {
     proxy: String,
     tunnels: Arc<AtomicUsize>,
     _runtime: tokio::runtime::Runtime,
@@ -27,7 +27,7 @@ struct Front {
 
 impl Front {
     /// Opens it; puts `ca.pem`, `client.pem` and `client.key` into the folder.
-    fn open(folder: &Path) -> Self {
+    pub(crate) fn open(folder: &Path) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -65,6 +65,11 @@ impl Front {
         });
         Self { proxy, tunnels, _runtime: runtime }
     }
+
+    /// How many connections it has passed on.
+    pub(crate) fn tunnels(&self) -> usize {
+        self.tunnels.load(Ordering::SeqCst)
+    }
 }
 
 /// One tunnel. What fails in it, whoever asked for it sees.
@@ -88,7 +93,7 @@ async fn pass(mut stream: TcpStream, acceptor: TlsAcceptor, tunnels: Arc<AtomicU
 }
 
 /// Our sender behind the front, with these lines in `[connect]`.
-fn driver(connect: &str) -> String {
+pub(crate) fn driver(connect: &str) -> String {
     let text = ours().replacen(
         "[start]",
         &format!("base = \"https://staging.test:{{{{ port }}}}\"\n[connect]\n{connect}\n[start]"),
@@ -111,10 +116,10 @@ fn driver(connect: &str) -> String {
     )
 }
 
-const CONNECT: &str =
+pub(crate) const CONNECT: &str =
     "ca = \"ca.pem\"\ncertificate = \"client.pem\"\nkey = \"{{ env.ACME_KEY }}\"\nwithin = \"10s\"";
 
-fn environment(front: &Front) -> [(&str, &str); 4] {
+pub(crate) fn environment(front: &Front) -> [(&str, &str); 4] {
     [("HTTPS_PROXY", &front.proxy), ("NO_PROXY", ""), ("ACME_TOKEN", TOKEN), ("ACME_KEY", "client.key")]
 }
 

@@ -4,6 +4,7 @@
 
 mod http2;
 mod plain;
+mod secure;
 mod stage;
 
 use hookproof::scenario::{Answer, Behaviour, Duration, Reply, RetryAfter, Size};

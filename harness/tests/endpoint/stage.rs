@@ -9,7 +9,7 @@ use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
 use hookproof::trace::Record;
 use hookproof::traffic::Tokens;
 use hookproof::wire::{Key, Profile, Secret};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// What every request carries; the token is the seventh of run 0.
@@ -224,7 +224,7 @@ async fn exchange(stream: &mut Option<TcpStream>, address: std::net::SocketAddr)
     tokio::time::timeout(PATIENCE, answer(stream)).await.unwrap_or(Exchange::Silence)
 }
 
-async fn answer(stream: &mut TcpStream) -> Exchange {
+pub(crate) async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Exchange {
     let mut text = Vec::new();
     loop {
         if let Some(exchange) = whole(&text) {

@@ -1,5 +1,5 @@
-//! An HTTP/2 connection to an endpoint, by prior knowledge (RFC 9113 §3.3): it is told by its preface, on the port on which
-//! HTTP/1.1 is spoken too. Frames and flow control are the library's (`h2`); when a request came is not ([`frames`]).
+//! An HTTP/2 connection to an endpoint, chosen over TLS or by prior knowledge (RFC 9113 §3.3): then it is told by its preface, on
+//! the port on which HTTP/1.1 is spoken too. Frames and flow control are the library's (`h2`); when a request came is not ([`frames`]).
 //!
 //! Each stream is a request of its own, and arrives with the first byte of its HEADERS frame. What a scenario does to a
 //! connection is done to the stream, so that it meets the one request that it is meant for:
@@ -14,6 +14,8 @@
 //! | `drip` | HEADERS, then as many bytes of a body as the head has over HTTP/1.1, one in each DATA frame |
 //! | `stall` | nothing is read of the connection; of a share of the requests, the stream waits unread |
 //! | `refuse`, `no-accept` | the port is shut; a connection that is open ends (GOAWAY), and what still comes on it meets `reset` |
+//!
+//! On a port that endpoints share, each stream names its own: it is stalled alone, and `refuse` and `no-accept` meet it as `reset`.
 //!
 //! Bounds: streams of a connection ([`STREAMS_MAX`]), bytes that wait unread on a stream and on a connection, heads and bodies as
 //! over HTTP/1.1.
@@ -34,8 +36,10 @@ use tokio::task::JoinSet;
 use self::frames::{Begun, PREFACE};
 use self::stream::Stream;
 use self::watched::Watched;
+use super::ShutdownSignal;
+use super::port::Port;
 use super::request::HEAD_BYTES_MAX;
-use super::{Endpoint, ShutdownSignal};
+use crate::clock::Clock;
 use crate::trace::CutKind;
 
 /// How many streams of a connection may be open at once.
@@ -49,7 +53,7 @@ const ENDED_MAX: usize = 10_000;
 const PAUSE_NS: u64 = 1_000_000;
 
 /// Whether a connection that has something to read, or has ended, begins as HTTP/2 does. Nothing is read of it.
-pub(super) async fn is_spoken(endpoint: &Endpoint, stream: &TcpStream) -> bool {
+pub(super) async fn is_spoken(clock: &Clock, stream: &TcpStream) -> bool {
     /// No method of HTTP/1.1 begins so.
     const TELLING: usize = 3;
     let mut first = [0; TELLING];
@@ -61,27 +65,27 @@ pub(super) async fn is_spoken(endpoint: &Endpoint, stream: &TcpStream) -> bool {
             Ok(read) => return read == TELLING && PREFACE.starts_with(&first),
             Err(_) => return false,
         }
-        endpoint.stage.clock.pass(PAUSE_NS).await;
+        clock.pass(PAUSE_NS).await;
     }
 }
 
 /// Serves a connection until it ends, or the run is over.
 pub(super) async fn serve(
-    endpoint: Arc<Endpoint>,
-    stream: TcpStream,
+    port: Arc<Port>,
+    stream: super::stream::Stream,
     number: u64,
     mut open: watch::Receiver<bool>,
     mut tether: ShutdownSignal,
 ) {
     let begun = Begun::default();
-    let watched = Watched::new(Arc::clone(&endpoint), stream, begun.clone());
+    let watched = Watched::new(Arc::clone(&port), stream, begun.clone());
     let handshake = tokio::select! {
         () = tether.closed() => return,
         handshake = builder().handshake::<_, Bytes>(watched) => handshake,
     };
     if let Ok(mut connection) = handshake {
         let mut streams = JoinSet::new();
-        let taken = Taken { endpoint: &endpoint, begun: &begun, number, tether: &tether };
+        let taken = Taken { port: &port, begun: &begun, number, tether: &tether };
         let (mut is_open, mut over) = (true, tether.clone());
         loop {
             tokio::select! {
@@ -102,7 +106,7 @@ pub(super) async fn serve(
         end(&mut connection, &mut streams).await;
     }
     let how = if tether.is_closed() { CutKind::RunEnded } else { CutKind::PeerGone };
-    begun.rest().into_iter().for_each(|t| endpoint.keep_cut(None, how, Some(t), None));
+    begun.rest().into_iter().for_each(|t| port.broken_off(how, t, &[]));
 }
 
 /// Waits until every stream has ended, and been recorded; what they still write is written meanwhile.
@@ -130,7 +134,7 @@ fn builder() -> Builder {
 
 /// What a stream is taken up with.
 struct Taken<'a> {
-    endpoint: &'a Arc<Endpoint>,
+    port: &'a Arc<Port>,
     begun: &'a Begun,
     number: u64,
     tether: &'a ShutdownSignal,
@@ -146,15 +150,48 @@ impl Taken<'_> {
     ) {
         let (own, strays) = self.begun.take(respond.stream_id().as_u32());
         // The library has turned them away: what they said was no request.
-        strays.into_iter().for_each(|t| self.endpoint.keep_cut(None, CutKind::Malformed, Some(t), None));
-        let began = own.unwrap_or_else(|| self.endpoint.stage.clock.now());
+        strays.into_iter().for_each(|t| self.port.broken_off(CutKind::Malformed, t, &[]));
+        let began = own.unwrap_or_else(|| self.port.stage.clock.now());
+        let target = request.uri().path_and_query().map_or("", |path| path.as_str());
+        let named = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+        let host = request.uri().authority().map(|authority| authority.as_str()).or(named);
+        let Some(endpoint) = self.port.find(target, host).cloned() else {
+            return self.not_found(streams, request, respond);
+        };
         if !is_open {
-            self.endpoint.keep_cut(None, CutKind::Reset, Some(began), None);
+            endpoint.keep_cut(None, CutKind::Reset, Some(began), None);
             return respond.send_reset(Reason::INTERNAL_ERROR);
         }
-        let (endpoint, tether) = (Arc::clone(self.endpoint), self.tether.clone());
+        let tether = self.tether.clone();
         let luck = endpoint.choices.draw();
         let stream = Stream { endpoint, connection: self.number, began, luck };
         streams.spawn(stream.serve(request, respond, tether));
+    }
+
+    /// Notes a request that is for no endpoint, once it is read, and answers it.
+    fn not_found(
+        &self,
+        streams: &mut JoinSet<()>,
+        request: http::Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+    ) {
+        let (port, mut tether) = (Arc::clone(self.port), self.tether.clone());
+        streams.spawn(async move {
+            let (parts, mut source) = request.into_parts();
+            let mut body = Vec::new();
+            tokio::select! {
+                () = tether.closed() => {}
+                // Of what breaks off, what came is there.
+                _ = stream::read(&mut source, &mut body) => {}
+            }
+            let request = stream::taken(&parts, body);
+            let authority = parts.uri.authority().map(|authority| authority.as_str());
+            let host = authority.or_else(|| request.field("host"));
+            port.stray(&request.method, &request.path, host, &request.body);
+            let mut head = http::Response::new(());
+            *head.status_mut() = http::StatusCode::NOT_FOUND;
+            // Whether anybody still reads it or not, it is over.
+            let _ = respond.send_response(head, true);
+        });
     }
 }

@@ -186,7 +186,7 @@ async fn room(body: &mut SendStream<Bytes>, wanted: usize) -> Option<usize> {
 }
 
 /// Reads the body to its end.
-async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<(), CutKind> {
+pub(super) async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<(), CutKind> {
     while let Some(piece) = source.data().await {
         let ended = |error: h2::Error| {
             let by_peer = error.is_io() || error.is_remote();
@@ -203,7 +203,7 @@ async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<(), CutKind
 }
 
 /// A request as the endpoint knows it.
-fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
+pub(super) fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
     let fields = parts.headers.iter();
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
     Request {

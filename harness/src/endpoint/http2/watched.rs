@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::frames::{Begun, Frames};
-use crate::endpoint::Endpoint;
+use crate::endpoint::port::Port;
+use crate::endpoint::stream::Stream;
 
-/// A connection that reads nothing while its endpoint stalls, and notes what begins when.
+/// A connection that reads nothing while the endpoint whose it is stalls, and notes what begins when.
 pub(super) struct Watched {
-    endpoint: Arc<Endpoint>,
-    stream: TcpStream,
+    port: Arc<Port>,
+    stream: Stream,
     frames: Frames,
     /// The end of a stall.
     stalled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl Watched {
-    pub(super) fn new(endpoint: Arc<Endpoint>, stream: TcpStream, begun: Begun) -> Self {
-        Self { endpoint, stream, frames: Frames::new(begun), stalled: None }
+    pub(super) fn new(port: Arc<Port>, stream: Stream, begun: Begun) -> Self {
+        Self { port, stream, frames: Frames::new(begun), stalled: None }
     }
 
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -31,8 +31,10 @@ impl Watched {
                 ready!(stalled.as_mut().poll(cx));
                 self.stalled = None;
             }
-            let clock = &self.endpoint.stage.clock;
-            let Some(until) = self.endpoint.choices.stalls_until(clock.now()) else { return Poll::Ready(()) };
+            let clock = &self.port.stage.clock;
+            // What is everybody's stalls for nobody.
+            let until = self.port.alone().and_then(|endpoint| endpoint.choices.stalls_until(clock.now()));
+            let Some(until) = until else { return Poll::Ready(()) };
             let clock = clock.clone();
             self.stalled = Some(Box::pin(async move { clock.until(until).await }));
         }
@@ -49,7 +51,7 @@ impl AsyncRead for Watched {
         // What came while it stalled is read then, and not before: whoever waits for it has waited for bytes.
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        let now = self.endpoint.stage.clock.now();
+        let now = self.port.stage.clock.now();
         self.frames.advance(&buffer.filled()[before..], now);
         Poll::Ready(Ok(()))
     }

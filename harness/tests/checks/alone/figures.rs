@@ -1,11 +1,11 @@
 //! `latency`, `efficiency` and `harness`: how fast the sender was, and whether the harness can tell.
 
-use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, Stall};
+use hookproof::trace::{Ceiling, ClockKind, ENDPOINTS, Public, Stall, Stray, StrayKind};
 
 use super::Row;
 use super::run::{Run, calm, crowded};
 
-pub(super) const ROWS: [Row; 4] = [
+pub(super) const ROWS: [Row; 5] = [
     Row {
         check: "latency.first-attempt",
         broken: "a delivery comes after half a second; a tenth is the most",
@@ -38,7 +38,25 @@ pub(super) const ROWS: [Row; 4] = [
             });
         },
     },
+    Row {
+        check: "harness.strays",
+        broken: "a handshake with an endpoint comes to nothing",
+        good: called_by_the_world,
+        breaks: |run| {
+            let said = "received fatal alert: UnknownCA".to_owned();
+            let stray = Stray { t: 1, kind: StrayKind::Handshake, token: None, said, count: 1 };
+            run.trace.reached.strays.push(stray);
+        },
+    },
 ];
+
+/// A calm run whose endpoints are called by a public URL, at the paths that they always have.
+fn called_by_the_world() -> Run {
+    let mut run = calm("");
+    let (url, path) = ("https://h.example/hooks/{endpoint}".to_owned(), "/hooks/{endpoint}".to_owned());
+    run.trace.reached.public = Some(Public { url, path });
+    run
+}
 
 /// Three deliveries of a sender on a machine that does two a second, to an endpoint that any rate suits.
 fn measured() -> Run {

@@ -1,0 +1,51 @@
+//! `harness.strays`: what came to the harness came to an endpoint. A request whose path or host names none, and a handshake that
+//! came to nothing, are told here, each with what it said: they are often why nothing arrived.
+//!
+//! Nobody is accused by it, since anybody may call a public URL. A request that names no endpoint and carries an event of the run
+//! is the sender's, and `path.own` says so.
+
+use super::evidence::Evidence;
+use super::verdict::{Finding, Tally, Witness, show};
+use crate::trace::{Stray, StrayKind};
+
+pub(super) fn judge(evidence: &Evidence<'_>) -> Finding {
+    let reached = &evidence.trace.reached;
+    if reached.strays.is_empty() {
+        return match &reached.public {
+            None => {
+                Finding::unasked("each endpoint has a port of its own, and all that came to it is its own")
+            }
+            Some(public) => Finding::held(format!("all that came by {} named an endpoint", public.url)),
+        };
+    }
+    let mut tally = Tally::default();
+    for stray in &reached.strays {
+        tally.broke(|| witness(stray, what(stray)));
+    }
+    let counted = |kind: StrayKind, what: &str| {
+        let some = reached.strays.iter().filter(|stray| stray.kind == kind);
+        let count: u64 = some.clone().map(|stray| stray.count).sum();
+        let example = some.clone().next().map_or("", |stray| stray.said.as_str());
+        (count > 0).then(|| format!("{count} {what} ({example})"))
+    };
+    let told = [
+        counted(StrayKind::Handshake, "handshakes of TLS came to nothing"),
+        counted(StrayKind::Request, "requests named no endpoint"),
+    ];
+    let told = told.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    Finding { sentence: told, ..tally.finding("strays", "", "") }
+}
+
+/// What shows a stray.
+pub(super) fn witness(stray: &Stray, what: String) -> Witness {
+    Witness { subscriber: None, from: stray.t, until: stray.t, what, arrivals: Vec::new() }
+}
+
+fn what(stray: &Stray) -> String {
+    let what = match stray.kind {
+        StrayKind::Request => "a request that named no endpoint",
+        StrayKind::Handshake => "a handshake that came to nothing",
+    };
+    let more = if stray.count > 1 { format!(", {} in all", stray.count) } else { String::new() };
+    format!("{what} at {}: {}{more}", show(stray.t), stray.said)
+}

@@ -1,0 +1,60 @@
+//! How the world reaches the endpoints, as commands are told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::out::quoted;
+use crate::endpoint::{Bind, PublicUrl, Reach, Tls};
+
+/// For a sender that is not on this machine, or demands HTTPS.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Endpoints that the world can reach")]
+pub(super) struct ReachArgs {
+    /// Where endpoints listen, in place of loopback: an address of this machine, and with --public-url the port of all of them
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    bind: Option<Bind>,
+    /// What subscribers are told: https://hooks.example.org/{endpoint} or https://{endpoint}.hooks.example.org/. A tunnel or an
+    /// ingress brings what comes there to --bind, with its path and host as they are
+    #[arg(long, value_name = "URL")]
+    public_url: Option<PublicUrl>,
+    /// Endpoints speak TLS, HTTP/2 too, with certificates by an authority made for the run: ca.pem in the run's folder,
+    /// {{ ca }} in a driver file
+    #[arg(long)]
+    tls: bool,
+    /// They speak TLS with this certificate, in PEM, and those that vouch for it
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+impl ReachArgs {
+    /// What they come to.
+    pub(super) fn reach(&self) -> Reach {
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                Tls::Given { certificate: certificate.clone(), key: key.clone() }
+            }
+            _ if self.tls => Tls::OfTheRun,
+            _ => Tls::None,
+        };
+        Reach { bind: self.bind, public: self.public_url.clone(), tls }
+    }
+
+    /// The same, as it is written behind a command.
+    pub(super) fn written(&self) -> String {
+        let bind = self.bind.map(|bind| bind.to_string());
+        let file = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
+        let options = [
+            ("--bind", bind),
+            ("--public-url", self.public_url.as_ref().map(ToString::to_string)),
+            ("--tls-cert", file(&self.tls_cert)),
+            ("--tls-key", file(&self.tls_key)),
+        ];
+        let given = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let options: String = given.map(|(name, value)| format!(" {name} {}", quoted(&value))).collect();
+        if self.tls { format!("{options} --tls") } else { options }
+    }
+}

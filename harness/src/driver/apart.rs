@@ -1,0 +1,87 @@
+//! A sender that is no process of the harness's: a container, or a daemon behind its client. What is done to it, a command
+//! does; whether it was done, its own silence says.
+
+use tokio::sync::oneshot;
+
+use super::api::Api;
+use super::process::{Launch, Process, status_text};
+use crate::clock::Clock;
+use crate::scenario::SECOND;
+
+/// How long a command may take.
+const COMMAND_WITHIN_NS: u64 = 30 * SECOND;
+/// How long after its command a sender may still answer.
+const SILENT_WITHIN_NS: u64 = 5 * SECOND;
+/// And how long after the end of the process that was struck: what is left of it goes with it.
+const SILENT_AFTER_END_NS: u64 = SECOND / 2;
+/// From one look at it to the next.
+const LOOK_NS: u64 = 20_000_000;
+
+/// A strike under way: done, or why it was not.
+#[derive(Debug)]
+pub(super) struct Strike(oneshot::Receiver<Result<(), String>>);
+
+impl Strike {
+    /// By a command; it is done when the sender answers no more.
+    pub(super) fn by_command(launch: Launch, api: &Api, worker: usize, clock: &Clock) -> Self {
+        let (api, clock) = (api.clone(), clock.clone());
+        Self::begun(async move {
+            carry_out(&launch, &api, &clock).await?;
+            fall_silent(&api, worker, &clock, SILENT_WITHIN_NS).await
+        })
+    }
+
+    /// By a signal, of which a process has ended; it is done unless the sender answers all the same.
+    pub(super) fn by_signal(api: &Api, worker: usize, clock: &Clock) -> Self {
+        let (api, clock) = (api.clone(), clock.clone());
+        Self::begun(async move { fall_silent(&api, worker, &clock, SILENT_AFTER_END_NS).await })
+    }
+
+    fn begun(doing: impl Future<Output = Result<(), String>> + Send + 'static) -> Self {
+        let (tell, told) = oneshot::channel();
+        // Nobody need listen: the sender may be gone with the run.
+        tokio::spawn(async move { tell.send(doing.await) });
+        Self(told)
+    }
+
+    /// What came of it, once that is known.
+    pub(super) fn outcome(&mut self) -> Option<Result<(), String>> {
+        match self.0.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err("it was broken off".to_owned())),
+        }
+    }
+}
+
+/// Runs a command to its end.
+async fn carry_out(launch: &Launch, api: &Api, clock: &Clock) -> Result<(), String> {
+    let shown = launch.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let shown = api.hide(&shown);
+    let mut process =
+        Process::start(launch).map_err(|error| format!("`{shown}` could not be started: {error}"))?;
+    tokio::select! {
+        ended = process.wait() => match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("`{shown}` ended with {}; see {}", status_text(status), launch.log.display())),
+            Err(error) => Err(format!("`{shown}` could not be waited for: {error}")),
+        },
+        () = clock.pass(COMMAND_WITHIN_NS) => {
+            Err(format!("`{shown}` was not over within {} s", COMMAND_WITHIN_NS / SECOND))
+        }
+    }
+}
+
+/// Waits until the sender answers no more.
+async fn fall_silent(api: &Api, worker: usize, clock: &Clock, within: u64) -> Result<(), String> {
+    let until = clock.now().saturating_add(within);
+    while api.answers(worker).await {
+        if clock.now() >= until {
+            return Err(
+                "the sender still answers: what was struck is not the sender, but what started it".to_owned()
+            );
+        }
+        clock.pass(LOOK_NS).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! How processes of the sender under test are ended: by a signal, or by a command of the driver file; and what follows.
+
+use std::io;
+
+use rustix::process::Signal;
+
+use super::{Processes, READY_PAUSE_NS, Undone, note};
+use crate::driver::apart::Strike;
+use crate::driver::file::StopSignal;
+use crate::driver::process::Launch;
+use crate::trace::ProcessEvent;
+
+impl Processes {
+    /// Ends a sender: by its driver's command, or else its process by a signal.
+    pub(super) fn end(&mut self, number: usize, kills: bool, again_after: Option<u64>) -> io::Result<()> {
+        // What has ended is no process that anything can be done to.
+        self.bury(number)?;
+        let event = if kills { ProcessEvent::Killed } else { ProcessEvent::Asked };
+        let command = self.command(number, kills)?;
+        let worker = &self.workers[number];
+        if !worker.lives() || command.is_none() && worker.process.is_none() {
+            return Err(self.not_ours(number));
+        }
+        if let Some(launch) = command {
+            // Noted before it is done: what the sender did until then, it did alive.
+            let how = Some("by a command".to_owned());
+            note(&self.recorder, self.clock.now(), number, event, how);
+            let strike = Strike::by_command(launch, &self.api, number, &self.clock);
+            self.workers[number].strike = Some((strike, kills));
+        } else {
+            self.signal(number, if kills { Signal::KILL } else { self.stop_signal() }, event)?;
+        }
+        let worker = &mut self.workers[number];
+        worker.struck = worker.process.is_some().then_some(kills);
+        worker.again_after = again_after.or(worker.again_after);
+        Ok(())
+    }
+
+    /// The driver's command that ends a sender, if it has one.
+    fn command(&self, number: usize, kills: bool) -> io::Result<Option<Launch>> {
+        let file = self.api.file();
+        let command =
+            if kills { file.kill.as_ref().map(|kill| &kill.command) } else { Some(&file.stop.command) };
+        let Some(command) = command.filter(|command| !command.is_empty()) else { return Ok(None) };
+        let variables = self.api.variables(number);
+        let filled = command.iter().map(|word| word.fill(&variables).map(Into::into));
+        let filled = filled.collect::<Result<_, _>>().map_err(|error| {
+            io::Error::other(self.api.hide(&format!("its command cannot be made: {error}")))
+        })?;
+        Ok(Some(Launch { command: filled, ..self.workers[number].launch.clone() }))
+    }
+
+    pub(super) fn signal(&mut self, number: usize, signal: Signal, event: ProcessEvent) -> io::Result<()> {
+        self.bury(number)?;
+        let Some(process) = &self.workers[number].process else { return Err(self.not_ours(number)) };
+        // Noted before it is done: what the process did until then, it did alive.
+        note(&self.recorder, self.clock.now(), number, event, None);
+        process.signal(signal)
+    }
+
+    /// Why nothing can be done to a process.
+    pub(super) fn not_ours(&self, number: usize) -> io::Error {
+        if self.workers[number].apart {
+            let why = "the sender runs apart from the harness, and the driver file has no command for that";
+            return io::Error::other(why);
+        }
+        io::Error::other(format!("process {number} of the sender is not there"))
+    }
+
+    /// Lets the process of a detached sender go that has started it.
+    pub(super) fn let_go(&mut self, number: usize) -> io::Result<()> {
+        let is_detached = self.api.file().start.as_ref().is_some_and(|start| start.detached);
+        let worker = &mut self.workers[number];
+        if let Some(process) = worker.process.as_mut().filter(|_| is_detached && worker.struck.is_none())
+            && process.ended()?.is_some_and(|status| status.success())
+        {
+            (worker.process, worker.apart) = (None, true);
+        }
+        Ok(())
+    }
+
+    /// What came of a strike, once that is known: its sender is gone, or goes on apart.
+    pub(super) fn conclude(&mut self, number: usize) {
+        let worker = &mut self.workers[number];
+        let Some((strike, kills)) = &mut worker.strike else { return };
+        let Some(outcome) = strike.outcome() else { return };
+        let (kills, now) = (*kills, self.clock.now());
+        worker.strike = None;
+        let again_after = worker.again_after.take();
+        match outcome {
+            Ok(()) => {
+                worker.again_at = again_after.map(|after| now.saturating_add(after)).or(worker.again_at);
+                if std::mem::take(&mut worker.apart) {
+                    if let Some(waiting) = worker.waiting.take() {
+                        waiting.abort();
+                    }
+                    self.api.set_open(number, false);
+                    note(&self.recorder, now, number, ProcessEvent::Exited, None);
+                }
+            }
+            Err(why) => {
+                worker.apart = worker.process.is_none();
+                self.api.set_open(number, true);
+                self.undone.push(Undone { worker: number, kills, why });
+            }
+        }
+    }
+
+    /// Asks all to stop, and waits for their ends. Who is not gone in time is killed. What cannot be ended is left, and told as
+    /// undone.
+    pub async fn stop(&mut self, within: u64) -> io::Result<()> {
+        /// How long commands may take beyond that, to kill.
+        const LONGER_NS: u64 = 60_000_000_000;
+
+        for number in 0..self.workers.len() {
+            let worker = &mut self.workers[number];
+            (worker.again_after, worker.again_at) = (None, None);
+            self.end_if_there(number, false)?;
+        }
+        let until = self.clock.now().saturating_add(within);
+        while self.workers.iter().any(|worker| worker.lives() || worker.strike.is_some()) {
+            self.look()?;
+            if self.clock.now() > until {
+                for number in 0..self.workers.len() {
+                    self.end_if_there(number, true)?;
+                }
+            }
+            if self.clock.now() > until.saturating_add(LONGER_NS) {
+                self.workers.iter_mut().for_each(|worker| (worker.apart, worker.strike) = (false, None));
+            }
+            self.clock.pass(READY_PAUSE_NS).await;
+        }
+        Ok(())
+    }
+
+    /// Where nobody is left, there is nobody to tell; what can't be told is told as undone.
+    fn end_if_there(&mut self, number: usize, kills: bool) -> io::Result<()> {
+        self.bury(number)?;
+        let worker = &self.workers[number];
+        if !worker.lives() || worker.strike.is_some() {
+            return Ok(());
+        }
+        if worker.process.is_some() {
+            return self.end(number, kills, None);
+        }
+        if let Err(error) = self.end(number, kills, None) {
+            let why = format!("{error}: it runs on");
+            self.undone.push(Undone { worker: number, kills, why });
+            self.workers[number].apart = false;
+        }
+        Ok(())
+    }
+
+    fn stop_signal(&self) -> Signal {
+        match self.api.file().stop.signal {
+            StopSignal::Term => Signal::TERM,
+            StopSignal::Int => Signal::INT,
+            StopSignal::Quit => Signal::QUIT,
+        }
+    }
+}

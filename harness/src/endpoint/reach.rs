@@ -1,0 +1,353 @@
+//! How the world reaches the endpoints: where they listen, the URLs that subscribers are told, and whether they speak TLS.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What stands for an endpoint's name in a public URL.
+pub const HOLE: &str = "{endpoint}";
+
+/// How endpoints are to be reached. Without anything said: each on a port of its own on loopback, in plain HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// Where they listen; loopback, if it isn't said.
+    pub bind: Option<Bind>,
+    /// The URLs that subscribers are told; their own addresses, if it isn't said. With it, all endpoints share one port.
+    pub public: Option<PublicUrl>,
+    /// Whether they speak TLS.
+    pub tls: Tls,
+}
+
+/// Whether endpoints speak TLS, and with which certificate.
+#[derive(Clone, Debug, Default)]
+pub enum Tls {
+    /// They don't.
+    #[default]
+    None,
+    /// With certificates by an authority that is made for the run.
+    OfTheRun,
+    /// With a certificate that is there already.
+    Given {
+        /// Its file, in PEM: the endpoints' own first, then those that vouch for it.
+        certificate: PathBuf,
+        /// The file of its key.
+        key: PathBuf,
+    },
+}
+
+/// An address to listen at: `0.0.0.0:8443`, or without a port, `127.0.0.2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The address.
+    pub address: IpAddr,
+    /// The port; any that is free, if it isn't said.
+    pub port: Option<u16>,
+}
+
+/// A way of reaching endpoints that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReachError {
+    /// No address.
+    #[error("{0:?} is no address to listen at; expected one such as 0.0.0.0:8443 or [::]:8443")]
+    Bind(String),
+    /// No URL with a place for the endpoint's name.
+    #[error(
+        "{url:?} is no public URL: {why}; expected one such as https://hooks.example.org/{HOLE} or https://{HOLE}.hooks.example.org/"
+    )]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A public URL leads nowhere that is known beforehand.
+    #[error(
+        "with a public URL all endpoints share one port, which a tunnel or an ingress has to know; expected --bind ADDRESS:PORT"
+    )]
+    NoPort,
+    /// Several endpoints can't share a port.
+    #[error(
+        "without a public URL each endpoint has a port of its own; expected --bind with an address alone, or --public-url"
+    )]
+    OnePort,
+    /// Nobody can call an address that stands for all.
+    #[error("nobody can call {0}; expected --public-url, or --bind with an address of this machine")]
+    Unspecified(IpAddr),
+    /// Whoever calls it speaks no TLS.
+    #[error("the public URL begins with http://, so nobody would speak TLS; expected https://, or no --tls")]
+    Plain,
+    /// A name that no host can have.
+    #[error(
+        "{name:?} cannot be a part of a host's name; expected small letters, digits and dashes, or {HOLE} in the path"
+    )]
+    Name {
+        /// The subscriber's.
+        name: String,
+    },
+}
+
+impl Reach {
+    /// Where to listen; port 0 stands for any that is free.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        let Bind { address, port } =
+            self.bind.unwrap_or(Bind { address: Ipv4Addr::LOCALHOST.into(), port: None });
+        SocketAddr::new(address, port.unwrap_or(0))
+    }
+
+    /// Whether endpoints speak TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        !matches!(self.tls, Tls::None)
+    }
+
+    /// Whether endpoints of these names can be reached so.
+    ///
+    /// # Errors
+    /// When what was asked for contradicts itself.
+    pub fn check<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), ReachError> {
+        let address = self.address();
+        let Some(public) = &self.public else {
+            return match address {
+                _ if address.port() != 0 => Err(ReachError::OnePort),
+                _ if address.ip().is_unspecified() => Err(ReachError::Unspecified(address.ip())),
+                _ => Ok(()),
+            };
+        };
+        if address.port() == 0 {
+            return Err(ReachError::NoPort);
+        }
+        if self.is_tls() && !public.is_https() {
+            return Err(ReachError::Plain);
+        }
+        match names.into_iter().find(|name| !public.takes(name)) {
+            Some(name) => Err(ReachError::Name { name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Bind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).fmt(f),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Bind {
+    type Err = ReachError;
+
+    fn from_str(text: &str) -> Result<Self, ReachError> {
+        let bare = || text.parse().ok().map(|address| Self { address, port: None });
+        let whole =
+            text.parse().map(|whole: SocketAddr| Self { address: whole.ip(), port: Some(whole.port()) });
+        whole.ok().or_else(bare).ok_or_else(|| ReachError::Bind(text.to_owned()))
+    }
+}
+
+/// The URL by which the world calls an endpoint, with a place for its name: a part of its path, or the first of its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl {
+    text: String,
+    /// The host without its port, in small letters, with the place for the name if that is where it is.
+    host: String,
+    /// The path, likewise.
+    path: String,
+}
+
+impl PublicUrl {
+    /// The URL of an endpoint.
+    #[must_use]
+    pub fn url(&self, name: &str) -> String {
+        self.text.replace(HOLE, name)
+    }
+
+    /// The path of all, with a place for the name, if it is there.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The host of an endpoint.
+    #[must_use]
+    pub fn host(&self, name: &str) -> String {
+        self.host.replace(HOLE, name)
+    }
+
+    /// Whether it is called over TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.text.starts_with("https://")
+    }
+
+    /// The name of the endpoint that a request is for: by its target and the host that it names. Whether there is such an
+    /// endpoint, it doesn't know.
+    #[must_use]
+    pub fn name_in<'a>(&self, target: &'a str, host: Option<&'a str>) -> Option<&'a str> {
+        if let Some(before) = self.path.split_once(HOLE).map(|(before, _)| before) {
+            let rest = target.strip_prefix(before)?;
+            return rest.split(['/', '?', '#']).next();
+        }
+        let after = self.host.strip_prefix(HOLE)?;
+        let host = host?;
+        let host = without_port(host);
+        let at = host.len().checked_sub(after.len())?;
+        let is_ours = host.get(at..)?.eq_ignore_ascii_case(after);
+        host.get(..at).filter(|_| is_ours)
+    }
+
+    /// Whether an endpoint may have that name.
+    fn takes(&self, name: &str) -> bool {
+        const LABEL_MAX: usize = 63;
+        if self.path.contains(HOLE) {
+            return name != "." && name != "..";
+        }
+        let fine = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        name.len() <= LABEL_MAX
+            && name.chars().all(fine)
+            && !name.is_empty()
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+    }
+}
+
+impl FromStr for PublicUrl {
+    type Err = ReachError;
+
+    fn from_str(text: &str) -> Result<Self, ReachError> {
+        /// A name in the place of the hole, to see what becomes of it.
+        const NAME: &str = "endpoint";
+
+        let wrong = |why| ReachError::Url { url: text.to_owned(), why };
+        if text.matches(HOLE).count() != 1 {
+            return Err(wrong("it has not one place for the endpoint's name"));
+        }
+        let url = url::Url::parse(&text.replace(HOLE, NAME)).map_err(|_| wrong("it cannot be read"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong("its scheme is neither http nor https"));
+        }
+        let has_more = url.query().is_some() || url.fragment().is_some();
+        if has_more || !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("it has more than a host and a path"));
+        }
+        let (_, rest) = text.split_once("://").ok_or_else(|| wrong("it cannot be read"))?;
+        let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+        let host = without_port(authority).to_ascii_lowercase();
+        // What is compared with requests has to be what they will say.
+        let is_plain = url.path() == path.replace(HOLE, NAME)
+            && url.host_str().is_some_and(|known| known == host.replace(HOLE, NAME));
+        if !is_plain {
+            return Err(wrong("its host or its path would be written otherwise in a request"));
+        }
+        let is_segment = path.split('/').any(|segment| segment == HOLE);
+        let is_label = host.strip_prefix(HOLE).is_some_and(|rest| rest.starts_with('.'));
+        if !is_segment && !is_label {
+            return Err(wrong(
+                "the endpoint's name is neither a whole part of its path nor the first of its host",
+            ));
+        }
+        Ok(Self { text: text.to_owned(), host, path: path.to_owned() })
+    }
+}
+
+/// A host without its port. The last group of an IPv6 address ends with a bracket.
+fn without_port(authority: &str) -> &str {
+    let split = authority.rsplit_once(':');
+    let split = split.filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
+    split.map_or(authority, |(host, _)| host)
+}
+
+impl std::fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn public(text: &str) -> PublicUrl {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_request_names_its_endpoint_by_path_or_by_host() {
+        let by_path = public("https://Hooks.example.org:8443/in/{endpoint}/x");
+        assert_eq!(by_path.url("a"), "https://Hooks.example.org:8443/in/a/x");
+        assert_eq!(by_path.host("a"), "hooks.example.org");
+        let rows = [
+            ("/in/a/x", Some("a")),
+            ("/in/a", Some("a")),
+            ("/in/b?x=/in/a", Some("b")),
+            ("/in/", Some("")),
+            ("/in", None),
+            ("/", None),
+            ("/out/a/x", None),
+        ];
+        for (target, expected) in rows {
+            assert_eq!(by_path.name_in(target, Some("elsewhere")), expected, "{target}");
+        }
+        assert_eq!(public("https://[::1]/{endpoint}").host("a"), "[::1]");
+        let by_host = public("https://{endpoint}.hooks.example.org");
+        assert_eq!((by_host.path(), by_host.host("a").as_str()), ("/", "a.hooks.example.org"));
+        let rows = [
+            (Some("a.hooks.example.org"), Some("a")),
+            (Some("a.Hooks.example.org:443"), Some("a")),
+            (Some("a.b.hooks.example.org"), Some("a.b")),
+            (Some("hooks.example.org"), None),
+            (Some("é"), None),
+            (None, None),
+        ];
+        for (host, expected) in rows {
+            assert_eq!(by_host.name_in("/", host), expected, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn a_public_url_has_one_place_for_a_name_and_says_what_requests_will_say() {
+        for text in [
+            "https://hooks.example.org/",
+            "https://hooks.example.org/{endpoint}/{endpoint}",
+            "https://hooks.example.org/x-{endpoint}",
+            "https://x{endpoint}.example.org/",
+            "https://{endpoint}",
+            "ftp://hooks.example.org/{endpoint}",
+            "https://me:secret@hooks.example.org/{endpoint}",
+            "https://hooks.example.org/{endpoint}?a=b",
+            "https://hooks.example.org/a/../{endpoint}",
+            "https://hooks.example.org/a b/{endpoint}",
+            "{endpoint}",
+        ] {
+            assert!(matches!(text.parse::<PublicUrl>(), Err(ReachError::Url { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_could_call_is_refused() {
+        let reach = |bind: &str, public: &str| Reach {
+            bind: (!bind.is_empty()).then(|| bind.parse().unwrap()),
+            public: (!public.is_empty()).then(|| public.parse().unwrap()),
+            tls: Tls::OfTheRun,
+        };
+        let check = |reach: Reach, name: &str| reach.check(std::iter::once(name));
+        assert_eq!(check(reach("", ""), "a"), Ok(()));
+        assert_eq!(check(reach("::1", ""), "a"), Ok(()));
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        assert_eq!(check(reach("0.0.0.0", ""), "a"), Err(ReachError::Unspecified(any)));
+        assert_eq!(check(reach("127.0.0.1:80", ""), "a"), Err(ReachError::OnePort));
+        let (by_path, by_host) = ("https://h.example/{endpoint}", "https://{endpoint}.h.example/");
+        assert_eq!(check(reach("0.0.0.0", by_path), "a"), Err(ReachError::NoPort));
+        assert_eq!(check(reach("[::]:8443", by_path), "A_b.c"), Ok(()));
+        assert_eq!(check(reach("[::]:8443", by_host), "a-1"), Ok(()));
+        for name in ["A", "a_b", "a.b", "-a", "a-"] {
+            let refused = Err(ReachError::Name { name: name.to_owned() });
+            assert_eq!(check(reach("[::]:8443", by_host), name), refused);
+        }
+        let plain = reach("0.0.0.0:80", "http://h.example/{endpoint}");
+        assert_eq!(check(plain, "a"), Err(ReachError::Plain));
+        assert!("localhost:80".parse::<Bind>().is_err());
+    }
+}

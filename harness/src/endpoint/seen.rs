@@ -1,0 +1,89 @@
+//! What an endpoint has seen and done, as the trace tells it: the same over HTTP/1.1 and HTTP/2.
+
+use std::sync::PoisonError;
+
+use super::Endpoint;
+use super::answer::Rendered;
+use super::request::{Request, Wire};
+use crate::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Signed, Text, Verified};
+use crate::wire::digest::sha256_hex;
+
+impl Endpoint {
+    /// Records an answer, by the moments of its first byte, if there was one, and its last. One that broke off ended when that
+    /// was seen.
+    pub(super) fn answered(
+        &self,
+        n: u64,
+        rendered: Rendered,
+        (first, last): (Option<u64>, u64),
+        whole: bool,
+    ) {
+        let Rendered { status, retry_after, .. } = rendered;
+        let now = self.stage.clock.now();
+        let (t, end) = (first.unwrap_or(now), if whole { last } else { now });
+        let retry_after = retry_after.map(Text::from);
+        self.stage.recorder.keep(Record::Answer(Answer { t, end, n, status, retry_after, whole }));
+    }
+
+    /// Records how the exchange of an arrival ended.
+    pub(super) fn cut(&self, n: u64, how: CutKind) {
+        self.keep_cut(Some(n), how, None, None);
+    }
+
+    /// Records that a connection ended before anything of it was taken for a request.
+    pub(super) fn unread(&self, wire: &Wire, how: CutKind) {
+        self.keep_cut(None, how, wire.first_byte(), self.stage.tokens.find(wire.rest()));
+    }
+
+    /// Records that a request was not read whole.
+    pub(super) fn broken_off(&self, wire: &mut Wire, began: u64, how: CutKind) {
+        self.keep_cut(None, how, Some(began), self.stage.tokens.find(wire.rest()));
+        // Of what cannot be read, nobody knows where the next request begins.
+        wire.forget();
+    }
+
+    /// Records that an exchange ended without an answer: of an arrival, or of what began and was not read whole.
+    pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
+        let (t, endpoint) = (self.stage.clock.now(), self.name.as_str().into());
+        self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
+    }
+
+    /// The record of a request, but for its number.
+    pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
+        let fields: Vec<_> =
+            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.scheme.verify(&secrets, &fields, &request.body);
+        let verified = match seen.verdict {
+            _ if !self.scheme.is_signed() => Verified::Unchecked("the sender does not sign".into()),
+            _ if secrets.is_empty() => Verified::Unchecked("the subscriber's secret is not known".into()),
+            Ok(keys) => Verified::Keys(keys.into()),
+            Err(wrong) => Verified::No(wrong.to_string().into()),
+        };
+        let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
+        let head = Head {
+            method: request.method.as_str().into(),
+            path: request.path.as_str().into(),
+            content_type: request.field("content-type").map(Text::from),
+        };
+        Arrival {
+            t,
+            read,
+            n: 0,
+            endpoint: self.name.as_str().into(),
+            connection,
+            token: tokens.next(),
+            more: tokens.collect(),
+            id: seen.id.map(Text::from),
+            attempt: seen.attempt.map(Text::from),
+            head: head.into(),
+            bytes: u64::try_from(request.body.len()).unwrap_or(u64::MAX),
+            sha256: sha256_hex(&request.body).into(),
+            signed: Signed {
+                signature: seen.signature.map(Box::from),
+                verified,
+                timestamp: seen.timestamp.map(Text::from),
+            },
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The bytes of a connection, plain or over TLS, and what only the socket beneath them can do.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use crate::clock::Clock;
+
+/// A connection that can carry requests.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// Waits until there is something to read, or the peer has gone. Reads nothing from the socket.
+    pub(super) async fn readable(&mut self) -> io::Result<()> {
+        if let Self::Tls(tls) = self {
+            // What came along with the handshake is out of the socket already. What is wrong with it, the next read says.
+            let waits = tls.get_mut().1.process_new_packets();
+            if waits.is_err()
+                || waits.is_ok_and(|waits| waits.plaintext_bytes_to_read() > 0 || waits.peer_has_closed())
+            {
+                return Ok(());
+            }
+        }
+        self.socket().readable().await
+    }
+
+    /// Reads what lies ready; an error of kind `WouldBlock` if nothing does.
+    pub(super) fn try_read_buf(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.try_read_buf(buffer),
+            Self::Tls(tls) => {
+                let mut context = Context::from_waker(Waker::noop());
+                match pin!(tls.read_buf(buffer)).poll(&mut context) {
+                    Poll::Ready(read) => read,
+                    Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            }
+        }
+    }
+
+    /// Whether a read may leave room in its buffer while more lies ready: over TLS it ends with a record.
+    pub(super) const fn reads_in_pieces(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Writes some bytes once there is room for any; answers how many, and the moment before that.
+    pub(super) async fn write_some(&mut self, clock: &Clock, bytes: &[u8]) -> io::Result<(usize, u64)> {
+        /// One record of TLS.
+        const RECORD_BYTES: usize = 16 << 10;
+        loop {
+            self.socket().writable().await?;
+            let now = clock.now();
+            let written = match self {
+                Self::Plain(socket) => socket.try_write(bytes),
+                Self::Tls(tls) => {
+                    let piece = &bytes[..bytes.len().min(RECORD_BYTES)];
+                    tls.write_all(piece).await?;
+                    tls.flush().await.map(|()| piece.len())
+                }
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => return Ok((written, now)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says that nothing more follows, where there is a way to say it. Whether anybody still listens does not matter.
+    pub(super) async fn say_end(&mut self) {
+        if let Self::Tls(tls) = self {
+            let _ = tls.shutdown().await;
+        }
+    }
+
+    /// Lets the connection end by a reset when it is dropped, whatever is in it.
+    pub(super) fn reset_at_end(&self) {
+        // Without it the close is an orderly one; the sender gets no answer either way.
+        let _ = self.socket().set_zero_linger();
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

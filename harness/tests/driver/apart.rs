@@ -1,0 +1,128 @@
+//! Senders that the harness cannot start as processes of its own: a stand-in for a daemon or a container runtime, which is told
+//! to start, to stop and to kill, and a client whose death leaves the daemon alone.
+
+use std::path::Path;
+
+use hookproof::trace::{ProcessEvent, Trace};
+
+use super::{hookproof, ours};
+
+/// What a container runtime is to a harness: `start` returns once the sender runs in a session of its own, `run` stays like a
+/// client, and `kill` and `stop` reach the sender.
+const RUNTIME: &str = r#"#!/bin/sh
+set -eu
+did=$1 dir=$2
+shift 2
+case $did in
+  start) setsid "$@" >"$dir/daemon.log" 2>&1 & echo $! >"$dir/pid" ;;
+  run) setsid "$@" >"$dir/daemon.log" 2>&1 & echo $! >"$dir/pid"; while :; do sleep 1; done ;;
+  kill) kill -KILL "$(cat "$dir/pid")" ;;
+  stop) kill -TERM "$(cat "$dir/pid")" ;;
+esac
+"#;
+
+const SCENARIO: &str = r#"
+name = "struck"
+drain = "20s"
+linger = "500ms"
+[[traffic]]
+shape = "steady"
+rate = "60/s"
+lasts = "5s"
+[[subscriber]]
+name = "one"
+limit = { rate = "100/s", burst = 50, in_flight = 10 }
+answers = "20ms..60ms"
+[[fault]]
+at = "2s"
+do = "kill"
+lasts = "300ms"
+"#;
+
+/// Our own sender behind the runtime; `start` is its word for starting, and `more` further sections.
+fn driver(start: &str, more: &str) -> String {
+    let runtime = |word: &str| format!("\"sh\", \"{{{{ here }}}}/runtime\", \"{word}\", \"{{{{ dir }}}}\"");
+    let text = ours().replacen("command = [", &format!("command = [\n  {},", runtime(start)), 1);
+    let text = text.replace("[stop]\nsignal = \"TERM\"", &format!("[stop]\ncommand = [{}]", runtime("stop")));
+    let text = if start == "start" { text.replacen("[start]", "[start]\ndetached = true", 1) } else { text };
+    text + &more.replace("KILL", &runtime("kill"))
+}
+
+/// Plays the scenario; the exit code, what was said, and the trace.
+fn play(folder: &Path, driver: &str) -> (Option<i32>, String, Trace) {
+    let file = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(file("runtime"), RUNTIME).unwrap();
+    std::fs::write(file("scenario.toml"), SCENARIO).unwrap();
+    std::fs::write(file("driver.toml"), driver).unwrap();
+    let (scenario, driver, out) = (file("scenario.toml"), file("driver.toml"), file("out"));
+    let (code, said) = hookproof(&["run", &scenario, "--driver", &driver, "--out", &out], &[]);
+    let trace = folder.join("out/struck/trace.jsonl");
+    let trace = Trace::open(&trace).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let pid = std::fs::read_to_string(folder.join("out/struck/sender/pid")).unwrap();
+    let left = Path::new("/proc").join(pid.trim()).join("exe").exists();
+    assert!(!left, "the sender was left behind: {said}");
+    (code, said, trace)
+}
+
+fn count(trace: &Trace, event: ProcessEvent) -> usize {
+    trace.processes.iter().filter(|one| one.event == event).count()
+}
+
+#[test]
+fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, said, trace) = play(folder.path(), &driver("start", "\n[kill]\ncommand = [KILL]\n"));
+    assert!(trace.undone.is_empty(), "{said}");
+    assert_eq!((trace.faults.len(), count(&trace, ProcessEvent::Killed)), (1, 1), "{said}");
+    // Before the run, after the kill; ended by the kill, and at the end.
+    let lives = (count(&trace, ProcessEvent::Ready), count(&trace, ProcessEvent::Exited));
+    assert_eq!(lives, (2, 2), "{:?}", trace.processes);
+    let passed = hookproof::check::judge(
+        &hookproof::scenario::Scenario::from_text(SCENARIO, "scenario.toml").unwrap(),
+        &trace,
+        hookproof::check::Strictness::Usual,
+    );
+    let of = |id: &str| passed.verdicts.iter().find(|one| one.id == id).unwrap().status.to_string();
+    assert_eq!(
+        [of("crash.ack-then-kill"), of("loss.none"), of("process.exits")],
+        ["pass", "pass", "pass"],
+        "{said}"
+    );
+    assert_eq!(of("queue.memory"), "not applicable", "{said}");
+}
+
+#[test]
+fn a_kill_that_only_kills_the_client_of_a_daemon_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, said, trace) = play(folder.path(), &driver("run", ""));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("kill was not done: the sender still answers"), "{said}");
+    assert!(trace.faults.is_empty() && count(&trace, ProcessEvent::Killed) == 0, "{:?}", trace.processes);
+    assert_eq!((trace.undone.len(), trace.undone[0].plan), (1, Some(0)), "{:?}", trace.undone);
+    let report = std::fs::read_to_string(folder.path().join("out/struck/report.html")).unwrap();
+    assert!(report.contains("kill was not done"), "the report doesn't say it");
+}
+
+#[test]
+fn a_command_that_kills_nothing_is_found_out_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for (command, why) in
+        [("\"true\"", "the sender still answers"), ("\"false\"", "`false` ended with exit 1")]
+    {
+        let kill = format!("\n[kill]\ncommand = [{command}]\n");
+        let (code, said, trace) = play(folder.path(), &driver("start", &kill));
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(&format!("kill was not done: {why}")) && trace.faults.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn a_sender_that_is_detached_needs_a_command_that_stops_it() {
+    let text = driver("start", "");
+    let at = text.find("[stop]").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("driver.toml");
+    std::fs::write(&file, &text[..at]).unwrap();
+    let (code, said) = hookproof(&["driver", "check", file.to_str().unwrap()], &[]);
+    assert!(code == Some(64) && said.contains("stop.command: missing"), "{code:?}: {said}");
+}
