@@ -42,6 +42,7 @@ pub mod read;
 pub mod reply;
 pub mod sqlite;
 pub mod thread;
+pub mod transfer;
 mod unread;
 
 pub use command::Command;

@@ -12,4 +12,5 @@ mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
 mod sqlite;
+mod transfer;
 mod world;

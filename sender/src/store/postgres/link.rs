@@ -192,6 +192,11 @@ fn wait_on<T: Send>(runtime: &Runtime, answer: impl Future<Output = T> + Send) -
     })
 }
 
+/// What the server said, or else what happened to the connection.
+pub(in crate::store) fn said(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| with_sources(error), |told| told.message().to_owned())
+}
+
 /// Says what was being done when PostgreSQL failed.
 pub(super) fn failure(doing: &'static str, error: &tokio_postgres::Error) -> StoreError {
     let Some(told) = error.as_db_error() else {

@@ -63,6 +63,7 @@ mod work;
 
 use doubt::Doubt;
 use ledger::Ledger;
+pub(in crate::store) use link::said;
 use link::{Link, Purpose, failure};
 use named::begin;
 pub use open::{Address, BadAddress};

@@ -34,7 +34,7 @@ impl Address {
     /// How such a text begins.
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-    pub(super) fn config(&self) -> &Config {
+    pub(in crate::store) fn config(&self) -> &Config {
         &self.config
     }
 }
