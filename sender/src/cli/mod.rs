@@ -27,6 +27,7 @@ mod show;
 mod signals;
 mod status;
 mod subscriber;
+mod transfer;
 mod words;
 
 use std::ffi::OsString;
@@ -85,6 +86,8 @@ enum Command {
     Node(nodes::Node),
     /// Show rows of the outbox that were set aside
     Outbox(outbox::Outbox),
+    /// Move a whole store from a file to a server, or back, while nobody works on it
+    Move(transfer::Move),
     /// Say what is off with a database, and mend what is safe
     Doctor(doctor::Doctor),
 }
@@ -127,6 +130,7 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
         Command::Nodes(nodes) => nodes.run(&common, &mut printer),
         Command::Node(node) => node.run(&common, &mut printer),
         Command::Outbox(outbox) => outbox.run(&common, &mut printer),
+        Command::Move(transfer) => transfer.run(&mut printer),
         Command::Doctor(doctor) => doctor.run(&common, &mut printer),
     }
 }

@@ -143,6 +143,12 @@ pub(super) fn others_are_alive(database: &Database, ourselves: Option<OwnerId>) 
     }
 }
 
+/// Whether some process may be alive on this database, as far as the files beside it tell.
+#[must_use]
+pub(crate) fn somebody_is_alive(database: &Database) -> bool {
+    others_are_alive(database, None)
+}
+
 /// Nobody asks about a dead owner any more.
 pub(super) fn bury(database: &Database, id: OwnerId) {
     if let Database::File(database) = database {

@@ -45,6 +45,7 @@ mod room;
 mod route;
 pub mod sqlite;
 pub mod thread;
+pub mod transfer;
 mod unread;
 
 pub use command::Command;

@@ -13,4 +13,5 @@ mod postgres;
 mod postgres_server;
 mod sqlite;
 mod tls;
+mod transfer;
 mod world;

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_postgres::Config;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, NoTls, Socket};
 
 use super::tls::{Asked, Tls};
 
@@ -28,13 +29,27 @@ impl Address {
     /// How such a text begins.
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-    pub(super) fn config(&self) -> &Config {
-        &self.config
+    /// Connects, in the way that it asks for. The connection is carried on by a task of its own.
+    pub(in crate::store) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
+        match &self.tls {
+            Some(tls) => connect(&self.config, tls.clone()).await,
+            None => connect(&self.config, NoTls).await,
+        }
     }
+}
 
-    pub(super) const fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
-    }
+async fn connect<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+{
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to the database ended");
+        }
+    });
+    Ok(client)
 }
 
 impl FromStr for Address {

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Socket, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use super::address::Address;
 use crate::store::StoreError;
@@ -59,20 +58,6 @@ impl Drop for Link {
     }
 }
 
-async fn connect<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
-where
-    T: MakeTlsConnect<Socket>,
-    T::Stream: Send + 'static,
-{
-    let (client, connection) = config.connect(tls).await?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to the database ended");
-        }
-    });
-    Ok(client)
-}
-
 impl Link {
     /// Connects.
     pub(super) fn open(address: &Address, purpose: Purpose) -> Result<Self, StoreError> {
@@ -80,10 +65,7 @@ impl Link {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Io { doing, detail: error.to_string() })?;
         let connected = wait_on(&runtime, async {
-            let client = match address.tls() {
-                Some(tls) => connect(address.config(), tls.clone()).await?,
-                None => connect(address.config(), NoTls).await?,
-            };
+            let client = address.connect().await?;
             client.batch_execute(if purpose == Purpose::Hot { HOT } else { READING }).await?;
             Ok(client)
         });
@@ -204,6 +186,11 @@ fn wait_on<T: Send>(runtime: &Runtime, answer: impl Future<Output = T> + Send) -
         Ok(answer) => answer,
         Err(panic) => std::panic::resume_unwind(panic),
     })
+}
+
+/// What the server said, or else what happened to the connection.
+pub(in crate::store) fn said(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| with_sources(error), |told| told.message().to_owned())
 }
 
 /// Says what was being done when PostgreSQL failed.

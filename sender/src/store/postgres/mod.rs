@@ -67,6 +67,7 @@ mod work;
 pub use address::{Address, BadAddress};
 use doubt::Doubt;
 use ledger::Ledger;
+pub(in crate::store) use link::said;
 use link::{Link, Purpose, failure};
 use named::begin;
 pub use reader::PostgresReader;

@@ -22,7 +22,7 @@ const REJECTED_MAX: u64 = 10_000;
 /// For whom an event was received since a moment, or at any time in part; when, and which of both.
 pub(super) const RECEIVED_BEFORE: &str =
     "SELECT d.lane, e.received, e.in_part IS NOT NULL FROM events e JOIN deliveries d
-    ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+    ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
     WHERE e.id = ?1 AND (e.received > ?2 OR e.in_part IS NOT NULL)";
 
 /// The numbers that an event and its parts get.

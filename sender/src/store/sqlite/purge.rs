@@ -119,10 +119,15 @@ impl Work<'_> {
         }
         self.sql
             .prepare_cached(
-                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?4
                  AND (state IN (0, 2) OR at >= ?3) LIMIT 1",
             )?
-            .exists(params![int(event.first_delivery), int(event.first_delivery + event.deliveries), before])
+            .exists(params![
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                before,
+                int(event.event)
+            ])
     }
 
     fn delete_deliveries(&self, event: &Event, max: u64) -> Result<u64> {
@@ -130,16 +135,28 @@ impl Work<'_> {
             .sql
             .prepare_cached(
                 "DELETE FROM deliveries WHERE delivery IN
-                 (SELECT delivery FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 ORDER BY delivery LIMIT ?3)",
+                 (SELECT delivery FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?4
+                  ORDER BY delivery LIMIT ?3)",
             )?
-            .execute([int(event.first_delivery), int(event.first_delivery + event.deliveries), int(max)])?;
+            .execute([
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                int(max),
+                int(event.event),
+            ])?;
         Ok(size(deleted))
     }
 
     fn any_delivery(&self, event: &Event) -> Result<bool> {
         self.sql
-            .prepare_cached("SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 LIMIT 1")?
-            .exists([int(event.first_delivery), int(event.first_delivery + event.deliveries)])
+            .prepare_cached(
+                "SELECT 1 FROM deliveries WHERE delivery >= ?1 AND delivery < ?2 AND event = ?3 LIMIT 1",
+            )?
+            .exists([
+                int(event.first_delivery),
+                int(event.first_delivery + event.deliveries),
+                int(event.event),
+            ])
     }
 
     fn delete_event(&self, event: &Event) -> Result<()> {

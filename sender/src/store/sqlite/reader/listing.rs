@@ -169,7 +169,7 @@ pub(super) fn deliveries_of_event(sql: &Connection, event: &str, max: u32) -> Re
     sql.prepare_cached(&format!(
         "{DELIVERY} {ITS_EVENT} WHERE e.id = ?1
          AND (e.in_part IS NOT NULL OR e.event = (SELECT max(event) FROM events WHERE id = ?1))
-         AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+         AND d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
          ORDER BY d.delivery LIMIT ?2"
     ))?
     .query_map(params![event, max], read_delivery)?
@@ -179,7 +179,7 @@ pub(super) fn deliveries_of_event(sql: &Connection, event: &str, max: u32) -> Re
 pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>> {
     sql.prepare_cached(
         "SELECT d.lane FROM events e JOIN deliveries d
-         ON d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
+         ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
          WHERE e.id = ?1 AND e.in_part IS NOT NULL",
     )?
     .query_map([event], |row| row.get(0))?

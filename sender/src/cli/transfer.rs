@@ -1,0 +1,77 @@
+//! `move`: a whole store from a file to a server, or back.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::print::Printer;
+use crate::runtime::somebody_is_alive;
+use crate::store::Database;
+use crate::store::transfer::{MoveError, Moved, transfer};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hookproof-sender move --from sender.db --to postgres://hookproof@db.example/hookproof
+  hookproof-sender move --from postgres://hookproof@db.example/hookproof --to sender.db
+
+End every process on either of them first. Where it is broken off nothing has moved: run it again. The source stays as it is: deliver
+from one of the two alone afterwards.")]
+pub(super) struct Move {
+    /// Where the store is: a file, or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(long, value_name = "DATABASE")]
+    from: OsString,
+    /// Where it is to be: the other of the two, with nothing in it
+    #[arg(long, value_name = "DATABASE")]
+    to: OsString,
+}
+
+impl Move {
+    pub(super) fn run(self, printer: &mut Printer) -> Result<ExitCode, Failure> {
+        let parse = |option: &str, text: &OsString| {
+            Database::parse(text)
+                .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))
+        };
+        let (from, to) = (parse("--from", &self.from)?, parse("--to", &self.to)?);
+        if let Some(file) = from.file() {
+            if !file.exists() {
+                let what = format!("there is no database {}; check --from", file.display());
+                return Err(Failure::usage(what));
+            }
+            if somebody_is_alive(&from) {
+                let by = "a process delivers from it, or can't be told to have ended".to_owned();
+                return Err(failure(MoveError::InUse { database: from.to_string(), by }));
+            }
+        }
+        let mut told = Ok(());
+        let mut tell = |Moved { table, rows }| {
+            let line = if printer.json {
+                printer.object(&json!({ "table": table, "rows": rows }))
+            } else {
+                printer.line(format_args!("{table}: {rows} rows"))
+            };
+            told = std::mem::replace(&mut told, Ok(())).and(line);
+        };
+        transfer(&from, &to, &mut tell).map_err(failure)?;
+        told?;
+        if !printer.json {
+            printer.line(format_args!("moved to {to}; {from} stays as it was: deliver from it no more"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn failure(error: MoveError) -> Failure {
+    match error {
+        MoveError::Alike => Failure::usage(error),
+        MoveError::InUse { .. }
+        | MoveError::Occupied { .. }
+        | MoveError::Moved { .. }
+        | MoveError::Row { .. } => Failure::refused(error),
+        MoveError::Store(error) => error.into(),
+        other => Failure::ours(other),
+    }
+}

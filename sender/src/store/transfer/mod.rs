@@ -1,0 +1,186 @@
+//! Moves a whole store from a file to a server, or back: what waits and what was given up, what is kept of the rest, every lane with
+//! its level and what is in doubt, subscribers with their secrets, the outbox, and figures. Table by table, in the text form in
+//! which PostgreSQL copies rows.
+//!
+//! Nobody may work on either side. What is moved is there whole or not at all: a server gets it in one transaction, a file is
+//! written under another name and gets its own at the end. So a move that was broken off can be begun again.
+//!
+//! Numbers of deliveries, which their endpoints see, stay. Numbers of bodies change on the way to a file, where those of an event
+//! follow one another. Leases are over there, whoever had them; who was known to be dead still is.
+
+mod line;
+mod to_file;
+mod to_server;
+
+use super::database::Database;
+use super::{StoreError, postgres};
+
+/// A move that did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// Both are of one kind, or it is not known how to get from one to the other.
+    #[error("a store is moved between a file and a server; expected --from one and --to the other")]
+    Alike,
+    /// Somebody works on one of them.
+    #[error("{database} is in use ({by}); expected that every process on it has ended")]
+    InUse {
+        /// Which one.
+        database: String,
+        /// By whom.
+        by: String,
+    },
+    /// There is something where the store would go.
+    #[error("{database} holds something already ({what}); expected a new file, or an empty database")]
+    Occupied {
+        /// Where.
+        database: String,
+        /// What.
+        what: String,
+    },
+    /// It was moved there before.
+    #[error("{database} holds this very store already: it was moved there before")]
+    Moved {
+        /// Where.
+        database: String,
+    },
+    /// A row of the source makes no sense.
+    #[error("a row of {table} cannot be moved: {detail}")]
+    Row {
+        /// Of which table.
+        table: &'static str,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// Opening one of them.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file.
+    #[error("the file cannot be read or written: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The server.
+    #[error("the server says: {}", postgres::said(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    /// The file's name or folder.
+    #[error("the file cannot be put in its place: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A table, and how its rows are read on either side in the order of the other's columns.
+struct Table {
+    name: &'static str,
+    of_file: &'static str,
+    of_server: &'static str,
+}
+
+/// Both sides have the same columns.
+macro_rules! same {
+    ($name:literal, $columns:literal) => {
+        Table {
+            name: $name,
+            of_file: concat!("SELECT ", $columns, " FROM ", $name),
+            of_server: concat!("SELECT ", $columns, " FROM ", $name),
+        }
+    };
+}
+
+/// What of a lane has one name and form on both sides, after whether it is capped.
+macro_rules! of_lane {
+    () => {
+        "owner, term, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts,
+         latency_us, record_at, record FROM lanes l"
+    };
+}
+
+/// Owners before lanes, lanes before what belongs to them.
+const TABLES: [Table; 12] = [
+    same!("subscribers", "lane, id, name, url, patterns, settings, created, version, removed"),
+    same!("secrets", "id, lane, secret, created, retires"),
+    Table {
+        name: "owners",
+        of_file: "SELECT owner, 0, evicted, taken FROM owners",
+        of_server: "SELECT owner, 0, evicted::int, taken FROM owners",
+    },
+    Table {
+        name: "lanes",
+        of_file: concat!(
+            "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), ",
+            of_lane!()
+        ),
+        of_server: concat!("SELECT lane, state, rows_max, bytes_max, when_full, ", of_lane!()),
+    },
+    Table {
+        name: "events",
+        of_file: "SELECT event, id, kind, key, received, in_part IS NOT NULL,
+            '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
+                AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
+            '{' || coalesce((SELECT group_concat(body) FROM bodies
+                WHERE body >= first_body AND body < first_body + bodies), '') || '}' FROM events e",
+        of_server: "SELECT event, id, kind, key, received,
+            coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
+            coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
+            coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.body = ANY(bodies)), 0),
+            cardinality(bodies), CASE WHEN in_part THEN 1 END FROM events",
+    },
+    Table {
+        name: "bodies",
+        of_file: "SELECT body, hash, bytes FROM bodies",
+        of_server: "SELECT m.number, b.hash, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
+    },
+    Table {
+        name: "deliveries",
+        of_file: "SELECT delivery, lane, event, body, bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
+            coalesce, signature FROM deliveries",
+        of_server: "SELECT delivery, lane, event, coalesce(m.number, 0), bytes, state, attempts, at, expires, ttl, last_attempt,
+            reason, status, error, d.coalesce, signature FROM deliveries d LEFT JOIN moved_bodies m USING (body)",
+    },
+    Table {
+        name: "attempts",
+        of_file: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before, capped IS NOT NULL
+            FROM attempts",
+        of_server: "SELECT at, delivery, lane, number, latency, outcome, status, error, body_hash, before,
+            CASE WHEN capped THEN 1 END FROM attempts",
+    },
+    same!("latencies", "lane, measure, hour, counted"),
+    same!("marks", "minute, delivered, failed_attempts, dead, latency_us"),
+    same!("outbox", "id, type, key, data, event"),
+    same!("outbox_rejected", "id, type, key, data, event, why, at"),
+];
+
+/// What was moved of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The table.
+    pub table: &'static str,
+    /// Its rows.
+    pub rows: u64,
+}
+
+/// Moves a store, and tells of each table when its rows are there; none of them is to be seen before this returns.
+///
+/// Whether a process of a file is alive is for the caller to know.
+///
+/// # Errors
+///
+/// When it can't be moved; then nothing has changed on either side.
+pub fn transfer(from: &Database, to: &Database, tell: &mut dyn FnMut(Moved)) -> Result<(), MoveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match (from, to) {
+        (Database::File(file), Database::Postgres(address)) => {
+            runtime.block_on(to_server::transfer(file, address, tell))
+        }
+        (Database::Postgres(address), Database::File(file)) => {
+            runtime.block_on(to_file::transfer(address, file, tell))
+        }
+        _ => Err(MoveError::Alike),
+    }
+}
+
+/// Refuses a server on which some process delivers.
+async fn nobody_works(client: &tokio_postgres::Client, address: &postgres::Address) -> Result<(), MoveError> {
+    const ALIVE: &str = "SELECT n.name FROM nodes n JOIN owners o USING (owner)
+        WHERE o.until > (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000) ORDER BY n.name LIMIT 1";
+    match client.query_opt(ALIVE, &[]).await? {
+        None => Ok(()),
+        Some(row) => Err(MoveError::InUse { database: address.to_string(), by: row.try_get(0)? }),
+    }
+}

@@ -1,0 +1,119 @@
+//! From a file to a server, in one transaction there.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::SinkExt as _;
+use rusqlite::{Connection, TransactionBehavior};
+use tokio_postgres::{Client, CopyInSink};
+
+use super::{MoveError, Moved, TABLES, Table, line, nobody_works};
+use crate::store::postgres::{self, Address, PostgresStore};
+use crate::store::sqlite::{self, SqliteStore};
+
+/// So much is sent at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Nobody else begins to use it meanwhile.
+const LOCK: &str = "LOCK TABLE lanes, owners, nodes, state, totals, subscribers, events, deliveries, outbox";
+const ROWS: &str =
+    "SELECT (SELECT count(*) FROM subscribers), (SELECT count(*) FROM events), (SELECT count(*) FROM outbox)";
+/// The figures of a file, with what is behind them in [`STATE`] and [`TOTALS`].
+const FIGURES: &str = "SELECT identity, roster, stirred, next_lane, next_event, next_body, next_delivery, clock, accepted, delivered,
+    dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us FROM totals";
+const STATE: &str = "UPDATE state SET identity = $1, roster = $2, stirred = $3, next_lane = $4";
+const NUMBERS: &str = "SELECT setval('event_numbers', $1, false), setval('body_numbers', $2, false),
+    setval('delivery_numbers', $3, false)";
+const TOTALS: &str = "INSERT INTO totals (writer, clock, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying,
+    dead_kept, failed_attempts, latency_us) VALUES (0, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+/// The next rows of these have numbers of their own.
+const IDENTITIES: &str =
+    "SELECT setval(pg_get_serial_sequence('secrets', 'id'), max(id)) FROM secrets HAVING max(id) > 0;
+    SELECT setval(pg_get_serial_sequence('outbox', 'id'), max(id)) FROM outbox HAVING max(id) > 0";
+
+pub(super) async fn transfer(
+    file: &Path,
+    address: &Address,
+    tell: &mut dyn FnMut(Moved),
+) -> Result<(), MoveError> {
+    // Whatever its version was, it has the newest now.
+    drop(SqliteStore::open(file, &sqlite::Options::default())?);
+    let mut source = Connection::open(file)?;
+    // Nobody writes to it meanwhile.
+    let source = source.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let figures: Vec<i64> =
+        source.query_row(FIGURES, [], |row| (0..18).map(|column| row.get(column)).collect())?;
+    make_tables(address, figures[0])?;
+    let client = address.connect().await?;
+    client.batch_execute(&format!("BEGIN; {LOCK}")).await?;
+    is_empty(&client, address, figures[0]).await?;
+    nobody_works(&client, address).await?;
+    client
+        .batch_execute("DELETE FROM totals; DELETE FROM marks; DELETE FROM owners; DELETE FROM nodes")
+        .await?;
+    for table in &TABLES {
+        let rows = copy(&source, &client, table).await?;
+        tell(Moved { table: table.name, rows });
+    }
+    client.execute(STATE, &values(&figures[..4])).await?;
+    client.query(NUMBERS, &values(&figures[4..7])).await?;
+    client.execute(TOTALS, &values(&figures[7..])).await?;
+    client.batch_execute(IDENTITIES).await?;
+    client.batch_execute("COMMIT; ANALYZE").await?;
+    Ok(())
+}
+
+/// On a thread of its own, as the store waits for its answers in its own way.
+fn make_tables(address: &Address, identity: i64) -> Result<(), MoveError> {
+    let options = postgres::Options {
+        create: true,
+        identity: identity.cast_unsigned(),
+        ..postgres::Options::default()
+    };
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| PostgresStore::open(address, &options).map(drop)).join();
+        made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    Ok(())
+}
+
+fn values(figures: &[i64]) -> Vec<&(dyn tokio_postgres::types::ToSql + Sync)> {
+    figures.iter().map(|figure| figure as &(dyn tokio_postgres::types::ToSql + Sync)).collect()
+}
+
+/// Refuses what is not empty. A store that has the same identity, and something in it, was moved there before.
+async fn is_empty(client: &Client, address: &Address, identity: i64) -> Result<(), MoveError> {
+    let row = client.query_one(ROWS, &[]).await?;
+    let [subscribers, events, outbox]: [i64; 3] = [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?];
+    if subscribers == 0 && events == 0 && outbox == 0 {
+        return Ok(());
+    }
+    let database = address.to_string();
+    let theirs: i64 = client.query_one("SELECT identity FROM state", &[]).await?.try_get(0)?;
+    if theirs == identity {
+        return Err(MoveError::Moved { database });
+    }
+    let what = format!("{subscribers} subscribers, {events} events, {outbox} rows of the outbox");
+    Err(MoveError::Occupied { database, what })
+}
+
+/// Copies all rows of a table; answers how many.
+async fn copy(source: &Connection, client: &Client, table: &Table) -> Result<u64, MoveError> {
+    let sink: CopyInSink<Bytes> = client.copy_in(&format!("COPY {} FROM STDIN", table.name)).await?;
+    let mut sink = std::pin::pin!(sink);
+    let mut statement = source.prepare(table.of_file)?;
+    let columns = statement.column_count();
+    let (mut rows, mut lines) = (statement.query([])?, String::new());
+    while let Some(row) = rows.next()? {
+        for column in 0..columns {
+            let wrong = |detail| MoveError::Row { table: table.name, detail };
+            line::write(&mut lines, row.get_ref(column)?).map_err(wrong)?;
+            lines.push(if column + 1 == columns { '\n' } else { '\t' });
+        }
+        if lines.len() >= CHUNK_BYTES {
+            sink.send(std::mem::take(&mut lines).into()).await?;
+        }
+    }
+    sink.send(lines.into()).await?;
+    Ok(sink.finish().await?)
+}

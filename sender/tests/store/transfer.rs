@@ -1,0 +1,256 @@
+//! A store that is moved from a file to a server and back is the same store. The same means: every row but those of the processes
+//! that had it open, with every value but the numbers of bodies; what any reader shows; and what the next owner is handed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command as Program, Stdio};
+
+use hookproof_sender::engine::Nanos;
+use hookproof_sender::store::command::{Change, Fate, Purge, Reason, Which};
+use hookproof_sender::store::postgres::PostgresReader;
+use hookproof_sender::store::read::{Filter, Place};
+use hookproof_sender::store::reply::Handover;
+use hookproof_sender::store::transfer::{MoveError, Moved, transfer};
+use hookproof_sender::store::{Command, Database, Reader, Reply};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::postgres_server::{execute, new_schema, query};
+use crate::sqlite::File;
+use crate::world::{Backend, ME, WIDE, World, YOU, later};
+
+/// What a file holds, table by table.
+const CONTENTS: [&str; 13] = [
+    "SELECT * FROM subscribers ORDER BY lane",
+    "SELECT * FROM secrets ORDER BY id",
+    "SELECT owner, evicted, taken FROM owners ORDER BY owner",
+    "SELECT * FROM lanes ORDER BY lane",
+    "SELECT * FROM capped ORDER BY lane",
+    "SELECT event, id, kind, key, received, first_delivery, deliveries, bodies, in_part,
+        (SELECT group_concat(hex(bytes)) FROM bodies WHERE body >= first_body AND body < first_body + e.bodies)
+        FROM events e ORDER BY event",
+    "SELECT delivery, lane, event, d.bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error, coalesce,
+        signature, b.hash, b.bytes FROM deliveries d LEFT JOIN bodies b USING (body) ORDER BY delivery",
+    "SELECT * FROM attempts ORDER BY at, delivery",
+    "SELECT * FROM latencies ORDER BY lane, measure, hour",
+    "SELECT * FROM marks ORDER BY minute",
+    "SELECT * FROM outbox ORDER BY id",
+    "SELECT * FROM outbox_rejected ORDER BY id",
+    "SELECT identity, clock, roster, stirred, next_lane, next_event, next_delivery, accepted, delivered, dead, coalesced,
+        waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us FROM totals",
+];
+
+fn contents(file: &Path) -> Vec<String> {
+    let sql = Connection::open(file).unwrap();
+    let mut all = Vec::new();
+    for table in CONTENTS {
+        let mut statement = sql.prepare(table).unwrap();
+        let columns = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            (0..columns).map(|column| Ok(format!("{:?}", row.get_ref(column)?))).collect()
+        };
+        let rows: Vec<Vec<String>> = statement.query_map([], row).unwrap().map(Result::unwrap).collect();
+        all.extend(rows.iter().map(|row| format!("{table}: {}", row.join(" | "))));
+    }
+    all
+}
+
+/// What any reader shows.
+fn shown(reader: &dyn Reader) -> Vec<String> {
+    const ALL: u32 = 100_000;
+    let lanes = reader.lanes(None, ALL).unwrap().items;
+    let deliveries = reader.deliveries(Filter::default(), None, ALL).unwrap().items;
+    let mut shown = vec![format!("{:?}", reader.subscribers(None, ALL).unwrap().items), format!("{lanes:?}")];
+    for one in &deliveries {
+        let id = one.delivery;
+        shown.push(format!(
+            "{one:?} {:?} {:?} {:?}",
+            reader.body(id).unwrap(),
+            reader.attempts_of(id).unwrap(),
+            reader.deliveries_of_event(&one.event, ALL).unwrap()
+        ));
+    }
+    shown.push(format!("{:?}", reader.outbox(None, ALL).unwrap()));
+    shown
+}
+
+/// A file with some of everything.
+fn filled() -> World<File> {
+    let mut world = World::<File>::new();
+    let (first, term) = world.own_lane(WIDE);
+    let second = world.new_lane(WIDE);
+    world.own(YOU, second);
+    for _ in 0..20 {
+        world.emit(&[first, second]);
+        world.emit_one(first);
+    }
+    let claimed = world.claim(first, term);
+    for (place, delivery) in claimed.iter().enumerate() {
+        let fate = match place % 4 {
+            0 => Fate::Delivered,
+            1 => Fate::Retry { due: later(world.now, Nanos::HOUR) },
+            2 => Fate::Dead(Reason::Exhausted),
+            _ => continue,
+        };
+        world.pass(Nanos::from_millis(1));
+        world.settle(first, term, *delivery, fate);
+    }
+    world.persist(first, term, b"level\0\n\\and doubt", false);
+    world.change(Change::of(second));
+    world.backend.application_emits("a.b", Some("k\t\\N"), "{\"a\": \"\\\\ \\n\"}", None);
+    world.store.close().unwrap();
+    world
+}
+
+fn move_store(from: &Database, to: &Database) -> Result<Vec<Moved>, MoveError> {
+    let mut moved = Vec::new();
+    transfer(from, to, &mut |table| moved.push(table))?;
+    Ok(moved)
+}
+
+fn server(address: &str) -> Database {
+    Database::parse(address.as_ref()).unwrap()
+}
+
+/// A place for a file.
+fn place(folder: &TempDir) -> Database {
+    Database::File(folder.path().join("back.db"))
+}
+
+#[test]
+fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
+    let Some(address) = new_schema("a_store_that_is_moved_to_a_server_and_back") else { return };
+    let world = filled();
+    let (file, folder) = (world.backend.path(), tempfile::tempdir().unwrap());
+    let (before, seen) = (contents(&file), shown(world.reader.as_ref()));
+    let moved = move_store(&Database::File(file.clone()), &server(&address)).unwrap();
+    assert!(moved.contains(&Moved { table: "deliveries", rows: 60 }), "{moved:?}");
+    let reader = PostgresReader::open(&address.parse().unwrap()).unwrap();
+    assert_eq!(shown(&reader), seen);
+    assert_eq!(contents(&file), before, "the source is as it was");
+    let again = move_store(&Database::File(file), &server(&address)).unwrap_err();
+    assert!(matches!(again, MoveError::Moved { .. }), "{again}");
+    let Database::File(back) = place(&folder) else { return };
+    move_store(&server(&address), &Database::File(back.clone())).unwrap();
+    assert_eq!(contents(&back), before);
+    let occupied = move_store(&server(&address), &Database::File(back.clone())).unwrap_err();
+    assert!(matches!(occupied, MoveError::Occupied { .. }), "{occupied}");
+    // Numbers go on where they were, and lanes with what is in doubt of them.
+    let mut world = World::over(File::at(back));
+    let taken = world.acquire(THIRD, Which::All);
+    let Handover::Seized { from, record: Some(record), .. } = &taken[0].handover else { panic!("{taken:?}") };
+    assert_eq!((*from, &*record.bytes), (ME, b"level\0\n\\and doubt".as_slice()));
+    let waiting = world.claim(taken[0].lane, taken[0].term);
+    assert!(!waiting.is_empty() && world.emit_one(taken[0].lane).0 == 61);
+    world.check_figures();
+}
+
+/// Whoever comes after.
+const THIRD: hookproof_sender::store::lane::OwnerId = hookproof_sender::store::lane::OwnerId(3);
+
+#[test]
+fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
+    let Some(address) = new_schema("a_server_with_a_store_of_its_own") else { return };
+    let (world, other) = (filled(), filled());
+    // Another store than that.
+    Connection::open(other.backend.path()).unwrap().execute("UPDATE totals SET identity = 7", []).unwrap();
+    move_store(&Database::File(other.backend.path()), &server(&address)).unwrap();
+    let refused = move_store(&Database::File(world.backend.path()), &server(&address)).unwrap_err();
+    assert!(matches!(refused, MoveError::Occupied { .. }), "{refused}");
+    execute(
+        &address,
+        "INSERT INTO owners VALUES (5, 9e18::int8, false, 0);
+         INSERT INTO nodes VALUES (5, 'alive', '0', 1, NULL, '{}', false, 0)",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let refused = move_store(&server(&address), &place(&folder)).unwrap_err();
+    assert!(matches!(&refused, MoveError::InUse { by, .. } if by == "alive"), "{refused}");
+    assert!(folder.path().read_dir().unwrap().next().is_none());
+}
+
+/// On a server the numbers of two events can be mixed. In a file each event has a range, and in it only what is its own.
+#[test]
+fn events_with_mixed_numbers_are_told_apart_in_a_file() {
+    let Some(address) = new_schema("events_with_mixed_numbers") else { return };
+    let mut world = World::<File>::new();
+    let lanes = [world.new_lane(WIDE), world.new_lane(WIDE)];
+    world.emit(&lanes);
+    world.emit(&lanes);
+    world.store.close().unwrap();
+    move_store(&Database::File(world.backend.path()), &server(&address)).unwrap();
+    execute(
+        &address,
+        "UPDATE deliveries SET event = CASE delivery WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE event END,
+            body = CASE delivery WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE body END;
+         UPDATE events SET deliveries = CASE event WHEN 1 THEN '{1,3}'::int8[] ELSE '{2,4}' END",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let Database::File(back) = place(&folder) else { return };
+    move_store(&server(&address), &Database::File(back.clone())).unwrap();
+    let mut world = World::over(File::at(back));
+    let of = |world: &World<File>, event: &str| {
+        let all = world.reader.deliveries_of_event(event, 10).unwrap();
+        all.iter().map(|one| one.delivery.0).collect::<Vec<_>>()
+    };
+    assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![2, 4]));
+    // Of the second nothing is left to be kept; of the first all is.
+    for lane in lanes {
+        let term = world.own(ME, lane);
+        for delivery in world.claim(lane, term).into_iter().filter(|one| [2, 4].contains(&one.0)) {
+            world.settle(lane, term, delivery, Fate::Delivered);
+        }
+    }
+    world.pass(Nanos::HOUR);
+    let (settled_before, attempts_before) = (world.now, world.now);
+    let purge = Purge { settled_before, attempts_before, dead_before: world.now, max: 100 };
+    assert!(matches!(world.one(Command::Purge(purge)), Reply::Purged(_)));
+    assert_eq!((of(&world, "e3"), of(&world, "e4")), (vec![1, 3], vec![]));
+    assert!(world.reader.body(hookproof_sender::engine::DeliveryId(3)).unwrap().is_some());
+    let waiting = Filter { place: Some(Place::Waiting), ..Filter::default() };
+    assert_eq!(world.reader.deliveries(waiting, None, 10).unwrap().items.len(), 2);
+}
+
+/// The program, moving.
+fn program(from: &str, to: &str) -> Child {
+    let mut program = Program::new(env!("CARGO_BIN_EXE_hookproof-sender"));
+    program.args(["move", "--from", from, "--to", to]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program.spawn().unwrap()
+}
+
+/// Kills it with SIGKILL once it has told of a table.
+fn killed_after(table: &str, from: &str, to: &str) {
+    let mut moving = program(from, to);
+    let lines = BufReader::new(moving.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with(table)), "{table} is not told of");
+    moving.kill().unwrap();
+    moving.wait().unwrap();
+}
+
+#[track_caller]
+fn done(from: &str, to: &str) {
+    let output = program(from, to).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_move_that_is_killed_has_moved_nothing_and_can_be_run_again() {
+    let Some(address) = new_schema("a_move_that_is_killed") else { return };
+    let world = filled();
+    let file = world.backend.path().display().to_string();
+    let before = contents(&world.backend.path());
+    for table in ["subscribers", "events", "attempts", "latencies"] {
+        killed_after(table, &file, &address);
+        let rows = "SELECT (SELECT count(*) FROM subscribers) + (SELECT count(*) FROM deliveries)";
+        assert_eq!(query(&address, rows), ["0"], "after {table}");
+    }
+    done(&file, &address);
+    let folder = tempfile::tempdir().unwrap();
+    let back = folder.path().join("back.db");
+    for table in ["subscribers", "events", "attempts", "latencies"] {
+        killed_after(table, &address, back.to_str().unwrap());
+        assert!(!back.exists(), "after {table}");
+    }
+    done(&address, back.to_str().unwrap());
+    assert_eq!(contents(&back), before);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing of the others is left");
+}
