@@ -21,6 +21,9 @@ const WITNESSES_MAX: usize = 2;
 const REQUESTS_MAX: usize = 600;
 /// Attempts of one drawing.
 const ATTEMPTS_MAX: usize = 8;
+/// Checks that are about a lane, and not about one delivery of it.
+const LANES: [&str; 7] =
+    ["recovery.", "isolation.", "breaker.", "pressure.", "queue.", "latency.", "crash.takeover"];
 /// The least that is shown before and after.
 const AROUND: u64 = SECOND / 20;
 
@@ -99,11 +102,12 @@ fn closeup(evidence: &Evidence<'_>, check: &str, witness: &Witness) -> Closeup {
         ("rate.in-flight", Some(limit)) => limit.in_flight.map(|cap| open(evidence, lane, witness, cap)),
         ("rate.window", Some(limit)) => {
             let caps = limit.windows.iter();
-            let passed = caps.filter(|cap| witness.until - witness.from < cap.length.0);
+            let passed = caps.filter(|cap| length(witness) < cap.length.0);
             let cap = passed.min_by_key(|cap| cap.length);
             cap.map(|cap| within(evidence, lane, witness, (cap.length.0, u64::from(cap.count))))
         }
         (_, Some(limit)) if is_rate => limit.bucket.map(|_| bucket(evidence, lane, witness)),
+        _ if LANES.iter().any(|section| check.starts_with(section)) => None,
         _ => course(evidence, lane, witness),
     };
     drawn.unwrap_or_else(|| backlog(evidence, at, witness))
@@ -134,6 +138,11 @@ fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, ar
     Closeup { check, witness: 0, from, until, what, level: Vec::new(), bound: None, requests, course }
 }
 
+/// How long a witness is; one that begins after the run's end has no length.
+fn length(witness: &Witness) -> u64 {
+    witness.until.saturating_sub(witness.from)
+}
+
 fn came(outcome: Outcome) -> Came {
     match outcome {
         Outcome::Answered { status: 200..=299, whole: true } => Came::Taken,
@@ -149,7 +158,7 @@ fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeu
         return backlog(evidence, None, witness);
     };
     let per = bucket.rate.per.0;
-    let around = (per / bucket.rate.count.max(1)).saturating_mul(4).max(witness.until - witness.from);
+    let around = (per / bucket.rate.count.max(1)).saturating_mul(4).max(length(witness));
     let mut drawn = empty(evidence, Some(lane), witness, around);
     let thousandths = |level: u128| u64::try_from(level * 1_000 / u128::from(per.max(1))).unwrap_or(u64::MAX);
     let mut level = Level::new(bucket.rate);
@@ -183,27 +192,31 @@ fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeu
 }
 
 /// How many requests began within the length of a window until then.
-fn within(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, (length, cap): (u64, u64)) -> Closeup {
-    let mut drawn = empty(evidence, Some(lane), witness, (witness.until - witness.from) / 2);
+fn within(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, (window, cap): (u64, u64)) -> Closeup {
+    let mut drawn = empty(evidence, Some(lane), witness, length(witness) / 2);
     let own: Vec<u64> = lane.begun.iter().map(|n| evidence.exchange(*n).t).collect();
     let count = |t: u64| {
-        let left = own.partition_point(|one| one.saturating_add(length) <= t);
+        let left = own.partition_point(|one| one.saturating_add(window) <= t);
         (own.partition_point(|one| *one <= t) - left) as u64 * 1_000
     };
-    let leaving = own.iter().map(|t| t.saturating_add(length));
+    let leaving = own.iter().map(|t| t.saturating_add(window));
     let mut changes: Vec<u64> = own.iter().copied().chain(leaving).collect();
     changes.retain(|t| drawn.from <= *t && *t <= drawn.until);
     changes.extend([drawn.from, drawn.until]);
     changes.sort_unstable();
-    drawn.level = changes.into_iter().map(|t| (t, count(t))).collect();
+    let mut last = count(drawn.from);
+    for t in changes {
+        drawn.level.extend([(t, last), (t, count(t))]);
+        last = count(t);
+    }
     drawn.bound = Some(cap * 1_000);
-    drawn.what = format!("requests within the last {}", show(length));
+    drawn.what = format!("requests within the last {}", show(window));
     drawn
 }
 
 /// How many requests were open.
 fn open(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness, cap: u32) -> Closeup {
-    let mut drawn = empty(evidence, Some(lane), witness, witness.until - witness.from);
+    let mut drawn = empty(evidence, Some(lane), witness, length(witness));
     let own: Vec<(u64, u64)> =
         lane.begun.iter().map(|n| (evidence.exchange(*n).t, evidence.exchange(*n).end)).collect();
     drawn.level = heights(&own, (drawn.from, drawn.until));
@@ -228,7 +241,7 @@ fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> 
                 points.push((from, height));
                 begun = true;
             }
-            points.push((t, height + change));
+            points.extend([(t, height), (t, height + change)]);
         }
         height += change;
     }
@@ -241,8 +254,8 @@ fn heights(whiles: &[(u64, u64)], (from, until): (u64, u64)) -> Vec<(u64, u64)> 
 
 /// What waited for a subscriber, or for all, by the harness's own account.
 fn backlog(evidence: &Evidence<'_>, lane: Option<usize>, witness: &Witness) -> Closeup {
-    let length = witness.until.min(evidence.end).saturating_sub(witness.from);
-    let mut drawn = empty(evidence, lane.map(|at| &evidence.lanes[at]), witness, length / 4);
+    let lasts = witness.until.min(evidence.end).saturating_sub(witness.from);
+    let mut drawn = empty(evidence, lane.map(|at| &evidence.lanes[at]), witness, lasts / 4);
     let lanes: Vec<usize> = lane.map_or_else(|| (0..evidence.lanes.len()).collect(), |at| vec![at]);
     let whiles: Vec<(u64, u64)> = lanes.into_iter().flat_map(|at| waiting(evidence, at)).collect();
     drawn.level = heights(&whiles, (drawn.from, drawn.until));
@@ -261,7 +274,7 @@ fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option
     let named = |step: &&Step| step.until >= witness.from && step.from <= witness.until;
     let last = steps.iter().filter(named).map(|step| step.until).max().unwrap_or(witness.until);
     let shown = Witness { until: last.max(witness.until), ..witness.clone() };
-    let mut drawn = empty(evidence, Some(lane), &shown, (shown.until - shown.from) / 4);
+    let mut drawn = empty(evidence, Some(lane), &shown, length(&shown) / 4);
     let (from, until) = (drawn.from, drawn.until);
     drawn.course = steps.into_iter().filter(|step| step.until >= from && step.from <= until).collect();
     drawn.course.truncate(3 * ATTEMPTS_MAX);
@@ -313,7 +326,10 @@ mod tests {
     #[test]
     fn heights_begin_and_end_with_the_span_and_count_what_is_there() {
         let whiles = [(0, 10), (5, 20), (12, 30)];
-        assert_eq!(heights(&whiles, (6, 15)), [(6, 2_000), (10, 1_000), (12, 2_000), (15, 2_000)]);
+        assert_eq!(
+            heights(&whiles, (6, 15)),
+            [(6, 2_000), (10, 2_000), (10, 1_000), (12, 1_000), (12, 2_000), (15, 2_000)]
+        );
         assert_eq!(heights(&whiles, (40, 50)), [(40, 0), (50, 0)]);
     }
 }

@@ -72,7 +72,7 @@ fn of_lane(evidence: &Evidence<'_>, at: usize) -> Vec<Silence> {
 fn least(lane: &Lane<'_>) -> u64 {
     let limits = lane.epochs.iter().map(|epoch| &epoch.limit);
     let explained = limits.flat_map(|limit| {
-        let gap = limit.bucket.map(|bucket| 3 * bucket.rate.per.0 / bucket.rate.count.max(1));
+        let gap = limit.bucket.map(|bucket| bucket.rate.per.0.saturating_mul(3) / bucket.rate.count.max(1));
         gap.into_iter().chain(limit.windows.iter().map(|window| window.length.0))
     });
     explained.fold(LEAST, u64::max)

@@ -1,13 +1,13 @@
 //! Charts as inline SVG: lines, stacked bars, spans in rows, ticks, a bound, and shaded bands with a letter that the key
 //! below explains. Colours come from the page's variables, so that one drawing serves light, dark and paper; what differs
-//! by colour differs by word too. A series has [`POINTS_MAX`] points at most, however long the run.
+//! by colour differs by word too. A series has [`super::scale::POINTS_MAX`] points at most, however long the run.
 //!
 //! The plot is a drawing of its own inside the chart, stretched from side to side: a script may narrow its `viewBox` to look
 //! closer. Letters and figures stand outside of it, so that they are never stretched.
 
 use maud::{Markup, html};
 
-use crate::check::verdict::show;
+use super::scale::{Heights, moments, scaled};
 
 /// The width, in units of the page's drawing, and in finer ones of the plot.
 const WIDTH: u64 = 720;
@@ -17,8 +17,8 @@ const ROW: u64 = 24;
 const TICKS: u64 = 12;
 /// Above the plot, for the letters of bands.
 const HEAD: u64 = 20;
-/// More points than this can't be told from one another.
-pub(crate) const POINTS_MAX: usize = 480;
+/// How wide a letter is.
+const LETTER: u64 = 12;
 /// Bands that are marked and told: a crash loop's hundredth kill says what the first dozen did.
 const BANDS_MAX: usize = 18;
 /// A bound that is so many times as high as what was seen would flatten that: then only its figure is told.
@@ -41,6 +41,8 @@ pub(crate) struct Chart {
     pub(crate) bound: Option<(u64, String)>,
     /// What went on beside it.
     pub(crate) bands: Vec<Band>,
+    /// Whether the key says what it was, or the chart above has said so.
+    pub(crate) bands_told: bool,
     /// Single moments, below the plot: when, and of which class.
     pub(crate) ticks: Vec<(u64, &'static str)>,
     /// What the classes of ticks mean.
@@ -81,6 +83,7 @@ impl Chart {
             shapes: Vec::new(),
             bound: None,
             bands: Vec::new(),
+            bands_told: true,
             ticks: Vec::new(),
             ticks_key: Vec::new(),
             doubling: false,
@@ -184,7 +187,7 @@ impl Chart {
 
     fn line(&self, points: &[(u64, u64)], holds: bool, heights: &Heights) -> String {
         let (height, mut last, mut line) = (self.height(), None, String::new());
-        for (at, value) in thinned(points) {
+        for (at, value) in super::scale::thinned(points) {
             let (x, y) = (self.x(at), height - heights.of(value, height));
             if let Some(last) = last.filter(|last| holds && *last != y) {
                 line.push_str(&format!("{x},{last} "));
@@ -234,9 +237,8 @@ impl Chart {
             _ => "middle",
         };
         html! {
-            @for (letter, band) in self.lettered_bands() {
-                @let x = place(band.from).min(WIDTH - 8);
-                text.letter.(band.class) x=(x) y=(HEAD - 3) data-at=(band.from) { (letter) }
+            @for (letter, band, x) in self.letters() {
+                text.letter.(band.class) x=(x) y=(HEAD - 4) data-at=(band.from) { (letter) }
             }
             @for (t, name) in marks {
                 @let x = place(t);
@@ -275,19 +277,34 @@ impl Chart {
         shapes.chain(ticks).filter(|(_, _, name)| !name.is_empty())
     }
 
+    /// Letters with their places, each beside those that stand where it would.
+    fn letters(&self) -> Vec<(char, &Band, u64)> {
+        let mut placed: Vec<(char, &Band, u64)> = Vec::new();
+        for (letter, band) in self.lettered_bands() {
+            let mut x = (self.x(band.from) * WIDTH / FINE).min(WIDTH - LETTER);
+            while let Some((.., taken)) = placed.iter().find(|(.., taken)| taken.abs_diff(x) < LETTER) {
+                x = taken + LETTER;
+            }
+            placed.push((letter, band, x));
+        }
+        placed.iter_mut().filter(|(.., x)| *x > WIDTH - LETTER).for_each(|(.., x)| *x = WIDTH - LETTER);
+        placed
+    }
+
     fn lettered_bands(&self) -> impl Iterator<Item = (char, &Band)> {
         ('A'..='Z').zip(self.bands.iter().take(BANDS_MAX))
     }
 
     fn key(&self) -> Markup {
         html! {
-            @if self.named().next().is_some() || !self.bands.is_empty() {
+            @let told = if self.bands_told { self.bands.len() } else { 0 };
+            @if self.named().next().is_some() || told > 0 {
                 p.key {
                     @for (class, form, name) in self.named() { span.entry { i.(form).(class) {} (name) } " " }
-                    @for (letter, band) in self.lettered_bands() {
+                    @for (letter, band) in self.lettered_bands().take(told) {
                         span.entry { b.letter.(band.class) { (letter) } (band.what) } " "
                     }
-                    @if self.bands.len() > BANDS_MAX { "and " (self.bands.len() - BANDS_MAX) " more" }
+                    @if told > BANDS_MAX { "and " (told - BANDS_MAX) " more" }
                 }
             }
         }
@@ -319,33 +336,6 @@ impl Chart {
     }
 }
 
-/// How high a figure stands.
-struct Heights {
-    top: u64,
-    doubling: bool,
-}
-
-impl Heights {
-    fn of(&self, value: u64, height: u64) -> u64 {
-        if self.doubling {
-            scaled(doublings(value), doublings(self.top), height)
-        } else {
-            scaled(value.min(self.top), self.top, height)
-        }
-    }
-}
-
-/// The binary logarithm of a figure and 1, in 1024ths; straight between powers of two.
-fn doublings(value: u64) -> u64 {
-    let value = u128::from(value) + 1;
-    let whole = value.ilog2();
-    u64::from(whole) * 1_024 + u64::try_from(((value << 10) >> whole) - 1_024).unwrap_or(0)
-}
-
-fn scaled(part: u64, whole: u64, size: u64) -> u64 {
-    u64::try_from(u128::from(part.min(whole)) * u128::from(size) / u128::from(whole.max(1))).unwrap_or(size)
-}
-
 /// Where the words of a span stand, to which side of that, and at which moment: behind it, before it, or in it where it is
 /// long.
 fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str, u64) {
@@ -356,58 +346,9 @@ fn beside((x, from): (u64, u64), (end, until): (u64, u64)) -> (u64, &'static str
     }
 }
 
-/// About five round moments in a span of time, with their names.
-fn moments((from, until): (u64, u64)) -> Vec<(u64, String)> {
-    let rough = (until.saturating_sub(from) / 5).max(1);
-    let power = 10_u64.pow(rough.ilog10());
-    let step = [1, 2, 5, 10].map(|one| one * power).into_iter().find(|step| *step >= rough).unwrap_or(rough);
-    let first = from.div_ceil(step) * step;
-    let steps = (0..12).map(|at| first + at * step);
-    steps.take_while(|t| *t <= until).map(|t| (t, if t == 0 { "0".to_owned() } else { show(t) })).collect()
-}
-
-/// So many points that each can be seen: of neighbours the highest and the lowest, since no peak may be averaged away.
-pub(super) fn thinned(points: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    if points.len() <= POINTS_MAX {
-        return points.to_vec();
-    }
-    let some = points.chunks(points.len().div_ceil(POINTS_MAX / 2));
-    let ends = some.flat_map(|some| {
-        let highest = some.iter().copied().max_by_key(|(_, height)| *height);
-        let lowest = some.iter().copied().min_by_key(|(_, height)| *height);
-        let mut ends: Vec<_> = highest.into_iter().chain(lowest).collect();
-        ends.sort_unstable();
-        ends.dedup();
-        ends
-    });
-    ends.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_long_line_keeps_its_peaks_within_so_many_points() {
-        let points: Vec<_> = (0..1_000_000).map(|t| (t, if t == 654_321 { 9 } else { 1 })).collect();
-        let thin = thinned(&points);
-        assert!(thin.len() <= POINTS_MAX && thin.contains(&(654_321, 9)), "{}", thin.len());
-        assert!(thin.is_sorted());
-    }
-
-    #[test]
-    fn a_doubling_is_as_high_as_the_one_before() {
-        assert_eq!([0, 1, 3, 7].map(doublings), [0, 1_024, 2_048, 3_072]);
-        assert!(doublings(u64::MAX) == 64 * 1_024 && doublings(5) > doublings(4));
-    }
-
-    #[test]
-    fn moments_are_round_and_inside() {
-        let names = |span| moments(span).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
-        assert_eq!(names((0, 4_000_000_000)), ["0", "1 s", "2 s", "3 s", "4 s"]);
-        assert_eq!(names((5_200_000_000, 5_900_000_000)), ["5.2 s", "5.4 s", "5.6 s", "5.8 s"]);
-        assert_eq!(names((7, 7)), ["7 ns"]);
-    }
 
     #[test]
     fn a_far_bound_is_told_and_does_not_flatten_what_was_seen() {

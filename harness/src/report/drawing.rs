@@ -80,6 +80,7 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
         let lines = vec![line("waiting", "", drawn.busy.clone(), true)];
         charts.push(chart("Processors that the sender kept busy", decimal, lines));
     }
+    charts.iter_mut().skip(1).for_each(|chart| chart.bands_told = false);
     charts.extend(attempts(drawn));
     titled("What happened", charts)
 }
@@ -113,12 +114,13 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
     other.then(|| {
         let mut chart = Chart::over(
             "Deliveries by their attempts; each doubling as high",
-            (0, counts.len() as u64),
+            (0, 2 * counts.len() as u64),
             |count| format!("{count} deliveries"),
         );
         let (class, name) = ("waiting", String::new());
-        chart.shapes = vec![Shape::Bars { class, name, step: 1, counts: counts.clone() }];
-        chart.places = (0..).zip(counts).map(|(at, count)| (at, format!("{at}: {count}"))).collect();
+        chart.shapes = vec![Shape::Bars { class, name, step: 2, counts: counts.clone() }];
+        // In the middle of each bar.
+        chart.places = (0..).zip(counts).map(|(at, count)| (2 * at + 1, format!("{at}: {count}"))).collect();
         chart.doubling = true;
         chart
     })

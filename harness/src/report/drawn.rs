@@ -1,9 +1,9 @@
 //! What the page of a run draws, in so many steps however long the run was: [`STEPS_MAX`] for each series, [`LANES_MAX`] lanes,
-//! and each line thinned as `chart` thins it.
+//! and each line thinned as `scale` thins it.
 
 use serde::{Deserialize, Serialize};
 
-use super::chart::thinned;
+use super::scale::thinned;
 use crate::check::closeup::{Closeup, closeups};
 use crate::check::evidence::Evidence;
 use crate::check::figures::{percentile, timed_latencies};
@@ -130,8 +130,14 @@ impl Drawn {
 
 /// The shortest round step of which so many make the run.
 fn step(end: u64) -> u64 {
-    let round = (0..).flat_map(|power| [1, 2, 5].map(|one| one * 10_u64.pow(power) * SECOND / 1_000));
-    round.take(40).find(|step| end / step < STEPS_MAX).unwrap_or(u64::MAX)
+    let mut power = SECOND / 1_000;
+    loop {
+        let steps = [1, 2, 5].map(|one| power.saturating_mul(one));
+        if let Some(step) = steps.into_iter().find(|step| end / step < STEPS_MAX) {
+            return step;
+        }
+        power = power.saturating_mul(10);
+    }
 }
 
 fn place(t: u64, step: u64) -> usize {
@@ -289,8 +295,10 @@ fn told(behaviour: &Behaviour) -> String {
         format!(" to {} of its requests", behaviour.share)
     };
     let attempts = if behaviour.attempts.is_some() { ", to some attempts only" } else { "" };
-    let slow = behaviour.serves.map_or(String::new(), |each| format!(", works {each} on each"));
-    format!("{answer}{share}{attempts}{slow}")
+    let slow =
+        behaviour.latency.map_or(String::new(), |takes| format!(" after {} to {}", takes.least, takes.most));
+    let works = behaviour.serves.map_or(String::new(), |each| format!(", works {each} on each"));
+    format!("{answer}{slow}{share}{attempts}{works}")
 }
 
 /// When a process was killed, asked to stop or stopped, until it is there again.
@@ -321,6 +329,9 @@ fn breaks(evidence: &Evidence<'_>) -> Vec<Break> {
             (Started | Ready | Continued | Killed | Asked | Stopped | Exited, _) => {}
         }
     }
+    // Who is asked to stop by nobody's fault is so at the run's end.
+    let is_fault = |t: u64| evidence.trace.faults.iter().any(|fault| fault.t.abs_diff(t) < SECOND / 10);
+    breaks.retain(|one| one.until.is_some() || is_fault(one.from) || !one.what.ends_with("asked to stop"));
     breaks.truncate(BREAKS_MAX);
     for one in &mut breaks {
         let from = one.until.unwrap_or(one.from);

@@ -1,6 +1,6 @@
 //! Everything that people and machines read of a verdict: of a run, of a receiver, of a load, of a plan.
 //!
-//! - `model`: what any report holds. - `page`, `chart`: that as one page of HTML. - `table`: what terminals show.
+//! - `model`: what any report holds. - `page`, `chart`, `scale`: that as one page of HTML. - `table`: what terminals show.
 //! - `junit`, `markdown` (with `lanes`, a picture in letters): for CI.
 //! - `run`: a run's report, which is also its JSON; `drawn`: what its charts hold, `drawing`: the charts; `told`: its page; `picture`: its first failure.
 //! - `compare`: a report against an older one; `difference`: what is told of it; `figures`: its figures, beyond their noise.
@@ -18,6 +18,7 @@ mod model;
 mod page;
 mod picture;
 mod run;
+mod scale;
 mod table;
 mod told;
 

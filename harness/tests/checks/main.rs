@@ -9,6 +9,7 @@ mod broken;
 mod build;
 mod coalesced;
 mod deadlines;
+mod drawn;
 mod emits;
 mod exactness;
 mod excuses;

@@ -1,0 +1,108 @@
+//! What a run's report draws and tells beside its verdicts: who heard nothing, the level around a violation, the course of a
+//! delivery, and what waited.
+
+use hookproof::check::exact::{least_burst, peak};
+use hookproof::check::{Strictness, judge};
+use hookproof::report::{self, Report};
+use hookproof::scenario::{SECOND, Scenario};
+use hookproof::trace::{Process, ProcessEvent, Trace};
+
+use crate::build::{deliver, end, header, offer, scenario, scenario_with, trace};
+
+fn report(scenario: &Scenario, trace: &Trace) -> Report {
+    let judgement = judge(scenario, trace, Strictness::Usual);
+    Report::new(scenario, trace, judgement, "again".to_owned())
+}
+
+/// An event at 1 s that is delivered at once, and one at 2 s that is delivered at 8 s.
+fn silent() -> Trace {
+    let mut trace = Trace::of(header(&scenario("rate = \"10/s\", burst = 5").text));
+    trace.trailer = crate::build::trace(&scenario("rate = \"10/s\", burst = 5"), &[]).trailer;
+    for (token, t, heard) in [(1, SECOND, SECOND), (2, 2 * SECOND, 8 * SECOND)] {
+        offer(&mut trace, token, t, &["a"]);
+        deliver(&mut trace, "a", token, heard, 204);
+    }
+    end(&mut trace, 9 * SECOND);
+    trace
+}
+
+/// From when to when the report says that nothing was heard, in seconds.
+fn silences(more: &str, change: fn(&mut Trace)) -> Vec<(u64, u64, u64)> {
+    let (scenario, mut trace) = (scenario_with(more), silent());
+    change(&mut trace);
+    let drawn = report(&scenario, &trace).course.drawn;
+    drawn.silences.iter().map(|one| (one.from / SECOND, one.until / SECOND, one.waited)).collect()
+}
+
+#[test]
+fn a_subscriber_that_is_well_and_hears_nothing_is_named_from_when_something_waited() {
+    assert_eq!(silences("", |_| {}), [(2, 8, 1)]);
+}
+
+#[test]
+fn what_explains_a_silence_is_none() {
+    let failing = "[[subscriber.behaviour]]\nat = \"3s\"\nlasts = \"2s\"\nanswer = 500";
+    assert_eq!(silences(failing, |_| {}), [(5, 8, 1)], "an endpoint that misbehaves is not well");
+    assert_eq!(silences("", |trace| trace.accepted[1].t = 8 * SECOND), [], "nothing waited");
+    assert_eq!(silences("", |trace| trace.answers[0].status = 500), [], "it had failed");
+    let asked = |trace: &mut Trace| {
+        trace.answers[0].status = 204;
+        trace.answers[0].retry_after = Some("6".into());
+    };
+    assert_eq!(silences("", asked), [(7, 8, 1)], "it had asked for a pause of 6 s");
+    assert_eq!(silences("", |trace| trace.answers[0].end = 5 * SECOND), [(5, 8, 1)], "a request was open");
+}
+
+#[test]
+fn a_rate_that_lets_little_through_makes_no_silence() {
+    let slow = scenario("rate = \"1/3s\", burst = 1");
+    assert!(report(&slow, &silent()).course.drawn.silences.is_empty());
+}
+
+#[test]
+fn a_silence_after_a_kill_is_told_in_words_with_the_kill_beside_it() {
+    let (scenario, mut trace) = (scenario("rate = \"10/s\", burst = 5"), silent());
+    for (t, event) in [(2, ProcessEvent::Killed), (4, ProcessEvent::Ready)] {
+        trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
+    }
+    let page = report::html(&report(&scenario, &trace));
+    for words in ["a heard nothing for 6 s", "worker 0 killed at 2 s, ready again at 4 s, 2 s later"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+/// The level that is drawn is the one that the check goes by: its peak needs the same burst.
+#[test]
+fn the_level_around_a_violation_is_that_of_the_check() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let times: Vec<u64> =
+        (0..30).map(|at| at * SECOND / 2).chain((0..9).map(|at| 20 * SECOND + at)).collect();
+    let mut sorted = times.clone();
+    sorted.sort_unstable();
+    let report = report(&limited, &trace(&limited, &sorted));
+    let drawn = report.course.drawn.closeups.iter().find(|one| one.check == "rate.envelope").expect("drawn");
+    let rate = limited.subscribers[0].limit.bucket.expect("a bucket").rate;
+    let needed = least_burst(peak(&sorted, rate).expect("arrivals").level, rate);
+    let highest = drawn.level.iter().map(|(_, level)| *level).max().expect("a level");
+    assert_eq!((u128::from(highest.div_ceil(1_000)), drawn.bound), (needed, Some(5_000)));
+    assert!(drawn.until - drawn.from < SECOND, "it is looked at from close up");
+}
+
+#[test]
+fn what_waited_is_counted_from_the_acknowledgement_to_the_answer() {
+    let drawn = report(&scenario("rate = \"10/s\", burst = 5"), &silent()).course.drawn;
+    let at = |t: u64| drawn.waiting.iter().rfind(|(from, _)| *from <= t).map(|(_, rows)| *rows);
+    assert_eq!([at(SECOND / 2), at(5 * SECOND), at(8 * SECOND + SECOND / 2)], [Some(0), Some(1), Some(0)]);
+    assert_eq!(drawn.attempts.0, [0, 2]);
+}
+
+#[test]
+fn figures_stand_beside_those_of_older_runs() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let (now, mut before) = (report(&limited, &silent()), report(&limited, &silent()));
+    before.subscribers[0].latency = [1; 4];
+    let page = report::html_with(&now, &[before.clone()]);
+    assert!(page.contains("Against the baseline") && page.contains(">worse<"), "{page}");
+    before.scenario = "another".to_owned();
+    assert!(!report::html_with(&now, &[before]).contains("Against the baseline"));
+}
