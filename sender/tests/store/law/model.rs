@@ -94,6 +94,8 @@ pub(crate) struct Model {
     deliveries: BTreeMap<DeliveryId, Delivery>,
     owners: BTreeMap<OwnerId, StoreTime>,
     told: BTreeSet<(StoreTime, DeliveryId)>,
+    /// How many lanes were handed back: nodes there are none.
+    handed_back: u64,
 }
 
 impl Model {
@@ -106,6 +108,7 @@ impl Model {
             deliveries: BTreeMap::new(),
             owners: BTreeMap::new(),
             told: BTreeSet::new(),
+            handed_back: 0,
         }
     }
 
@@ -578,7 +581,8 @@ impl Model {
         for (lane, term) in &lost {
             hands.end(*lane, *term);
         }
-        Renewed { lost, nodes: Nodes::default() }
+        let nodes = Nodes { all: Vec::new(), changes: self.handed_back, at: self.now };
+        Renewed { lost, nodes }
     }
 
     fn persist(&mut self, hands: &mut Hands, persist: &Persist) -> Reply {
@@ -592,6 +596,7 @@ impl Model {
         if persist.hand_back {
             lane.owner = None;
             lane.clean = true;
+            self.handed_back += 1;
             hands.end(id, term);
         }
         Reply::Done
