@@ -104,7 +104,7 @@ fn closeup(evidence: &Evidence<'_>, check: &str, witness: &Witness) -> Closeup {
             let caps = limit.windows.iter();
             let passed = caps.filter(|cap| length(witness) < cap.length.0);
             let cap = passed.min_by_key(|cap| cap.length);
-            cap.map(|cap| within(evidence, lane, witness, (cap.length.0, u64::from(cap.count))))
+            cap.map(|cap| within(evidence, lane, witness, (cap.length.0, cap.count)))
         }
         (_, Some(limit)) if is_rate => limit.bucket.map(|_| bucket(evidence, lane, witness)),
         _ if LANES.iter().any(|section| check.starts_with(section)) => None,

@@ -316,7 +316,7 @@ impl Chart {
         for shape in &self.shapes {
             match shape {
                 Shape::Line { points, .. } => {
-                    most = points.iter().map(|(_, height)| *height).fold(most, u64::max)
+                    most = points.iter().map(|(_, height)| *height).fold(most, u64::max);
                 }
                 Shape::Bars { counts, .. } => {
                     stacked.resize(stacked.len().max(counts.len()), 0);

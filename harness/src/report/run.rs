@@ -322,7 +322,7 @@ pub fn schema() -> serde_json::Value {
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
             "driver": text, "repeat": text, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
-            "lasted": count, "scenario_sha256": text,
+            "lasted": count, "scenario_sha256": text, "drawn": maybe("object"),
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),
             "accepted_per_second": maybe("integer"), "offered_per_second": maybe("integer"),
