@@ -138,6 +138,7 @@ fn the_page_about_drivers_has_every_key_and_no_other() {
         ("`[declares]`", "[declares]\n".to_owned()),
         ("`[sign]`", "[sign]\n".to_owned()),
         ("`[stop]`", "[stop]\n".to_owned()),
+        ("`[kill]`", "[kill]\n".to_owned()),
     ];
     assert_eq!(PAGE.matches("\n### ").count(), rows.len(), "a section of the page is not looked at");
     for (title, lines) in rows {
