@@ -60,7 +60,8 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
                 }
             }
             ProcessEvent::Exited => {
-                let status = one.status.as_deref().unwrap_or("no status");
+                // What is no process of the harness's ends without a status.
+                let status = one.status.as_deref().unwrap_or("exit 0");
                 if !killed {
                     tally.see();
                     if asked.is_none() {

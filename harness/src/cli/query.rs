@@ -268,7 +268,7 @@ mod tests {
     /// And of each that tells of the sender and of the run.
     fn of_the_run() -> Vec<Record> {
         let text = || Some("x".to_owned());
-        let (t, token, endpoint) = (1, 1, "x".to_owned());
+        let (t, endpoint) = (1, "x".to_owned());
         vec![
             Record::Fault(Fault {
                 t,
@@ -310,6 +310,13 @@ mod tests {
                 signs: Some(Signs::Profile(endpoint.clone())),
                 told: vec![Told { subscriber: endpoint.clone(), what: endpoint.clone() }],
             }),
+        ]
+    }
+
+    /// A record of each kind that is about the harness.
+    fn of_the_harness() -> Vec<Record> {
+        let (t, token, endpoint) = (1, 1, "a".to_owned());
+        vec![
             Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
             Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint.clone() }),
             Record::Offset(Offset { t, ns: 1, error: 1 }),
@@ -343,7 +350,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_record_is_a_table_with_all_of_its_fields() {
-        let records = [of_exchanges(), of_the_run()].concat();
+        let records = [of_exchanges(), of_the_run(), of_the_harness()].concat();
         for record in &records {
             // A kind that is new needs a record above, and a table.
             match record {

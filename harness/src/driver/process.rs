@@ -35,6 +35,8 @@ pub struct Process {
     child: Child,
     pid: Pid,
     gone: bool,
+    /// Whether what it has started goes on without it.
+    leaves_children: bool,
 }
 
 impl Process {
@@ -58,13 +60,18 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(keep(stderr, log));
         }
-        Ok(Self { child, pid, gone: false })
+        Ok(Self { child, pid, gone: false, leaves_children: false })
     }
 
     /// Its id, which is its group's too.
     #[must_use]
     pub const fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Lets what it has started go on, now that it has ended itself.
+    pub(super) fn leave_children(mut self) {
+        self.leaves_children = true;
     }
 
     /// Sends a signal to it and its children. What is gone already doesn't mind.
@@ -144,6 +151,9 @@ fn resident_pages(pid: Pid) -> Option<u64> {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if self.leaves_children {
+            return;
+        }
         // Also after its end: a child of it may live on in its group. An empty group is no error here.
         let _ = kill_process_group(self.pid, Signal::KILL);
     }

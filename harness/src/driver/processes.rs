@@ -248,7 +248,8 @@ impl Processes {
     /// Whether nobody lives and nobody will.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        let gone = |worker: &Worker| !worker.lives() && worker.again_at.is_none();
+        // Of one that was struck nobody knows yet.
+        let gone = |worker: &Worker| !worker.lives() && worker.again_at.is_none() && worker.strike.is_none();
         !self.workers.is_empty() && self.workers.iter().all(gone)
     }
 

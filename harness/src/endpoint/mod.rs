@@ -9,7 +9,7 @@
 //!
 //! Every endpoint has a port of its own, on which it speaks HTTP/1.1, with bytes written by hand, and HTTP/2 to whoever begins
 //! with its preface or chooses it over TLS (see `http2`, `tls`). With a public URL all share one port, and a request is for
-//! the endpoint that its path or host names ([`reach`]): a connection that is accepted is nobody's until then, so what shuts a port
+//! the endpoint that its path or host names (see `reach`): a connection that is accepted is nobody's until then, so what shuts a port
 //! (`refuse`, `no-accept`) meets each request as a reset there; what comes for none is answered 404 and noted. An arrival is stamped when its first byte is read, and recorded before any of
 //! its answer is written. An answer's times are taken just *before* the write that they are of: the sender cannot have
 //! seen a byte earlier, so no check that counts from them can accuse it wrongly.

@@ -34,12 +34,12 @@ use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
 use crate::scenario::{Range, Scenario, Store};
 use crate::trace::ledger::Ledger;
 use crate::trace::{
-    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, TraceFile, Undone,
+    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, TraceFile,
 };
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
-use after::{list_dead, tear_down, tell_differences};
+use after::{list_dead, tear_down, tell_differences, tell_unstopped};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
@@ -221,12 +221,7 @@ impl Staged<'_> {
         tear_down(&api).await;
         let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
         failure = failure.or(stopped.err());
-        for undone in processes.take_undone() {
-            tell(&format!("the sender was not stopped: {}", undone.why));
-            let (t, action, worker) = (clock.now(), "stop".to_owned(), u32::try_from(undone.worker).ok());
-            let undone = Undone { t, action, worker, plan: None, why: undone.why };
-            emission.recorder.keep(Record::Undone(undone));
-        }
+        tell_unstopped(&mut processes, &emission);
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use super::{Processes, READY_PAUSE_NS, Undone, note};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
-use crate::driver::process::Launch;
+use crate::driver::process::{Launch, Process};
 use crate::trace::ProcessEvent;
 
 impl Processes {
@@ -74,7 +74,8 @@ impl Processes {
         if let Some(process) = worker.process.as_mut().filter(|_| is_detached && worker.struck.is_none())
             && process.ended()?.is_some_and(|status| status.success())
         {
-            (worker.process, worker.apart) = (None, true);
+            worker.process.take().into_iter().for_each(Process::leave_children);
+            worker.apart = true;
         }
         Ok(())
     }
