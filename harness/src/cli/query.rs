@@ -299,8 +299,6 @@ mod tests {
                 attempts: Some(1),
             }),
             Record::SharedSecret(SharedSecret { t, endpoint: endpoint.clone(), with: endpoint.clone() }),
-            Record::Ceiling(Ceiling { t, per_second: 1 }),
-            Record::Machine(Machine::here()),
             Record::Declared(Declared {
                 lacks: Vec::new(),
                 schedule: Some(vec![1]),
@@ -317,6 +315,8 @@ mod tests {
     fn of_the_harness() -> Vec<Record> {
         let (t, token, endpoint) = (1, 1, "a".to_owned());
         vec![
+            Record::Ceiling(Ceiling { t, per_second: 1 }),
+            Record::Machine(Machine::here()),
             Record::Stall(Stall { thread: endpoint.clone(), from: 1, until: 2 }),
             Record::Unoffered(Unoffered { t, intended: 1, token, why: endpoint.clone() }),
             Record::Offset(Offset { t, ns: 1, error: 1 }),

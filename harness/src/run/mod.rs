@@ -10,6 +10,7 @@ mod conductor;
 mod emitter;
 mod error;
 mod files;
+mod fit;
 mod folder;
 mod heartbeat;
 mod keeping;
@@ -31,11 +32,9 @@ use tokio::task::JoinSet;
 use crate::database::Database;
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::scenario::{Range, Scenario, Store};
+use crate::scenario::{Range, Scenario};
 use crate::trace::ledger::Ledger;
-use crate::trace::{
-    Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, OURS, Public, Record, TraceFile,
-};
+use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
@@ -44,6 +43,7 @@ use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
 use files::raise_files;
+use fit::is_fit;
 use heartbeat::EndpointThread;
 use view::{View, tell};
 
@@ -98,19 +98,7 @@ struct Course {
 pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) -> Result<Played, RunError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let file = options.driver.as_deref().map_or_else(DriverFile::hookproof, DriverFile::open)?;
-    let slack = |one: &&crate::scenario::Subscriber| one.limit.slack != crate::scenario::Slack::default();
-    if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
-        return Err(RunError::Slack { name: one.name.clone() });
-    }
-    if scenario.sender.store == Store::Postgres && !file.names_database() {
-        return Err(RunError::Store { driver: file.name });
-    }
-    let owners = scenario.faults.iter().filter_map(|fault| fault.worker.clone());
-    if let Some(target) =
-        owners.into_iter().find(|target| target.owner_of().is_some() && file.owner().is_none())
-    {
-        return Err(RunError::Owner { target, driver: file.name });
-    }
+    is_fit(scenario, &file)?;
     options.reach.check(scenario.subscribers.iter().map(|one| one.name.as_str()))?;
     raise_files(scenario)?;
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, &options.folder)?;

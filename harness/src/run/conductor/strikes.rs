@@ -1,0 +1,162 @@
+//! What is done to a sender, when its moment has come, and what is said and recorded of it.
+
+use std::sync::Arc;
+
+use super::{Conductor, text};
+use crate::driver::{self, Processes};
+use crate::fault::{Room, Step};
+use crate::run::operator::{Errand, Operator};
+use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Store};
+use crate::trace::{Fault, Record, Undone};
+
+impl Conductor<'_> {
+    pub(super) fn strike_owner(&mut self, place: usize, worker: usize) {
+        let scenario = self.scenario;
+        let Some(fault) = scenario.faults.get(place) else { return };
+        let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
+        if over && fault.action == FaultAction::Stop {
+            return self.view.say("stop was not applied: its time was over before its owner was known");
+        }
+        self.struck.extend(Fault::place(&scenario.faults, fault).map(|place| (place, worker)));
+        self.strike(fault, Some(worker));
+    }
+
+    pub(super) fn step(&mut self, step: Step<'_>) {
+        match step {
+            Step::Begin(fault) => self.begin(fault),
+            Step::End(fault) => {
+                let known =
+                    Fault::place(&self.scenario.faults, fault).and_then(|place| self.struck.remove(&place));
+                let worker = known.or_else(|| fault.worker.as_ref().and_then(FaultTarget::worker));
+                let result = match fault.action {
+                    // Of an owner that was not found, nothing was stopped.
+                    _ if worker.is_none() && fault.worker.is_some() => Ok(()),
+                    FaultAction::Stop => self.each(worker, Processes::thaw),
+                    FaultAction::DiskFull => {
+                        self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
+                    }
+                    _ => Ok(()),
+                };
+                if let Err(error) = result {
+                    self.view.say(&format!("{} could not be ended: {error}", fault.action.name()));
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, fault: &FaultPlan) {
+        let Some(name) = fault.worker.as_ref().and_then(FaultTarget::owner_of) else {
+            return self.strike(fault, fault.worker.as_ref().and_then(FaultTarget::worker));
+        };
+        let place = Fault::place(&self.scenario.faults, fault).and_then(|place| usize::try_from(place).ok());
+        let found = self.operator().find_owner(place.unwrap_or(usize::MAX), name.to_owned());
+        self.errands.spawn(found);
+    }
+
+    /// Does what a fault is; `worker` is the process that it concerns, if it concerns one.
+    fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
+        // Before it is done: what follows may have it as its cause.
+        let (t, lasts) = (self.clock.now(), fault.lasts.0);
+        let done = match &fault.action {
+            FaultAction::Kill => self.each(worker, |processes, worker| processes.kill(worker, lasts)),
+            FaultAction::Restart => self.each(worker, |processes, worker| processes.restart(worker, lasts)),
+            FaultAction::Stop => self.each(worker, Processes::freeze),
+            FaultAction::DiskFull if self.scenario.sender.store == Store::Postgres => {
+                Err(std::io::Error::other("the sender writes to a server, whose disk is not the sender's"))
+            }
+            FaultAction::DiskFull => {
+                self.each(worker, |processes, worker| processes.limit_files(worker, Room::Full))
+            }
+            FaultAction::ClockStep { .. } => {
+                Err(std::io::Error::other("the clock of one process can't be set without privilege"))
+            }
+            FaultAction::LockDatabase => return self.lock(fault),
+            FaultAction::DatabaseRestart => return self.restart_database(fault),
+            FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
+                return drop(self.errands.spawn(self.operator().carry_out(self.errand(fault))));
+            }
+        };
+        let plan = Fault::place(&self.scenario.faults, fault);
+        if let Err(why) = done {
+            let (action, why) = (fault.action.name().to_owned(), why.to_string());
+            self.view.say(&format!("{action} was not applied: {why}"));
+            return self.recorder.keep(Record::Undone(Undone { t, action, worker: None, plan, why }));
+        }
+        let detail = fault.worker.as_ref().map(|target| target.told(worker));
+        let until = (lasts > 0).then(|| t.saturating_add(lasts));
+        let action = fault.action.name().to_owned();
+        self.recorder.keep(Record::Fault(Fault { t, action, until, detail, plan }));
+    }
+
+    /// Takes back what was struck, and goes on all the same.
+    pub(super) fn take_back(&self, undone: driver::Undone) {
+        let (t, action) = (self.clock.now(), if undone.kills { "kill" } else { "restart" });
+        let struck = |fault: &FaultPlan| {
+            let worker = fault.worker.as_ref().and_then(FaultTarget::worker);
+            fault.action.name() == action && fault.at.0 <= t && worker.is_none_or(|one| one == undone.worker)
+        };
+        let plan = (0..).zip(&self.scenario.faults).filter(|(_, fault)| struck(fault)).last();
+        self.view.say(&format!("{action} was not done: {}", undone.why));
+        self.recorder.keep(Record::Undone(Undone {
+            t,
+            action: action.to_owned(),
+            worker: u32::try_from(undone.worker).ok(),
+            plan: plan.map(|(place, _)| place),
+            why: undone.why,
+        }));
+    }
+
+    /// Does something to the processes that a fault concerns. It is done if one of them is there; to those that aren't,
+    /// nothing can be done.
+    fn each(
+        &mut self,
+        worker: Option<usize>,
+        mut strike: impl FnMut(&mut Processes, usize) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        if self.processes.is_empty() {
+            return Err(std::io::Error::other(
+                "the driver doesn't start the sender, so it has no process of ours",
+            ));
+        }
+        let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
+        let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
+        if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
+    }
+
+    pub(super) fn operator(&self) -> Operator {
+        Operator {
+            api: self.api.clone(),
+            clock: self.clock.clone(),
+            recorder: self.recorder.clone(),
+            keys: self.keys.clone(),
+        }
+    }
+
+    fn errand(&self, fault: &FaultPlan) -> Errand {
+        Errand::new(self.scenario, fault, &self.schemes)
+    }
+
+    /// Lets somebody hold the database for a while.
+    fn lock(&mut self, fault: &FaultPlan) {
+        let path = self.api.file().start.as_ref().and_then(|start| start.database.as_ref());
+        let path = path.ok_or_else(|| "the driver's [start] names no database".to_owned());
+        match path.and_then(|path| path.fill(&self.api.variables(0)).map_err(text)) {
+            Ok(path) => drop(self.errands.spawn(self.operator().lock(path, self.errand(fault)))),
+            Err(why) => self.view.say(&format!("lock-database was not applied: {why}")),
+        }
+    }
+
+    /// Stops the database server, and starts it again.
+    fn restart_database(&mut self, fault: &FaultPlan) {
+        match &self.server {
+            Some(server) => {
+                let server = Arc::clone(server);
+                drop(self.errands.spawn(self.operator().restart_database(server, self.errand(fault))));
+            }
+            None => self.view.say(&format!(
+                "{} was not applied: the database server is not the harness's own",
+                fault.action.name()
+            )),
+        }
+    }
+}

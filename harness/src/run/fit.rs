@@ -1,0 +1,24 @@
+//! Whether a driver can do what a scenario asks for.
+
+use super::RunError;
+use crate::driver::DriverFile;
+use crate::scenario::{Scenario, Slack, Store};
+use crate::trace::OURS;
+
+/// An error that names what it can't.
+pub(super) fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunError> {
+    let slack = |one: &&crate::scenario::Subscriber| one.limit.slack != Slack::default();
+    if let Some(one) = scenario.subscribers.iter().find(slack).filter(|_| file.name == OURS) {
+        return Err(RunError::Slack { name: one.name.clone() });
+    }
+    if scenario.sender.store == Store::Postgres && !file.names_database() {
+        return Err(RunError::Store { driver: file.name.clone() });
+    }
+    let owners = scenario.faults.iter().filter_map(|fault| fault.worker.clone());
+    if let Some(target) =
+        owners.into_iter().find(|target| target.owner_of().is_some() && file.owner().is_none())
+    {
+        return Err(RunError::Owner { target, driver: file.name.clone() });
+    }
+    Ok(())
+}
