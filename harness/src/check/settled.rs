@@ -52,8 +52,8 @@ pub(super) fn replaced(evidence: &Evidence<'_>, lane: u32) -> Vec<u64> {
     idle.filter(|one| is_replaced(evidence, one, &settled)).map(|one| one.token).collect()
 }
 
-/// Whether a sender that keeps no dead letters, or whose driver can't list them, has done all that it had to: it tried as
-/// often as declared, or the delivery outlived its `ttl` while something held it back: it failed, its endpoint misbehaved,
+/// Whether a sender that keeps no dead letters, or whose driver can't list them, has done all that it had to: its endpoint
+/// said that it is gone, it tried as often as declared, or the delivery outlived its `ttl` while something held it back: it failed, its endpoint misbehaved,
 /// something befell the sender, or its contract made it wait.
 fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs: &mut Backlogs) -> bool {
     let counted = evidence.trace.depths.iter().any(|depth| depth.dead.is_some());
@@ -72,7 +72,8 @@ fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs
             || evidence.is_disturbed(accepted, until)
             || backlogs.waits(evidence, delivery)
     };
-    tried >= retry.attempts as usize || (until <= evidence.end && held_back())
+    let gone = evidence.lanes[delivery.lane as usize].gone.is_some();
+    gone || tried >= retry.attempts as usize || (until <= evidence.end && held_back())
 }
 
 /// Which events of each lane had to wait by its contract, in order; worked out where it is asked.

@@ -1,7 +1,7 @@
 //! What is given up, or turned away, has a cause.
 
 use hookproof::check::Status;
-use hookproof::trace::{Cut, CutKind, Dead, Refused, Trace};
+use hookproof::trace::{Cut, CutKind, Dead, Lack, Refused, Trace};
 
 use crate::build::{self, check};
 
@@ -44,6 +44,22 @@ fn what_is_gone_by_its_own_word_is_given_up() {
         (1..3).for_each(|token| bury(trace, token, "gone"));
     };
     check("loss.none", "", gone, Status::Pass);
+}
+
+#[test]
+fn what_an_endpoint_turned_away_for_good_is_given_up_where_no_list_says_so() {
+    let turned_away = |status: u16| {
+        move |trace: &mut Trace| {
+            trace.answers[2].status = status;
+            trace.declared.lacks = vec![Lack::DeadLetters];
+            trace.trailer.as_mut().unwrap().dead_listed = false;
+            build::end(trace, 20 * SECOND);
+        }
+    };
+    for id in ["loss.none", "recovery.drains"] {
+        check(id, "", turned_away(410), Status::Pass);
+        check(id, "", turned_away(500), Status::Fail);
+    }
 }
 
 #[test]
