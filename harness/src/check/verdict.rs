@@ -121,6 +121,8 @@ impl Tally {
         match (seen, broken) {
             (0, 0) => Finding::unseen(format!("the run shows no {noun}")),
             (_, 0) => Finding::held(format!("{seen} {noun}: {good}")),
+            // One of them can be broken by several requests.
+            _ if broken > seen => Finding::broken(format!("{broken} times in {seen} {noun}: {bad}"), witness),
             _ => Finding::broken(format!("{broken} of {seen} {noun}: {bad}"), witness),
         }
     }

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(file.declares.reason("MaxAttempts"), "exhausted");
         assert_eq!(file.declares.reason("Other"), "Other");
         let ours = DriverFile::hookproof().unwrap().declared();
-        assert_eq!(ours.lacks, [Lack::Order]);
+        assert_eq!(ours.lacks, [Lack::Kept, Lack::Order]);
     }
 
     #[test]
