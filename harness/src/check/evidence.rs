@@ -16,6 +16,8 @@ use crate::trace::{Cut, Process, ProcessEvent, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
+/// How soon most of what was sent is read.
+const READ_AT_ONCE: u64 = SECOND / 50;
 /// What came so near to a sender's deadline may have missed it.
 const NEAR: u64 = SECOND / 4;
 
@@ -121,11 +123,13 @@ impl<'a> Evidence<'a> {
     }
 
     /// When the process was killed that sent what was read at `t`, if that was just before, and none was started meanwhile.
+    /// Where others live, they sent most of what comes then.
     fn killed_before(&self, t: u64) -> Option<u64> {
         let kill = *self.kills.get(self.kills.partition_point(|kill| *kill <= t).checked_sub(1)?)?;
         let mut started = self.trace.processes.iter();
         let is_back = started.any(|one| one.event == ProcessEvent::Started && (kill..=t).contains(&one.t));
-        (!is_back && t - kill <= READ_WITHIN).then_some(kill)
+        let within = if self.scenario.sender.workers == 1 { READ_WITHIN } else { READ_AT_ONCE };
+        (!is_back && t - kill <= within).then_some(kill)
     }
 
     /// Whether what came of a request at `t` surely came before the sender's deadline, which counts from when it was sent.

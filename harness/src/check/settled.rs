@@ -72,8 +72,15 @@ fn is_given_up_in_silence(evidence: &Evidence<'_>, delivery: &Delivery, backlogs
             || evidence.is_disturbed(accepted, until)
             || backlogs.waits(evidence, delivery)
     };
-    let gone = evidence.lanes[delivery.lane as usize].gone.is_some();
-    gone || tried >= retry.attempts as usize || (until <= evidence.end && held_back())
+    // What waited for an endpoint when that said that it is gone; not what it should have had long before.
+    let turned_away = || {
+        let lane = &evidence.lanes[delivery.lane as usize];
+        let Some(gone) = lane.gone else { return false };
+        let taken = lane.arrivals.iter().map(|n| evidence.exchange(*n)).filter(|one| one.is_delivered());
+        let last = taken.map(|one| one.end).filter(|end| *end <= gone).max();
+        tried > 0 || last.is_none_or(|last| accepted >= last)
+    };
+    turned_away() || tried >= retry.attempts as usize || (until <= evidence.end && held_back())
 }
 
 /// Which events of each lane had to wait by its contract, in order; worked out where it is asked.

@@ -1,5 +1,8 @@
 //! A database of a run's own on somebody's server.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_postgres::{Client, Config, NoTls};
 use url::Url;
 
@@ -7,7 +10,9 @@ use super::{DatabaseError, is_on_a_server};
 use crate::clock::Clock;
 
 /// How long a server may take to be connected to.
-const CONNECT_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// And to make a database, or to drop it.
+const EXECUTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A database that is dropped with this. A harness that is killed leaves it behind.
 #[derive(Debug)]
@@ -65,13 +70,20 @@ fn tell(text: &str) {
 /// The address of another database on the same server.
 fn named(server: &str, name: &str) -> Result<String, DatabaseError> {
     let mut address = Url::parse(server).map_err(|error| DatabaseError::Given(error.to_string()))?;
+    if address.query_pairs().any(|(key, _)| key == "dbname") {
+        // It would win over the path, and the sender write into somebody's database.
+        return Err(DatabaseError::Given(
+            "it names a database by dbname; a run makes one of its own".to_owned(),
+        ));
+    }
     address.set_path(name);
     Ok(address.into())
 }
 
 async fn execute(server: &Config, statement: &str) -> Result<(), DatabaseError> {
     let done = async { connect(server).await?.batch_execute(statement).await };
-    done.await.map_err(|error: tokio_postgres::Error| {
+    let late = |_| DatabaseError::Given(format!("it did not answer within {} s", EXECUTED_WITHIN.as_secs()));
+    timeout(EXECUTED_WITHIN, done).await.map_err(late)?.map_err(|error: tokio_postgres::Error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         DatabaseError::Given(format!("{error}{}", cause.unwrap_or_default()))
     })
@@ -106,7 +118,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_address_is_refused() {
-        for server in ["localhost", "host=localhost user=x", "postgres://a:b@[host/x"] {
+        for server in [
+            "postgres://a@127.0.0.1:1/postgres?dbname=prod",
+            "localhost",
+            "host=localhost user=x",
+            "postgres://a:b@[host/x",
+        ] {
             assert!(matches!(Given::create(server).await, Err(DatabaseError::Given(_))), "{server}");
         }
     }

@@ -193,9 +193,10 @@ impl Api {
         ready || self.readiness(worker).await.is_some_and(|reply| (200..300).contains(&reply.status))
     }
 
-    /// Whether a process answers at all when it is asked whether it is ready.
+    /// Whether a process answers at all when it is asked whether it is ready. That nobody is there behind a proxy, the proxy
+    /// says.
     pub(super) async fn answers(&self, worker: usize) -> bool {
-        self.readiness(worker).await.is_some()
+        self.readiness(worker).await.is_some_and(|reply| !(502..=504).contains(&reply.status))
     }
 
     /// Whether each process is asked for itself whether it is ready.

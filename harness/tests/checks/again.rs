@@ -50,9 +50,15 @@ fn a_kill_excuses_what_was_open_and_what_the_sender_had_not_promised_to_have_not
 #[test]
 fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
     // The first attempt came so long after the kill was noted, and the process was back so long after it.
-    for (came, back, expected) in
-        [(10 * MS, 200 * MS, Status::Pass), (10 * MS, 5 * MS, Status::Fail), (400 * MS, SECOND, Status::Fail)]
-    {
+    for (came, back, workers, expected) in [
+        (10 * MS, 200 * MS, 1, Status::Pass),
+        (10 * MS, 5 * MS, 1, Status::Fail),
+        (200 * MS, SECOND, 1, Status::Pass),
+        (400 * MS, SECOND, 1, Status::Fail),
+        // Another process may have sent it.
+        (10 * MS, SECOND, 2, Status::Pass),
+        (100 * MS, SECOND, 2, Status::Fail),
+    ] {
         let kill = 3 * SECOND - came;
         let started = move |trace: &mut Trace| {
             killed(0)(trace);
@@ -61,7 +67,7 @@ fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
             trace.processes.push(Process { t: kill + back, worker: 0, event, status: None });
         };
         for id in ["duplicate.bounded", "retry.status"] {
-            check(id, "", started, expected);
+            check(id, &format!("[sender]\nworkers = {workers}"), started, expected);
         }
     }
 }

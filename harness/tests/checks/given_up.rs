@@ -60,6 +60,12 @@ fn what_an_endpoint_turned_away_for_good_is_given_up_where_no_list_says_so() {
         check(id, "", turned_away(410), Status::Pass);
         check(id, "", turned_away(500), Status::Fail);
     }
+    // What was taken long before what it was last sent is no matter of that.
+    let lost_before = |trace: &mut Trace| {
+        turned_away(410)(trace);
+        build::without(trace, 0);
+    };
+    check("loss.none", "", lost_before, Status::Fail);
 }
 
 #[test]

@@ -21,6 +21,9 @@ impl Processes {
         if !worker.lives() || command.is_none() && worker.process.is_none() {
             return Err(self.not_ours(number));
         }
+        if worker.strike.is_some() {
+            return Err(io::Error::other("a command that was to end it has not ended itself yet"));
+        }
         if let Some(launch) = command {
             // Noted before it is done: what the sender did until then, it did alive.
             let how = Some("by a command".to_owned());
@@ -119,11 +122,25 @@ impl Processes {
             self.end_if_there(number, false)?;
         }
         let until = self.clock.now().saturating_add(within);
+        let mut killed = vec![0; self.workers.len()];
         while self.workers.iter().any(|worker| worker.lives() || worker.strike.is_some()) {
             self.look()?;
             if self.clock.now() > until {
-                for number in 0..self.workers.len() {
-                    self.end_if_there(number, true)?;
+                for (number, killed) in killed.iter_mut().enumerate() {
+                    let worker = &mut self.workers[number];
+                    match *killed {
+                        _ if worker.strike.is_some() => continue,
+                        0 => self.end_if_there(number, true)?,
+                        // What a command could not do once, which was told, it is not asked for again.
+                        1 => {
+                            worker.apart = false;
+                            if let Some(process) = &worker.process {
+                                process.signal(Signal::KILL)?;
+                            }
+                        }
+                        _ => continue,
+                    }
+                    *killed += 1;
                 }
             }
             if self.clock.now() > until.saturating_add(LONGER_NS) {
