@@ -46,6 +46,9 @@ pub struct Closeup {
     pub bound: Option<u64>,
     /// Requests at the endpoint: when each began to arrive, and what came of it.
     pub requests: Vec<(u64, Came)>,
+    /// How many there were before the drawing was ended where there are too many; 0 where an older report did not say.
+    #[serde(default)]
+    pub requests_in_all: usize,
     /// What happened to one delivery, in order.
     pub course: Vec<Step>,
 }
@@ -121,21 +124,24 @@ fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, ar
     let accused: BTreeSet<u64> = witness.arrivals.iter().copied().collect();
     let own = lane.map_or(&[][..], |lane| &lane.begun);
     let first = own.partition_point(|n| evidence.exchange(*n).t < from);
-    let inside = own[first..].iter().take_while(|n| evidence.exchange(**n).t <= until);
-    let mut requests: Vec<(u64, Came)> = inside
-        .take(REQUESTS_MAX + 1)
+    let after = own.partition_point(|n| evidence.exchange(*n).t <= until).max(first);
+    let inside = &own[first..after];
+    let requests: Vec<(u64, Came)> = inside
+        .iter()
+        .take(REQUESTS_MAX)
         .map(|n| {
             let exchange = evidence.exchange(*n);
             let came = if accused.contains(&u64::from(*n)) { Came::Accused } else { came(exchange.outcome) };
             (exchange.t, came)
         })
         .collect();
-    if requests.len() > REQUESTS_MAX {
-        requests.truncate(REQUESTS_MAX);
+    let requests_in_all = inside.len();
+    if requests_in_all > REQUESTS_MAX {
         until = requests.last().map_or(until, |(t, _)| *t);
     }
     let (check, what, course) = (String::new(), String::new(), Vec::new());
-    Closeup { check, witness: 0, from, until, what, level: Vec::new(), bound: None, requests, course }
+    let (level, bound) = (Vec::new(), None);
+    Closeup { check, witness: 0, from, until, what, level, bound, requests, requests_in_all, course }
 }
 
 /// How long a witness is; one that begins after the run's end has no length.
@@ -173,19 +179,18 @@ fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeu
         let lasts = u64::try_from(level.at(t) / u128::from(bucket.rate.count.max(1))).unwrap_or(u64::MAX);
         t.saturating_add(lasts)
     };
+    let falls = |level: &Level, latest: u64, t: u64| {
+        let dry = Some(emptied(level, latest)).filter(|dry| *dry < t);
+        dry.map(|dry| (dry, 0)).into_iter().chain([(t, thousandths(level.at(t)))])
+    };
     let mut latest = drawn.from;
-    for t in own[first..].iter().copied().chain([drawn.until]) {
-        let dry = emptied(&level, latest);
-        if dry < t {
-            drawn.level.push((dry, 0));
-        }
-        drawn.level.push((t, thousandths(level.at(t))));
-        if t < drawn.until || own.last() == Some(&t) {
-            level.arrive(t);
-            drawn.level.push((t, thousandths(level.level)));
-        }
-        latest = t;
+    for t in &own[first..] {
+        drawn.level.extend(falls(&level, latest, *t));
+        level.arrive(*t);
+        drawn.level.push((*t, thousandths(level.level)));
+        latest = *t;
     }
+    drawn.level.extend(falls(&level, latest, drawn.until));
     drawn.bound = Some(u64::from(bucket.burst) * 1_000);
     drawn.what = format!("level of the bucket ({}), in requests", bucket.rate);
     drawn

@@ -234,7 +234,10 @@ fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<I
 /// What surrounds a witness, looked at closely.
 pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Chart {
     let whose = witness.subscriber.as_deref().unwrap_or("all subscribers");
-    let mut chart = Chart::over(format!("{whose}: {}", drawn.what), (drawn.from, drawn.until), decimal);
+    let (shown, all) = (drawn.requests.len(), drawn.requests_in_all);
+    let part = if all > shown { format!("; the first {shown} of {all} requests") } else { String::new() };
+    let title = format!("{whose}: {}{part}", drawn.what);
+    let mut chart = Chart::over(title, (drawn.from, drawn.until), decimal);
     if !drawn.level.is_empty() {
         chart.shapes.push(line("level", &drawn.what, drawn.level.clone(), false));
     }

@@ -2,7 +2,7 @@
 //! delivery, and what waited.
 
 use hookproof::check::exact::{least_burst, peak};
-use hookproof::check::{Strictness, judge};
+use hookproof::check::{Status, Strictness, Witness, judge};
 use hookproof::report::{self, Report};
 use hookproof::scenario::{SECOND, Scenario};
 use hookproof::trace::{Process, ProcessEvent, Trace};
@@ -11,6 +11,19 @@ use crate::build::{deliver, end, header, offer, scenario, scenario_with, trace};
 
 fn report(scenario: &Scenario, trace: &Trace) -> Report {
     let judgement = judge(scenario, trace, Strictness::Usual);
+    Report::new(scenario, trace, judgement, "again".to_owned())
+}
+
+/// A report in which one check failed with that witness, at `a`.
+fn accused(scenario: &Scenario, trace: &Trace, check: &str, witness: (u64, u64, &str, &[u64])) -> Report {
+    let mut judgement = judge(scenario, trace, Strictness::Usual);
+    let (from, until, what, arrivals) = witness;
+    let (subscriber, what) = (Some("a".to_owned()), what.to_owned());
+    judgement.verdicts.truncate(1);
+    judgement.verdicts[0].id = check.to_owned();
+    judgement.verdicts[0].status = Status::Fail;
+    judgement.verdicts[0].witness =
+        vec![Witness { subscriber, from, until, what, arrivals: arrivals.to_vec() }];
     Report::new(scenario, trace, judgement, "again".to_owned())
 }
 
@@ -105,4 +118,22 @@ fn figures_stand_beside_those_of_older_runs() {
     assert!(page.contains("Against the baseline") && page.contains(">worse<"), "{page}");
     before.scenario = "another".to_owned();
     assert!(!report::html_with(&now, &[before]).contains("Against the baseline"));
+}
+
+#[test]
+fn a_request_at_the_end_of_a_drawing_fills_the_bucket_once() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut trace = trace(&limited, &[SECOND, SECOND, SECOND]);
+    end(&mut trace, SECOND);
+    let report = accused(&limited, &trace, "rate.envelope", (SECOND, SECOND, "too many", &[0, 1, 2]));
+    let drawn = &report.course.drawn.closeups[0];
+    assert_eq!((drawn.until, drawn.level.last()), (SECOND, Some(&(SECOND, 3_000))));
+}
+
+#[test]
+fn a_drawing_that_ends_early_says_how_many_requests_it_shows() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let trace = trace(&limited, &(SECOND..SECOND + 700).collect::<Vec<_>>());
+    let report = accused(&limited, &trace, "rate.envelope", (SECOND, SECOND + 699, "too many", &[0]));
+    assert!(report::html(&report).contains("the first 600 of 700 requests"));
 }
