@@ -275,19 +275,34 @@ fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option
     let at = evidence.exchanges.get(first)?.lane?;
     let own = evidence.deliveries_of(at);
     let delivery = own.iter().find(|one| Some(one.token) == arrival.token)?;
-    let steps = steps(evidence, lane, delivery, &witness.arrivals);
+    let steps = steps(evidence, lane, delivery, witness);
     let named = |step: &&Step| step.until >= witness.from && step.from <= witness.until;
     let last = steps.iter().filter(named).map(|step| step.until).max().unwrap_or(witness.until);
     let shown = Witness { until: last.max(witness.until), ..witness.clone() };
     let mut drawn = empty(evidence, Some(lane), &shown, length(&shown) / 4);
     let (from, until) = (drawn.from, drawn.until);
     drawn.course = steps.into_iter().filter(|step| step.until >= from && step.from <= until).collect();
-    drawn.course.truncate(3 * ATTEMPTS_MAX);
-    drawn.what = format!("event {} and its attempts", delivery.token);
+    let shown = drawn.course.iter().filter(|step| step.came.is_some()).count();
+    let all = evidence.attempts(delivery).len();
+    let whose = if shown < all { format!("{shown} of its {all}") } else { "its".to_owned() };
+    drawn.what = format!("event {} and {whose} attempts", delivery.token);
     Some(drawn)
 }
 
-fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused: &[u64]) -> Vec<Step> {
+/// The attempts of a delivery that are drawn, with their numbers: those that the witness names, then those nearest to it.
+fn nearest(evidence: &Evidence<'_>, delivery: &Delivery, witness: &Witness) -> Vec<(u32, u32)> {
+    let mut numbered: Vec<(u32, u32)> = (1..).zip(evidence.attempts(delivery).iter().copied()).collect();
+    numbered.sort_by_key(|(number, n)| {
+        let exchange = evidence.exchange(*n);
+        let apart = exchange.t.saturating_sub(witness.until).max(witness.from.saturating_sub(exchange.end));
+        (!witness.arrivals.contains(&u64::from(*n)), apart, *number)
+    });
+    numbered.truncate(ATTEMPTS_MAX);
+    numbered.sort_unstable();
+    numbered
+}
+
+fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness: &Witness) -> Vec<Step> {
     let mut steps = Vec::new();
     if let Some(event) = evidence.event(delivery) {
         let offer = &evidence.trace.offers[event.offer as usize];
@@ -296,9 +311,9 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused:
         steps.push(Step { from: offer.t, until, came: None, what: what.to_owned() });
     }
     let cap = lane.subscriber.retry.retry_after_cap.0;
-    for (number, n) in (1..).zip(evidence.attempts(delivery)).take(ATTEMPTS_MAX) {
-        let exchange = evidence.exchange(*n);
-        let asked = evidence.asked(*n);
+    for (number, n) in nearest(evidence, delivery, witness) {
+        let exchange = evidence.exchange(n);
+        let asked = evidence.asked(n);
         let said = asked.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
         let outcome = match exchange.outcome {
             Outcome::Answered { status, whole: true } => format!("{status}{said}"),
@@ -306,7 +321,7 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused:
             Outcome::Cut(how) => format!("no answer ({how:?})"),
             Outcome::Open => "no answer until the end".to_owned(),
         };
-        let is_accused = accused.contains(&u64::from(*n));
+        let is_accused = witness.arrivals.contains(&u64::from(n));
         let came = Some(came(exchange.outcome))
             .map(|came| if is_accused && came == Came::Taken { Came::Accused } else { came });
         let what = format!("attempt {number} at {}: {outcome}", show(exchange.t));

@@ -137,3 +137,23 @@ fn a_drawing_that_ends_early_says_how_many_requests_it_shows() {
     let report = accused(&limited, &trace, "rate.envelope", (SECOND, SECOND + 699, "too many", &[0]));
     assert!(report::html(&report).contains("the first 600 of 700 requests"));
 }
+
+#[test]
+fn a_late_attempt_is_drawn_with_its_number() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut trace = trace(&limited, &[]);
+    offer(&mut trace, 1, 0, &["a"]);
+    (1..=12).for_each(|at| deliver(&mut trace, "a", 1, at * 10 * SECOND, 500));
+    end(&mut trace, 130 * SECOND);
+    let witness = (110 * SECOND, 110 * SECOND, "too early", &[10][..]);
+    let report = accused(&limited, &trace, "retry.backoff-bounds", witness);
+    let drawn = &report.course.drawn.closeups[0];
+    let steps: Vec<&str> = drawn.course.iter().map(|step| step.what.as_str()).collect();
+    assert_eq!(steps, ["attempt 11 at 110 s: 500"]);
+    assert_eq!(drawn.what, "event 1 and 1 of its 12 attempts");
+    let report = accused(&limited, &trace, "retry.backoff-bounds", (0, 130 * SECOND, "too early", &[11]));
+    let drawn = &report.course.drawn.closeups[0];
+    let attempts = drawn.course.iter().filter(|step| step.came.is_some());
+    assert_eq!(attempts.count(), 8, "{:?}", drawn.course);
+    assert!(drawn.course.iter().any(|step| step.what.starts_with("attempt 12 ")), "{:?}", drawn.course);
+}
