@@ -3,7 +3,7 @@
 //!
 //! A silence lasts from a request to the next one, counted from when something waited that had never been tried, and nothing
 //! explains that it was not: no request is open, no behaviour of the endpoint covers it, no `Retry-After` is heeded, the last
-//! attempt had not failed. It counts from [`LEAST`], and from three gaps of the rate and the longest window on.
+//! attempt had not failed, and none that the endpoint could not tell may be followed by a pause. It counts from [`LEAST`], and from three gaps of the rate and the longest window on.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ use crate::trace::CutKind;
 
 /// The shortest silence that is worth a word.
 const LEAST: u64 = SECOND;
+/// After so many failures no backoff grows any more.
+const BACKOFFS_MAX: u32 = 100;
 /// Silences of one subscriber that are looked at, the longest first.
 const LOOKED_MAX: usize = 3;
 
@@ -92,16 +94,40 @@ fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) ->
     };
     let pending = evidence.deliveries_of(own).iter().filter(|one| one.owed && first(one) >= until);
     let pending = pending.filter(|one| one.dead.is_none_or(|at| evidence.trace.dead[at as usize].t >= until));
-    let waits: Vec<u64> = pending.filter_map(|one| evidence.accepted(one)).filter(|t| *t < until).collect();
+    let waits: Vec<u64> = pending
+        .filter_map(|one| evidence.accepted(one))
+        .map(|accepted| due(lane, accepted, until))
+        .filter(|t| *t < until)
+        .collect();
     let began = *waits.iter().min()?;
     let over = last.map_or(0, |one| if is_senders(one.outcome) { one.t } else { one.end });
+    let since = from;
     let mut from = from.max(began).max(over).max(told_until(evidence, lane, until));
     for behaviour in lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until) {
         // While it misbehaves, and as long as a sender may take to notice that it is over, it is not well.
-        from = from.max(behaviour.until()?);
+        let over = behaviour.until()?;
+        let noticed = if over > since && behaviour.answer.hides_attempts() { cooldown(lane) } else { 0 };
+        from = from.max(over.saturating_add(noticed));
     }
     let (subscriber, waited) = (lane.subscriber.name.clone(), waits.len() as u64);
     (from < until).then_some(Silence { subscriber, from, until, waited })
+}
+
+/// From when an event that was acknowledged then must be tried: at once, or after the longest pause that may follow attempts
+/// which its endpoint could not tell.
+fn due(lane: &Lane<'_>, accepted: u64, until: u64) -> u64 {
+    let retry = &lane.subscriber.retry;
+    let backoff = (1..=retry.attempts.min(BACKOFFS_MAX)).map(|failures| retry.bounds(failures).1).max();
+    let pause = backoff.unwrap_or(0).saturating_add(cooldown(lane));
+    let hidden = lane.subscriber.behaviours.iter();
+    let hidden = hidden.filter(|one| one.answer.hides_attempts() && one.at.0 < until);
+    let over = hidden.map(|one| one.until().unwrap_or(u64::MAX)).filter(|over| *over > accepted);
+    over.map(|over| over.saturating_add(pause)).fold(accepted, u64::max)
+}
+
+/// For how long an endpoint may be left alone that failed.
+fn cooldown(lane: &Lane<'_>) -> u64 {
+    lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0)
 }
 
 /// Whether the endpoint let an attempt fail.

@@ -157,3 +157,22 @@ fn a_late_attempt_is_drawn_with_its_number() {
     assert_eq!(attempts.count(), 8, "{:?}", drawn.course);
     assert!(drawn.course.iter().any(|step| step.what.starts_with("attempt 12 ")), "{:?}", drawn.course);
 }
+
+/// What was refused leaves no exchange: who backs off after that is not silent.
+#[test]
+fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
+    let refusing = "[[subscriber.behaviour]]\nat = \"3s\"\nlasts = \"2s\"\nanswer = \"refuse\"";
+    let retry = "retry = { base = \"100ms\", cap = \"1s\" }\n";
+    let breaker = "breaker = { cooldown = \"1s\", cooldown_max = \"1s\" }\n";
+    assert_eq!(silences(refusing, |_| {}), [], "it may back off for longer than the run");
+    assert_eq!(silences(&format!("{retry}{refusing}"), |_| {}), [(6, 8, 1)], "no backoff is longer than 1 s");
+    let broken = format!("{retry}{breaker}{refusing}");
+    assert_eq!(silences(&broken, |_| {}), [(7, 8, 1)], "its breaker may be open for 1 s more");
+    let later = |trace: &mut Trace| trace.accepted[1].t = 11 * SECOND / 2;
+    assert_eq!(
+        silences(&format!("{retry}{refusing}"), later),
+        [(5, 8, 1)],
+        "what came later was never refused"
+    );
+    assert_eq!(silences(&broken, later), [(6, 8, 1)], "a breaker holds back what came later too");
+}
