@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Lane, Outcome};
 use super::retry::asked::told_until;
-use super::settled::replaced;
+use super::settled::{fates_of, settled_at};
 use crate::scenario::SECOND;
 use crate::trace::CutKind;
 
@@ -41,18 +41,12 @@ pub(crate) fn silences(evidence: &Evidence<'_>) -> Vec<Silence> {
 }
 
 /// From when to when each delivery of a lane waited, by the harness's own account: from its acknowledgement until it was
-/// taken, or listed as given up; what a newer one stands for waits for nothing.
+/// settled; what a newer one stands for, and what came for an endpoint that was gone, waits for nothing.
 pub(crate) fn waiting(evidence: &Evidence<'_>, lane: usize) -> Vec<(u64, u64)> {
     let at = u32::try_from(lane).unwrap_or(u32::MAX);
-    let replaced = replaced(evidence, at);
-    let own = evidence.deliveries_of(at).iter().filter(|one| one.owed);
-    let own = own.filter(|one| replaced.binary_search(&one.token).is_err());
-    let whiles = own.filter_map(|one| {
+    let whiles = fates_of(evidence, at).into_iter().filter_map(|(one, fate)| {
         let from = evidence.accepted(one)?;
-        let attempts = evidence.attempts(one).iter().map(|n| evidence.exchange(*n));
-        let taken = attempts.filter(|exchange| exchange.is_delivered()).map(|exchange| exchange.end).min();
-        let dead = one.dead.map(|at| evidence.trace.dead[at as usize].t);
-        let until = taken.into_iter().chain(dead).min().unwrap_or(evidence.end);
+        let until = settled_at(evidence, one, fate).unwrap_or(evidence.end);
         (until > from).then_some((from, until))
     });
     whiles.collect()

@@ -5,7 +5,7 @@ use hookproof::check::exact::{least_burst, peak};
 use hookproof::check::{Status, Strictness, Witness, judge};
 use hookproof::report::{self, Report};
 use hookproof::scenario::{SECOND, Scenario};
-use hookproof::trace::{Process, ProcessEvent, Trace};
+use hookproof::trace::{Lack, Process, ProcessEvent, Trace};
 
 use crate::build::{deliver, end, header, offer, scenario, scenario_with, trace};
 
@@ -175,4 +175,30 @@ fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
         "what came later was never refused"
     );
     assert_eq!(silences(&broken, later), [(6, 8, 1)], "a breaker holds back what came later too");
+}
+
+/// What waits, and what was delivered, are by the account that the checks go by.
+#[test]
+fn what_is_settled_waits_no_more() {
+    let long = "[[subscriber.behaviour]]\nat = \"0s\"\nanswer = \"huge-answer\"";
+    let failed = |status: u16| {
+        let mut trace = silent();
+        trace.answers[1].status = status;
+        trace.answers[1].whole = false;
+        trace.declared.lacks = vec![Lack::DeadLetters];
+        end(&mut trace, 20 * SECOND);
+        trace
+    };
+    let rows = [
+        (long, 204, 2, [0, 1, 0], "it need not read the answer to its end"),
+        ("", 500, 1, [0, 1, 1], "it may be tried again"),
+        ("retry = { ttl = \"10s\" }", 500, 1, [0, 1, 0], "it was given up at 12 s"),
+        ("retry = { attempts = 1 }", 500, 1, [0, 1, 0], "it was tried as often as declared"),
+    ];
+    for (more, status, delivered, expected, why) in rows {
+        let report = report(&scenario_with(more), &failed(status));
+        let waiting = &report.course.drawn.waiting;
+        let at = |t: u64| waiting.iter().rfind(|(from, _)| *from <= t * SECOND).map_or(0, |(_, rows)| *rows);
+        assert_eq!((report.subscribers[0].delivered, [0, 5, 13].map(at)), (delivered, expected), "{why}");
+    }
 }
