@@ -202,3 +202,15 @@ fn what_is_settled_waits_no_more() {
         assert_eq!((report.subscribers[0].delivered, [0, 5, 13].map(at)), (delivered, expected), "{why}");
     }
 }
+
+/// Words of a sender neither break a picture nor turn the words around them.
+#[test]
+fn what_a_sender_says_does_not_steer_the_page() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let said = "gone\u{202e}\u{2066}\u{1b}\u{1}";
+    let report = accused(&limited, &silent(), "rate.envelope", (SECOND, SECOND, said, &[0]));
+    for shown in [report::html(&report), report::picture(&report).expect("a picture")] {
+        assert!(shown.contains("gone\\u{202e}\\u{2066}\\u{1b}\\u{1}"), "{shown}");
+        assert!(!shown.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{1}']), "{shown}");
+    }
+}
