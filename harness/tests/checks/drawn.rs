@@ -214,3 +214,14 @@ fn what_a_sender_says_does_not_steer_the_page() {
         assert!(!shown.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{1}']), "{shown}");
     }
 }
+
+#[test]
+fn arrivals_that_are_not_listed_are_counted() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let trace = trace(&limited, &(1..=9).map(|at| at * SECOND).collect::<Vec<_>>());
+    for (count, expected) in [(8, "(arrivals 0, 1, 2, 3, 4, 5, 6, 7)"), (9, "5, 6, 7 and 1 more)")] {
+        let arrivals: Vec<u64> = (0..count).collect();
+        let report = accused(&limited, &trace, "rate.envelope", (SECOND, 9 * SECOND, "too many", &arrivals));
+        assert!(report::html(&report).contains(expected), "{expected}");
+    }
+}
