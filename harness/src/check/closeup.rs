@@ -46,6 +46,9 @@ pub struct Closeup {
     pub bound: Option<u64>,
     /// Requests at the endpoint: when each began to arrive, and what came of it.
     pub requests: Vec<(u64, Came)>,
+    /// How many there were before the drawing was ended where there are too many; 0 where an older report did not say.
+    #[serde(default)]
+    pub requests_in_all: usize,
     /// What happened to one delivery, in order.
     pub course: Vec<Step>,
 }
@@ -121,21 +124,24 @@ fn empty(evidence: &Evidence<'_>, lane: Option<&Lane<'_>>, witness: &Witness, ar
     let accused: BTreeSet<u64> = witness.arrivals.iter().copied().collect();
     let own = lane.map_or(&[][..], |lane| &lane.begun);
     let first = own.partition_point(|n| evidence.exchange(*n).t < from);
-    let inside = own[first..].iter().take_while(|n| evidence.exchange(**n).t <= until);
-    let mut requests: Vec<(u64, Came)> = inside
-        .take(REQUESTS_MAX + 1)
+    let after = own.partition_point(|n| evidence.exchange(*n).t <= until).max(first);
+    let inside = &own[first..after];
+    let requests: Vec<(u64, Came)> = inside
+        .iter()
+        .take(REQUESTS_MAX)
         .map(|n| {
             let exchange = evidence.exchange(*n);
             let came = if accused.contains(&u64::from(*n)) { Came::Accused } else { came(exchange.outcome) };
             (exchange.t, came)
         })
         .collect();
-    if requests.len() > REQUESTS_MAX {
-        requests.truncate(REQUESTS_MAX);
+    let requests_in_all = inside.len();
+    if requests_in_all > REQUESTS_MAX {
         until = requests.last().map_or(until, |(t, _)| *t);
     }
     let (check, what, course) = (String::new(), String::new(), Vec::new());
-    Closeup { check, witness: 0, from, until, what, level: Vec::new(), bound: None, requests, course }
+    let (level, bound) = (Vec::new(), None);
+    Closeup { check, witness: 0, from, until, what, level, bound, requests, requests_in_all, course }
 }
 
 /// How long a witness is; one that begins after the run's end has no length.
@@ -173,19 +179,18 @@ fn bucket(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Closeu
         let lasts = u64::try_from(level.at(t) / u128::from(bucket.rate.count.max(1))).unwrap_or(u64::MAX);
         t.saturating_add(lasts)
     };
+    let falls = |level: &Level, latest: u64, t: u64| {
+        let dry = Some(emptied(level, latest)).filter(|dry| *dry < t);
+        dry.map(|dry| (dry, 0)).into_iter().chain([(t, thousandths(level.at(t)))])
+    };
     let mut latest = drawn.from;
-    for t in own[first..].iter().copied().chain([drawn.until]) {
-        let dry = emptied(&level, latest);
-        if dry < t {
-            drawn.level.push((dry, 0));
-        }
-        drawn.level.push((t, thousandths(level.at(t))));
-        if t < drawn.until || own.last() == Some(&t) {
-            level.arrive(t);
-            drawn.level.push((t, thousandths(level.level)));
-        }
-        latest = t;
+    for t in &own[first..] {
+        drawn.level.extend(falls(&level, latest, *t));
+        level.arrive(*t);
+        drawn.level.push((*t, thousandths(level.level)));
+        latest = *t;
     }
+    drawn.level.extend(falls(&level, latest, drawn.until));
     drawn.bound = Some(u64::from(bucket.burst) * 1_000);
     drawn.what = format!("level of the bucket ({}), in requests", bucket.rate);
     drawn
@@ -270,19 +275,34 @@ fn course(evidence: &Evidence<'_>, lane: &Lane<'_>, witness: &Witness) -> Option
     let at = evidence.exchanges.get(first)?.lane?;
     let own = evidence.deliveries_of(at);
     let delivery = own.iter().find(|one| Some(one.token) == arrival.token)?;
-    let steps = steps(evidence, lane, delivery, &witness.arrivals);
+    let steps = steps(evidence, lane, delivery, witness);
     let named = |step: &&Step| step.until >= witness.from && step.from <= witness.until;
     let last = steps.iter().filter(named).map(|step| step.until).max().unwrap_or(witness.until);
     let shown = Witness { until: last.max(witness.until), ..witness.clone() };
     let mut drawn = empty(evidence, Some(lane), &shown, length(&shown) / 4);
     let (from, until) = (drawn.from, drawn.until);
     drawn.course = steps.into_iter().filter(|step| step.until >= from && step.from <= until).collect();
-    drawn.course.truncate(3 * ATTEMPTS_MAX);
-    drawn.what = format!("event {} and its attempts", delivery.token);
+    let shown = drawn.course.iter().filter(|step| step.came.is_some()).count();
+    let all = evidence.attempts(delivery).len();
+    let whose = if shown < all { format!("{shown} of its {all}") } else { "its".to_owned() };
+    drawn.what = format!("event {} and {whose} attempts", delivery.token);
     Some(drawn)
 }
 
-fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused: &[u64]) -> Vec<Step> {
+/// The attempts of a delivery that are drawn, with their numbers: those that the witness names, then those nearest to it.
+fn nearest(evidence: &Evidence<'_>, delivery: &Delivery, witness: &Witness) -> Vec<(u32, u32)> {
+    let mut numbered: Vec<(u32, u32)> = (1..).zip(evidence.attempts(delivery).iter().copied()).collect();
+    numbered.sort_by_key(|(number, n)| {
+        let exchange = evidence.exchange(*n);
+        let apart = exchange.t.saturating_sub(witness.until).max(witness.from.saturating_sub(exchange.end));
+        (!witness.arrivals.contains(&u64::from(*n)), apart, *number)
+    });
+    numbered.truncate(ATTEMPTS_MAX);
+    numbered.sort_unstable();
+    numbered
+}
+
+fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, witness: &Witness) -> Vec<Step> {
     let mut steps = Vec::new();
     if let Some(event) = evidence.event(delivery) {
         let offer = &evidence.trace.offers[event.offer as usize];
@@ -291,9 +311,9 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused:
         steps.push(Step { from: offer.t, until, came: None, what: what.to_owned() });
     }
     let cap = lane.subscriber.retry.retry_after_cap.0;
-    for (number, n) in (1..).zip(evidence.attempts(delivery)).take(ATTEMPTS_MAX) {
-        let exchange = evidence.exchange(*n);
-        let asked = evidence.asked(*n);
+    for (number, n) in nearest(evidence, delivery, witness) {
+        let exchange = evidence.exchange(n);
+        let asked = evidence.asked(n);
         let said = asked.map_or(String::new(), |asked| format!(", Retry-After: {asked}"));
         let outcome = match exchange.outcome {
             Outcome::Answered { status, whole: true } => format!("{status}{said}"),
@@ -301,7 +321,7 @@ fn steps(evidence: &Evidence<'_>, lane: &Lane<'_>, delivery: &Delivery, accused:
             Outcome::Cut(how) => format!("no answer ({how:?})"),
             Outcome::Open => "no answer until the end".to_owned(),
         };
-        let is_accused = accused.contains(&u64::from(*n));
+        let is_accused = witness.arrivals.contains(&u64::from(n));
         let came = Some(came(exchange.outcome))
             .map(|came| if is_accused && came == Came::Taken { Came::Accused } else { came });
         let what = format!("attempt {number} at {}: {outcome}", show(exchange.t));

@@ -60,7 +60,7 @@ mod redriven;
 mod retention;
 mod retry;
 mod rotation;
-mod settled;
+pub(crate) mod settled;
 pub(crate) mod silence;
 mod speed;
 mod stall;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::{Delivery, Evidence, Outcome};
+use super::evidence::{Delivery, Evidence, Exchange, Outcome};
 use super::isolation::earliest;
 use crate::scenario::{Answer, Behaviour, SECOND};
 use crate::trace::Lack;
 
 /// What became of a delivery that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Delivered,
     Dead,
     /// A newer event of its key stands for it.
@@ -20,8 +20,17 @@ pub(super) enum Fate {
 /// The fates of all deliveries that are owed for an event that was surely taken, in the deliveries' order. What came for an
 /// endpoint that was gone need not be settled.
 pub(super) fn fates<'e>(evidence: &'e Evidence<'_>) -> Vec<(&'e Delivery, Fate)> {
-    let settled = settled(evidence, &evidence.deliveries);
-    let owed = evidence.deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some());
+    of(evidence, &evidence.deliveries)
+}
+
+/// The same of one lane.
+pub(crate) fn fates_of<'e>(evidence: &'e Evidence<'_>, lane: u32) -> Vec<(&'e Delivery, Fate)> {
+    of(evidence, evidence.deliveries_of(lane))
+}
+
+fn of<'e>(evidence: &'e Evidence<'_>, deliveries: &'e [Delivery]) -> Vec<(&'e Delivery, Fate)> {
+    let settled = settled(evidence, deliveries);
+    let owed = deliveries.iter().filter(|one| one.owed && evidence.accepted(one).is_some());
     let mut backlogs = Backlogs::default();
     owed.map(|delivery| (delivery, fate(evidence, delivery, &settled, &mut backlogs)))
         .filter(|(delivery, fate)| *fate != Fate::Unsettled || !is_let_go(evidence, delivery))
@@ -39,6 +48,32 @@ fn fate(evidence: &Evidence<'_>, delivery: &Delivery, settled: &Settled<'_>, wai
         return Fate::Delivered;
     }
     if is_replaced(evidence, delivery, settled) { Fate::Coalesced } else { Fate::Unsettled }
+}
+
+/// When a delivery was settled, which came to this; none where it never was. What a newer one stands for is so at once.
+pub(super) fn settled_at(evidence: &Evidence<'_>, delivery: &Delivery, fate: Fate) -> Option<u64> {
+    let exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
+    let taken = exchanges.filter(|one| one.is_delivered() || is_at_length(evidence, delivery, one));
+    let dead = delivery.dead.map(|at| evidence.trace.dead[at as usize].t);
+    let told = taken.map(|one| one.end).chain(dead).min();
+    match fate {
+        Fate::Unsettled => None,
+        Fate::Coalesced => evidence.accepted(delivery),
+        Fate::Delivered => told,
+        Fate::Dead => told.or_else(|| given_up_at(evidence, delivery)),
+    }
+}
+
+/// When a delivery was given up at the earliest that nobody listed: its endpoint was gone, it had been tried as often as
+/// declared, or it was too old.
+fn given_up_at(evidence: &Evidence<'_>, delivery: &Delivery) -> Option<u64> {
+    let (retry, accepted) = (&evidence.subscriber(delivery).retry, evidence.accepted(delivery)?);
+    let gone = evidence.lanes[delivery.lane as usize].gone.map(|gone| gone.max(accepted));
+    let last = usize::try_from(retry.attempts).ok().and_then(|count| count.checked_sub(1));
+    let tried = last.and_then(|last| evidence.attempts(delivery).get(last));
+    let tried = tried.map(|n| evidence.exchange(*n).end);
+    let old = Some(accepted.saturating_add(retry.ttl.0)).filter(|until| *until <= evidence.end);
+    gone.into_iter().chain(tried).chain(old).min()
 }
 
 /// The events of a lane that newer ones stand for, in order.
@@ -117,14 +152,15 @@ impl Backlogs {
 /// Whether an endpoint said 2xx to one of a delivery's attempts, and then so much that nobody need read it to the end.
 /// A sender may take that for success, or try again.
 fn is_taken_at_length(evidence: &Evidence<'_>, delivery: &Delivery) -> bool {
-    let behaviours = &evidence.subscriber(delivery).behaviours;
-    let at_length = |t: u64| {
-        let mut huge = behaviours.iter().filter(|one| matches!(one.answer, Answer::HugeAnswer { .. }));
-        huge.any(|behaviour| behaviour.covers(t))
-    };
-    evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n)).any(|exchange| {
-        matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. }) && at_length(exchange.t)
-    })
+    let mut exchanges = evidence.attempts(delivery).iter().map(|n| evidence.exchange(*n));
+    exchanges.any(|exchange| is_at_length(evidence, delivery, exchange))
+}
+
+fn is_at_length(evidence: &Evidence<'_>, delivery: &Delivery, exchange: &Exchange) -> bool {
+    let behaviours = evidence.subscriber(delivery).behaviours.iter();
+    let mut huge = behaviours.filter(|one| matches!(one.answer, Answer::HugeAnswer { .. }));
+    matches!(exchange.outcome, Outcome::Answered { status: 200..=299, .. })
+        && huge.any(|behaviour| behaviour.covers(exchange.t))
 }
 
 /// Whether an endpoint had said that it is gone by the time the event was taken: nothing is owed to it any more, though

@@ -3,18 +3,20 @@
 //!
 //! A silence lasts from a request to the next one, counted from when something waited that had never been tried, and nothing
 //! explains that it was not: no request is open, no behaviour of the endpoint covers it, no `Retry-After` is heeded, the last
-//! attempt had not failed. It counts from [`LEAST`], and from three gaps of the rate and the longest window on.
+//! attempt had not failed, and none that the endpoint could not tell may be followed by a pause. It counts from [`LEAST`], and from three gaps of the rate and the longest window on.
 
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Evidence, Lane, Outcome};
 use super::retry::asked::told_until;
-use super::settled::replaced;
+use super::settled::{fates_of, settled_at};
 use crate::scenario::SECOND;
 use crate::trace::CutKind;
 
 /// The shortest silence that is worth a word.
 const LEAST: u64 = SECOND;
+/// After so many failures no backoff grows any more.
+const BACKOFFS_MAX: u32 = 100;
 /// Silences of one subscriber that are looked at, the longest first.
 const LOOKED_MAX: usize = 3;
 
@@ -39,18 +41,12 @@ pub(crate) fn silences(evidence: &Evidence<'_>) -> Vec<Silence> {
 }
 
 /// From when to when each delivery of a lane waited, by the harness's own account: from its acknowledgement until it was
-/// taken, or listed as given up; what a newer one stands for waits for nothing.
+/// settled; what a newer one stands for, and what came for an endpoint that was gone, waits for nothing.
 pub(crate) fn waiting(evidence: &Evidence<'_>, lane: usize) -> Vec<(u64, u64)> {
     let at = u32::try_from(lane).unwrap_or(u32::MAX);
-    let replaced = replaced(evidence, at);
-    let own = evidence.deliveries_of(at).iter().filter(|one| one.owed);
-    let own = own.filter(|one| replaced.binary_search(&one.token).is_err());
-    let whiles = own.filter_map(|one| {
+    let whiles = fates_of(evidence, at).into_iter().filter_map(|(one, fate)| {
         let from = evidence.accepted(one)?;
-        let attempts = evidence.attempts(one).iter().map(|n| evidence.exchange(*n));
-        let taken = attempts.filter(|exchange| exchange.is_delivered()).map(|exchange| exchange.end).min();
-        let dead = one.dead.map(|at| evidence.trace.dead[at as usize].t);
-        let until = taken.into_iter().chain(dead).min().unwrap_or(evidence.end);
+        let until = settled_at(evidence, one, fate).unwrap_or(evidence.end);
         (until > from).then_some((from, until))
     });
     whiles.collect()
@@ -92,16 +88,40 @@ fn unexplained(evidence: &Evidence<'_>, at: usize, (from, until): (u64, u64)) ->
     };
     let pending = evidence.deliveries_of(own).iter().filter(|one| one.owed && first(one) >= until);
     let pending = pending.filter(|one| one.dead.is_none_or(|at| evidence.trace.dead[at as usize].t >= until));
-    let waits: Vec<u64> = pending.filter_map(|one| evidence.accepted(one)).filter(|t| *t < until).collect();
+    let waits: Vec<u64> = pending
+        .filter_map(|one| evidence.accepted(one))
+        .map(|accepted| due(lane, accepted, until))
+        .filter(|t| *t < until)
+        .collect();
     let began = *waits.iter().min()?;
     let over = last.map_or(0, |one| if is_senders(one.outcome) { one.t } else { one.end });
+    let since = from;
     let mut from = from.max(began).max(over).max(told_until(evidence, lane, until));
     for behaviour in lane.subscriber.behaviours.iter().filter(|one| one.at.0 < until) {
         // While it misbehaves, and as long as a sender may take to notice that it is over, it is not well.
-        from = from.max(behaviour.until()?);
+        let over = behaviour.until()?;
+        let noticed = if over > since && behaviour.answer.hides_attempts() { cooldown(lane) } else { 0 };
+        from = from.max(over.saturating_add(noticed));
     }
     let (subscriber, waited) = (lane.subscriber.name.clone(), waits.len() as u64);
     (from < until).then_some(Silence { subscriber, from, until, waited })
+}
+
+/// From when an event that was acknowledged then must be tried: at once, or after the longest pause that may follow attempts
+/// which its endpoint could not tell.
+fn due(lane: &Lane<'_>, accepted: u64, until: u64) -> u64 {
+    let retry = &lane.subscriber.retry;
+    let backoff = (1..=retry.attempts.min(BACKOFFS_MAX)).map(|failures| retry.bounds(failures).1).max();
+    let pause = backoff.unwrap_or(0).saturating_add(cooldown(lane));
+    let hidden = lane.subscriber.behaviours.iter();
+    let hidden = hidden.filter(|one| one.answer.hides_attempts() && one.at.0 < until);
+    let over = hidden.map(|one| one.until().unwrap_or(u64::MAX)).filter(|over| *over > accepted);
+    over.map(|over| over.saturating_add(pause)).fold(accepted, u64::max)
+}
+
+/// For how long an endpoint may be left alone that failed.
+fn cooldown(lane: &Lane<'_>) -> u64 {
+    lane.subscriber.breaker.as_ref().map_or(0, |breaker| breaker.cooldown_max.0)
 }
 
 /// Whether the endpoint let an attempt fail.

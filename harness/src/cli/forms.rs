@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::out::written;
+use super::out::{say, written};
 use crate::report::{self, Colours, Regressions, Report, Unjudged};
 
 /// The forms that a report is asked for in.
@@ -24,7 +24,7 @@ pub(crate) struct Forms {
     /// Write the report of one run as one page of HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what shows the first failure as a picture, SVG
+    /// Write what shows the first failure as a picture, SVG; without one the file is removed
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }
@@ -89,11 +89,10 @@ impl Forms {
             }
         }
         if let Some(path) = &self.picture {
-            let picture = reports.first().and_then(report::picture);
-            write(
-                path,
-                &picture.ok_or_else(|| io::Error::other("nothing failed, so there is no picture of it"))?,
-            )?;
+            match reports.first().and_then(report::picture) {
+                Some(picture) => write(path, &picture)?,
+                None => undrawn(path)?,
+            }
         }
         Ok(())
     }
@@ -119,4 +118,16 @@ pub(super) fn read(path: &Path) -> Result<Vec<Report>, String> {
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
         .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", path.display())))
+}
+
+/// Says that there is no picture, and removes that of an earlier run, which must not stand for this one. What is no file of
+/// its own, such as a device, stays.
+fn undrawn(path: &Path) -> io::Result<()> {
+    say(format_args!("hookproof: no picture in {}: nothing failed that could be drawn", path.display()));
+    let removed = match fs::canonicalize(path) {
+        Ok(older) if older.is_file() => fs::remove_file(&older),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    removed.map_err(|error| io::Error::new(error.kind(), format!("removing {}: {error}", path.display())))
 }

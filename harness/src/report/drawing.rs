@@ -5,6 +5,7 @@ use super::drawn::{Drawn, LaneDrawn};
 use super::model::Part;
 use super::run::{Report, SubscriberReport};
 use crate::check::closeup::{Came, Closeup};
+use crate::check::figures::thousandths;
 use crate::check::verdict::show;
 use crate::check::{Status, Witness};
 use crate::scenario::SECOND;
@@ -25,18 +26,28 @@ fn decimal(thousandths: u64) -> String {
     if part == 0 { whole.to_string() } else { format!("{whole}.{part}") }
 }
 
+/// Thousandths a second, with all their digits: a long run's rate may be far below one.
+fn per_second(rate: u64) -> String {
+    format!("{}/s", thousandths(rate).trim_end_matches('0').trim_end_matches('.'))
+}
+
 fn line(class: &'static str, name: impl Into<String>, points: Vec<(u64, u64)>, holds: bool) -> Shape {
     Shape::Line { class, name: name.into(), points, holds }
 }
 
-/// Counts a step as a rate a second, each in the middle of its step.
+/// Counts a step as thousandths a second, each in the middle of its step. Of steps that are shorter than a second those of a
+/// whole second until then are counted, so that nothing is multiplied up to what nobody saw.
 fn rates(drawn: &Drawn, counts: &[u64]) -> Vec<(u64, u64)> {
-    let rate = |count: &u64| {
-        let rate = u128::from(*count) * u128::from(SECOND) / u128::from(drawn.step.max(1));
-        u64::try_from(rate).unwrap_or(u64::MAX)
+    let step = drawn.step.max(1);
+    let together = usize::try_from(SECOND.div_ceil(step)).unwrap_or(1);
+    let lasts = u128::from(step) * together as u128;
+    let rate = |at: usize| {
+        let since = (at + 1).saturating_sub(together);
+        let count: u128 = counts[since..=at].iter().map(|count| u128::from(*count)).sum();
+        u64::try_from(count * u128::from(SECOND) * 1_000 / lasts).unwrap_or(u64::MAX)
     };
-    let middle = drawn.step / 2;
-    (0..).zip(counts).map(|(at, count)| (at * drawn.step + middle, rate(count))).collect()
+    let middle = |at: usize| step.saturating_mul(at as u64).saturating_add(step / 2);
+    (0..counts.len()).map(|at| (middle(at), rate(at))).collect()
 }
 
 /// What happened, on one axis of time.
@@ -58,7 +69,7 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
         line("second", "accepted by the sender", rates(drawn, &accepted.0), false),
         line("third", "requests that arrived", rates(drawn, &arrived.0), false),
     ];
-    let mut charts = vec![chart("Events and requests, a second", |rate| format!("{rate}/s"), flow)];
+    let mut charts = vec![chart("Events and requests, a second", per_second, flow)];
     if !drawn.latency[0].is_empty() {
         let [p50, p95, longest] = drawn.latency.clone();
         let lines = vec![
@@ -234,7 +245,10 @@ fn accused<'r>(report: &'r Report, one: &'r SubscriberReport) -> impl Iterator<I
 /// What surrounds a witness, looked at closely.
 pub(super) fn closeup(report: &Report, drawn: &Closeup, witness: &Witness) -> Chart {
     let whose = witness.subscriber.as_deref().unwrap_or("all subscribers");
-    let mut chart = Chart::over(format!("{whose}: {}", drawn.what), (drawn.from, drawn.until), decimal);
+    let (shown, all) = (drawn.requests.len(), drawn.requests_in_all);
+    let part = if all > shown { format!("; the first {shown} of {all} requests") } else { String::new() };
+    let title = format!("{whose}: {}{part}", drawn.what);
+    let mut chart = Chart::over(title, (drawn.from, drawn.until), decimal);
     if !drawn.level.is_empty() {
         chart.shapes.push(line("level", &drawn.what, drawn.level.clone(), false));
     }
@@ -286,4 +300,22 @@ pub(super) fn lag(report: &Report) -> Vec<Part> {
     let (class, name) = ("waiting", String::new());
     chart.shapes = vec![Shape::Bars { class, name, step: SECOND, counts: lag.clone() }];
     titled("The generator's own lag", vec![chart])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_exact_in_long_steps_and_no_more_than_was_seen_in_short_ones() {
+        let drawn = |step| Drawn { step, ..Drawn::default() };
+        let long = rates(&drawn(500 * SECOND), &[50, 0]);
+        assert_eq!(long, [(250 * SECOND, 100), (750 * SECOND, 0)], "0.1 a second");
+        let mut counts = vec![0; 100];
+        (counts[10], counts[20]) = (1, 2);
+        let short = rates(&drawn(SECOND / 50), &counts);
+        let height = |at: usize| short[at].1;
+        assert_eq!([9, 10, 20, 59, 60, 69, 70].map(height), [0, 1_000, 3_000, 3_000, 2_000, 2_000, 0]);
+        assert_eq!(rates(&drawn(u64::MAX / 2), &[0, 0, 0]).len(), 3, "the end of time is no end");
+    }
 }

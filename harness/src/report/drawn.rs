@@ -185,7 +185,7 @@ fn latency(evidence: &Evidence<'_>, step: u64) -> [Vec<(u64, u64)>; 3] {
     for some in timed.chunk_by(|one, next| place(one.0, step) == place(next.0, step)) {
         let mut sorted: Vec<u64> = some.iter().map(|(_, latency)| *latency).collect();
         sorted.sort_unstable();
-        let middle = place(some[0].0, step) as u64 * step + step / 2;
+        let middle = (place(some[0].0, step) as u64 * step).saturating_add(step / 2);
         for (line, thousandths) in lines.iter_mut().zip([500, 950, 1_000]) {
             line.push((middle, percentile(&sorted, thousandths)));
         }

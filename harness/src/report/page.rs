@@ -4,6 +4,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::model::{Cell, Document, Part, Table};
+use super::table::visible;
 use crate::catalogue::Verdict as Status;
 
 pub(super) const STYLE: &str = include_str!("page.css");
@@ -37,7 +38,7 @@ pub(crate) fn page(document: &Document) -> String {
             }
         }
     };
-    markup.into_string()
+    visible(&markup.into_string())
 }
 
 /// The class of a verdict in the style: each has a colour of its own, beside its word.

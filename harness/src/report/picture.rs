@@ -6,6 +6,7 @@ use super::chart::Chart;
 use super::drawing::closeup;
 use super::page::STYLE;
 use super::run::Report;
+use super::table::visible;
 
 const WIDTH: usize = 760;
 const LINE: usize = 18;
@@ -55,7 +56,7 @@ fn framed(title: &str, what: &str, chart: &Chart) -> String {
             }
         }
     };
-    markup.into_string() + "\n"
+    visible(&markup.into_string()) + "\n"
 }
 
 /// Words in lines of so many letters.

@@ -7,6 +7,7 @@ use crate::check::Evidence;
 use crate::check::Judgement;
 use crate::check::evidence::Outcome;
 use crate::check::figures;
+use crate::check::settled::{Fate, fates_of};
 use crate::scenario::{SECOND, Scenario};
 use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
@@ -246,7 +247,7 @@ fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberRep
         allowed: by_bucket.into_iter().chain(windows).min(),
         bound: lane.subscriber.queue.rows,
         arrivals: lane.arrivals.len() as u64,
-        delivered: deliveries.iter().filter(|one| evidence.is_delivered(one)).count() as u64,
+        delivered: delivered(evidence, at),
         dead: deliveries.iter().filter(|one| one.dead.is_some()).count() as u64,
         latency,
         arriving,
@@ -254,6 +255,14 @@ fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberRep
         held,
         failed,
     }
+}
+
+/// How many deliveries a subscriber took: all that it said so of in full, and what counts as delivered besides.
+fn delivered(evidence: &Evidence<'_>, at: u32) -> u64 {
+    let in_full = evidence.deliveries_of(at).iter().filter(|one| evidence.is_delivered(one));
+    let fates = fates_of(evidence, at).into_iter();
+    let besides = fates.filter(|(one, fate)| *fate == Fate::Delivered && !evidence.is_delivered(one));
+    (in_full.count() + besides.count()) as u64
 }
 
 /// A contract, with what the sender was told in its place where it can't express it.

@@ -95,12 +95,15 @@ fn unoffered(report: &Report) -> String {
     }
 }
 
-/// A text in which no control character reaches the terminal: senders write part of what is shown.
+/// A text in which no letter steers a terminal, breaks a picture or turns the words around it: senders write part of what is
+/// shown.
 #[must_use]
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() && letter != '\n' {
+        let steers = (letter.is_control() && letter != '\n')
+            || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}');
+        if steers {
             shown.extend(letter.escape_default());
         } else {
             shown.push(letter);
@@ -178,5 +181,6 @@ mod tests {
     #[test]
     fn what_a_sender_says_does_not_steer_the_terminal() {
         assert_eq!(visible("\u{1b}[2Jgone\r\u{9b}1m, naïve\n"), "\\u{1b}[2Jgone\\r\\u{9b}1m, naïve\n");
+        assert_eq!(visible("a\u{202e}b\u{2069}\u{ffff}"), "a\\u{202e}b\\u{2069}\\u{ffff}");
     }
 }

@@ -9,9 +9,12 @@ use super::model::{Cell, Document, Headline, Part, Table, explained};
 use super::run::{Report, SubscriberReport};
 use crate::check::declared::DRIVER;
 use crate::check::silence::Silence;
-use crate::check::verdict::show;
+use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
 use crate::check::{Status, Verdict, Witness};
 use crate::trace::Ended;
+
+/// Arrivals of one witness that are listed.
+const ARRIVALS_MAX: usize = 8;
 
 /// The report as one page.
 #[must_use]
@@ -103,9 +106,15 @@ fn failure(report: &Report, verdict: &Verdict) -> Part {
 
 fn witness(witness: &Witness) -> String {
     let whose = witness.subscriber.as_deref().unwrap_or("the sender");
-    let numbers: Vec<String> = witness.arrivals.iter().take(8).map(ToString::to_string).collect();
+    let numbers: Vec<String> = witness.arrivals.iter().take(ARRIVALS_MAX).map(ToString::to_string).collect();
+    // A witness names so many at most: of more than that nobody has counted the rest.
+    let more = match witness.arrivals.len() {
+        0..=ARRIVALS_MAX => String::new(),
+        all if all < WITNESS_ARRIVALS_MAX => format!(" and {} more", all - ARRIVALS_MAX),
+        all => format!(" and at least {} more", all - ARRIVALS_MAX),
+    };
     let arrivals =
-        if numbers.is_empty() { String::new() } else { format!(" (arrivals {})", numbers.join(", ")) };
+        if numbers.is_empty() { String::new() } else { format!(" (arrivals {}{more})", numbers.join(", ")) };
     format!("{} · {whose}: {}{arrivals}", show(witness.from), witness.what)
 }
 

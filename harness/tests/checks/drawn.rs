@@ -2,15 +2,28 @@
 //! delivery, and what waited.
 
 use hookproof::check::exact::{least_burst, peak};
-use hookproof::check::{Strictness, judge};
+use hookproof::check::{Status, Strictness, Witness, judge};
 use hookproof::report::{self, Report};
 use hookproof::scenario::{SECOND, Scenario};
-use hookproof::trace::{Process, ProcessEvent, Trace};
+use hookproof::trace::{Lack, Process, ProcessEvent, Trace};
 
 use crate::build::{deliver, end, header, offer, scenario, scenario_with, trace};
 
 fn report(scenario: &Scenario, trace: &Trace) -> Report {
     let judgement = judge(scenario, trace, Strictness::Usual);
+    Report::new(scenario, trace, judgement, "again".to_owned())
+}
+
+/// A report in which one check failed with that witness, at `a`.
+fn accused(scenario: &Scenario, trace: &Trace, check: &str, witness: (u64, u64, &str, &[u64])) -> Report {
+    let mut judgement = judge(scenario, trace, Strictness::Usual);
+    let (from, until, what, arrivals) = witness;
+    let (subscriber, what) = (Some("a".to_owned()), what.to_owned());
+    judgement.verdicts.truncate(1);
+    judgement.verdicts[0].id = check.to_owned();
+    judgement.verdicts[0].status = Status::Fail;
+    judgement.verdicts[0].witness =
+        vec![Witness { subscriber, from, until, what, arrivals: arrivals.to_vec() }];
     Report::new(scenario, trace, judgement, "again".to_owned())
 }
 
@@ -105,4 +118,110 @@ fn figures_stand_beside_those_of_older_runs() {
     assert!(page.contains("Against the baseline") && page.contains(">worse<"), "{page}");
     before.scenario = "another".to_owned();
     assert!(!report::html_with(&now, &[before]).contains("Against the baseline"));
+}
+
+#[test]
+fn a_request_at_the_end_of_a_drawing_fills_the_bucket_once() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut trace = trace(&limited, &[SECOND, SECOND, SECOND]);
+    end(&mut trace, SECOND);
+    let report = accused(&limited, &trace, "rate.envelope", (SECOND, SECOND, "too many", &[0, 1, 2]));
+    let drawn = &report.course.drawn.closeups[0];
+    assert_eq!((drawn.until, drawn.level.last()), (SECOND, Some(&(SECOND, 3_000))));
+}
+
+#[test]
+fn a_drawing_that_ends_early_says_how_many_requests_it_shows() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let trace = trace(&limited, &(SECOND..SECOND + 700).collect::<Vec<_>>());
+    let report = accused(&limited, &trace, "rate.envelope", (SECOND, SECOND + 699, "too many", &[0]));
+    assert!(report::html(&report).contains("the first 600 of 700 requests"));
+}
+
+#[test]
+fn a_late_attempt_is_drawn_with_its_number() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let mut trace = trace(&limited, &[]);
+    offer(&mut trace, 1, 0, &["a"]);
+    (1..=12).for_each(|at| deliver(&mut trace, "a", 1, at * 10 * SECOND, 500));
+    end(&mut trace, 130 * SECOND);
+    let witness = (110 * SECOND, 110 * SECOND, "too early", &[10][..]);
+    let report = accused(&limited, &trace, "retry.backoff-bounds", witness);
+    let drawn = &report.course.drawn.closeups[0];
+    let steps: Vec<&str> = drawn.course.iter().map(|step| step.what.as_str()).collect();
+    assert_eq!(steps, ["attempt 11 at 110 s: 500"]);
+    assert_eq!(drawn.what, "event 1 and 1 of its 12 attempts");
+    let report = accused(&limited, &trace, "retry.backoff-bounds", (0, 130 * SECOND, "too early", &[11]));
+    let drawn = &report.course.drawn.closeups[0];
+    let attempts = drawn.course.iter().filter(|step| step.came.is_some());
+    assert_eq!(attempts.count(), 8, "{:?}", drawn.course);
+    assert!(drawn.course.iter().any(|step| step.what.starts_with("attempt 12 ")), "{:?}", drawn.course);
+}
+
+/// What was refused leaves no exchange: who backs off after that is not silent.
+#[test]
+fn a_pause_after_attempts_that_no_endpoint_saw_is_no_silence() {
+    let refusing = "[[subscriber.behaviour]]\nat = \"3s\"\nlasts = \"2s\"\nanswer = \"refuse\"";
+    let retry = "retry = { base = \"100ms\", cap = \"1s\" }\n";
+    let breaker = "breaker = { cooldown = \"1s\", cooldown_max = \"1s\" }\n";
+    assert_eq!(silences(refusing, |_| {}), [], "it may back off for longer than the run");
+    assert_eq!(silences(&format!("{retry}{refusing}"), |_| {}), [(6, 8, 1)], "no backoff is longer than 1 s");
+    let broken = format!("{retry}{breaker}{refusing}");
+    assert_eq!(silences(&broken, |_| {}), [(7, 8, 1)], "its breaker may be open for 1 s more");
+    let later = |trace: &mut Trace| trace.accepted[1].t = 11 * SECOND / 2;
+    assert_eq!(
+        silences(&format!("{retry}{refusing}"), later),
+        [(5, 8, 1)],
+        "what came later was never refused"
+    );
+    assert_eq!(silences(&broken, later), [(6, 8, 1)], "a breaker holds back what came later too");
+}
+
+/// What waits, and what was delivered, are by the account that the checks go by.
+#[test]
+fn what_is_settled_waits_no_more() {
+    let long = "[[subscriber.behaviour]]\nat = \"0s\"\nanswer = \"huge-answer\"";
+    let failed = |status: u16| {
+        let mut trace = silent();
+        trace.answers[1].status = status;
+        trace.answers[1].whole = false;
+        trace.declared.lacks = vec![Lack::DeadLetters];
+        end(&mut trace, 20 * SECOND);
+        trace
+    };
+    let rows = [
+        (long, 204, 2, [0, 1, 0], "it need not read the answer to its end"),
+        ("", 500, 1, [0, 1, 1], "it may be tried again"),
+        ("retry = { ttl = \"10s\" }", 500, 1, [0, 1, 0], "it was given up at 12 s"),
+        ("retry = { attempts = 1 }", 500, 1, [0, 1, 0], "it was tried as often as declared"),
+    ];
+    for (more, status, delivered, expected, why) in rows {
+        let report = report(&scenario_with(more), &failed(status));
+        let waiting = &report.course.drawn.waiting;
+        let at = |t: u64| waiting.iter().rfind(|(from, _)| *from <= t * SECOND).map_or(0, |(_, rows)| *rows);
+        assert_eq!((report.subscribers[0].delivered, [0, 5, 13].map(at)), (delivered, expected), "{why}");
+    }
+}
+
+/// Words of a sender neither break a picture nor turn the words around them.
+#[test]
+fn what_a_sender_says_does_not_steer_the_page() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let said = "gone\u{202e}\u{2066}\u{1b}\u{1}";
+    let report = accused(&limited, &silent(), "rate.envelope", (SECOND, SECOND, said, &[0]));
+    for shown in [report::html(&report), report::picture(&report).expect("a picture")] {
+        assert!(shown.contains("gone\\u{202e}\\u{2066}\\u{1b}\\u{1}"), "{shown}");
+        assert!(!shown.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{1}']), "{shown}");
+    }
+}
+
+#[test]
+fn arrivals_that_are_not_listed_are_counted() {
+    let limited = scenario("rate = \"10/s\", burst = 5");
+    let trace = trace(&limited, &(1..=9).map(|at| at * SECOND).collect::<Vec<_>>());
+    for (count, expected) in [(8, "(arrivals 0, 1, 2, 3, 4, 5, 6, 7)"), (9, "5, 6, 7 and 1 more)")] {
+        let arrivals: Vec<u64> = (0..count).collect();
+        let report = accused(&limited, &trace, "rate.envelope", (SECOND, 9 * SECOND, "too many", &arrivals));
+        assert!(report::html(&report).contains(expected), "{expected}");
+    }
 }

@@ -168,6 +168,28 @@ fn it_reads_without_its_script() {
     }
 }
 
+/// What passes keeps its exit code, and leaves no picture of what failed before.
+#[test]
+fn what_passes_has_no_picture_and_leaves_none_of_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let picture = folder.path().join("picture.svg");
+    for is_older in [true, false] {
+        if is_older {
+            std::fs::write(&picture, "<svg/>").expect("written");
+        }
+        let passed = Command::new(env!("CARGO_BIN_EXE_hookproof"))
+            .arg("check")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl"))
+            .arg("--picture")
+            .arg(&picture)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&passed.stderr);
+        assert_eq!(passed.status.code(), Some(0), "{said}");
+        assert!(said.contains("no picture in ") && !picture.exists(), "{said}");
+    }
+}
+
 /// The picture in the README is what the command beside it makes.
 #[test]
 fn the_picture_of_the_readme_is_what_its_command_makes() {
