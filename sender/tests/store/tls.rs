@@ -68,3 +68,9 @@ fn an_address_that_does_not_say_whom_to_trust_is_refused() {
     );
     assert!("postgres://me@db.example/hooks?sslmode=disable".parse::<Address>().is_ok());
 }
+
+#[tokio::test]
+async fn a_server_that_is_away_is_told_of_where_tasks_run_too() {
+    let away = open("postgres://me@127.0.0.1:1/hooks").err().unwrap();
+    assert!(matches!(away, StoreError::Lost { .. }), "{away}");
+}

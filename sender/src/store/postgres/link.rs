@@ -69,8 +69,19 @@ impl Link {
             client.batch_execute(if purpose == Purpose::Hot { HOT } else { READING }).await?;
             Ok(client)
         });
-        let client = connected.map_err(|error| failure(doing, &error))?;
-        Ok(Self { client, statements: RefCell::default(), changes: Cell::new(0), runtime: Some(runtime) })
+        match connected {
+            Ok(client) => Ok(Self {
+                client,
+                statements: RefCell::default(),
+                changes: Cell::new(0),
+                runtime: Some(runtime),
+            }),
+            Err(error) => {
+                // As when a link is dropped.
+                runtime.shutdown_background();
+                Err(failure(doing, &error))
+            }
+        }
     }
 
     fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
