@@ -74,3 +74,21 @@ async fn a_server_that_is_away_is_told_of_where_tasks_run_too() {
     let away = open("postgres://me@127.0.0.1:1/hooks").err().unwrap();
     assert!(matches!(away, StoreError::Lost { .. }), "{away}");
 }
+
+#[test]
+fn what_a_password_holds_is_neither_a_setting_nor_told() {
+    for address in [
+        "postgres://me:hu?sh@127.0.0.1:1/hooks?sslmode=prefer",
+        "postgres://me:hu?sslmode=hush@127.0.0.1:1/hooks?sslmode=prefer",
+        "postgres://me@127.0.0.1:1/hooks?ssl%6dode=prefer",
+        "postgres://me:p@d?sslmode=hush@127.0.0.1:1/hooks",
+        "postgres://me:p@d?hush=hush@127.0.0.1:1/hooks",
+        "postgres://me@127.0.0.1:1/hooks?hush=1",
+        "host=127.0.0.1 port=1 user=me password=hush sslmode=require",
+    ] {
+        let told = address.parse::<Address>().expect_err(address).to_string();
+        assert!(!told.contains("sh"), "{told}");
+    }
+    let address: Address = "postgres://me:hu?sslmode=sh@127.0.0.1:1/hooks".parse().unwrap();
+    assert_eq!(address.to_string(), "postgres://127.0.0.1/hooks");
+}

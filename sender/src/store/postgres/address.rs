@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, Socket};
 
@@ -56,12 +57,13 @@ impl FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
-        let told = |error: &tokio_postgres::Error| match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
+        if !Self::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(BadAddress("it is no address of a database".to_owned()));
+        }
         let asked = Asked::of(text).map_err(BadAddress)?;
         let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
+        // Whatever else the address says: never one where the other is meant.
+        config.ssl_mode(if asked.tls.is_some() { SslMode::Require } else { SslMode::Disable });
         if config.get_application_name().is_none() {
             config.application_name("hookproof-sender");
         }
@@ -73,6 +75,13 @@ impl FromStr for Address {
         let shown = format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default());
         Ok(Self { config: Arc::new(config), tls: asked.tls, shown: shown.into() })
     }
+}
+
+/// What is wrong with an address. Of what it says only a known setting's name is repeated: all else may be a part of a password.
+fn told(error: &tokio_postgres::Error) -> String {
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    let of_known = source.starts_with("invalid value for option");
+    if of_known { source } else { "it has a setting that is not known, or not whole".to_owned() }
 }
 
 fn host(host: &tokio_postgres::config::Host) -> String {
