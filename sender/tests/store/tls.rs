@@ -92,3 +92,11 @@ fn what_a_password_holds_is_neither_a_setting_nor_told() {
     let address: Address = "postgres://me:hu?sslmode=sh@127.0.0.1:1/hooks".parse().unwrap();
     assert_eq!(address.to_string(), "postgres://127.0.0.1/hooks");
 }
+
+#[test]
+fn a_server_that_says_nothing_is_waited_for_no_longer_than_one_that_is_away() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://me@{}/hooks?connect_timeout=1", silent.local_addr().unwrap());
+    let away = open(&address).err().unwrap();
+    assert!(matches!(away, StoreError::Lost { .. }), "{away}");
+}

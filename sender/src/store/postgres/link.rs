@@ -64,11 +64,8 @@ impl Link {
         let doing = "connect to the database";
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Io { doing, detail: error.to_string() })?;
-        let connected = wait_on(&runtime, async {
-            let client = address.connect().await?;
-            client.batch_execute(if purpose == Purpose::Hot { HOT } else { READING }).await?;
-            Ok(client)
-        });
+        let first = if purpose == Purpose::Hot { HOT } else { READING };
+        let connected = wait_on(&runtime, address.connect(first));
         match connected {
             Ok(client) => Ok(Self {
                 client,
@@ -79,7 +76,7 @@ impl Link {
             Err(error) => {
                 // As when a link is dropped.
                 runtime.shutdown_background();
-                Err(failure(doing, &error))
+                Err(error)
             }
         }
     }
