@@ -68,3 +68,35 @@ fn an_address_that_does_not_say_whom_to_trust_is_refused() {
     );
     assert!("postgres://me@db.example/hooks?sslmode=disable".parse::<Address>().is_ok());
 }
+
+#[tokio::test]
+async fn a_server_that_is_away_is_told_of_where_tasks_run_too() {
+    let away = open("postgres://me@127.0.0.1:1/hooks").err().unwrap();
+    assert!(matches!(away, StoreError::Lost { .. }), "{away}");
+}
+
+#[test]
+fn what_a_password_holds_is_neither_a_setting_nor_told() {
+    for address in [
+        "postgres://me:hu?sh@127.0.0.1:1/hooks?sslmode=prefer",
+        "postgres://me:hu?sslmode=hush@127.0.0.1:1/hooks?sslmode=prefer",
+        "postgres://me@127.0.0.1:1/hooks?ssl%6dode=prefer",
+        "postgres://me:p@d?sslmode=hush@127.0.0.1:1/hooks",
+        "postgres://me:p@d?hush=hush@127.0.0.1:1/hooks",
+        "postgres://me@127.0.0.1:1/hooks?hush=1",
+        "host=127.0.0.1 port=1 user=me password=hush sslmode=require",
+    ] {
+        let told = address.parse::<Address>().expect_err(address).to_string();
+        assert!(!told.contains("sh"), "{told}");
+    }
+    let address: Address = "postgres://me:hu?sslmode=sh@127.0.0.1:1/hooks".parse().unwrap();
+    assert_eq!(address.to_string(), "postgres://127.0.0.1/hooks");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_waited_for_no_longer_than_one_that_is_away() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://me@{}/hooks?connect_timeout=1", silent.local_addr().unwrap());
+    let away = open(&address).err().unwrap();
+    assert!(matches!(away, StoreError::Lost { .. }), "{away}");
+}

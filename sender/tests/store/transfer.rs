@@ -168,6 +168,19 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     assert!(folder.path().read_dir().unwrap().next().is_none());
 }
 
+/// SQLite would play an older file's log into the store that takes its name.
+#[test]
+fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(format!("back.db{end}"));
+        std::fs::write(&left, "left").unwrap();
+        let refused = move_store(&server("postgres://me@127.0.0.1:1/hooks"), &place(&folder)).unwrap_err();
+        let MoveError::Occupied { database, .. } = &refused else { panic!("{refused}") };
+        assert_eq!(database, left.to_str().unwrap());
+    }
+}
+
 /// On a server the numbers of two events can be mixed. In a file each event has a range, and in it only what is its own.
 #[test]
 fn events_with_mixed_numbers_are_told_apart_in_a_file() {

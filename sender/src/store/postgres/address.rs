@@ -5,12 +5,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, Socket};
 
+use super::link::failure;
 use super::tls::{Asked, Tls};
+use crate::store::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server that was reached may take until it is ready for questions.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Where a database is.
 #[derive(Clone)]
@@ -29,12 +35,29 @@ impl Address {
     /// How such a text begins.
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-    /// Connects, in the way that it asks for. The connection is carried on by a task of its own.
-    pub(in crate::store) async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
-        match &self.tls {
-            Some(tls) => connect(&self.config, tls.clone()).await,
-            None => connect(&self.config, NoTls).await,
+    /// Connects, in the way that it asks for, and has the first statements carried out. The connection is carried on by a task of
+    /// its own. A server that accepts connections and then says nothing is as lost as one that is away.
+    pub(in crate::store) async fn connect(&self, first: &str) -> Result<Client, StoreError> {
+        let doing = "connect to the database";
+        let connected = async {
+            let client = match &self.tls {
+                Some(tls) => connect(&self.config, tls.clone()).await?,
+                None => connect(&self.config, NoTls).await?,
+            };
+            client.batch_execute(first).await?;
+            Ok(client)
+        };
+        match timeout(self.connected_within(), connected).await {
+            Ok(connected) => connected.map_err(|error| failure(doing, &error)),
+            Err(_) => Err(StoreError::Lost { doing, detail: format!("{self} accepts, and says nothing") }),
         }
+    }
+
+    /// How long connecting may take with all that is said then, to each of the hosts.
+    fn connected_within(&self) -> Duration {
+        let reached = *self.config.get_connect_timeout().unwrap_or(&CONNECT_WITHIN);
+        let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
+        reached.saturating_add(ANSWER_WITHIN).saturating_mul(hosts)
     }
 }
 
@@ -56,12 +79,13 @@ impl FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
-        let told = |error: &tokio_postgres::Error| match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
+        if !Self::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(BadAddress("it is no address of a database".to_owned()));
+        }
         let asked = Asked::of(text).map_err(BadAddress)?;
         let mut config: Config = asked.rest.parse().map_err(|error| BadAddress(told(&error)))?;
+        // Whatever else the address says: never one where the other is meant.
+        config.ssl_mode(if asked.tls.is_some() { SslMode::Require } else { SslMode::Disable });
         if config.get_application_name().is_none() {
             config.application_name("hookproof-sender");
         }
@@ -73,6 +97,13 @@ impl FromStr for Address {
         let shown = format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default());
         Ok(Self { config: Arc::new(config), tls: asked.tls, shown: shown.into() })
     }
+}
+
+/// What is wrong with an address. Of what it says only a known setting's name is repeated: all else may be a part of a password.
+fn told(error: &tokio_postgres::Error) -> String {
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    let of_known = source.starts_with("invalid value for option");
+    if of_known { source } else { "it has a setting that is not known, or not whole".to_owned() }
 }
 
 fn host(host: &tokio_postgres::config::Host) -> String {

@@ -64,13 +64,21 @@ impl Link {
         let doing = "connect to the database";
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Io { doing, detail: error.to_string() })?;
-        let connected = wait_on(&runtime, async {
-            let client = address.connect().await?;
-            client.batch_execute(if purpose == Purpose::Hot { HOT } else { READING }).await?;
-            Ok(client)
-        });
-        let client = connected.map_err(|error| failure(doing, &error))?;
-        Ok(Self { client, statements: RefCell::default(), changes: Cell::new(0), runtime: Some(runtime) })
+        let first = if purpose == Purpose::Hot { HOT } else { READING };
+        let connected = wait_on(&runtime, address.connect(first));
+        match connected {
+            Ok(client) => Ok(Self {
+                client,
+                statements: RefCell::default(),
+                changes: Cell::new(0),
+                runtime: Some(runtime),
+            }),
+            Err(error) => {
+                // As when a link is dropped.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {

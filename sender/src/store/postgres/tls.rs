@@ -31,17 +31,23 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Takes it out of an address.
+    /// Takes it out of an address. What goes wrong is told in words of ours: any part of it may be one of a password.
     pub(super) fn of(address: &str) -> Result<Self, String> {
-        let Some((base, query)) = address.split_once('?') else {
+        // As `tokio_postgres` reads it, the first one ends the password.
+        let credentials = address.find('@').map_or(0, |end| end + 1);
+        let (credentials, place) = address.split_at(credentials);
+        if place.contains('@') {
+            return Err("an @ in a user's name, a password or a setting is written %40".to_owned());
+        }
+        let Some((place, query)) = place.split_once('?') else {
             return Ok(Self { rest: address.to_owned(), tls: None });
         };
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
         for pair in query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match key {
-                "sslmode" => mode = Some(value.to_owned()),
-                "sslrootcert" => roots = Some(decoded(value)?),
+            match decoded(key).as_str() {
+                "sslmode" => mode = Some(decoded(value)),
+                "sslrootcert" => roots = Some(decoded(value)),
                 _ => rest.push(pair),
             }
         }
@@ -51,20 +57,22 @@ impl Asked {
             None | Some("disable") => {
                 return Err("sslrootcert is of no use without sslmode=verify-full".to_owned());
             }
-            Some(other) => {
-                return Err(format!(
-                    "sslmode={other} does not say whom to trust: it is disable, or verify-full"
-                ));
+            Some(_) => {
+                return Err(
+                    "its sslmode does not say whom to trust: it is disable, or verify-full".to_owned()
+                );
             }
         };
-        rest.push(if tls.is_some() { "sslmode=require" } else { "sslmode=disable" });
-        Ok(Self { rest: format!("{base}?{}", rest.join("&")), tls })
+        let settings = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+        Ok(Self { rest: format!("{credentials}{place}{settings}"), tls })
     }
 }
 
-fn decoded(value: &str) -> Result<String, String> {
-    let pair = url::form_urlencoded::parse(value.as_bytes()).next();
-    pair.map(|(path, _)| path.into_owned()).ok_or_else(|| "sslrootcert names no file".to_owned())
+/// Without its percent signs.
+fn decoded(text: &str) -> String {
+    // Not a form's: a plus is a plus.
+    let pair = format!("={}", text.replace('+', "%2B"));
+    url::form_urlencoded::parse(pair.as_bytes()).map(|(_, value)| value.into_owned()).collect()
 }
 
 /// TLS with whom it trusts.

@@ -38,22 +38,28 @@ const TOTALS: &str = "UPDATE totals SET identity = ?1, clock = ?2, roster = ?3, 
 /// Lanes that have, or had, window caps have a table of their own in a file.
 const CAPPED: &str = "SELECT lane FROM lanes WHERE capped";
 
+/// How the names of a database's files end.
+const ALL_ENDS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
 pub(super) async fn transfer(
     address: &Address,
     file: &Path,
     tell: &mut dyn FnMut(Moved),
 ) -> Result<(), MoveError> {
-    if file.exists() {
-        let what = "a file is there".to_owned();
-        return Err(MoveError::Occupied { database: file.display().to_string(), what });
+    // SQLite would play an older file's log into the store that takes its name.
+    for place in ALL_ENDS.map(|end| named(file, end)) {
+        if place.exists() {
+            let what = "a file is there".to_owned();
+            return Err(MoveError::Occupied { database: place.display().to_string(), what });
+        }
     }
     is_a_store(address)?;
-    let client = address.connect().await?;
+    let client = address.connect("").await?;
     client.batch_execute(BEGIN).await?;
     nobody_works(&client, address).await?;
     let unfinished = named(file, ".moving");
     // What an earlier move left.
-    for end in ["", "-wal", "-shm"] {
+    for end in ALL_ENDS {
         remove(&named(&unfinished, end))?;
     }
     fill(&client, &unfinished, tell).await?;
