@@ -17,6 +17,8 @@ use super::failure::Failure;
 use super::session::runtime;
 use crate::engine::{StoreTime, UnderWay};
 use crate::operate::shown::node_id;
+use crate::runtime::process_is_alive;
+use crate::store::Database;
 use crate::store::node::Node;
 
 /// How long a node may take to answer.
@@ -35,19 +37,24 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Asks all nodes that live at once.
-    pub(super) fn ask(nodes: &[Node], now: StoreTime, token: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn ask(
+        database: &Database,
+        nodes: &[Node],
+        now: StoreTime,
+        token: Option<&str>,
+    ) -> Result<Self, Failure> {
         let living: Vec<&Node> = nodes.iter().filter(|node| node.lives(now)).collect();
         if living.is_empty() {
             return Ok(Self::default());
         }
-        let answers = runtime()?.block_on(join_all(living.iter().map(|node| ask(node, token))));
+        let answers = runtime()?.block_on(join_all(living.iter().map(|node| ask(database, node, token))));
         let mut all = Self::default();
         for (node, answer) in living.into_iter().zip(answers) {
             match answer {
                 Ok(found) => {
                     all.told += 1;
-                    all.sum.in_flight += found.in_flight;
-                    all.sum.in_doubt += found.in_doubt;
+                    all.sum.in_flight = all.sum.in_flight.saturating_add(found.in_flight);
+                    all.sum.in_doubt = all.sum.in_doubt.saturating_add(found.in_doubt);
                 }
                 Err(why) => all.silent.push((node.announced.name.to_string(), why)),
             }
@@ -85,15 +92,29 @@ impl InFlight {
 }
 
 /// What one node has in flight, or why it does not say.
-async fn ask(node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
+async fn ask(database: &Database, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
     let Some(announced) = node.announced.address.as_deref() else {
         return Err("it has no API to ask".to_owned());
     };
     let address = announced.parse().map(reachable);
     let address = address.map_err(|error| format!("its address {announced} is none: {error}"))?;
-    let answer = timeout(ANSWER_WITHIN, get_status(address, token));
+    // Whoever else listens there is not told it: elsewhere, or where the process has ended, that may be anybody.
+    let is_theirs = address.ip().is_loopback() && process_is_alive(database, node.owner);
+    let shown = token.filter(|_| is_theirs);
+    let answer = timeout(ANSWER_WITHIN, get_status(address, shown));
     let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer in {} s", ANSWER_WITHIN.as_secs())));
     let status = answer.map_err(|why| format!("{why}, at {address}"))?;
+    let Some(status) = status else {
+        return Err(match (token, shown) {
+            (None, _) => format!("it asks for its token (--token-env NAME), at {address}"),
+            (_, Some(_)) => format!("it asks for another token, at {address}"),
+            (_, None) => {
+                format!(
+                    "the token is shown to processes of this machine alone: ask it by GET http://{address}/v1/status"
+                )
+            }
+        });
+    };
     if status["node"] != node_id(node.owner) {
         // On another machine, an address of its own is one of this machine here.
         return Err(format!("another node answers at {address}"));
@@ -114,8 +135,8 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// What `GET /v1/status` says.
-async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Value, String> {
+/// What `GET /v1/status` says; nothing if it asks for a token, or for another one.
+async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Option<Value>, String> {
     let failed = |error: &dyn std::error::Error| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
     let (mut connection, driver) =
@@ -131,12 +152,12 @@ async fn get_status(address: SocketAddr, token: Option<&str>) -> Result<Value, S
     let status = answer.status();
     match status.as_u16() {
         200 => {}
-        401 => return Err("it asks for its token (--token-env NAME)".to_owned()),
+        401 => return Ok(None),
         status => return Err(format!("it answers {status}")),
     }
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
-    serde_json::from_slice(&body).map_err(|error| failed(&error))
+    serde_json::from_slice(&body).map(Some).map_err(|error| failed(&error))
 }
 
 #[cfg(test)]

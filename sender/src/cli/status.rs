@@ -35,7 +35,8 @@ Examples:
   hookproof-sender status --db sender.db
   hookproof-sender status --db sender.db --json | jq .deliveries.waiting
 
-What is in flight, each node is asked for, where it has an API that can be reached from here.")]
+What is in flight, each node is asked for, where it has an API that can be reached from here. The token is shown to processes on a file
+of this machine alone, at its loopback addresses: on others, GET /v1/status tells the same.")]
 pub(super) struct Status {
     #[command(flatten)]
     reach: Reach,
@@ -53,7 +54,7 @@ impl Status {
         let nodes = look.reader.nodes()?.all;
         let found = Found {
             log_bytes: database.file().map_or(0, |path| log_bytes(path)),
-            in_flight: InFlight::ask(&nodes, look.now, token.as_deref())?,
+            in_flight: InFlight::ask(&database, &nodes, look.now, token.as_deref())?,
             ..Found::read(&look, &nodes, self.reach.regions()?)?
         };
         if printer.json {

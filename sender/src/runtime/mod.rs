@@ -27,7 +27,7 @@ pub use emitter::{Accepted, EmitError};
 pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 pub use open_error::OpenError;
-pub(crate) use owner::{process_is_dead, somebody_is_alive};
+pub(crate) use owner::{process_is_alive, process_is_dead, somebody_is_alive};
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 pub use watcher::LastLook;
 

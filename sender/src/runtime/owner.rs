@@ -123,12 +123,20 @@ pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) ->
 /// Whether another owner is surely dead. One on another machine, or whose file is gone, may be alive.
 #[must_use]
 pub(crate) fn process_is_dead(database: &Database, id: OwnerId) -> bool {
-    let Some(Ok(path)) = database.file().map(|database| lock_path(database, id)) else { return false };
-    let Ok(file) = OpenOptions::new().write(true).open(&path) else { return false };
-    match file.try_lock() {
-        Ok(()) => true,
-        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
-    }
+    matches!(try_lock(database, id), Some(Ok(())))
+}
+
+/// Whether another owner is surely alive, and on this machine.
+#[must_use]
+pub(crate) fn process_is_alive(database: &Database, id: OwnerId) -> bool {
+    matches!(try_lock(database, id), Some(Err(TryLockError::WouldBlock)))
+}
+
+/// Whether the lock that an owner holds while it lives can be had; nothing if there is none to try.
+fn try_lock(database: &Database, id: OwnerId) -> Option<Result<(), TryLockError>> {
+    let path = lock_path(database.file()?, id).ok()?;
+    let file = OpenOptions::new().write(true).open(path).ok()?;
+    Some(file.try_lock())
 }
 
 /// Whether some other process may be alive on this database, as far as the files beside it tell. Where they can't be

@@ -1,5 +1,6 @@
 //! The processes that deliver, as the command line shows and drains them.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
@@ -65,6 +66,33 @@ fn a_process_that_asks_for_a_token_is_shown_it() {
     assert!(shown.contains("in flight              0, 0 of them in doubt"), "{shown}");
     assert_eq!(world.run(&["status", "--token-env", "NOT_SET"]).code, 64);
     drop(serving);
+}
+
+/// A lease lasts for a while longer than its process, at whose address anybody may listen by then.
+#[test]
+fn whoever_listens_where_a_process_has_ended_is_shown_no_token() {
+    let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
+    let serving = world.serve();
+    requests_once(&world, &[], |requests| requests["nodes_asked"] == 1);
+    drop(serving);
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stranger.local_addr().unwrap();
+    world.sql(&format!("UPDATE nodes SET address = '{address}'"));
+    world.sql("UPDATE owners SET until = until + 3600000000000");
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+        let heard: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").unwrap();
+        heard
+    });
+    let token = "a-token-of-sixteen-letters-or-more";
+    let mut status = world.command(&["status", "--token-env", "SENDER_TOKEN"]);
+    let shown = String::from_utf8(status.env("SENDER_TOKEN", token).output().unwrap().stdout).unwrap();
+    let heard = heard.join().unwrap();
+    assert!(heard[0].starts_with("GET /v1/status"), "{heard:?}");
+    assert!(!heard.iter().any(|line| line.contains(token)), "{heard:?}");
+    assert!(shown.contains(&format!("GET http://{address}/v1/status")), "{shown}");
 }
 
 #[test]
