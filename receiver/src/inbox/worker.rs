@@ -21,7 +21,7 @@ use super::writer::Order;
 use crate::clock::{Clock, Millis};
 
 /// How many deliveries are taken at a time, and noted in one commit.
-const TAKEN_MAX: u32 = 512;
+const TAKEN_MAX: u32 = 64;
 /// The longest to wait without a look: clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// For how long a delivery is left alone that can neither be read nor given up, and how many there may be.
