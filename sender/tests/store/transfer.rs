@@ -240,10 +240,15 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     assert_eq!(world.reader.deliveries(waiting, None, 10).unwrap().items.len(), 2);
 }
 
-/// The program, moving.
+/// The program, moving. What the processes of a machine are shows no password.
 fn program(from: &str, to: &str) -> Child {
     let mut program = Program::new(env!("CARGO_BIN_EXE_hookproof-sender"));
-    program.args(["move", "--from", from, "--to", to]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program
+        .arg("move")
+        .env("HOOKPROOF_FROM", from)
+        .env("HOOKPROOF_TO", to)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     program.spawn().unwrap()
 }
 
