@@ -76,9 +76,9 @@ pub(super) struct Unreadable {
     pub(super) for_good: bool,
 }
 
-/// Deliveries that are due, those first that have been for longest. Each is read by itself, so that one that can't be read
-/// keeps nobody from the others.
-pub(super) fn due(sql: &Connection, now: Millis, max: u32) -> rusqlite::Result<Vec<Due>> {
+/// Deliveries that are due, those first that have been for longest, until their bodies come to so many bytes. Each is read
+/// by itself, so that one that can't be read keeps nobody from the others.
+pub(super) fn due(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
     let due = "SELECT seq FROM received WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2";
     let rows: Vec<u64> = sql
         .prepare_cached(due)?
@@ -86,11 +86,20 @@ pub(super) fn due(sql: &Connection, now: Millis, max: u32) -> rusqlite::Result<V
         .collect::<Result<_, _>>()?;
     let one = "SELECT seq, id, event, content_type, body, received_ms, attempts FROM received WHERE seq = ?1";
     let mut one = sql.prepare_cached(one)?;
-    let read = |seq| match one.query_row([seq], delivery) {
-        Ok(delivery) => Due::Readable(delivery),
-        Err(error) => Due::Unreadable(unreadable(sql, seq, &error)),
-    };
-    Ok(rows.into_iter().map(read).collect())
+    let (mut due, mut taken) = (Vec::new(), 0_usize);
+    for seq in rows {
+        if taken >= bytes {
+            break;
+        }
+        due.push(match one.query_row([seq], delivery) {
+            Ok(delivery) => {
+                taken = taken.saturating_add(delivery.body.len());
+                Due::Readable(delivery)
+            }
+            Err(error) => Due::Unreadable(unreadable(sql, seq, &error)),
+        });
+    }
+    Ok(due)
 }
 
 fn unreadable(sql: &Connection, seq: u64, error: &rusqlite::Error) -> Unreadable {
@@ -128,4 +137,21 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         received: Millis(row.get(5)?),
         attempts: row.get(6)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_once_bodies_come_to_enough() {
+        let sql = Connection::open_in_memory().unwrap();
+        sql.execute_batch(include_str!("schema.sql")).unwrap();
+        for seq in 1..=5 {
+            let row = "INSERT INTO received (seq, id, received_ms, body, due_ms) VALUES (?1, ?1, 1, zeroblob(10), 1)";
+            sql.execute(row, [seq]).unwrap();
+        }
+        let taken = |bytes| due(&sql, Millis(1), 4, bytes).unwrap().len();
+        assert_eq!([1, 10, 11, 30, 1_000].map(taken), [1, 1, 2, 3, 4]);
+    }
 }

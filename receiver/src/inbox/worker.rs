@@ -20,8 +20,11 @@ use super::work::{Delivery, Failure, Work};
 use super::writer::Order;
 use crate::clock::{Clock, Millis};
 
-/// How many deliveries are taken at a time, and noted in one commit.
-const TAKEN_MAX: u32 = 64;
+/// How many deliveries are taken at a time, and noted in one commit; no more once their bodies come to so many bytes.
+const TAKEN_MAX: u32 = 512;
+const TAKEN_BYTES: usize = 8 << 20;
+/// What is done is noted at the latest after so much work: if the process dies before that, it is done again.
+const NOTED_AFTER: Duration = Duration::from_millis(100);
 /// The longest to wait without a look: clocks may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// For how long a delivery is left alone that can neither be read nor given up, and how many there may be.
@@ -133,27 +136,43 @@ impl Worker {
             // Nothing is put off for that long: the clock was far ahead when it came, and has been set back.
             due = self.due(next)?;
         }
-        let mut settlements = Vec::new();
         let mut unreadable = Vec::new();
-        for due in due {
-            match due {
-                _ if self.stopping() => break,
-                Due::Unreadable(row) => unreadable.push(row),
-                Due::Readable(delivery) => {
-                    let outcome = attempt(&*self.work, &delivery);
-                    settlements.push(Settlement::new(delivery, outcome));
-                }
+        let readable = due.into_iter().filter_map(|due| match due {
+            Due::Readable(delivery) => Some(delivery),
+            Due::Unreadable(row) => {
+                unreadable.push(row);
+                None
             }
-        }
-        let noted = self.note(settlements);
+        });
+        let noted = self.work_on(readable);
         unreadable.into_iter().for_each(|row| self.set_aside(row, now));
         Ok(if noted { Duration::ZERO } else { AGAIN_AFTER })
+    }
+
+    /// Works on deliveries, and has it noted how that went. If that fails, the rest is still due.
+    fn work_on(&self, deliveries: impl Iterator<Item = Delivery>) -> bool {
+        let mut settlements = Vec::new();
+        let mut since = self.clock.now();
+        for delivery in deliveries {
+            if self.stopping() {
+                break;
+            }
+            if self.clock.now().since(since) >= NOTED_AFTER {
+                if !self.note(std::mem::take(&mut settlements)) {
+                    return false;
+                }
+                since = self.clock.now();
+            }
+            let outcome = attempt(&*self.work, &delivery);
+            settlements.push(Settlement::new(delivery, outcome));
+        }
+        self.note(settlements)
     }
 
     /// What is due, but for what is left alone.
     fn due(&self, now: Millis) -> rusqlite::Result<Vec<Due>> {
         let left_alone = u32::try_from(self.left_alone.len()).unwrap_or(u32::MAX);
-        let mut due = reader::due(&self.sql, now, TAKEN_MAX.saturating_add(left_alone))?;
+        let mut due = reader::due(&self.sql, now, TAKEN_MAX.saturating_add(left_alone), TAKEN_BYTES)?;
         due.retain(|due| match due {
             Due::Readable(_) => true,
             Due::Unreadable(row) => !self.left_alone.contains_key(&row.seq),

@@ -188,6 +188,42 @@ fn work_holds_no_arrival_up_and_a_full_inbox_refuses_what_is_new() {
     inbox.close();
 }
 
+/// Takes long, begins when somebody lets it, and tells how much was noted as done by then.
+struct Slow {
+    path: std::path::PathBuf,
+    time: Arc<AtomicU64>,
+    go_on: Mutex<Receiver<()>>,
+    noted: Mutex<Sender<usize>>,
+}
+
+impl Work for Slow {
+    fn run(&self, _: &Delivery) -> Result<(), Failure> {
+        self.go_on.lock().unwrap().recv().map_err(|_| Failure("nobody lets it go on".to_owned()))?;
+        let noted = Effects::open(&self.path).unwrap().processed(10).unwrap().len();
+        self.noted.lock().unwrap().send(noted).unwrap();
+        self.time.fetch_add(60, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn slow_work_is_noted_as_it_goes_on() {
+    let shelf = Shelf::new();
+    let ((go_on, held), (tell, noted)) = (channel(), channel());
+    let (path, time) = (shelf.options().path, Arc::clone(&shelf.time));
+    let inbox = shelf.open(Slow { path, time, go_on: Mutex::new(held), noted: Mutex::new(tell) });
+    for id in ["a", "b", "c", "d", "e"] {
+        accept(&inbox, id).unwrap();
+    }
+    for _ in 0..5 {
+        go_on.send(()).unwrap();
+    }
+    let noted: Vec<_> = noted.iter().take(5).collect();
+    // Two take longer than what is done may go without being noted.
+    assert!(noted.iter().enumerate().all(|(done, noted)| done <= noted + 1), "{noted:?}");
+    inbox.close();
+}
+
 /// Changes the rows that wait, while nobody works on them.
 fn change(shelf: &Shelf, sql: &str) {
     rusqlite::Connection::open(shelf.options().path).unwrap().execute_batch(sql).unwrap();

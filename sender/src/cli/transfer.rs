@@ -18,14 +18,16 @@ Examples:
   hookproof-sender move --from sender.db --to postgres://hookproof@db.example/hookproof
   hookproof-sender move --from postgres://hookproof@db.example/hookproof --to sender.db
 
+Others on the machine see arguments: an address with a password belongs in HOOKPROOF_FROM or HOOKPROOF_TO.
+
 End every process on either of them first. Where it is broken off nothing has moved: run it again. The source stays as it is: deliver
 from one of the two alone afterwards.")]
 pub(super) struct Move {
     /// Where the store is: a file, or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(long, value_name = "DATABASE")]
+    #[arg(long, value_name = "DATABASE", env = "HOOKPROOF_FROM", hide_env_values = true)]
     from: OsString,
     /// Where it is to be: the other of the two, with nothing in it
-    #[arg(long, value_name = "DATABASE")]
+    #[arg(long, value_name = "DATABASE", env = "HOOKPROOF_TO", hide_env_values = true)]
     to: OsString,
 }
 

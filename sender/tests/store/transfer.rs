@@ -181,6 +181,23 @@ fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
     }
 }
 
+/// Rows that were set aside keep the numbers that they had, and no later row gets one of these.
+#[test]
+fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
+    const SET_ASIDE: &str = "INSERT INTO outbox_rejected VALUES (41, 'a', NULL, '{}', NULL, 'why', 1)";
+    const EMIT: &str = "INSERT INTO outbox (type, data) VALUES ('a.b', '{}') RETURNING id";
+    let Some(address) = new_schema("rows_of_the_outbox_are_numbered_after") else { return };
+    let mut world = World::<File>::new();
+    world.store.close().unwrap();
+    Connection::open(world.backend.path()).unwrap().execute(SET_ASIDE, []).unwrap();
+    move_store(&Database::File(world.backend.path()), &server(&address)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let Database::File(back) = place(&folder) else { return };
+    move_store(&server(&address), &Database::File(back.clone())).unwrap();
+    let of_file: i64 = Connection::open(back).unwrap().query_row(EMIT, [], |row| row.get(0)).unwrap();
+    assert_eq!((of_file, query(&address, EMIT)), (42, vec!["42".to_owned()]));
+}
+
 /// On a server the numbers of two events can be mixed. In a file each event has a range, and in it only what is its own.
 #[test]
 fn events_with_mixed_numbers_are_told_apart_in_a_file() {
@@ -223,10 +240,15 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     assert_eq!(world.reader.deliveries(waiting, None, 10).unwrap().items.len(), 2);
 }
 
-/// The program, moving.
+/// The program, moving. What the processes of a machine are shows no password.
 fn program(from: &str, to: &str) -> Child {
     let mut program = Program::new(env!("CARGO_BIN_EXE_hookproof-sender"));
-    program.args(["move", "--from", from, "--to", to]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program
+        .arg("move")
+        .env("HOOKPROOF_FROM", from)
+        .env("HOOKPROOF_TO", to)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     program.spawn().unwrap()
 }
 

@@ -38,6 +38,10 @@ const TOTALS: &str = "UPDATE totals SET identity = ?1, clock = ?2, roster = ?3, 
 /// Lanes that have, or had, window caps have a table of their own in a file.
 const CAPPED: &str = "SELECT lane FROM lanes WHERE capped";
 
+/// The next row of the outbox has a number of its own, also beside those that were set aside.
+const IDENTITIES: &str = "DELETE FROM sqlite_sequence WHERE name = 'outbox';
+    INSERT INTO sqlite_sequence (name, seq) SELECT 'outbox', max(id) FROM
+        (SELECT id FROM outbox UNION ALL SELECT id FROM outbox_rejected) HAVING max(id) > 0";
 /// How the names of a database's files end.
 const ALL_ENDS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
@@ -90,6 +94,7 @@ async fn fill(client: &Client, file: &Path, tell: &mut dyn FnMut(Moved)) -> Resu
     copy(client, &filling, "capped", CAPPED).await?;
     let figures = client.query_one(FIGURES, &[]).await?;
     filling.execute(TOTALS, params_from_iter(numbers(&figures)?))?;
+    filling.execute_batch(IDENTITIES)?;
     filling.commit()?;
     // All of it in the one file that gets another name.
     target.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE")?;

@@ -26,10 +26,11 @@ const NUMBERS: &str = "SELECT setval('event_numbers', $1, false), setval('body_n
     setval('delivery_numbers', $3, false)";
 const TOTALS: &str = "INSERT INTO totals (writer, clock, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying,
     dead_kept, failed_attempts, latency_us) VALUES (0, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-/// The next rows of these have numbers of their own.
+/// The next rows of these have numbers of their own, also beside those of the outbox that were set aside.
 const IDENTITIES: &str =
     "SELECT setval(pg_get_serial_sequence('secrets', 'id'), max(id)) FROM secrets HAVING max(id) > 0;
-    SELECT setval(pg_get_serial_sequence('outbox', 'id'), max(id)) FROM outbox HAVING max(id) > 0";
+    SELECT setval(pg_get_serial_sequence('outbox', 'id'), max(id)) FROM
+        (SELECT id FROM outbox UNION ALL SELECT id FROM outbox_rejected) rows HAVING max(id) > 0";
 
 pub(super) async fn transfer(
     file: &Path,
