@@ -10,7 +10,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, NoTls, Socket};
 
-use super::link::failure;
+use super::failure::failure;
 use super::tls::{Asked, Tls};
 use crate::store::StoreError;
 

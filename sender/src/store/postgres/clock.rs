@@ -5,7 +5,7 @@
 //! database's clock itself, which each commit asks.
 
 use super::PostgresStore;
-use super::link::failure;
+use super::failure::failure;
 use crate::engine::StoreTime;
 use crate::store::StoreError;
 use crate::store::clock::{Beginning, Fault, Start, TOLERANCE};

@@ -3,8 +3,9 @@
 //! Each commit writes a token into its writer's row of `totals`. Who lost the connection reads that row, locked, over
 //! another one: by then the server has either committed, or given up, and the token tells which.
 
+use super::failure::failure;
 use super::ledger::Ledger;
-use super::link::{Ask, Link, failure};
+use super::link::{Ask, Link};
 use super::values::int;
 use super::{Done, StoreError};
 use crate::engine::StoreTime;

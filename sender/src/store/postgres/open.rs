@@ -2,7 +2,8 @@
 
 use super::Options;
 use super::address::Address;
-use super::link::{Link, Purpose, failure};
+use super::failure::failure;
+use super::link::{Link, Purpose};
 use super::values::Bits;
 use crate::store::StoreError;
 

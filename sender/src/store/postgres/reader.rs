@@ -6,7 +6,8 @@ use std::cell::{Cell, RefCell};
 use tokio_postgres::error::SqlState;
 
 use super::address::Address;
-use super::link::{Link, failure};
+use super::failure::failure;
+use super::link::Link;
 use super::open;
 use super::{clock, latencies, nodes};
 use crate::engine::{DeliveryId, LaneId, StoreTime};

@@ -1,0 +1,52 @@
+//! PostgreSQL's errors, in the store's words.
+
+use tokio_postgres::error::SqlState;
+
+use crate::store::StoreError;
+
+/// What the server said, or else what happened to the connection.
+pub(in crate::store) fn said(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| with_sources(error), |told| told.message().to_owned())
+}
+
+/// Says what was being done when PostgreSQL failed.
+pub(super) fn failure(doing: &'static str, error: &tokio_postgres::Error) -> StoreError {
+    let Some(told) = error.as_db_error() else {
+        let detail = with_sources(error);
+        let source = std::error::Error::source(error);
+        // Without an answer of the server, the connection is lost; else what came could not be read.
+        let lost = error.is_closed() || source.is_none_or(|source| source.is::<std::io::Error>());
+        return if lost { StoreError::Lost { doing, detail } } else { StoreError::Broken { doing, detail } };
+    };
+    let detail = told.message().to_owned();
+    let code = told.code();
+    let passing = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::QUERY_CANCELED,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    if passing.contains(code) {
+        return StoreError::Busy { doing, detail };
+    }
+    if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) {
+        return StoreError::ReadOnly { doing, detail };
+    }
+    match code.code().get(..2) {
+        // The connection, the server's end, too many connections.
+        Some("08" | "57") => StoreError::Lost { doing, detail },
+        Some("53") if *code == SqlState::DISK_FULL => StoreError::Full { doing, detail },
+        Some("53") => StoreError::Lost { doing, detail },
+        Some("58") => StoreError::Io { doing, detail },
+        // The transaction was ended while it waited for us.
+        Some("25") => StoreError::Lost { doing, detail },
+        _ => StoreError::Broken { doing, detail: format!("{detail} ({})", code.code()) },
+    }
+}
+
+fn with_sources(error: &tokio_postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
