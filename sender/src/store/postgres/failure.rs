@@ -10,7 +10,7 @@ pub(in crate::store) fn said(error: &tokio_postgres::Error) -> String {
 }
 
 /// Says what was being done when PostgreSQL failed.
-pub(super) fn failure(doing: &'static str, error: &tokio_postgres::Error) -> StoreError {
+pub(in crate::store) fn failure(doing: &'static str, error: &tokio_postgres::Error) -> StoreError {
     let Some(told) = error.as_db_error() else {
         let detail = with_sources(error);
         let source = std::error::Error::source(error);

@@ -17,9 +17,8 @@
 //! - Leases are reckoned by the database's clock.
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
-//! What each file does: `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
-//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group
-//! of commands (`lease` with `nodes`); `beside` claims, `reader` and its parts read.
+//! What each file does: `address` and `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
+//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,8 +66,7 @@ mod work;
 
 pub use address::{Address, BadAddress};
 use doubt::Doubt;
-use failure::failure;
-pub(in crate::store) use failure::said;
+pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
 use link::{Link, Purpose};
 use named::begin;
