@@ -13,8 +13,12 @@ use crate::database::is_on_a_server;
 /// How long to wait for the lock: the sender gives it up between its commits.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// How often the lock is asked for, where each time the server takes it back.
-const TRIES: u32 = 5;
+/// How long to wait for one table while others are held: who holds it may want those, and nobody else is to be taken for the
+/// cause of that, or to be given up for it.
+const TABLE_WITHIN: Duration = Duration::from_millis(100);
+
+/// How often all of them are asked for.
+const TRIES: u32 = 100;
 
 /// Every table that is not the server's own. Its readers go on, as those of a file do; nobody else writes.
 const LOCK_ALL: &str = "DO $$ DECLARE own text; BEGIN
@@ -76,13 +80,13 @@ async fn hold_tables(address: &str) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = server.connect(NoTls).await?;
     // How it ends, whoever asks something of the client hears.
     tokio::spawn(connection);
-    client.batch_execute(&format!("SET lock_timeout = {}", WITHIN.as_millis())).await?;
+    client.batch_execute(&format!("SET lock_timeout = {}", TABLE_WITHIN.as_millis())).await?;
     let mut tries = TRIES;
     while let Err(error) = client.batch_execute(&format!("BEGIN; {LOCK_ALL}")).await {
         client.batch_execute("ROLLBACK").await?;
+        let in_use = [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED];
         tries -= 1;
-        // Whoever writes at the same moment may have tables that this wants next, and want those that this has.
-        if tries == 0 || error.code() != Some(&SqlState::T_R_DEADLOCK_DETECTED) {
+        if tries == 0 || !error.code().is_some_and(|code| in_use.contains(code)) {
             return Err(error);
         }
     }
