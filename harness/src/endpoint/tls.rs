@@ -22,7 +22,7 @@ use super::reach::{Reach, Tls};
 use super::stream::Stream;
 use crate::clock::Clock;
 use crate::scenario::SECOND;
-use crate::trace::StrayKind;
+use crate::trace::{Handshake, Record, StrayKind};
 
 /// What is agreed upon over TLS, the best first.
 const HTTP2: &[u8] = b"h2";
@@ -180,7 +180,9 @@ pub(super) async fn shake_hands(
     port: &Port,
     acceptor: &TlsAcceptor,
     socket: TcpStream,
+    connection: u64,
 ) -> Option<(Stream, bool)> {
+    let t = port.stage.clock.now();
     let agreed = async {
         if !matches!(socket.peek(&mut [0]).await, Ok(1..)) {
             return None;
@@ -191,6 +193,8 @@ pub(super) async fn shake_hands(
     let why = tokio::select! {
         agreed = agreed => match agreed? {
             Ok(tls) => {
+                let until = port.stage.clock.now();
+                port.stage.recorder.keep(Record::Handshake(Handshake { t, until, connection }));
                 let is_second = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
                 return Some((Stream::Tls(Box::new(tls)), is_second));
             }

@@ -38,7 +38,7 @@ use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Pub
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
-use after::{list_dead, tear_down, tell_differences, tell_unstopped};
+use after::{list_dead, tear_down, tell_differences, tell_undone};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
@@ -207,9 +207,11 @@ impl Staged<'_> {
         };
         tell_differences(&api, told);
         tear_down(&api).await;
-        let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
-        failure = failure.or(stopped.err());
-        tell_unstopped(&mut processes, &emission);
+        let settled = processes.settle().await;
+        tell_undone(&mut processes, &emission);
+        let stopped = processes.stop(self.scenario.sender.stop_within.0).await;
+        failure = failure.or(settled.and(stopped).map_err(RunError::Process).err());
+        tell_undone(&mut processes, &emission);
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {

@@ -24,8 +24,8 @@ mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent, Undone};
 pub use harness::{
-    Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Public, Reached, Signs, Stall, Stray, StrayKind,
-    Told, Unoffered,
+    Declared, ENDPOINTS, GENERATOR, Handshake, Lack, OURS, Offset, Public, Reached, Signs, Stall, Stray,
+    StrayKind, Told, Unoffered,
 };
 pub use machine::{Ceiling, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};

@@ -244,6 +244,7 @@ impl Trace {
             Record::Offset(one) => self.offset = Some(one),
             Record::Public(one) => self.reached.public = Some(one),
             Record::Stray(one) => self.reached.strays.push(one),
+            Record::Handshake(one) => self.reached.handshakes.push(one),
             Record::Undone(one) => {
                 one.take_back(&mut self.faults, &mut self.processes);
                 self.undone.push(one);
@@ -264,6 +265,7 @@ impl Trace {
     /// When records refer to what isn't there, or causes come after their effects.
     pub fn settle(&mut self) -> Result<(), TraceError> {
         self.arrivals.sort_by_key(|arrival| arrival.n);
+        self.reached.handshakes.sort_by_key(|one| one.connection);
         for (at, arrival) in self.arrivals.iter().enumerate() {
             if arrival.n != at as u64 {
                 return contradiction(format!("arrival {at} is missing or there twice"));

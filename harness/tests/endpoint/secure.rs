@@ -205,6 +205,28 @@ fn speaking_second(place: &Place) -> TlsConnector {
 }
 
 #[tokio::test]
+async fn when_a_connection_was_opened_and_when_tls_was_agreed_on_it_is_recorded() {
+    let place = Place::open(&["a"], None, &[]).await;
+    let before = place.clock.now();
+    let mut stream = place.connect("127.0.0.1").await.unwrap();
+    for _ in 0..2 {
+        send(&mut stream, &request()).await;
+    }
+    let records = place.end().await;
+    let arrivals: Vec<_> = records
+        .iter()
+        .filter_map(|one| if let Record::Arrival(one) = one { Some(one) } else { None })
+        .collect();
+    let handshakes: Vec<_> = records
+        .iter()
+        .filter_map(|one| if let Record::Handshake(one) = one { Some(one) } else { None })
+        .collect();
+    let ([one], [first, second]) = (&handshakes[..], &arrivals[..]) else { panic!("{records:?}") };
+    assert!(one.connection == first.connection && one.connection == second.connection, "{records:?}");
+    assert!(before <= one.t && one.t < one.until && one.until <= first.t, "{records:?}");
+}
+
+#[tokio::test]
 async fn handshakes_that_come_to_nothing_are_counted_with_their_reasons() {
     let place = Place::open(&["a"], None, &[]).await;
     // Who looks whether anybody listens, and says nothing.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Conductor, text};
-use crate::driver::{self, Processes};
+use crate::driver::{self, Blow, Processes};
 use crate::fault::{Room, Step};
 use crate::run::operator::{Errand, Operator};
 use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Store};
@@ -57,9 +57,12 @@ impl Conductor<'_> {
     fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
         // Before it is done: what follows may have it as its cause.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
+        let plan = Fault::place(&self.scenario.faults, fault);
+        let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
         let done = match &fault.action {
-            FaultAction::Kill => self.each(worker, |processes, worker| processes.kill(worker, lasts)),
-            FaultAction::Restart => self.each(worker, |processes, worker| processes.restart(worker, lasts)),
+            FaultAction::Kill | FaultAction::Restart => {
+                self.each(worker, |processes, worker| processes.strike(worker, blow, lasts))
+            }
             FaultAction::Stop => self.each(worker, Processes::freeze),
             FaultAction::DiskFull if self.scenario.sender.store == Store::Postgres => {
                 Err(std::io::Error::other("the sender writes to a server, whose disk is not the sender's"))
@@ -76,7 +79,6 @@ impl Conductor<'_> {
                 return drop(self.errands.spawn(self.operator().carry_out(self.errand(fault))));
             }
         };
-        let plan = Fault::place(&self.scenario.faults, fault);
         if let Err(why) = done {
             let (action, why) = (fault.action.name().to_owned(), why.to_string());
             self.view.say(&format!("{action} was not applied: {why}"));
@@ -90,20 +92,8 @@ impl Conductor<'_> {
 
     /// Takes back what was struck, and goes on all the same.
     pub(super) fn take_back(&self, undone: driver::Undone) {
-        let (t, action) = (self.clock.now(), if undone.kills { "kill" } else { "restart" });
-        let struck = |fault: &FaultPlan| {
-            let worker = fault.worker.as_ref().and_then(FaultTarget::worker);
-            fault.action.name() == action && fault.at.0 <= t && worker.is_none_or(|one| one == undone.worker)
-        };
-        let plan = (0..).zip(&self.scenario.faults).filter(|(_, fault)| struck(fault)).last();
-        self.view.say(&format!("{action} was not done: {}", undone.why));
-        self.recorder.keep(Record::Undone(Undone {
-            t,
-            action: action.to_owned(),
-            worker: u32::try_from(undone.worker).ok(),
-            plan: plan.map(|(place, _)| place),
-            why: undone.why,
-        }));
+        self.view.say(&undone.to_string());
+        self.recorder.keep(Record::Undone(undone.record(self.clock.now())));
     }
 
     /// Does something to the processes that a fault concerns. It is done if one of them is there; to those that aren't,
