@@ -211,6 +211,19 @@ fn speaking_second(place: &Place) -> TlsConnector {
 }
 
 #[tokio::test]
+async fn one_certificate_is_for_thousands_of_hosts() {
+    let names: Vec<String> = (0..4_000).map(|n| format!("partner-{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let place = Place::open(&names, Some("https://{endpoint}.hooks.example.org/"), &[]).await;
+    let mut stream = place.connect("partner-3999.hooks.example.org").await.unwrap();
+    let request = request().replacen("host: a", "host: partner-3999.hooks.example.org", 1);
+    assert!(request.contains("partner-3999"), "{request}");
+    assert!(matches!(send(&mut stream, &request).await, Exchange::Answered(204, _)));
+    let other = place.connect("elsewhere.example.org").await;
+    assert!(other.is_err(), "it is for no other hosts");
+}
+
+#[tokio::test]
 async fn when_a_connection_was_opened_and_when_tls_was_agreed_on_it_is_recorded() {
     let place = Place::open(&["a"], None, &[]).await;
     let before = place.clock.now();
