@@ -201,12 +201,17 @@ impl<'a> Evidence<'a> {
         self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
     }
 
-    /// Whether a process was killed or stopped from `from` to `until`.
+    /// Whether a process was killed, stopped or cut off from its store from `from` to `until`.
     pub(crate) fn was_killed(&self, from: u64, until: u64) -> bool {
         let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
         let at = self.kills.partition_point(|t| *t < from);
         self.kills.get(at).is_some_and(|t| *t <= until)
             || self.was_killed_slowly(from, until)
+            || self
+                .trace
+                .faults
+                .iter()
+                .any(|fault| fault.cuts_off() && fault.t <= until && from <= fault.until.unwrap_or(fault.t))
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 

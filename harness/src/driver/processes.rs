@@ -114,6 +114,8 @@ pub struct ProcessConfig {
     pub logs: PathBuf,
     /// More arguments for their command line.
     pub arguments: Vec<String>,
+    /// Where each finds its database, if that is not where the driver's variables say.
+    pub databases: Vec<String>,
 }
 
 impl Processes {
@@ -128,7 +130,11 @@ impl Processes {
         let mut workers = Vec::new();
         if let Some(start) = &api.file().start {
             for number in 0..count {
-                let variables = api.variables(usize::try_from(number).unwrap_or_default());
+                let at = usize::try_from(number).unwrap_or_default();
+                let mut variables = api.variables(at);
+                if let Some(database) = config.databases.get(at) {
+                    variables.insert("database".to_owned(), database.clone());
+                }
                 let fill = |template: &super::template::Template| {
                     let filled = template.fill(&variables);
                     api.hiding(filled.map_err(|error| ApiError::Template { what: "start", error }))

@@ -29,10 +29,10 @@ pub use folder::Home;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::scenario::{Range, Scenario};
+use crate::scenario::{FaultAction, FaultPlan, Range, Scenario};
 use crate::trace::ledger::Ledger;
 use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
@@ -161,10 +161,12 @@ impl Staged<'_> {
         let api = self.api(identity.as_ref())?;
         let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
         let endpoints = opening.await.map_err(RunError::Endpoints)?;
+        let links = self.links()?;
         let config = ProcessConfig {
             program: self.options.program.clone(),
             logs: self.options.out.clone(),
             arguments: self.scenario.sender.arguments.clone(),
+            databases: links.iter().map(Link::address).collect(),
         };
         let mut processes = Processes::new(&api, self.scenario.sender.workers, &config, &clock, &recorder)?;
         let told = self.make_ready(&api, &mut processes, &endpoints, &interrupt).await?;
@@ -183,6 +185,7 @@ impl Staged<'_> {
             processes: &mut processes,
             keys: endpoints.keys(),
             server: self.database.server().cloned(),
+            links,
             schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
@@ -315,6 +318,17 @@ impl Staged<'_> {
         let variables: Variables =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Ok(Api::new(self.file.clone(), &ports, variables)?)
+    }
+
+    /// A way for each process to the private database server, where a fault may cut it.
+    fn links(&self) -> Result<Vec<Link>, RunError> {
+        let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition { .. });
+        let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
+            return Ok(Vec::new());
+        };
+        let workers = usize::try_from(self.scenario.sender.workers).unwrap_or_default();
+        let links = (0..workers).map(|number| server.link(number)).collect::<Result<_, _>>();
+        Ok(links.map_err(DatabaseError::Io)?)
     }
 
     /// By which scheme each subscriber's requests are verified.

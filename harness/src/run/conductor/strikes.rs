@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Conductor, text};
+use crate::database::Passage;
 use crate::driver::{self, Blow, Processes};
 use crate::fault::{Room, Step};
 use crate::run::operator::{Errand, Operator};
@@ -14,8 +15,11 @@ impl Conductor<'_> {
         let scenario = self.scenario;
         let Some(fault) = scenario.faults.get(place) else { return };
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
-        if over && fault.action == FaultAction::Stop {
-            return self.view.say("stop was not applied: its time was over before its owner was known");
+        let has_end = matches!(fault.action, FaultAction::Stop | FaultAction::Partition { .. });
+        if over && has_end {
+            let name = fault.action.name();
+            let why = "its time was over before its owner was known";
+            return self.view.say(&format!("{name} was not applied: {why}"));
         }
         self.struck.extend(Fault::place(&scenario.faults, fault).map(|place| (place, worker)));
         self.strike(fault, Some(worker));
@@ -35,6 +39,7 @@ impl Conductor<'_> {
                     FaultAction::DiskFull => {
                         self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
                     }
+                    FaultAction::Partition { .. } => self.link(worker, Passage::Open),
                     _ => Ok(()),
                 };
                 if let Err(error) = result {
@@ -72,6 +77,9 @@ impl Conductor<'_> {
             }
             FaultAction::ClockStep { .. } => {
                 Err(std::io::Error::other("the clock of one process can't be set without privilege"))
+            }
+            FaultAction::Partition { cut } => {
+                self.link(worker, if *cut { Passage::Cut } else { Passage::Silent })
             }
             FaultAction::LockDatabase => return self.lock(fault),
             FaultAction::DatabaseRestart => return self.restart_database(fault),
@@ -111,6 +119,16 @@ impl Conductor<'_> {
         let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
         let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
+    }
+
+    /// Says what passes between a process, or all of them, and the database server.
+    fn link(&self, worker: Option<usize>, passage: Passage) -> std::io::Result<()> {
+        if self.links.is_empty() {
+            return Err(std::io::Error::other("the database server is not the harness's own"));
+        }
+        let concerned = self.links.iter().enumerate().filter(|(at, _)| worker.is_none_or(|one| one == *at));
+        concerned.for_each(|(_, link)| link.let_pass(passage));
+        Ok(())
     }
 
     pub(super) fn operator(&self) -> Operator {

@@ -58,7 +58,7 @@ pub(super) async fn transfer(
         }
     }
     is_a_store(address)?;
-    let client = address.connect("").await?;
+    let (client, _) = address.connect("").await?;
     client.batch_execute(BEGIN).await?;
     nobody_works(&client, address).await?;
     let unfinished = named(file, ".moving");
