@@ -25,9 +25,10 @@ pub(super) fn worst(report: &Report) -> Option<String> {
     row(&mut text, "429", &lane.held, "");
     row(&mut text, "failed", &lane.failed, "");
     row(&mut text, "waiting", &report.course.waiting, ", of all subscribers");
-    let seconds = lane.arriving.0.len().div_ceil(BARS_MAX).max(1);
+    let places = lane.arriving.0.len().div_ceil(BARS_MAX).max(1) as u64;
+    let seconds = places.saturating_mul(report.course.seconds_each);
     if seconds > 1 {
-        let _ = writeln!(text, "each bar: the most of {seconds} s");
+        let _ = writeln!(text, "each bar: the fullest of {seconds} s");
     }
     Some(text)
 }
