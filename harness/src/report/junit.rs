@@ -143,20 +143,12 @@ fn legal(text: &str) -> String {
     text.replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
-/// Reports as JUnit XML, one suite for each.
-///
-/// # Errors
-/// When it can't be written as XML.
-pub fn junit(reports: &[Report]) -> Result<String, SerializeError> {
-    junit_with(reports, &[], &Regressions::new())
-}
-
 /// Reports as JUnit XML, each with what got worse in its scenario, and a suite with an error for each that there should have
 /// been beside them.
 ///
 /// # Errors
 /// When it can't be written as XML.
-pub fn junit_with(
+pub fn junit(
     reports: &[Report],
     unjudged: &[Unjudged],
     regressions: &Regressions,
@@ -249,7 +241,7 @@ mod tests {
     #[test]
     fn what_could_not_be_judged_is_an_error_and_no_empty_suite() {
         let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
-        let xml = junit_with(&[], &[unjudged], &Regressions::new()).unwrap();
+        let xml = junit(&[], &[unjudged], &Regressions::new()).unwrap();
         assert!(
             xml.contains("errors=\"1\"") && xml.contains("<error message=\"the sender is not there\""),
             "{xml}"

@@ -1,6 +1,8 @@
 //! A run as its page tells it, first to last: the verdict, what failed with its witnesses drawn, what happened, each
 //! subscriber, the figures against a baseline, every check with its evidence, and how to repeat it.
 
+use std::path::Path;
+
 use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::figures::compared;
@@ -16,37 +18,55 @@ use crate::trace::Ended;
 /// Arrivals of one witness that are listed.
 const ARRIVALS_MAX: usize = 8;
 
-/// The report as one page.
+/// The report as one page, with its figures beside those of older runs, where there are any.
 #[must_use]
-pub fn html(report: &Report) -> String {
-    html_with(report, &[])
+pub fn html(report: &Report, baseline: &[Report]) -> String {
+    super::page::page(&document(report, baseline))
 }
 
-/// The same, with its figures beside those of older runs.
+/// The page of a run that goes on, as far as it has come; `kept` is where its page will be. What is full is not drawn on.
 #[must_use]
-pub fn html_with(report: &Report, baseline: &[Report]) -> String {
-    super::page::page(&document(report, baseline))
+pub(crate) fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
+    let mut document = document(report, &[]);
+    if report.ended.is_none() {
+        document.verdict = so_far(report, is_full);
+    }
+    super::page::live(&document, &kept.display().to_string())
+}
+
+/// The page before a run has begun.
+#[must_use]
+pub(crate) fn html_awaited() -> String {
+    let verdict = Headline { sentence: "no run has begun yet".to_owned(), ..Headline::default() };
+    let document = Document { title: "hookproof run".to_owned(), verdict, ..Document::default() };
+    super::page::live(&document, "in the folder that --out names")
+}
+
+/// What can be said of a run that goes on.
+fn so_far(report: &Report, is_full: bool) -> Headline {
+    let verdicts = &report.judgement.verdicts;
+    let failed: Vec<&str> =
+        verdicts.iter().filter(|one| one.status == Status::Fail).map(|one| one.id.as_str()).collect();
+    let lasted = show(report.course.lasted);
+    let sentence = match failed.len() {
+        0 => format!("goes on; in {lasted} nothing has failed that needs no end to be judged"),
+        count => format!("goes on; in {lasted} {count} failed already: {}", failed.join(", ")),
+    };
+    let ends = "Judged is what was seen until here, as of a run that was cut short: what an end is needed for is judged then.";
+    let full = "The trace is so long by now that no more of it is read before that.";
+    let more = std::iter::once(ends).chain(is_full.then_some(full)).map(str::to_owned).collect();
+    Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
 }
 
 /// A page that says why there is no report.
 #[must_use]
 pub fn html_unjudged(unjudged: &Unjudged) -> String {
-    let sentence = format!("not judged: {}", unjudged.why);
     let more = [
         "Nothing is proven of this run, neither that it passes nor that it fails.",
         "A trace with one line that cannot be is refused as a whole: it was changed, mixed with another, or damaged since. What \
          to do: take it from where the run wrote it, or run the scenario again.",
     ];
-    super::page::page(&Document {
-        title: unjudged.subject.clone(),
-        about: "hookproof check".to_owned(),
-        verdict: Headline {
-            status: Some(Status::Inconclusive),
-            sentence,
-            more: more.map(str::to_owned).to_vec(),
-        },
-        parts: Vec::new(),
-    })
+    super::page::unjudged(&unjudged.subject, "hookproof check", &unjudged.why, &more)
 }
 
 fn document(report: &Report, baseline: &[Report]) -> Document {
@@ -57,6 +77,9 @@ fn document(report: &Report, baseline: &[Report]) -> Document {
         .filter(|one| matches!(one.status, Status::Fail | Status::Warn))
         .map(|verdict| failure(report, verdict))
         .collect();
+    if !parts.is_empty() {
+        parts.insert(0, Part::Title("What failed, and what shows it".to_owned()));
+    }
     parts.extend(course(report));
     parts.extend(happened(report));
     parts.extend(subscribers(report));
