@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use super::junit::{Regressions, Unjudged};
 use super::lanes;
+use super::model::{remedy, witnessed};
 use super::run::Report;
 use super::table::visible;
-use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
@@ -66,13 +66,15 @@ fn verdicts(text: &mut String, report: &Report) {
     }
     text.push_str("| verdict | check | what was seen | what to do |\n|---|---|---|---|\n");
     for verdict in told {
-        let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
-        let first = verdict.witness.first().map(|one| {
-            let whose = one.subscriber.as_deref().unwrap_or("sender");
-            format!("; at {}, {whose}: {}", show(one.from), one.what)
-        });
+        let first = verdict.witness.first().map(|one| format!("; {}", witnessed(one)));
         let seen = plain(&format!("{}{}", verdict.sentence, first.unwrap_or_default()));
-        let _ = writeln!(text, "| {} | `{}` | {seen} | {} |", verdict.status, verdict.id, plain(remedy));
+        let _ = writeln!(
+            text,
+            "| {} | `{}` | {seen} | {} |",
+            verdict.status,
+            verdict.id,
+            plain(remedy(&verdict.id))
+        );
     }
     text.push('\n');
 }

@@ -25,6 +25,7 @@ mod told;
 pub(crate) use chart::{Chart, Shape};
 pub use drawn::{Break, Drawn, LaneDrawn, Series};
 pub use junit::{Regressions, Unjudged, junit};
+pub(crate) use lanes::bars;
 pub use markdown::markdown;
 pub(crate) use model::{Cell, Document, Headline, Part, Table, explained};
 pub(crate) use page::{page, unjudged};

@@ -203,6 +203,16 @@ impl Report {
             judgement,
         }
     }
+
+    /// Why the run is not whole, if it isn't.
+    pub(super) fn cut_short(&self) -> Option<&'static str> {
+        match self.ended {
+            Some(Ended::Done) => None,
+            Some(Ended::Interrupted) => Some("interrupted: the run was not played to its end"),
+            Some(Ended::SenderGone) => Some("the sender was gone before the run's end"),
+            None => Some("the trace was cut short"),
+        }
+    }
 }
 
 fn fault(fault: &Fault) -> FaultReport {

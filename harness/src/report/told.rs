@@ -7,13 +7,12 @@ use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::figures::compared;
 use super::junit::Unjudged;
-use super::model::{Cell, Document, Headline, Part, Table, explained};
+use super::model::{Cell, Document, Headline, Part, Table, explained, witnessed};
 use super::run::{Report, SubscriberReport};
 use crate::check::declared::DRIVER;
 use crate::check::silence::Silence;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
 use crate::check::{Status, Verdict, Witness};
-use crate::trace::Ended;
 
 /// Arrivals of one witness that are listed.
 const ARRIVALS_MAX: usize = 8;
@@ -100,18 +99,13 @@ fn unproven(report: &Report) -> Vec<String> {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
         silent.partition(|one| one.sentence.starts_with(DRIVER));
-    let ended = match report.ended {
-        Some(Ended::Done) => None,
-        Some(Ended::Interrupted) => Some("The run was interrupted before its end.".to_owned()),
-        Some(Ended::SenderGone) => Some("The sender was gone before the run's end.".to_owned()),
-        None => Some("The trace was cut short.".to_owned()),
-    };
+    let cut_short = report.cut_short().map(|why| format!("This is no whole run: {why}."));
     let ids = |some: &[&Verdict]| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
     let lacking = (!lacking.is_empty())
         .then(|| format!("Not proven, as the sender or its driver has no such thing: {}.", ids(&lacking)));
     let idle = (!idle.is_empty())
         .then(|| format!("Not proven either: {} checks had nothing to judge in this scenario.", idle.len()));
-    ended.into_iter().chain(lacking).chain(idle).collect()
+    cut_short.into_iter().chain(lacking).chain(idle).collect()
 }
 
 /// What failed: its witnesses, drawn where something can be drawn, and what the catalogue says.
@@ -128,7 +122,6 @@ fn failure(report: &Report, verdict: &Verdict) -> Part {
 }
 
 fn witness(witness: &Witness) -> String {
-    let whose = witness.subscriber.as_deref().unwrap_or("the sender");
     let numbers: Vec<String> = witness.arrivals.iter().take(ARRIVALS_MAX).map(ToString::to_string).collect();
     // A witness names so many at most: of more than that nobody has counted the rest.
     let more = match witness.arrivals.len() {
@@ -138,7 +131,7 @@ fn witness(witness: &Witness) -> String {
     };
     let arrivals =
         if numbers.is_empty() { String::new() } else { format!(" (arrivals {}{more})", numbers.join(", ")) };
-    format!("{} · {whose}: {}{arrivals}", show(witness.from), witness.what)
+    format!("{}{arrivals}", witnessed(witness))
 }
 
 /// What no check is about, and somebody should know: who heard nothing, and how the sender came back.

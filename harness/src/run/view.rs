@@ -145,16 +145,8 @@ const SECONDS_MAX: usize = 86_400;
 
 impl std::fmt::Display for Course {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-        let fold = self.seconds.len().div_ceil(COLUMNS).max(1);
-        // Of several seconds in one column the fullest is shown: a spike must not be averaged away.
-        let columns: Vec<u64> =
-            self.seconds.chunks(fold).map(|some| some.iter().copied().max().unwrap_or(0)).collect();
-        let most = columns.iter().copied().max().unwrap_or(0).max(1);
-        for count in &columns {
-            let step = usize::try_from(count * (STEPS.len() as u64 - 1) / most).unwrap_or(0);
-            write!(f, "{}", STEPS[step])?;
-        }
+        let most = self.seconds.iter().copied().max().unwrap_or(0);
+        write!(f, "{}", crate::report::bars(&self.seconds, COLUMNS))?;
         write!(f, " {}/s, {} in all, {most}/s at most", self.lately(), self.count)
     }
 }
