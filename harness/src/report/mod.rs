@@ -24,12 +24,14 @@ mod told;
 
 pub(crate) use chart::{Chart, Shape};
 pub use drawn::{Break, Drawn, LaneDrawn, Series};
-pub use junit::{Regressions, Unjudged, junit, junit_with};
-pub use markdown::{markdown, markdown_with};
+pub use junit::{Regressions, Unjudged, junit};
+pub(crate) use lanes::bars;
+pub use markdown::markdown;
 pub(crate) use model::{Cell, Document, Headline, Part, Table, explained};
-pub(crate) use page::page;
+pub(crate) use page::{page, unjudged};
 pub use picture::picture;
 pub use run::{Course, FaultReport, Lag, Report, SubscriberReport, schema};
 pub use table::{Colours, terminal, visible};
 pub(crate) use table::{columns, paint};
-pub use told::{html, html_unjudged, html_with};
+pub use told::{html, html_unjudged};
+pub(crate) use told::{html_awaited, html_live};

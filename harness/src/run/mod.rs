@@ -14,7 +14,9 @@ mod fit;
 mod folder;
 mod heartbeat;
 mod keeping;
+mod live;
 mod operator;
+mod options;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -26,12 +28,14 @@ pub use crate::trace::{Message, QUEUE_MAX, Recorder, Tally};
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;
+pub use live::{Judging, Live, PageServer};
+pub use options::Options;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
-use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
+use crate::endpoint::{Endpoints, Identity, Spec, Stage};
 use crate::scenario::{FaultAction, FaultPlan, Range, Scenario};
 use crate::trace::ledger::Ledger;
 use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile};
@@ -45,29 +49,11 @@ use emitter::Emission;
 use files::raise_files;
 use fit::is_fit;
 use heartbeat::EndpointThread;
+use live::Following;
 use view::{View, tell};
 
 /// Turns true when somebody wants the run to end.
 pub type Interrupt = watch::Receiver<bool>;
-
-/// What a run goes by, beside its scenario.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// In the place of the scenario's.
-    pub seed: Option<u64>,
-    /// Another sender than ours.
-    pub driver: Option<PathBuf>,
-    /// Where the trace, the sender's files and its logs go.
-    pub out: PathBuf,
-    /// The `hookproof` program, of which the sender and the holders of processes are started.
-    pub program: PathBuf,
-    /// Where the scenario's recordings are.
-    pub folder: PathBuf,
-    /// Whether to show the run on a terminal.
-    pub show: bool,
-    /// How endpoints are to be reached.
-    pub reach: Reach,
-}
 
 /// What a run left behind.
 #[derive(Debug)]
@@ -105,7 +91,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let home = Home::take(&options.out.join("sender"))?;
     let setup = &scenario.sender;
     let database = Database::prepare(setup.store, setup.durability, home.path(), &options.out).await?;
-    let trace = options.out.join("trace.jsonl");
+    let trace = options.trace();
     let clock = Clock::default();
     // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
     let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
@@ -190,7 +176,7 @@ impl Staged<'_> {
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
-            view: View::new(&self.scenario.name, lasts, self.options.show),
+            view: View::new(&self.scenario.name, lasts, self.options.show, self.follow()),
             errands: JoinSet::new(),
             struck: std::collections::BTreeMap::new(),
         };
@@ -285,6 +271,11 @@ impl Staged<'_> {
             })
         };
         self.scenario.subscribers.iter().map(spec).collect()
+    }
+
+    fn follow(&self) -> Option<Following> {
+        let live = self.options.live.as_ref()?;
+        Some(live.follow(self.scenario, &self.options.trace(), &self.stage.recorder))
     }
 
     fn header(&self) -> Header {

@@ -90,7 +90,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         clock,
         recorder,
         traffic_end: 0,
-        view: View::new("x", 0, false),
+        view: View::new("x", 0, false, None),
         errands: JoinSet::new(),
         struck: std::collections::BTreeMap::new(),
     };
