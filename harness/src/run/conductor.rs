@@ -38,7 +38,7 @@ pub(super) struct Conductor<'a> {
     /// The database server, if it is the harness's own.
     pub(super) server: Option<Arc<Server>>,
     /// The way to it of each process, where it may be cut.
-    pub(super) links: Vec<Link>,
+    pub(super) links: &'a [Link],
     /// Of each subscriber, in their order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,

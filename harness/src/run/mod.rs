@@ -171,7 +171,7 @@ impl Staged<'_> {
             processes: &mut processes,
             keys: endpoints.keys(),
             server: self.database.server().cloned(),
-            links,
+            links: &links,
             schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),

@@ -84,7 +84,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         api: &api,
         processes: &mut processes,
         server: None,
-        links: Vec::new(),
+        links: &[],
         keys: Keys::default(),
         schemes: vec![Profile::Github.into()],
         clock,
