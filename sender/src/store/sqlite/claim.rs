@@ -1,12 +1,12 @@
 //! Claims: a scan of one lane's due deliveries from the front of an index, which passes over what is handed out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::Work;
 use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
+use super::emit::OWN_BODY;
 use super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Body, Claim, Reason};
@@ -21,13 +21,14 @@ const ROWS_MAX: u32 = 10_000;
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
-pub(super) const ROW: &str = "SELECT d.attempts, d.expires, d.body, d.signature, e.id, e.kind, e.received
+pub(super) const ROW: &str =
+    "SELECT d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.event, d.body, e.body, e.hash
     FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
 
-pub(super) const BODY: &str = "SELECT bytes, hash FROM bodies WHERE body = ?1";
+pub(super) const FURTHER_BODY: &str = "SELECT bytes, hash FROM further_bodies WHERE body = ?1";
 
-/// Bodies read so far: many deliveries of one event share one.
-pub(super) type Bodies = BTreeMap<u64, Body>;
+/// Bodies read so far, by their events and numbers: many deliveries of one event share one.
+pub(super) type Bodies = BTreeMap<(u64, u64), Body>;
 
 /// Reads what a claim hands out, from wherever: inside a commit or beside one.
 pub(super) struct RowReader<'a> {
@@ -70,7 +71,7 @@ impl RowReader<'_> {
         let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), standing)?;
         let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
         let mut bytes = 0_u64;
-        let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(BODY)?);
+        let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(FURTHER_BODY)?);
         for (delivery, at) in due {
             let row = match self.row(&mut read, delivery) {
                 Err(error) if is_about_the_row(&error) => {
@@ -123,33 +124,38 @@ impl RowReader<'_> {
         (read_row, read_body): &mut (CachedStatement<'_>, CachedStatement<'_>),
         delivery: DeliveryId,
     ) -> Result<ClaimedRow> {
-        let (mut row, body) = read_row.query_row([delivery], |row| {
-            let claimed = ClaimedRow {
+        read_row.query_row([delivery], |row| {
+            let expires: StoreTime = row.get(1)?;
+            Ok(ClaimedRow {
                 delivery,
                 attempts: row.get(0)?,
-                expires: row.get(1)?,
-                event: row.get(4)?,
-                kind: row.get(5)?,
-                received: row.get(6)?,
-                body: Body { bytes: Arc::new([]), hash: 0 },
-                signature: row.get(3)?,
-            };
-            Ok((claimed, row.get(2)?))
-        })?;
-        row.expires = StoreTime(row.expires.0.saturating_add(self.expiry_grace.0));
-        row.body = self.body(read_body, body)?;
-        Ok(row)
+                expires: StoreTime(expires.0.saturating_add(self.expiry_grace.0)),
+                event: row.get(3)?,
+                kind: row.get(4)?,
+                received: row.get(5)?,
+                body: self.body(row, read_body)?,
+                signature: row.get(2)?,
+            })
+        })
     }
 
-    fn body(&mut self, read: &mut CachedStatement<'_>, id: u64) -> Result<Body> {
-        if let Some(body) = self.bodies.get(&id) {
+    fn body(&mut self, row: &Row<'_>, read_further: &mut CachedStatement<'_>) -> Result<Body> {
+        let number = (row.get(6)?, row.get(7)?);
+        if let Some(body) = self.bodies.get(&number) {
             return Ok(body.clone());
         }
-        let body =
-            read.query_row([int(id)], |row| Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 }))?;
-        self.bodies.insert(id, body.clone());
+        let body = match number.1 {
+            OWN_BODY => read_body(row, 8)?,
+            further => read_further.query_row([int(further)], |row| read_body(row, 0))?,
+        };
+        self.bodies.insert(number, body.clone());
         Ok(body)
     }
+}
+
+/// A body whose bytes are in this column, and their hash in the next.
+pub(super) fn read_body(row: &Row<'_>, bytes: usize) -> Result<Body> {
+    Ok(Body { bytes: row.get(bytes)?, hash: row.get::<_, Bits>(bytes + 1)?.0 })
 }
 
 impl Work<'_> {

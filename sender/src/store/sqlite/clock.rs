@@ -206,9 +206,11 @@ impl Work<'_> {
             return Ok(false);
         }
         let earlier = |at: StoreTime, back: Nanos| StoreTime(at.0.saturating_sub(back.0));
-        self.sql.prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?.execute(
-            params![row.place.delivery, earlier(row.place.at, begun.max(tried)), earlier(row.expires, begun)],
-        )?;
+        let (delivery, expires) = (row.place.delivery, earlier(row.expires, begun));
+        self.sql
+            .prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?
+            .execute(params![delivery, earlier(row.place.at, begun.max(tried)), expires])?;
+        self.note_new_expiry(delivery, expires)?;
         Ok(true)
     }
 }

@@ -153,6 +153,7 @@ impl Work<'_> {
                  coalesce = NULL WHERE delivery = ?1",
             )?
             .execute(params![delivery, self.now, expires])?;
+        self.note_new_expiry(delivery, expires)?;
         self.ledger.count(self.sql, letter.lane, |counts| {
             counts.dead = counts.dead.saturating_sub(1);
             counts.dead_kept = counts.dead_kept.saturating_sub(1);

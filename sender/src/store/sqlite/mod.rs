@@ -311,7 +311,6 @@ struct Rules {
 /// The statements that a commit may carry out thousands of times: looked up when they are first wanted, and then at hand.
 #[derive(Default)]
 struct Hot<'a> {
-    insert_body: Option<CachedStatement<'a>>,
     insert_event: Option<CachedStatement<'a>>,
     insert_delivery: Option<CachedStatement<'a>>,
     read_before: Option<CachedStatement<'a>>,
