@@ -21,6 +21,10 @@ const ROWS_MAX: u32 = 10_000;
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
+/// The same from a place on.
+pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
+    WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
+
 pub(super) const ROW: &str =
     "SELECT d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.event, d.body, e.body, e.hash
     FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
@@ -44,6 +48,8 @@ pub(super) struct RowReader<'a> {
 /// What a claim is answered, and the deliveries that are due and cannot be handed out.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
+    /// All that is due before is handed out then, if that is so.
+    pub(super) reached: Option<StoreTime>,
     pub(super) unreadable: Vec<Unreadable>,
 }
 
@@ -59,16 +65,26 @@ struct Front {
     due: Vec<(DeliveryId, StoreTime)>,
     /// When the next one is due that is not handed out.
     next: Option<StoreTime>,
+    /// All that is due before is handed out, or among these.
+    reached: Option<StoreTime>,
 }
 
 impl RowReader<'_> {
-    /// What a claim is answered, given what may be handed out. Nothing is handed out by that alone.
+    /// What a claim is answered, given what may be handed out, and before which moment there is nothing of that. Nothing is
+    /// handed out by that alone.
     pub(super) fn answer(
         &mut self,
         claim: &Claim,
+        from: Option<StoreTime>,
         standing: impl Fn(DeliveryId) -> Standing,
     ) -> Result<Answer> {
-        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), standing)?;
+        let max = claim.max.min(ROWS_MAX);
+        let mut front = self.front(claim.lane, max, from, &standing)?;
+        if from.is_some() && size(front.due.len()) < u64::from(max) {
+            // Where the queue ends, nothing goes by what was known of it: somebody may have written to the file by hand.
+            front = self.front(claim.lane, max, None, &standing)?;
+        }
+        let Front { due, mut next, mut reached } = front;
         let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
         let mut bytes = 0_u64;
         let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(FURTHER_BODY)?);
@@ -87,17 +103,29 @@ impl RowReader<'_> {
             bytes = bytes.saturating_add(size(row.body.bytes.len()));
             if bytes > claim.bytes_max && !rows.is_empty() {
                 next = Some(at);
+                reached = reached.map(|reached| reached.min(at));
                 break;
             }
             rows.push(row);
         }
-        Ok(Answer { claimed: Claimed { lane: claim.lane, term: claim.term, rows, next }, unreadable })
+        Ok(Answer {
+            claimed: Claimed { lane: claim.lane, term: claim.term, rows, next },
+            reached,
+            unreadable,
+        })
     }
 
     /// The first deliveries that are due and free, and when the next free one after them is due.
-    fn front(&self, lane: LaneId, max: u32, standing: impl Fn(DeliveryId) -> Standing) -> Result<Front> {
-        let mut queue = self.sql.prepare_cached(QUEUE)?;
-        let mut found = queue.query([lane])?;
+    fn front(
+        &self,
+        lane: LaneId,
+        max: u32,
+        from: Option<StoreTime>,
+        standing: impl Fn(DeliveryId) -> Standing,
+    ) -> Result<Front> {
+        let mut queue = self.sql.prepare_cached(QUEUE_FROM)?;
+        let from = from.map_or(i64::MIN, |from| int(from.0));
+        let mut found = queue.query(params![lane, from])?;
         let (mut due, mut again) = (Vec::new(), None);
         while let Some(row) = found.next()? {
             let delivery: DeliveryId = row.get(0)?;
@@ -112,11 +140,13 @@ impl RowReader<'_> {
             // A time that makes no sense is past.
             let at: StoreTime = or_least(row.get(1))?;
             if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
-                return Ok(Front { due, next: Some(again.map_or(at, |again| again.min(at))) });
+                let next = Some(again.map_or(at, |again| again.min(at)));
+                return Ok(Front { due, next, reached: again.is_none().then_some(at) });
             }
             due.push((delivery, at));
         }
-        Ok(Front { due, next: again })
+        let last = due.last().map(|(_, at)| *at);
+        Ok(Front { due, next: again, reached: last.filter(|_| again.is_none()) })
     }
 
     fn row(
@@ -164,6 +194,9 @@ impl Work<'_> {
             Ok(owner) => owner,
             Err(refusal) => return Ok(Reply::Refused(refusal)),
         };
+        if !self.held.holds(claim.lane, claim.term) {
+            self.fronts.forget(claim.lane);
+        }
         self.held.begin(claim.lane, owner, claim.term);
         let mut reader = RowReader {
             sql: self.sql,
@@ -172,12 +205,13 @@ impl Work<'_> {
             expiry_grace: self.rules.expiry_grace,
             not_given: None,
         };
-        let answer = reader.answer(claim, |delivery| self.held.standing(claim.lane, delivery, self.now));
+        let answer =
+            reader.answer(claim, None, |delivery| self.held.standing(claim.lane, delivery, self.now));
         if let Some(delivery) = reader.not_given {
             // The next claim gets past it.
             self.held.unread.note(delivery, self.now);
         }
-        let Answer { claimed, unreadable } = answer?;
+        let Answer { claimed, unreadable, .. } = answer?;
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {
             self.held.take(claim.lane, row.delivery);

@@ -154,6 +154,7 @@ impl Work<'_> {
             )?
             .execute(params![delivery, self.now, expires])?;
         self.note_new_expiry(delivery, expires)?;
+        self.fronts.add(letter.lane, self.now);
         self.ledger.count(self.sql, letter.lane, |counts| {
             counts.dead = counts.dead.saturating_sub(1);
             counts.dead_kept = counts.dead_kept.saturating_sub(1);

@@ -255,6 +255,7 @@ impl Work<'_> {
         ])?;
         self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
         self.recorded += 1;
+        self.fronts.add(target.lane, due);
         if fits {
             self.may_pay(target.lane)?;
             return Ok(Placed::Waiting { delivery, due, replaced });
