@@ -222,10 +222,6 @@ impl Work<'_> {
     /// Makes dead letters of deliveries that cannot be read, so that their lane goes on without them.
     fn set_aside(&mut self, lane: LaneId, unreadable: &[Unreadable]) -> Result<()> {
         let Some(first) = unreadable.first() else { return Ok(()) };
-        tracing::error!(
-            lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
-            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
-        );
         for row in unreadable {
             let buried = self.bury_unreadable(lane, row);
             if buried.is_err() {
@@ -234,6 +230,11 @@ impl Work<'_> {
             }
             buried?;
         }
+        // Of one that can't be set aside either, something else is said.
+        tracing::error!(
+            lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
+            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
+        );
         Ok(())
     }
 

@@ -133,11 +133,11 @@ impl Work<'_> {
 
     /// The lanes for which the same event was received not long ago, or in part. Not long is the longest window of any of its
     /// targets.
-    fn received_before(&self, emit: &Emit) -> Result<Before> {
+    fn received_before(&mut self, emit: &Emit) -> Result<Before> {
         let mut before = Before::default();
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
         let since = StoreTime(emit.received.0.saturating_sub(longest.0));
-        let mut query = self.sql.prepare_cached(RECEIVED_BEFORE)?;
+        let query = at_hand(&mut self.hot.received_before, self.sql, RECEIVED_BEFORE)?;
         let mut rows = query.query(params![emit.id, since])?;
         while let Some(row) = rows.next()? {
             before.saw(row.get(0)?, row.get(1)?, row.get(2)?);

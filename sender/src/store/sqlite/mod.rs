@@ -331,6 +331,7 @@ struct Rules {
 /// The statements that a commit may carry out thousands of times: looked up when they are first wanted, and then at hand.
 #[derive(Default)]
 struct Hot<'a> {
+    received_before: Option<CachedStatement<'a>>,
     insert_event: Option<CachedStatement<'a>>,
     insert_delivery: Option<CachedStatement<'a>>,
     read_before: Option<CachedStatement<'a>>,
