@@ -49,7 +49,7 @@ impl Work<'_> {
             counts.dead += 1;
             counts.dead_kept += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         let kept = self.ledger.lane(self.sql, lane)?.map_or(0, |lane| lane.counts.dead_kept);
         if kept > self.limits.dead_per_lane_max {
             self.forget_oldest(Some(lane), 1)?;

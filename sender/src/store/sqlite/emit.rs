@@ -254,7 +254,7 @@ impl Work<'_> {
             target.signature
         ])?;
         self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
-        self.recorded += 1;
+        self.written.recorded += 1;
         self.fronts.add(target.lane, due);
         if fits {
             self.may_pay(target.lane)?;
@@ -274,7 +274,7 @@ impl Work<'_> {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         Ok(())
     }
 

@@ -197,8 +197,7 @@ impl SqliteStore {
             latencies: &mut self.latencies,
             room: Room::default(),
             bodies: BTreeMap::new(),
-            recorded: 0,
-            settled: 0,
+            written: Written::default(),
             hot: Hot::default(),
             rules,
         };
@@ -210,7 +209,7 @@ impl SqliteStore {
         if !reads_only {
             latencies::flush(work.latencies, work.sql, now).doing("write the latencies")?;
         }
-        let (recorded, settled, numbers) = (work.recorded, work.settled, work.ledger.totals.numbers());
+        let (written, numbers) = (work.written, work.ledger.totals.numbers());
         drop(work);
         let rows = tx.total_changes() - changes_before;
         drop(out);
@@ -219,7 +218,7 @@ impl SqliteStore {
         out.held.keep();
         out.fronts.keep(numbers);
         drop(out);
-        Ok((replies, Written { commits: u64::from(rows > 0), rows, recorded, settled }))
+        Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
 }
 
@@ -311,8 +310,8 @@ struct Work<'a> {
     latencies: &'a mut Gathered,
     room: Room,
     bodies: claim::Bodies,
-    recorded: u64,
-    settled: u64,
+    /// What it has recorded and settled.
+    written: Written,
     hot: Hot<'a>,
     rules: Rules,
 }
