@@ -26,11 +26,13 @@ const CONTENTS: [&str; 13] = [
     "SELECT owner, evicted, taken FROM owners ORDER BY owner",
     "SELECT * FROM lanes ORDER BY lane",
     "SELECT * FROM capped ORDER BY lane",
-    "SELECT event, id, kind, key, received, first_delivery, deliveries, bodies, in_part,
-        (SELECT group_concat(hex(bytes)) FROM bodies WHERE body >= first_body AND body < first_body + e.bodies)
+    "SELECT event, id, kind, key, received, first_delivery, deliveries, bodies + (body IS NOT NULL), in_part,
+        concat_ws(',', iif(body IS NULL, NULL, hex(body)), (SELECT group_concat(hex(bytes)) FROM further_bodies b
+            WHERE b.body >= first_body AND b.body < first_body + e.bodies))
         FROM events e ORDER BY event",
-    "SELECT delivery, lane, event, d.bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error, coalesce,
-        signature, b.hash, b.bytes FROM deliveries d LEFT JOIN bodies b USING (body) ORDER BY delivery",
+    "SELECT delivery, lane, event, d.bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error, d.coalesce,
+        signature, ifnull(b.hash, e.hash), ifnull(b.bytes, e.body) FROM deliveries d
+        LEFT JOIN further_bodies b ON b.body = d.body LEFT JOIN events e USING (event) ORDER BY delivery",
     "SELECT * FROM attempts ORDER BY at, delivery",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",
     "SELECT * FROM marks ORDER BY minute",

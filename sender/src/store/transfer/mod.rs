@@ -72,6 +72,13 @@ struct Table {
     of_server: &'static str,
 }
 
+impl Table {
+    /// Its name in a file, where most bodies are in the rows of their events.
+    fn in_file(&self) -> &'static str {
+        if self.name == "bodies" { "further_bodies" } else { self.name }
+    }
+}
+
 /// Both sides have the same columns.
 macro_rules! same {
     ($name:literal, $columns:literal) => {
@@ -113,22 +120,24 @@ const TABLES: [Table; 12] = [
         of_file: "SELECT event, id, kind, key, received, in_part IS NOT NULL,
             '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
                 AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
-            '{' || coalesce((SELECT group_concat(body) FROM bodies
-                WHERE body >= first_body AND body < first_body + bodies), '') || '}' FROM events e",
+            '{' || concat_ws(',', CASE WHEN e.body IS NOT NULL THEN event + (SELECT next_body - 1 FROM totals) END,
+                (SELECT group_concat(body) FROM further_bodies
+                    WHERE body >= first_body AND body < first_body + bodies)) || '}' FROM events e",
         of_server: "SELECT event, id, kind, key, received,
             coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
             coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
             coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.body = ANY(bodies)), 0),
-            cardinality(bodies), CASE WHEN in_part THEN 1 END FROM events",
+            cardinality(bodies), CASE WHEN in_part THEN 1 END, NULL, NULL FROM events",
     },
     Table {
         name: "bodies",
-        of_file: "SELECT body, hash, bytes FROM bodies",
+        of_file: "SELECT event + (SELECT next_body - 1 FROM totals), hash, body FROM events WHERE body IS NOT NULL
+            UNION ALL SELECT body, hash, bytes FROM further_bodies",
         of_server: "SELECT m.number, b.hash, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "deliveries",
-        of_file: "SELECT delivery, lane, event, body, bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
+        of_file: "SELECT delivery, lane, event, iif(body = 0, event + (SELECT next_body - 1 FROM totals), body), bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
             coalesce, signature FROM deliveries",
         of_server: "SELECT delivery, lane, event, coalesce(m.number, 0), bytes, state, attempts, at, expires, ttl, last_attempt,
             reason, status, error, d.coalesce, signature FROM deliveries d LEFT JOIN moved_bodies m USING (body)",

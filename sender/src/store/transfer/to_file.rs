@@ -88,7 +88,7 @@ async fn fill(client: &Client, file: &Path, tell: &mut dyn FnMut(Moved)) -> Resu
     let mut target = Connection::open(file)?;
     let filling = target.transaction()?;
     for table in &TABLES {
-        let rows = copy(client, &filling, table.name, table.of_server).await?;
+        let rows = copy(client, &filling, table.in_file(), table.of_server).await?;
         tell(Moved { table: table.name, rows });
     }
     copy(client, &filling, "capped", CAPPED).await?;
