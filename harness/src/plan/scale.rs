@@ -138,6 +138,50 @@ impl Knob {
         }
     }
 
+    /// Those of a subscriber that do not raise the same limit twice.
+    #[must_use]
+    pub fn apart(subscriber: &Subscriber) -> [Self; 3] {
+        match subscriber.limit.bucket {
+            Some(_) => [Self::Rate, Self::Burst, Self::Queue],
+            None => [Self::Windows, Self::InFlight, Self::Queue],
+        }
+    }
+
+    /// How far it was raised from one subscriber to the other, in thousandths: of the limits that it raises, the one that
+    /// was raised the most.
+    #[must_use]
+    pub fn factor(self, before: &Subscriber, after: &Subscriber) -> u64 {
+        let factor = |before: u64, after: u64| after.saturating_mul(AS_IT_STANDS) / before.max(1);
+        let both = |of: &dyn Fn(&Subscriber) -> Option<u64>| Some(factor(of(before)?, of(after)?));
+        let rate = both(&|one| one.limit.bucket.map(|bucket| bucket.rate.count));
+        let burst = both(&|one| one.limit.bucket.map(|bucket| bucket.burst.into()));
+        let in_flight = both(&|one| one.limit.in_flight.map(u64::from));
+        let pairs = before.limit.windows.iter().zip(&after.limit.windows);
+        let windows = pairs.map(|(old, new)| factor(old.count, new.count)).max();
+        let rows = both(&|one| one.queue.rows);
+        let bytes = both(&|one| one.queue.bytes.map(|bytes| bytes.0));
+        let raised = match self {
+            Self::Rate => rate.max(windows),
+            Self::Burst => burst.max(in_flight),
+            Self::Windows => windows,
+            Self::InFlight => in_flight,
+            Self::Queue => rows.max(bytes),
+        };
+        raised.unwrap_or(AS_IT_STANDS)
+    }
+
+    /// What it asks of the other side, or of this one.
+    #[must_use]
+    pub fn cost(self, before: &Subscriber, after: &Subscriber) -> String {
+        let (whom, from, to) = (&before.group, self.of(before), self.of(after));
+        match self {
+            Self::Rate | Self::Windows => format!("{whom} must accept {to} instead of {from}"),
+            Self::Burst => format!("{whom} must accept a burst of {to} instead of {from}"),
+            Self::InFlight => format!("{whom} must serve {to} requests at once instead of {from}"),
+            Self::Queue => format!("it costs {whom} nothing: its queue here holds {to} instead of {from}"),
+        }
+    }
+
     /// Its name in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
