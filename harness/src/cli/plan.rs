@@ -48,24 +48,14 @@ pub(super) struct Asks {
     /// An objective: p95<60s, shed=0, drain<10m; may be given again
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<Slo>,
-    /// Take subscribers and their measured latencies from a sender's database
-    #[arg(long, value_name = "DATABASE")]
-    from: Option<PathBuf>,
-    /// Play real traffic: CSV or JSON Lines with time,type,key,bytes
-    #[arg(long, value_name = "FILE")]
-    recorded: Option<PathBuf>,
+    #[command(flatten)]
+    instead: Instead,
     /// Plan for so many times the traffic
     #[arg(long, value_name = "N", default_value = "1")]
     times: Millionths,
     /// Look for what would carry so many times the traffic; the next whole multiple without it
     #[arg(long, value_name = "N")]
     carry: Option<Millionths>,
-    /// What if: kill@peak, 'partner-b down 10min', 'partner-a answers 2s'; may be given again
-    #[arg(long, value_name = "QUESTION")]
-    with: Vec<With>,
-    /// Settings of subscribers to lay over the scenario, as an earlier plan wrote them
-    #[arg(long, value_name = "FILE")]
-    patch: Option<PathBuf>,
     /// In the place of the scenario's seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -88,6 +78,23 @@ pub(super) struct Asks {
     json: bool,
 }
 
+/// What is to be otherwise than the scenario says.
+#[derive(Args, Debug)]
+struct Instead {
+    /// Take subscribers and their measured latencies from a sender's database
+    #[arg(long, value_name = "DATABASE")]
+    from: Option<PathBuf>,
+    /// Play real traffic: CSV or JSON Lines with time,type,key,bytes
+    #[arg(long, value_name = "FILE")]
+    recorded: Option<PathBuf>,
+    /// What if: kill@peak, 'partner-b down 10min', 'partner-a answers 2s'; may be given again
+    #[arg(long, value_name = "QUESTION")]
+    with: Vec<With>,
+    /// Settings of subscribers to lay over the scenario, as an earlier plan wrote them
+    #[arg(long, value_name = "FILE")]
+    patch: Option<PathBuf>,
+}
+
 impl Asks {
     pub(super) fn run(self) -> ExitCode {
         match self.plan() {
@@ -102,7 +109,7 @@ impl Asks {
     fn plan(self) -> Result<u8, (u8, String)> {
         let usage = |why: String| (USAGE, why);
         let scenario = self.scenario().map_err(usage)?;
-        let database = self.from.clone().unwrap_or_else(|| PathBuf::from("sender.db"));
+        let database = self.instead.from.clone().unwrap_or_else(|| PathBuf::from("sender.db"));
         let machine = self.machine.machine(&scenario, &database)?;
         let interrupt = interrupt_flag();
         let folder = self.scenario.parent().map(Path::to_owned).unwrap_or_default();
@@ -140,15 +147,15 @@ impl Asks {
     fn scenario(&self) -> Result<Scenario, String> {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
-        if let Some(database) = &self.from {
+        if let Some(database) = &self.instead.from {
             let live = with_live(&scenario, database).map_err(|error| error.to_string())?;
             live.notes.iter().for_each(|note| say(format_args!("hookproof plan: {note}")));
             scenario = live.scenario;
         }
-        if let Some(recording) = &self.recorded {
+        if let Some(recording) = &self.instead.recorded {
             scenario = with_recorded(&scenario, recording).map_err(|error| error.to_string())?;
         }
-        if let Some(path) = &self.patch {
+        if let Some(path) = &self.instead.patch {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
             scenario =
@@ -161,14 +168,14 @@ impl Asks {
 
     /// Asks the launch questions of it.
     fn what_if(&self, scenario: &mut Scenario) -> Result<(), String> {
-        if self.with.is_empty() {
+        if self.instead.with.is_empty() {
             return Ok(());
         }
         let folder = self.scenario.parent().unwrap_or(Path::new(""));
         let seed = self.seed.unwrap_or(scenario.seed);
         let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, folder);
         let peak = peak(&schedule.map_err(|error| error.to_string())?);
-        self.with.iter().try_for_each(|with| with.apply(scenario, peak))
+        self.instead.with.iter().try_for_each(|with| with.apply(scenario, peak))
     }
 
     /// Whether what else was asked can be asked of it.
@@ -203,7 +210,7 @@ impl Asks {
         for (name, text) in sheets(scenario, plan) {
             std::fs::write(partners.join(name), text)?;
         }
-        let trial = plan.headroom.as_ref().and_then(|headroom| headroom.trial.as_ref());
+        let trial = plan.headroom.as_ref().and_then(|headroom| headroom.advice.trial.as_ref());
         // What an earlier plan left there is not this one's advice.
         std::fs::write(folder.join("patch.toml"), trial.map_or("", |trial| &trial.patch))?;
         std::fs::write(folder.join("plan.json"), json(plan))?;

@@ -3,10 +3,11 @@
 
 use serde::Serialize;
 
-use super::headroom::{Breach, Headroom, Judge, breaches, in_parallel};
-use super::machine::Load;
+use super::judge::{Judge, breaches, in_parallel};
+use super::machine::{Load, Need};
 use super::patch::patch;
 use super::scale::{AS_IT_STANDS, Knob, alone, scaled};
+use super::slo::Breach;
 use crate::scenario::{Scenario, Subscriber};
 use crate::sim::SimError;
 
@@ -16,6 +17,21 @@ const CHANGED_MAX: usize = 8;
 const RAISED_MAX: u64 = 64 * AS_IT_STANDS;
 /// How often the changes are raised further, where some seed asks for more than the one by which they were found.
 const FURTHER_MAX: usize = 8;
+
+/// What would carry a load.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What the machine would have to carry for that, if that is too much for it.
+    pub need: Option<Need>,
+    /// What is to be changed for that, each subscriber's ways together, the smallest first.
+    pub changes: Vec<Change>,
+    /// The first way of each subscriber, tried together; none where there is nothing to change.
+    pub trial: Option<Trial>,
+    /// Subscribers that no change of their limits lets carry that much.
+    pub hopeless: Vec<String>,
+    /// Subscribers that fail too, and for which no change was looked for.
+    pub unexamined: Vec<String>,
+}
 
 /// What lets a subscriber, or all of a group, carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,16 +79,17 @@ pub(super) fn raise(
     scenario: &Scenario,
     judge: &Judge<'_>,
     seeds: &[u64],
-    headroom: &mut Headroom,
-) -> Result<(), SimError> {
-    let wanted = scaled(scenario, headroom.carry);
+    carry: u64,
+) -> Result<Advice, SimError> {
+    let wanted = scaled(scenario, carry);
     let figures = judge.figures(&wanted, None)?;
     let load = Load::of(&wanted, &figures, judge.body_bytes);
-    headroom.need = judge.machine.need(&wanted, load.per_second());
+    let need = judge.machine.need(&wanted, load.per_second());
     let broken = breaches(&wanted, judge.slos, &figures);
     let groups = worst_of_each(&broken);
     let (examined, others) = groups.split_at(groups.len().min(CHANGED_MAX));
-    headroom.unexamined = others.iter().map(|breach| breach.group.clone()).collect();
+    let unexamined = others.iter().map(|breach| breach.group.clone()).collect();
+    let mut advice = Advice { need, unexamined, ..Advice::default() };
     for breach in examined {
         let Some(place) = wanted.subscribers.iter().position(|one| one.name == breach.subscriber) else {
             continue;
@@ -84,11 +101,12 @@ pub(super) fn raise(
         }
         let ways = ways(&lane, judge)?;
         if ways.is_empty() {
-            headroom.hopeless.push(breach.group.clone());
+            advice.hopeless.push(breach.group.clone());
         }
-        headroom.changes.extend(ways.iter().map(|way| change(&lane.subscribers[0], way)));
+        advice.changes.extend(ways.iter().map(|way| change(&lane.subscribers[0], way)));
     }
-    try_together(&wanted, judge, seeds, headroom)
+    advice.trial = try_together(&wanted, judge, seeds, &mut advice.changes)?;
+    Ok(advice)
 }
 
 /// The worst breach of each group, the worst first.
@@ -103,7 +121,7 @@ fn worst_of_each(broken: &[Breach]) -> Vec<&Breach> {
 }
 
 /// Each limit whose raise mends a subscriber; or the limits that do it together. What costs the other side nothing comes
-/// first, then what is raised the least.
+/// first, then what is raised the least, then what raises no other limit with it.
 fn ways(lane: &Scenario, judge: &Judge<'_>) -> Result<Vec<Settings>, SimError> {
     let mut ways = Vec::new();
     for knob in Knob::ALL {
@@ -117,7 +135,9 @@ fn ways(lane: &Scenario, judge: &Judge<'_>) -> Result<Vec<Settings>, SimError> {
     ways.sort_by_cached_key(|way| {
         let change = change(&lane.subscribers[0], way);
         let factor = change.raises.iter().map(|raise| raise.factor).max();
-        (way.iter().any(|(knob, _)| *knob != Knob::Queue), factor)
+        let knobs = || way.iter().map(|(knob, _)| *knob);
+        let takes_along = knobs().any(|knob| knob.takes_along(&lane.subscribers[0]));
+        (knobs().any(|knob| knob != Knob::Queue), factor, takes_along)
     });
     Ok(ways)
 }
@@ -206,13 +226,13 @@ fn try_together(
     wanted: &Scenario,
     judge: &Judge<'_>,
     seeds: &[u64],
-    headroom: &mut Headroom,
-) -> Result<(), SimError> {
+    changes: &mut [Change],
+) -> Result<Option<Trial>, SimError> {
     let mut trial = Trial { seeds: seeds.len() as u64, ..Trial::default() };
     for further in 0..=FURTHER_MAX {
-        let chosen = chosen(&headroom.changes);
+        let chosen = chosen(changes);
         if chosen.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let mut raised = wanted.clone();
         for change in &chosen {
@@ -228,17 +248,17 @@ fn try_together(
         });
         let broken = broken.into_iter().collect::<Result<Vec<_>, _>>()?;
         trial.held = broken.iter().filter(|broken| broken.is_empty()).count() as u64;
-        trial.patch = patch(wanted, &raised, &chosen);
+        let told = chosen.iter().map(|change| (change.subscriber.as_str(), change.cost.as_str()));
+        trial.patch = patch(wanted, &raised, told);
         let failing: Vec<String> = broken.into_iter().flatten().map(|breach| breach.group).collect();
         if failing.is_empty() || further == FURTHER_MAX {
             break;
         }
         for group in failing {
-            raise_further(wanted, &group, &mut headroom.changes);
+            raise_further(wanted, &group, changes);
         }
     }
-    headroom.trial = Some(trial);
-    Ok(())
+    Ok(Some(trial))
 }
 
 /// The first change of each group.

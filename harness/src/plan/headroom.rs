@@ -1,20 +1,17 @@
 //! How many times this traffic still meets the objectives, by several seeds, and what breaks first.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use serde::Serialize;
 
-use super::advice::{self, Change, Trial};
+use super::Asked;
+use super::advice::{self, Advice};
 use super::interval::Interval;
-use super::machine::{Load, Machine, Need};
+use super::judge::{Judge, in_parallel};
 use super::scale::{AS_IT_STANDS, is_coarse, scaled};
 use super::search::{DOUBLE, Edge, NEAR, edge};
-use super::slo::{Measure, NEVER, Slo};
-use super::{Asked, simulated};
+use super::slo::{Breach, Measure, NEVER};
 use crate::scenario::Scenario;
+use crate::sim::SimError;
 use crate::sim::figures::Figures;
-use crate::sim::{Options, SimError};
 use crate::traffic::ScheduleError;
 
 /// How far it stretches.
@@ -40,16 +37,17 @@ pub struct Headroom {
     pub breaks: Vec<Breach>,
     /// What the changes are to carry, in thousandths of this traffic.
     pub carry: u64,
-    /// What the machine would have to carry for that, if that is too much for it.
-    pub need: Option<Need>,
-    /// What is to be changed for that, each subscriber's ways together, the smallest first.
-    pub changes: Vec<Change>,
-    /// The first way of each subscriber, tried together; none where there is nothing to change.
-    pub trial: Option<Trial>,
-    /// Subscribers that no change of their limits lets carry that much.
-    pub hopeless: Vec<String>,
-    /// Subscribers that fail too, and for which no change was looked for.
-    pub unexamined: Vec<String>,
+    /// What would carry it.
+    #[serde(flatten)]
+    pub advice: Advice,
+}
+
+impl Headroom {
+    /// The curve without what lies far beyond the edge: the search doubles, and that would flatten what comes before.
+    pub(super) fn near(&self) -> impl Iterator<Item = &Point> {
+        let far = self.carries.map_or(u64::MAX, |carries| carries * 2).max(self.fails.unwrap_or(0));
+        self.curve.iter().filter(move |point| point.load <= far)
+    }
 }
 
 /// One load, and how long it takes the slowest subscriber.
@@ -76,93 +74,6 @@ impl Point {
     }
 }
 
-/// An objective that a subscriber doesn't meet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Breach {
-    /// Whose.
-    pub subscriber: String,
-    /// The name that the file gives it: several may share one.
-    pub group: String,
-    /// Which.
-    pub objective: String,
-    /// What it comes to.
-    pub figure: String,
-    /// How far beyond: in thousandths of what is allowed.
-    pub excess: u64,
-}
-
-/// The objectives that are not met, the worst first.
-#[must_use]
-pub fn breaches(scenario: &Scenario, slos: &[Slo], figures: &Figures) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    for (subscriber, lane) in scenario.subscribers.iter().zip(&figures.lanes) {
-        for slo in slos.iter().filter(|slo| slo.concerns(&subscriber.name, &subscriber.group)) {
-            let figure = slo.measure.of(lane, figures);
-            if figure > slo.most {
-                breaches.push(Breach {
-                    subscriber: subscriber.name.clone(),
-                    group: subscriber.group.clone(),
-                    objective: slo.to_string(),
-                    figure: slo.show(figure),
-                    excess: figure.saturating_mul(AS_IT_STANDS) / slo.most.max(1),
-                });
-            }
-        }
-    }
-    worst_first(&mut breaches);
-    breaches
-}
-
-fn worst_first(breaches: &mut [Breach]) {
-    breaches.sort_by(|one, other| other.excess.cmp(&one.excess).then(one.subscriber.cmp(&other.subscriber)));
-}
-
-/// What a load is held against.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Judge<'a> {
-    /// The objectives.
-    pub(super) slos: &'a [Slo],
-    /// The machine.
-    pub(super) machine: &'a Machine,
-    /// The largest body.
-    pub(super) body_bytes: u64,
-    /// How it is simulated.
-    pub(super) options: &'a Options,
-}
-
-impl Judge<'_> {
-    /// What breaks, of the subscribers' objectives and of the machine's limits, the worst first.
-    pub(super) fn breaches(&self, scenario: &Scenario, figures: &Figures) -> Vec<Breach> {
-        let mut all = breaches(scenario, self.slos, figures);
-        all.extend(self.machine.breaches(&Load::of(scenario, figures, self.body_bytes)));
-        worst_first(&mut all);
-        all
-    }
-
-    /// How a scenario is with a seed, or its own.
-    pub(super) fn figures(&self, scenario: &Scenario, seed: Option<u64>) -> Result<Figures, SimError> {
-        let options = Options { seed: seed.or(self.options.seed), ..self.options.clone() };
-        simulated(scenario, &options).map(|simulated| simulated.figures)
-    }
-
-    /// Whether a subscriber by itself meets its objectives; the machine is not asked.
-    pub(super) fn lane_holds(&self, lane: &Scenario) -> Result<bool, SimError> {
-        Ok(breaches(lane, self.slos, &self.figures(lane, None)?).is_empty())
-    }
-
-    /// What breaks without a doubt, and need not be simulated: so many more events than the machine takes.
-    fn surely_breaks(&self, present: &Figures, thousandths: u64) -> Option<Breach> {
-        let events = in_proportion(present.busiest_offered.count, thousandths);
-        let clear = self.machine.capacity()?.saturating_mul(5) / 4;
-        let load = Load { peak_events: events, ..Load::default() };
-        (events > clear).then(|| self.machine.breaches(&load)).and_then(|all| all.into_iter().next())
-    }
-}
-
-fn in_proportion(per_second: u64, thousandths: u64) -> u64 {
-    per_second.saturating_mul(thousandths) / AS_IT_STANDS
-}
-
 /// Looks for it; `present` is how it is with the traffic as it stands and the scenario's own seed.
 pub(super) fn search(
     scenario: &Scenario,
@@ -170,11 +81,12 @@ pub(super) fn search(
     present: &Figures,
     asked: &Asked,
 ) -> Result<Headroom, SimError> {
-    let own = asked.options.seed.unwrap_or(scenario.seed);
+    let own = judge.seed(scenario);
     let first = stretch(scenario, judge, present, own, None)?;
-    let near = first.edge.holds.or(first.edge.fails).unwrap_or(AS_IT_STANDS);
+    // The edge of another seed is near that of this one, if it has one.
+    let near = first.edge.fails.and(first.edge.holds);
     let seeds: Vec<u64> = (0..asked.seeds.max(1)).map(|more| own.wrapping_add(more)).collect();
-    let others = in_parallel(seeds[1..].to_vec(), |seed| stretch(scenario, judge, present, seed, Some(near)));
+    let others = in_parallel(seeds[1..].to_vec(), |seed| stretch(scenario, judge, present, seed, near));
     let curve = filled(first.curve.clone(), scenario, judge)?;
     let mut all = vec![first];
     all.extend(others.into_iter().collect::<Result<Vec<_>, _>>()?);
@@ -199,17 +111,14 @@ pub(super) fn search(
         curve,
         breaks: middle.breaks,
         carry: asked.carry.unwrap_or(next),
-        need: None,
-        changes: Vec::new(),
-        trial: None,
-        hopeless: Vec::new(),
-        unexamined: Vec::new(),
+        advice: Advice::default(),
     };
     if fails.is_some_and(|fails| fails <= headroom.carry) {
-        match advice::raise(scenario, judge, &seeds, &mut headroom) {
+        match advice::raise(scenario, judge, &seeds, headroom.carry) {
+            Ok(advice) => headroom.advice = advice,
             // So much is not known to hold, and not known to be mended by anything.
             Err(SimError::Schedule(ScheduleError::TooMany)) => headroom.too_many = true,
-            other => other?,
+            Err(error) => return Err(error),
         }
     }
     Ok(headroom)
@@ -245,25 +154,6 @@ fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Resu
     Ok(curve)
 }
 
-/// What comes of each, on as many threads as there are cores, in their order.
-pub(super) fn in_parallel<T: Copy + Sync, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
-    let worker = || {
-        while let Some((place, item)) = {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            items.get(place).map(|item| (place, *item))
-        } {
-            let result = work(item);
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((place, result));
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    std::thread::scope(|scope| (0..cores.min(items.len())).for_each(|_| drop(scope.spawn(worker))));
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(place, _)| *place);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
 /// How far it was followed.
 struct Stretch {
     edge: Edge,
@@ -292,7 +182,7 @@ fn stretch(
         let thousandths = units * unit;
         let (broken, point) = if let Some(breach) = judge.surely_breaks(present, thousandths) {
             (vec![breach], None)
-        } else if near.is_none() && thousandths == AS_IT_STANDS {
+        } else if seed == judge.seed(scenario) && thousandths == AS_IT_STANDS {
             judged(scenario, thousandths, present, judge)
         } else {
             let scaled = scaled(scenario, thousandths);

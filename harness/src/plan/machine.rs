@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::headroom::Breach;
-use super::scale::AS_IT_STANDS;
+use super::scale::{AS_IT_STANDS, times};
+use super::slo::Breach;
 use crate::scenario::{Scenario, Store, Subscriber};
 use crate::sim::figures::Figures;
 
@@ -122,7 +122,7 @@ impl Need {
     /// What is to be done, as the end of a sentence.
     #[must_use]
     pub fn told(&self) -> String {
-        let times = super::table::times(self.per_second.saturating_mul(AS_IT_STANDS) / self.carries.max(1));
+        let times = times(self.per_second.saturating_mul(AS_IT_STANDS) / self.carries.max(1));
         let one = format!("{} a second are asked for, {times} what is carried", self.per_second);
         match self.nodes {
             Some(nodes) => format!("{one}: {nodes} such nodes on the shared store, if its server keeps up"),

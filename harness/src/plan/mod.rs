@@ -8,7 +8,7 @@
 //! - `slo`: objectives. - `search`: where something stops to hold. - `scale`: the scenario otherwise.
 //! - `bound`, `service`: what can't be exceeded, by arithmetic. - `live`: subscribers from a sender's database.
 //! - `launch`: what if, before it is planned. - `machine`: what it carries, as a limit beside the objectives.
-//! - `headroom`: how far. - `interval`: and with other seeds. - `advice`, `patch`: what would carry more, as settings.
+//! - `judge`: all of that held against a load. - `headroom`: how far. - `interval`: and with other seeds. - `advice`, `patch`: what would carry more, as settings.
 //! - `table`, `page`: what people read. - `sheet`: what a partner reads.
 //!
 //! All but `live` is a function of the scenario. What the machine can do comes in as figures.
@@ -17,6 +17,7 @@ pub mod advice;
 pub mod bound;
 pub mod headroom;
 pub mod interval;
+pub mod judge;
 pub mod launch;
 mod live;
 pub mod machine;
@@ -44,9 +45,10 @@ use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
 use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
-use headroom::{Breach, Headroom, Judge};
+use headroom::Headroom;
+use judge::Judge;
 use machine::{Load, Machine};
-use slo::Slo;
+use slo::{Breach, Slo};
 
 /// What is asked.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! The plan as one page: the answer first, then what it rests on.
 
 use super::headroom::{Headroom, Point};
+use super::scale::times;
 use super::slo::NEVER;
-use super::table::{HEAD, answer, raises, row, show_short, times, tried, unexamined};
+use super::table::{HEAD, answer, raises, row, show_short, tried, unexamined};
 use super::{LanePlan, Plan};
 use crate::catalogue::Verdict;
 use crate::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
@@ -39,21 +40,21 @@ fn title(text: impl Into<String>) -> Part {
 fn changes(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = &plan.headroom else { return Vec::new() };
     let mut parts = Vec::new();
-    if !headroom.changes.is_empty() {
+    if !headroom.advice.changes.is_empty() {
         let row = |change: &super::advice::Change| {
             let words = [change.subscriber.clone(), raises(change), change.cost.clone()];
             words.map(Cell::Text).to_vec()
         };
         let head = ["subscriber", "raise", "what that asks"].map(str::to_owned).to_vec();
-        let rows = headroom.changes.iter().map(row).collect();
+        let rows = headroom.advice.changes.iter().map(row).collect();
         parts.push(Part::Text("Of each subscriber's rows one is enough.".to_owned()));
         parts.push(Part::Table(Table { head, rows, searched: false }));
     }
-    if let Some(trial) = &headroom.trial {
+    if let Some(trial) = &headroom.advice.trial {
         parts.push(Part::Text(tried(trial)));
         parts.push(Part::Lines(vec![trial.patch.clone()]));
     }
-    let more = headroom.need.as_ref().map(super::machine::Need::told).into_iter();
+    let more = headroom.advice.need.as_ref().map(super::machine::Need::told).into_iter();
     parts.extend(
         more.chain([unexamined(headroom).trim_end().to_owned()])
             .filter(|text| !text.is_empty())
@@ -70,9 +71,7 @@ fn curve(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = plan.headroom.as_ref().filter(|headroom| headroom.curve.len() > 1) else {
         return Vec::new();
     };
-    // The search doubles; what lies far beyond the edge would flatten what comes before it.
-    let near = |point: &&Point| headroom.carries.is_none_or(|carries| point.load <= carries * 2);
-    let points: Vec<&Point> = headroom.curve.iter().filter(near).collect();
+    let points: Vec<&Point> = headroom.near().collect();
     // What is beyond the edge is seen beside it, if only a little of it was simulated.
     let beyond = headroom.fails.into_iter().chain(headroom.interval.map(|one| one.high));
     let beyond = beyond.map(|load| load + load / 10).max().unwrap_or(1);

@@ -2,26 +2,29 @@
 
 use toml::{Table, Value};
 
-use super::advice::Change;
 use super::live::LiveError;
 use crate::scenario::{Scenario, Subscriber};
 
-/// What differs between two scenarios in the limits and queues of those who change.
-pub(super) fn patch(before: &Scenario, after: &Scenario, changes: &[Change]) -> String {
+/// What differs between two scenarios in the limits and queues of groups, each with what it costs.
+pub(super) fn patch<'a>(
+    before: &Scenario,
+    after: &Scenario,
+    groups: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
     let mut text = String::new();
-    for change in changes {
+    for (group, cost) in groups {
         let of = |scenario: &Scenario| -> Option<Subscriber> {
-            scenario.subscribers.iter().find(|one| one.group == change.subscriber).cloned()
+            scenario.subscribers.iter().find(|one| one.group == group).cloned()
         };
         let (Some(before), Some(after)) = (of(before), of(after)) else { continue };
-        let mut table = Table::from_iter([("name".to_owned(), Value::from(change.subscriber.clone()))]);
+        let mut table = Table::from_iter([("name".to_owned(), Value::from(group))]);
         for (section, settings) in [("limit", limit(&before, &after)), ("queue", queue(&before, &after))] {
             if !settings.is_empty() {
                 table.insert(section.to_owned(), settings.into());
             }
         }
         let document = Table::from_iter([("subscriber".to_owned(), Value::from(vec![table]))]);
-        text.push_str(&format!("# {}\n{document}\n", change.cost));
+        text.push_str(&format!("# {cost}\n{document}\n"));
     }
     text.truncate(text.trim_end().len());
     text

@@ -62,9 +62,10 @@ fn sheet(
          request is kept; with 429 or 503 and `Retry-After`, nothing more comes before that time.\n",
     );
     if let Some(headroom) = &plan.headroom
-        && let Some(change) = headroom.changes.iter().find(|change| change.subscriber == subscriber.group)
+        && let Some(change) =
+            headroom.advice.changes.iter().find(|change| change.subscriber == subscriber.group)
     {
-        let carry = super::table::times(headroom.carry);
+        let carry = super::scale::times(headroom.carry);
         let _ = writeln!(text, "\nFor {carry} of this traffic: {}.", change.cost);
     }
     text

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::advice::{Change, Raise, Trial};
 use super::headroom::Headroom;
+use super::scale::times;
 use super::slo::NEVER;
 use super::{LanePlan, MachinePlan, Plan, machine};
 use crate::check::verdict::show;
@@ -30,16 +31,6 @@ pub(super) const HEAD: [&str; 13] = [
     "shed",
     "expired",
 ];
-
-/// So many thousandths, as a multiple.
-pub(super) fn times(thousandths: u64) -> String {
-    let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 10);
-    if part == 0 {
-        format!("{whole}×")
-    } else {
-        format!("{whole}.{}×", format!("{part:02}").trim_end_matches('0'))
-    }
-}
 
 /// The answer, in one sentence.
 #[must_use]
@@ -72,7 +63,7 @@ fn spread(headroom: &Headroom) -> String {
     };
     match &headroom.interval {
         Some(one) => format!(
-            " ({} to {} in 19 of 20 seeds, judged by {}{short})",
+            " ({} to {} in 19 of 20 seeds, from {} tried{short})",
             times(one.low),
             times(one.high),
             one.seeds
@@ -88,15 +79,16 @@ fn remedy(headroom: &Headroom) -> String {
     let carry = times(headroom.carry);
     if breach.subscriber == machine::NAME {
         return headroom
+            .advice
             .need
             .as_ref()
             .map_or(String::new(), |need| format!(": to carry {carry}, {}", need.told()));
     }
     let Some(change) = first_change(headroom, &breach.group) else { return String::new() };
-    let others = headroom.changes.iter().filter(|other| other.subscriber != change.subscriber);
+    let others = headroom.advice.changes.iter().filter(|other| other.subscriber != change.subscriber);
     let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
     names.dedup();
-    let more = match names.len() + headroom.unexamined.len() {
+    let more = match names.len() + headroom.advice.unexamined.len() {
         0 => String::new(),
         count => format!(", and change {count} more below"),
     };
@@ -127,7 +119,7 @@ fn present(plan: &Plan) -> String {
 }
 
 fn first_change<'a>(headroom: &'a Headroom, group: &str) -> Option<&'a Change> {
-    headroom.changes.iter().find(|change| change.subscriber == group)
+    headroom.advice.changes.iter().find(|change| change.subscriber == group)
 }
 
 /// The table, and what else there is to say.
@@ -234,9 +226,8 @@ fn machine_line(MachinePlan { load, limits }: &MachinePlan) -> String {
 /// Load against time, with the place where it breaks.
 fn curve(headroom: &Headroom) -> String {
     let mut rows = vec![["load", "p95", "drained", ""].map(str::to_owned).to_vec()];
-    let near = |load: u64| headroom.carries.is_none_or(|carries| load <= carries * 2);
     let breaks = headroom.curve.iter().find(|point| !point.holds).map(|point| point.load);
-    for point in headroom.curve.iter().filter(|point| near(point.load)) {
+    for point in headroom.near() {
         let mark = match point.holds {
             true => "",
             false if breaks == Some(point.load) => "breaks from here on",
@@ -267,17 +258,17 @@ pub(super) fn tried(trial: &Trial) -> String {
 fn changes(headroom: &Headroom) -> String {
     let mut text = String::new();
     let carry = times(headroom.carry);
-    for change in &headroom.changes {
+    for change in &headroom.advice.changes {
         let (whom, raises, cost) = (&change.subscriber, raises(change), &change.cost);
         let _ = writeln!(text, "to carry {carry}: {whom}: raise {raises}: {cost}");
     }
-    if let Some(need) = &headroom.need {
+    if let Some(need) = &headroom.advice.need {
         let _ = writeln!(text, "to carry {carry}: {}: {}", machine::NAME, need.told());
     }
-    if let Some(trial) = &headroom.trial {
+    if let Some(trial) = &headroom.advice.trial {
         let _ = writeln!(text, "{}\n\n{}\n", tried(trial), trial.patch);
     }
-    for name in &headroom.hopeless {
+    for name in &headroom.advice.hopeless {
         let _ = writeln!(text, "to carry {carry}: {name}: no change of its limits is enough");
     }
     text.push_str(&unexamined(headroom));
@@ -292,14 +283,14 @@ fn changes(headroom: &Headroom) -> String {
 
 /// Who else is to be changed, and wasn't looked at.
 pub(super) fn unexamined(headroom: &Headroom) -> String {
-    if headroom.unexamined.is_empty() {
+    if headroom.advice.unexamined.is_empty() {
         return String::new();
     }
     format!(
         "to carry {}: {} more fail, and no change was looked for: {}\n",
         times(headroom.carry),
-        headroom.unexamined.len(),
-        headroom.unexamined.join(", ")
+        headroom.advice.unexamined.len(),
+        headroom.advice.unexamined.join(", ")
     )
 }
 

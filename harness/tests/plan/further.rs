@@ -24,7 +24,10 @@ fn a_load_that_cannot_be_simulated_ends_the_search_and_not_the_plan() {
     let text = steady("10/s", "5s", "name = \"a\"\nlimit = { rate = \"20/s\", burst = 5 }");
     let plan = stretched(&text, &["p95<1s"], Some(1_000_000_000));
     let headroom = plan.headroom.clone().unwrap();
-    assert!(headroom.carries.is_some() && headroom.too_many && headroom.changes.is_empty(), "{headroom:?}");
+    assert!(
+        headroom.carries.is_some() && headroom.too_many && headroom.advice.changes.is_empty(),
+        "{headroom:?}"
+    );
     assert!(
         table(&plan).contains("to carry 1000000×: so many events can't be simulated"),
         "{}",
@@ -40,9 +43,10 @@ fn all_that_fail_are_named() {
     let text = steady("10/s", "2s", "name = \"p-1\"\nlimit = { rate = \"5/s\", burst = 5 }") + &more;
     let plan = stretched(&text, &["p95<1s"], None);
     let headroom = plan.headroom.clone().unwrap();
-    assert_eq!(headroom.unexamined.len(), 2, "{headroom:?}");
+    assert_eq!(headroom.advice.unexamined.len(), 2, "{headroom:?}");
     assert!(answer(&plan).ends_with(", and change 9 more below"), "{}", answer(&plan));
-    let named = format!("2 more fail, and no change was looked for: {}", headroom.unexamined.join(", "));
+    let named =
+        format!("2 more fail, and no change was looked for: {}", headroom.advice.unexamined.join(", "));
     assert!(table(&plan).contains(&named) && page(&plan).contains(&named), "{}", table(&plan));
 }
 
@@ -50,10 +54,10 @@ fn all_that_fail_are_named() {
 fn a_group_is_one_to_be_changed() {
     let text = steady("10/s", "2s", "name = \"p\"\ncount = 10\nlimit = { rate = \"5/s\", burst = 5 }");
     let headroom = stretched(&text, &["p95<1s"], None).headroom.unwrap();
-    let whom: Vec<&str> = headroom.changes.iter().map(|one| one.subscriber.as_str()).collect();
+    let whom: Vec<&str> = headroom.advice.changes.iter().map(|one| one.subscriber.as_str()).collect();
     assert!(!whom.is_empty() && whom.iter().all(|one| *one == "p"), "{whom:?}");
-    assert_eq!(headroom.unexamined, [""; 0]);
-    let trial = headroom.trial.unwrap();
+    assert_eq!(headroom.advice.unexamined, [""; 0]);
+    let trial = headroom.advice.trial.unwrap();
     assert_eq!((trial.held, trial.patch.matches("[[subscriber]]").count()), (1, 1), "{trial:?}");
 }
 
@@ -83,7 +87,7 @@ fn a_plan_with_long_commits_has_bounds_that_know_them() {
 fn any_limit_alone_can_be_what_is_raised() {
     let knobs = |subscriber: &str| {
         let text = steady("10/s", "5s", &format!("name = \"a\"\n{subscriber}"));
-        let changes = stretched(&text, &["p95<2s"], Some(3_000)).headroom.unwrap().changes;
+        let changes = stretched(&text, &["p95<2s"], Some(3_000)).headroom.unwrap().advice.changes;
         changes.iter().map(|one| (one.raises[0].knob, one.raises[0].from.clone())).collect::<Vec<_>>()
     };
     let told = |knob, from: &str| (knob, from.to_owned());

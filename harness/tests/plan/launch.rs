@@ -1,6 +1,7 @@
 //! The launch question, asked of the scenario that comes with the project.
 
-use hookproof::plan::headroom::{Headroom, breaches};
+use hookproof::plan::headroom::Headroom;
+use hookproof::plan::judge::breaches;
 use hookproof::plan::scale::scaled;
 use hookproof::plan::slo::Slo;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table};
@@ -35,7 +36,7 @@ fn the_headroom_is_confirmed_by_simulation_on_both_sides() {
     assert_eq!(headroom.breaks[0].subscriber, "partner-c");
     let told = answer(&plan);
     assert!(told.starts_with("carries ") && told.contains("; partner-c breaks first (p95<20s: "), "{told}");
-    assert!(told.ends_with(&headroom.changes[0].cost), "{told}");
+    assert!(told.ends_with(&headroom.advice.changes[0].cost), "{told}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_limit_that_breaks_before_the_machine_is_named_as_ever() {
     let narrow = "limit = { rate = \"20/s\", burst = 5 }\n";
     let headroom = planned("", narrow, carrying(1_000)).headroom.unwrap();
     assert_eq!(headroom.breaks[0].subscriber, "a");
-    assert_eq!(headroom.need, None);
+    assert_eq!(headroom.advice.need, None);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn events_that_nobody_is_owed_load_the_machine_too() {
 fn a_shared_store_is_told_in_nodes() {
     let shared = "[sender]\nstore = \"postgres\"\n";
     let plan = planned(shared, WIDE, Machine { nodes: 2, ..carrying(20) });
-    assert_eq!(plan.headroom.clone().unwrap().need.unwrap().nodes, Some(3), "{:?}", plan.headroom);
+    assert_eq!(plan.headroom.clone().unwrap().advice.need.unwrap().nodes, Some(3), "{:?}", plan.headroom);
     let told = table(&plan);
     assert!(told.contains("3 such nodes on the shared store") && told.contains("of the 40/s"), "{told}");
 }

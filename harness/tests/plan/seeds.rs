@@ -43,7 +43,7 @@ fn the_answer_carries_its_interval_and_how_many_seeds_it_stands_on() {
     assert!(interval.low < carries && carries < interval.high, "{headroom:?}");
     let seen = headroom.seeds.iter().flatten();
     assert!(seen.clone().min().unwrap() < seen.max().unwrap(), "seeds differ: {:?}", headroom.seeds);
-    assert!(answer(&plan).contains(" in 19 of 20 seeds, judged by 4)"), "{}", answer(&plan));
+    assert!(answer(&plan).contains(" in 19 of 20 seeds, from 4 tried)"), "{}", answer(&plan));
     let one = stretched(&by_chance(), &["p95<2s"], 1);
     assert_eq!((one.interval, one.seeds.len()), (None, 1));
 }
