@@ -22,7 +22,7 @@ mod scale;
 mod table;
 mod told;
 
-pub(crate) use chart::{Chart, Shape};
+pub(crate) use chart::{Band, Chart, Shape};
 pub use drawn::{Break, Drawn, LaneDrawn, Series};
 pub use junit::{Regressions, Unjudged, junit};
 pub(crate) use lanes::bars;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hookproof::catalogue::{Severity, Verdict};
 use hookproof::load::Trial;
+use hookproof::plan::machine::Machine;
 use hookproof::plan::{Asked, page, plan};
 use hookproof::scenario::Scenario;
 use hookproof::suite::{Recorded, Report, Row};
@@ -155,7 +156,13 @@ fn small_plan() -> String {
         slos: Vec::new(),
         carry: None,
         headroom: false,
-        ceiling_per_second: Some(10_000),
+        seeds: 1,
+        machine: Machine {
+            ceiling_per_second: Some(10_000),
+            carries_per_second: Some(3_000),
+            source: "given".to_owned(),
+            ..Machine::default()
+        },
         options: hookproof::sim::Options::default(),
     };
     page(&plan(&scenario, &asked).expect("a plan"))
