@@ -170,7 +170,7 @@ fn a_fault_goes_by_a_process_or_by_what_it_owns() {
         ("kill", "2", "no worker 2"),
         ("kill", "\"owner of a\"", "no such subscriber; did you mean \"a-1\"?"),
         ("kill", "\"a-1\"", "owner of NAME"),
-        ("disk-full", "\"owner of a-1\"", "killed, stopped or restarted"),
+        ("disk-full", "\"owner of a-1\"", "killed, stopped, restarted or cut off"),
     ];
     for (action, worker, part) in rows {
         let problems = read(action, worker).unwrap_err();

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use hookproof::run::Clock;
 use hookproof::trace::{ProcessEvent, Trace};
 
 use super::{hookproof, ours};
@@ -59,8 +60,13 @@ fn play(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String, Tr
     let trace = folder.join("out/struck/trace.jsonl");
     let trace = Trace::open(&trace).unwrap_or_else(|error| panic!("{error}: {said}"));
     let pid = std::fs::read_to_string(folder.join("out/struck/sender/pid")).unwrap();
-    let left = Path::new("/proc").join(pid.trim()).join("exe").exists();
-    assert!(!left, "the sender was left behind: {said}");
+    let sender = Path::new("/proc").join(pid.trim()).join("exe");
+    let clock = Clock::begun();
+    // It answers nobody from when it was told to end, and takes its time to be gone.
+    while sender.exists() {
+        assert!(clock.now() < 30_000_000_000, "the sender was left behind: {said}");
+        std::thread::yield_now();
+    }
     (code, said, trace)
 }
 
