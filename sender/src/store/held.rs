@@ -121,6 +121,11 @@ impl Held {
         self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains(&delivery))
     }
 
+    /// Whether a delivery is handed out, or the commit under way moves it.
+    pub(super) fn has_beside(&self, lane: LaneId, delivery: DeliveryId) -> bool {
+        self.moving.contains(&delivery) || self.has(lane, delivery)
+    }
+
     /// The lanes held for an owner.
     pub(super) fn of(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
         let mine = self.lanes.iter().filter(|(_, hand)| hand.owner == owner);
@@ -132,9 +137,9 @@ impl Held {
         self.lanes.get(&lane).map(|hand| hand.rows.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// The same, with all that the commit under way moves.
-    pub(super) fn rows_beside(&self, lane: LaneId) -> Vec<DeliveryId> {
-        self.rows(lane).into_iter().chain(self.moving.iter().copied()).collect()
+    /// How much is handed out of a lane.
+    pub(super) fn count(&self, lane: LaneId) -> usize {
+        self.lanes.get(&lane).map_or(0, |hand| hand.rows.len())
     }
 
     /// How much is handed out in total.

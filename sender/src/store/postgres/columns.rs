@@ -64,9 +64,9 @@ fn bodies(bodies: &[(i64, Body)]) -> Table<'_> {
 fn events<'a>(events: &'a [NewEvent], rows: &Rows) -> Table<'a> {
     let deliveries = |event: &NewEvent| array(event.deliveries.iter().map(|one| int(rows.real(*one).0)));
     Table::new(
-        "INSERT INTO events SELECT event, id, kind, key, received, in_part, deliveries::int8[], bodies::int8[]
-         FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::bool[], $7::text[], $8::text[])
-         u (event, id, kind, key, received, in_part, deliveries, bodies)",
+        "INSERT INTO events SELECT event, id, kind, key, received, in_part, deliveries::int8[], bodies::int8[], hash, bytes
+         FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::bool[], $7::text[], $8::text[],
+         $9::int8[], $10::bytea[]) u (event, id, kind, key, received, in_part, deliveries, bodies, hash, bytes)",
     )
     .with(events.iter().map(|event| event.number))
     .with(events.iter().map(|event| &*event.id))
@@ -76,6 +76,8 @@ fn events<'a>(events: &'a [NewEvent], rows: &Rows) -> Table<'a> {
     .with(events.iter().map(|event| event.in_part))
     .with(events.iter().map(deliveries))
     .with(events.iter().map(|event| array(event.bodies.iter().copied())))
+    .with(events.iter().map(|event| event.body.as_ref().map(|body| Bits(body.hash))))
+    .with(events.iter().map(|event| event.body.as_ref().map(|body| &*body.bytes)))
 }
 
 /// An array as text: a column of arrays would have to be one of arrays of one length.

@@ -18,7 +18,7 @@
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
 //! What each file does: `address` and `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
-//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
+//! `rows` (what is read), `queues` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +51,7 @@ mod named;
 mod nodes;
 mod open;
 mod purge;
+mod queues;
 mod reader;
 mod room;
 mod rows;
@@ -69,7 +70,8 @@ use doubt::Doubt;
 pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
 use link::{Link, Purpose};
-use named::begin;
+use named::{Named, begin, is_named};
+use queues::Queues;
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
@@ -103,7 +105,7 @@ pub struct PostgresStore {
     /// The last commit's name in that row.
     token: i64,
     limits: Limits,
-    held: Arc<Mutex<Held>>,
+    hands: Arc<Mutex<Hands>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: purge::Places,
@@ -117,6 +119,13 @@ pub struct PostgresStore {
     connected_again: Option<StoreTime>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
     by_server_clock: bool,
+}
+
+/// What is handed out, and what is known of the queues that it is from.
+#[derive(Debug, Default)]
+struct Hands {
+    held: Held,
+    queues: Queues,
 }
 
 /// What a commit did.
@@ -142,7 +151,7 @@ impl PostgresStore {
             writer,
             token: 0,
             limits: options.limits,
-            held: Arc::default(),
+            hands: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
             gathered: Gathered::default(),
@@ -154,13 +163,16 @@ impl PostgresStore {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
     fn undo(&mut self) {
-        self.held().undo();
+        let mut hands = self.hands();
+        hands.held.undo();
+        hands.queues.forget_fronts();
+        drop(hands);
         self.gathered.undo();
         self.taken_seen.clear();
         self.places = purge::Places::default();
@@ -168,7 +180,7 @@ impl PostgresStore {
 
     /// Notes what a commit did that is durable.
     fn keep(&mut self, done: Done) -> Vec<Reply> {
-        self.held().keep();
+        self.hands().held.keep();
         self.gathered.keep(done.now);
         self.written.commits += done.written.commits;
         self.written.rows += done.written.rows;
@@ -220,8 +232,10 @@ impl PostgresStore {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
         let begun = sql.changes();
+        let first = commands.chunk_by(together).next().unwrap_or_default();
+        let named = Named::by(first, now, &self.hands().queues);
         let (mut ledger, mut rows) =
-            begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
+            begin(sql, now, (commands, named), wanted).map_err(|stop| stop.doing("begin a commit"))?;
         rows.unused = std::mem::take(&mut self.unused).into();
         if self.by_server_clock {
             ledger.count_by_server();
@@ -230,13 +244,19 @@ impl PostgresStore {
             ledger.spare();
         }
         // Not locked any more while the commit is written: others may claim meanwhile.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        let Hands { held, queues } = &mut *hands;
+        if !commands.iter().all(Command::is_frequent) {
+            queues.retain(|lane, term| held.holds(lane, term));
+        }
+        ledger.look(held, queues);
         let mut work = Work {
             sql,
             now,
             limits: &self.limits,
             ledger,
-            held: &mut held,
+            held,
+            queues,
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             gathered: &mut self.gathered,
@@ -247,19 +267,16 @@ impl PostgresStore {
             settled: 0,
         };
         let mut replies = Vec::with_capacity(commands.len());
-        for command in commands {
-            match work.carry_out(command) {
-                Ok(reply) => replies.push(reply),
-                Err(stop) => {
-                    // What was begun is undone, and the numbers that it took are nobody's.
-                    self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
-                    return Err(stop.doing(command.name()));
-                }
+        for (place, run) in commands.chunk_by(together).enumerate() {
+            if let Err(failed) = work.carry_out_run(run, place == 0, &mut replies) {
+                // What was begun is undone, and the numbers that it took are nobody's.
+                self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
+                return Err(failed);
             }
         }
         let rest =
             Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
-        drop(held);
+        drop(hands);
         self.finish(now, begun, rest, commands, replies)
     }
 
@@ -331,6 +348,11 @@ impl PostgresStore {
     }
 }
 
+/// Whether what two commands name is read together.
+const fn together(one: &Command, next: &Command) -> bool {
+    is_named(one) == is_named(next)
+}
+
 /// What is left of a commit once its commands are carried out.
 struct Closing {
     ledger: Ledger,
@@ -377,7 +399,7 @@ impl Store for PostgresStore {
     }
 
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
-        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.held.clone()))))
+        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.hands.clone()))))
     }
 }
 
@@ -388,6 +410,7 @@ struct Work<'a> {
     limits: &'a Limits,
     ledger: Ledger,
     held: &'a mut Held,
+    queues: &'a mut Queues,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
     gathered: &'a mut Gathered,

@@ -13,6 +13,7 @@ impl Work<'_> {
         for settlement in settlements {
             results.push(self.settle_one(settlement)?);
             self.held.give_back(settlement.lane, settlement.term, settlement.delivery);
+            self.queues.forget_row(settlement.lane, settlement.delivery);
         }
         Ok(Reply::Settled(results))
     }
@@ -33,9 +34,17 @@ impl Work<'_> {
         }
         let Some(before) = before else { return Ok(SettleResult::Absent) };
         let is_stale = current != Some(settlement.term);
+        if is_stale {
+            self.ledger.disturb(lane)?;
+        }
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
-            Fate::Released => Ok(SettleResult::Applied),
+            Fate::Released => {
+                if !is_stale {
+                    self.queues.lower(lane, settlement.term, before.at);
+                }
+                Ok(SettleResult::Applied)
+            }
             Fate::Retry { .. } | Fate::Dead(_) if is_stale => Ok(SettleResult::Stale),
             Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(SettleResult::Absent),
             Fate::Retry { due } => self.retry(settlement, &before, due),
@@ -149,6 +158,7 @@ impl Work<'_> {
             row.at = due;
             row.attempts = settlement.attempts;
         });
+        self.ledger.arrive(settlement.lane, due)?;
         let (was, is) = (before.attempts > 0, settlement.attempts > 0);
         self.count_retrying(settlement.lane, was, is)?;
         Ok(SettleResult::Applied)

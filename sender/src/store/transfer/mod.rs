@@ -103,7 +103,8 @@ const TABLES: [Table; 12] = [
     Table {
         name: "lanes",
         of_file: concat!(
-            "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), ",
+            "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), 0,
+             9223372036854775807, 0, ",
             of_lane!()
         ),
         of_server: concat!("SELECT lane, state, rows_max, bytes_max, when_full, ", of_lane!()),
@@ -114,24 +115,28 @@ const TABLES: [Table; 12] = [
             '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
                 AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
             '{' || coalesce((SELECT group_concat(body) FROM bodies
-                WHERE body >= first_body AND body < first_body + bodies), '') || '}' FROM events e",
+                WHERE body >= first_body AND body < first_body + bodies), '') || '}', NULL, NULL
+            FROM events e",
         of_server: "SELECT event, id, kind, key, received,
             coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
             coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
-            coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.body = ANY(bodies)), 0),
-            cardinality(bodies), CASE WHEN in_part THEN 1 END FROM events",
+            coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.event = e.event), 0),
+            cardinality(bodies) + (bytes IS NOT NULL)::int, CASE WHEN in_part THEN 1 END FROM events e",
     },
     Table {
         name: "bodies",
         of_file: "SELECT body, hash, bytes FROM bodies",
-        of_server: "SELECT m.number, b.hash, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
+        of_server: "SELECT m.number, coalesce(b.hash, e.hash), coalesce(b.bytes, e.bytes) FROM moved_bodies m
+            LEFT JOIN bodies b USING (body) LEFT JOIN events e ON e.event = m.event AND m.body IS NULL
+            WHERE coalesce(b.bytes, e.bytes) IS NOT NULL",
     },
     Table {
         name: "deliveries",
         of_file: "SELECT delivery, lane, event, body, bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
             coalesce, signature FROM deliveries",
-        of_server: "SELECT delivery, lane, event, coalesce(m.number, 0), bytes, state, attempts, at, expires, ttl, last_attempt,
-            reason, status, error, d.coalesce, signature FROM deliveries d LEFT JOIN moved_bodies m USING (body)",
+        of_server: "SELECT delivery, lane, d.event, coalesce(m.number, 0), bytes, state, attempts, at, expires, ttl, last_attempt,
+            reason, status, error, d.coalesce, signature FROM deliveries d
+            LEFT JOIN moved_bodies m ON m.event = d.event AND coalesce(m.body, 0) = coalesce(d.body, 0)",
     },
     Table {
         name: "attempts",

@@ -17,9 +17,10 @@ use crate::store::sqlite::{self, SqliteStore};
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE lanes, owners, state, outbox IN SHARE MODE;
     CREATE TEMPORARY TABLE moved_bodies ON COMMIT DROP AS
-        SELECT n.body, row_number() OVER (ORDER BY e.event, n.place) AS number
-        FROM events e, unnest(e.bodies) WITH ORDINALITY AS n (body, place);
-    CREATE UNIQUE INDEX ON moved_bodies (body); ANALYZE moved_bodies";
+        SELECT event, body, row_number() OVER (ORDER BY event, place) AS number FROM
+            (SELECT event, NULL::int8 AS body, 0 AS place FROM events WHERE bytes IS NOT NULL UNION ALL
+            SELECT e.event, n.body, n.place FROM events e, unnest(e.bodies) WITH ORDINALITY AS n (body, place)) b;
+    CREATE INDEX ON moved_bodies (event); ANALYZE moved_bodies";
 /// In the order of a file's row.
 const FIGURES: &str = "SELECT s.identity, t.clock, s.roster, s.stirred, s.next_lane, n.event, b.body, d.delivery, t.accepted,
     t.delivered, t.dead, t.coalesced, t.waiting, t.waiting_bytes, t.retrying, t.dead_kept, t.failed_attempts, t.latency_us

@@ -19,8 +19,9 @@ const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes, (SELECT m
     FROM state s";
 
 /// Deliveries above a place, and which transactions have ended: of one moment.
-const ARRIVED: &str = "SELECT delivery, pg_snapshot_xmin(pg_current_snapshot())::text::int8,
-    pg_snapshot_xmax(pg_current_snapshot())::text::int8 FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000";
+const ARRIVED: &str =
+    "SELECT ARRAY(SELECT delivery FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
+    pg_snapshot_xmin(pg_current_snapshot())::text::int8, pg_snapshot_xmax(pg_current_snapshot())::text::int8";
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
     let row = sql.one(GLANCE, &[])?;
@@ -43,13 +44,9 @@ pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> R
 }
 
 fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
-    let found = sql.query(ARRIVED, &[&DeliveryId(settled)])?;
-    let Some(first) = found.first() else { return Ok(()) };
-    let seen = Seen { ended_before: first.try_get::<_, Count>(1)?.0, next: first.try_get::<_, Count>(2)?.0 };
-    let numbers = found
-        .iter()
-        .map(|row| row.try_get::<_, Count>(0).map(|number| number.0))
-        .collect::<Read<Vec<_>>>()?;
+    let found = sql.one(ARRIVED, &[&DeliveryId(settled)])?;
+    let seen = Seen { ended_before: found.try_get::<_, Count>(1)?.0, next: found.try_get::<_, Count>(2)?.0 };
+    let numbers: Vec<u64> = found.try_get::<_, Vec<Count>>(0)?.into_iter().map(|number| number.0).collect();
     if arrivals.look(&numbers, seen) {
         late.set(late.get() + 1);
     }
