@@ -187,3 +187,18 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
         assert_eq!(taken(later(world.now, SPARED)), [lane]);
     }
 }
+
+#[test]
+fn tables_of_an_older_version_are_refused() {
+    let Some(address) = new_schema("tables_of_an_older_version_are_refused") else { return };
+    let schema = Schema { address: address.clone(), limits: Limits::default() };
+    drop(schema.store());
+    execute(&address, "UPDATE hookproof_schema SET version = 1");
+    let options = Options { limits: Limits::default(), create: true, identity: 1 };
+    let error = PostgresStore::open(&schema.at(), &options).unwrap_err();
+    assert!(
+        matches!(error, StoreError::Foreign { .. }) && error.to_string().contains("version 1"),
+        "{error}"
+    );
+    assert!(matches!(PostgresReader::open(&schema.at()), Err(StoreError::Foreign { .. })));
+}

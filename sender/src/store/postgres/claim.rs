@@ -118,13 +118,16 @@ fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[DeliveryId]) -> R
     read_bodies(sql, bodies, found.values())?;
     let mut parts = Parts::default();
     for delivery in due {
-        let row = found.get(delivery);
-        match row.map(|row| claimed(*delivery, row, bodies)).transpose()?.flatten() {
-            Some(claimed) => parts.claimed.push(claimed),
+        let Some(row) = found.get(delivery) else {
+            parts.unreadable.push(*delivery);
+            continue;
+        };
+        match claimed(*delivery, row, bodies)? {
+            Some(claimed) => {
+                parts.claimed.push(claimed);
+                parts.rows.push((*delivery, waiting(lane, row)?));
+            }
             None => parts.unreadable.push(*delivery),
-        }
-        if let Some(row) = row {
-            parts.rows.push((*delivery, waiting(lane, row)?));
         }
     }
     Ok(parts)
@@ -252,17 +255,17 @@ impl Work<'_> {
 /// When the first waiting delivery of a lane is due, handed out or not.
 pub(super) fn head(
     sql: &Link,
-    lane: LaneId,
+    (lane, signs): (LaneId, &Signs),
 ) -> std::result::Result<Option<StoreTime>, tokio_postgres::Error> {
-    let query = "SELECT at FROM deliveries WHERE lane = $1 AND state = 0 ORDER BY at, delivery LIMIT 1";
-    sql.first(query, &[&lane])?.map(|row| row.try_get(0)).transpose()
+    let query =
+        "SELECT at FROM deliveries WHERE lane = $1 AND state = 0 AND at >= $2 ORDER BY at, delivery LIMIT 1";
+    sql.first(query, &[&lane, &signs.head])?.map(|row| row.try_get(0)).transpose()
 }
 
 /// How the queues of these lanes have changed, if all are owned under these terms, and none is removed.
 pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, Signs>>> {
     let lanes: Vec<LaneId> = claims.iter().map(|claim| claim.lane).collect();
-    let query =
-        "SELECT lane, state, owner, term, arrivals, earliest, disturbed FROM lanes WHERE lane = ANY($1)";
+    let query = "SELECT lane, state, owner, term, arrivals, earliest, disturbed, head FROM lanes WHERE lane = ANY($1)";
     let terms: BTreeMap<LaneId, Term> = claims.iter().map(|claim| (claim.lane, claim.term)).collect();
     let mut plain = BTreeMap::new();
     for row in sql.query(query, &[&lanes])? {

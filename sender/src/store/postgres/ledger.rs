@@ -183,9 +183,15 @@ impl Ledger {
                 && held.holds(*id, lane.term)
             {
                 queues.look(*id, lane.term, &lane.signs);
-                lane.signs.are_seen();
+                let head = queues.head(*id, lane.term, held.rows(*id));
+                lane.signs.are_seen(head);
             }
         }
+    }
+
+    /// Nothing waits on a lane that is due sooner.
+    pub(super) fn head(&self, lane: LaneId) -> Result<StoreTime> {
+        Ok(self.lane(lane)?.map_or(StoreTime(0), |lane| lane.signs.head))
     }
 
     /// A delivery of a lane waits now that did not, or not then.

@@ -28,32 +28,40 @@ pub(super) struct Signs {
     pub(super) earliest: StoreTime,
     /// How often a delivery was changed by anybody but the lane's owner, who settles it.
     pub(super) disturbed: u64,
+    /// Nothing that waits is due sooner: whoever looks for the first in the queue need not begin before.
+    pub(super) head: StoreTime,
 }
 
-/// Before everything that waits.
-const HEAD: Place = (StoreTime(0), DeliveryId(0));
 /// Later than anything is due.
 const NEVER: StoreTime = StoreTime(i64::MAX.cast_unsigned());
 
 impl Signs {
     /// Of a lane that was just made.
-    pub(super) const NONE: Self = Self { arrivals: 0, earliest: NEVER, disturbed: 0 };
+    pub(super) const NONE: Self = Self { arrivals: 0, earliest: NEVER, disturbed: 0, head: StoreTime(0) };
 
-    /// Reads three columns, from this one on.
+    /// Reads four columns, from this one on.
     pub(super) fn read(row: &Row, first: usize) -> Result<Self, Error> {
         let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
-        Ok(Self { arrivals: count(first)?, earliest: row.try_get(first + 1)?, disturbed: count(first + 2)? })
+        let time = |column| row.try_get(column);
+        Ok(Self {
+            arrivals: count(first)?,
+            earliest: time(first + 1)?,
+            disturbed: count(first + 2)?,
+            head: time(first + 3)?,
+        })
     }
 
     /// Something came to wait.
     pub(super) fn arrive(&mut self, due: StoreTime) {
         self.arrivals += 1;
         self.earliest = self.earliest.min(due);
+        self.head = self.head.min(due);
     }
 
-    /// Whoever holds the lane has looked.
-    pub(super) const fn are_seen(&mut self) {
+    /// Whoever holds the lane has looked, and may know that nothing waits that is due sooner than this.
+    pub(super) fn are_seen(&mut self, head: Option<StoreTime>) {
         self.earliest = NEVER;
+        self.head = self.head.max(head.unwrap_or_default());
     }
 }
 
@@ -67,6 +75,8 @@ struct Queue {
     term: Term,
     /// All that waits up to here is handed out. Nothing: that is not known.
     front: Option<Place>,
+    /// Nothing that waits is due sooner.
+    head: StoreTime,
     /// The arrivals that were taken account of.
     arrivals: u64,
     /// What is handed out, and how often the lane had been disturbed before that was read.
@@ -84,7 +94,7 @@ pub(super) struct Search {
 
 impl Queues {
     fn of(&mut self, lane: LaneId, term: Term) -> &mut Queue {
-        let new = || Queue { term, front: None, arrivals: 0, rows: BTreeMap::new() };
+        let new = || Queue { term, front: None, head: StoreTime(0), arrivals: 0, rows: BTreeMap::new() };
         let queue = self.0.entry(lane).or_insert_with(new);
         if queue.term != term {
             *queue = new();
@@ -95,10 +105,27 @@ impl Queues {
     /// Takes account of what the lane's row says. The lane must be held under this ownership.
     pub(super) fn look(&mut self, lane: LaneId, term: Term, signs: &Signs) {
         let queue = self.of(lane, term);
+        queue.head = signs.head;
         if signs.arrivals != queue.arrivals {
             queue.arrivals = signs.arrivals;
             queue.lower(signs.earliest);
         }
+    }
+
+    /// Nothing that waits is due sooner, as far as that is known: what is handed out of the lane waits as well.
+    pub(super) fn head(
+        &self,
+        lane: LaneId,
+        term: Term,
+        handed_out: impl IntoIterator<Item = DeliveryId>,
+    ) -> Option<StoreTime> {
+        let queue = self.0.get(&lane).filter(|queue| queue.term == term)?;
+        let due = |delivery| queue.rows.get(&delivery).map(|(_, row)| row.at);
+        let mut head = queue.front?.0;
+        for delivery in handed_out {
+            head = head.min(due(delivery)?);
+        }
+        Some(head)
     }
 
     /// What was handed out waits again.
@@ -109,7 +136,7 @@ impl Queues {
     /// Where to look for more, of a lane of which so much is handed out.
     pub(super) fn from(&mut self, lane: LaneId, term: Term, handed_out: usize) -> Search {
         let queue = self.of(lane, term);
-        let place = queue.front.unwrap_or(HEAD);
+        let place = queue.front.unwrap_or((queue.head, DeliveryId(0)));
         let passed = queue.rows.iter().filter(|(delivery, (_, row))| (row.at, **delivery) <= place).count();
         Search { place, handed_out: handed_out.saturating_sub(passed) }
     }
@@ -186,7 +213,7 @@ mod tests {
         queues.look(LANE, TERM, &signs);
         let rows = (1..4).map(|n| (DeliveryId(n), row(10 * n)));
         queues.advance((LANE, TERM), (StoreTime(30), DeliveryId(3)), &signs, rows);
-        signs.are_seen();
+        signs.are_seen(None);
         (queues, signs)
     }
 
@@ -210,14 +237,30 @@ mod tests {
     }
 
     #[test]
+    fn the_head_is_what_waits_first_handed_out_or_not() {
+        let (mut queues, mut signs) = handed_out();
+        let held = |ids: &[u64]| ids.iter().map(|id| DeliveryId(*id)).collect::<Vec<_>>();
+        assert_eq!(queues.head(LANE, TERM, held(&[2, 3])), Some(StoreTime(20)));
+        assert_eq!(queues.head(LANE, TERM, held(&[])), Some(StoreTime(30)), "the rest is due later");
+        assert_eq!(queues.head(LANE, TERM, held(&[2, 9])), None, "9 is not known");
+        signs.are_seen(queues.head(LANE, TERM, held(&[3])));
+        assert_eq!(signs.head, StoreTime(30));
+        signs.arrive(StoreTime(15));
+        assert_eq!(signs.head, StoreTime(15));
+        queues.look(LANE, TERM, &signs);
+        assert_eq!(queues.head(LANE, TERM, held(&[3])), Some(StoreTime(15)));
+    }
+
+    #[test]
     fn nothing_is_known_of_another_ownership_or_after_a_failure() {
         let (mut queues, _) = handed_out();
         queues.forget_fronts();
         let from = queues.from(LANE, TERM, 3);
-        assert_eq!((from.place, from.handed_out), (HEAD, 3));
+        assert_eq!((from.place, from.handed_out), ((StoreTime(0), DeliveryId(0)), 3));
+        assert_eq!(queues.head(LANE, TERM, []), None);
         assert!(queues.row(LANE, TERM, DeliveryId(2)).is_some());
         assert!(queues.row(LANE, Term(2), DeliveryId(2)).is_none());
-        assert_eq!(queues.from(LANE, Term(2), 0).place, HEAD);
+        assert_eq!(queues.from(LANE, Term(2), 0).place.0, StoreTime(0));
         assert!(queues.row(LANE, TERM, DeliveryId(2)).is_none(), "the lane has changed hands");
     }
 }

@@ -89,6 +89,8 @@ pub(super) struct NewAttempt {
     pub(super) body_hash: u64,
     pub(super) before: Option<StoreTime>,
     pub(super) capped: bool,
+    /// Its delivery has none yet, so that nobody can have recorded this one.
+    pub(super) is_first: bool,
 }
 
 pub(super) const DELIVERIES: &str =

@@ -1,4 +1,4 @@
--- Schema 1. A released schema never changes: whatever comes later is a migration after it.
+-- Schema 2. A released schema never changes: whatever comes later is a migration after it.
 --
 -- Times are nanoseconds since 1970. Whoever changes a lane, or anything that belongs to one, has its row locked: lanes in
 -- the order of their numbers, then owners in theirs, then `state`, then the writer's own row of `totals`.
@@ -66,7 +66,7 @@ CREATE INDEX secrets_lane ON secrets (lane);
 
 -- The part of a subscriber that changes all the time: written once per commit. A lane without an owner was handed back in
 -- order, or never had one. How its queue changes (queues.rs): how often something came to wait, the soonest due of what did since
--- the owner looked, how often anybody but the owner changed what may be handed out. No index holds what changes with each commit, so that a change touches none.
+-- the owner looked, how often anybody but the owner changed what may be handed out, a time before which nothing waits. No index holds what changes with each commit, so that a change touches none.
 CREATE TABLE lanes (
     lane int8 PRIMARY KEY,
     state int2 NOT NULL,
@@ -77,6 +77,7 @@ CREATE TABLE lanes (
     arrivals int8 NOT NULL DEFAULT 0,
     earliest int8 NOT NULL DEFAULT 9223372036854775807,
     disturbed int8 NOT NULL DEFAULT 0,
+    head int8 NOT NULL DEFAULT 0,
     owner int8,
     term int8 NOT NULL DEFAULT 0,
     accepted int8 NOT NULL DEFAULT 0,

@@ -67,6 +67,7 @@ impl Work<'_> {
         }
         let error = attempt.error.as_deref().map(shortened);
         let status = attempt.status.map(i32::from);
+        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
         let capped = self.ledger.lane(lane)?.is_some_and(|lane| lane.capped);
         self.rows.attempts.push(NewAttempt {
             at: attempt.at,
@@ -80,8 +81,8 @@ impl Work<'_> {
             body_hash: attempt.body_hash,
             before: last,
             capped,
+            is_first,
         });
-        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
         self.gathered.stage(lane, attempt, is_first);
         let delivered = attempt.outcome == Outcome::Delivered;
         let latency_us = attempt.latency.0 / 1_000;

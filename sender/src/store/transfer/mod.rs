@@ -104,7 +104,7 @@ const TABLES: [Table; 12] = [
         name: "lanes",
         of_file: concat!(
             "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), 0,
-             9223372036854775807, 0, ",
+             9223372036854775807, 0, 0, ",
             of_lane!()
         ),
         of_server: concat!("SELECT lane, state, rows_max, bytes_max, when_full, ", of_lane!()),

@@ -72,8 +72,9 @@ pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> 
 
 pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime)>> {
     let query =
-        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) CROSS JOIN LATERAL
-        (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 ORDER BY at, delivery LIMIT 1) d
+        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) JOIN lanes l ON l.lane = u.lane
+        CROSS JOIN LATERAL (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 AND d.at >= l.head
+            ORDER BY at, delivery LIMIT 1) d
         ORDER BY u.place";
     sql.query(query, &[&lanes])?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
