@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Hands;
 use super::address::Address;
 use super::claim::{Answer, Bodies, answer, plain};
 use super::link::{Link, Purpose};
+use super::queues::Hands;
 use crate::engine::StoreTime;
 use crate::store::command::Claim;
 use crate::store::reply::Claimed;

@@ -189,21 +189,6 @@ impl Ledger {
         }
     }
 
-    /// Nothing waits on a lane that is due sooner.
-    pub(super) fn head(&self, lane: LaneId) -> Result<StoreTime> {
-        Ok(self.lane(lane)?.map_or(StoreTime(0), |lane| lane.signs.head))
-    }
-
-    /// A delivery of a lane waits now that did not, or not then.
-    pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) -> Result<()> {
-        self.amend(lane, |lane| lane.signs.arrive(due))
-    }
-
-    /// Deliveries of a lane have changed that may be handed out.
-    pub(super) fn disturb(&mut self, lane: LaneId) -> Result<()> {
-        self.amend(lane, |lane| lane.signs.disturbed += 1)
-    }
-
     /// From here on leases are reckoned by the server's clock.
     pub(super) const fn count_by_server(&mut self) {
         self.clock = self.server_clock;

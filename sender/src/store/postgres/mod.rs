@@ -69,9 +69,9 @@ pub use address::{Address, BadAddress};
 use doubt::Doubt;
 pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
-use link::{Link, Purpose};
-use named::{Named, begin, is_named};
-use queues::Queues;
+use link::Link;
+use named::{Named, begin, together};
+use queues::{Hands, Queues};
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
@@ -119,13 +119,6 @@ pub struct PostgresStore {
     connected_again: Option<StoreTime>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
     by_server_clock: bool,
-}
-
-/// What is handed out, and what is known of the queues that it is from.
-#[derive(Debug, Default)]
-struct Hands {
-    held: Held,
-    queues: Queues,
 }
 
 /// What a commit did.
@@ -322,35 +315,6 @@ impl PostgresStore {
             }
         }
     }
-
-    /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
-    /// its commands and it happened.
-    fn settle_doubt(
-        &mut self,
-        now: StoreTime,
-        commands: &[Command],
-    ) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
-        if self.link.as_ref().is_none_or(Link::is_closed) {
-            self.link = None;
-            self.link = Some(Link::open(&self.address, Purpose::Hot)?);
-            self.connected_again = Some(now);
-        }
-        let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
-        let happened = doubt.happened(link, self.writer)?;
-        let Some(doubt) = self.doubt.take() else { return Ok(None) };
-        if !happened {
-            self.undo();
-            return Ok(None);
-        }
-        let is_of = doubt.is_of(commands);
-        let replies = self.keep(doubt.into_done());
-        Ok(is_of.then_some(replies))
-    }
-}
-
-/// Whether what two commands name is read together.
-const fn together(one: &Command, next: &Command) -> bool {
-    is_named(one) == is_named(next)
 }
 
 /// What is left of a commit once its commands are carried out.

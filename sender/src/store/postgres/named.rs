@@ -26,6 +26,11 @@ struct Remembered {
     row: Delivery,
 }
 
+/// Whether what two commands name is read together.
+pub(super) const fn together(one: &Command, next: &Command) -> bool {
+    is_named(one) == is_named(next)
+}
+
 /// What a commit reads beforehand, as its commands name it.
 #[derive(Debug, Default)]
 pub(super) struct Named<'a> {

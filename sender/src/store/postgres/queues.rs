@@ -12,9 +12,12 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::{Error, Row};
 
+use super::ledger::Ledger;
 use super::rows::Delivery;
+use super::stop;
 use super::values::Count;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
+use crate::store::held::Held;
 
 /// A place in a queue: when a delivery is due, and its number.
 pub(super) type Place = (StoreTime, DeliveryId);
@@ -63,6 +66,13 @@ impl Signs {
         self.earliest = NEVER;
         self.head = self.head.max(head.unwrap_or_default());
     }
+}
+
+/// What is handed out, and what is known of the queues that it is from.
+#[derive(Debug, Default)]
+pub(super) struct Hands {
+    pub(super) held: Held,
+    pub(super) queues: Queues,
 }
 
 /// The queues of the lanes that are held here.
@@ -181,6 +191,23 @@ impl Queue {
     /// Something may wait that is due then.
     fn lower(&mut self, due: StoreTime) {
         self.front = self.front.map(|front| front.min((due, DeliveryId(0))));
+    }
+}
+
+impl Ledger {
+    /// Nothing waits on a lane that is due sooner.
+    pub(super) fn head(&self, lane: LaneId) -> stop::Result<StoreTime> {
+        Ok(self.lane(lane)?.map_or(StoreTime(0), |lane| lane.signs.head))
+    }
+
+    /// A delivery of a lane waits now that did not, or not then.
+    pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) -> stop::Result<()> {
+        self.amend(lane, |lane| lane.signs.arrive(due))
+    }
+
+    /// Deliveries of a lane have changed that may be handed out.
+    pub(super) fn disturb(&mut self, lane: LaneId) -> stop::Result<()> {
+        self.amend(lane, |lane| lane.signs.disturbed += 1)
     }
 }
 
