@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{Nanos, StoreTime};
-use hookproof_sender::store::command::Which;
+use hookproof_sender::store::command::{Claim, Fate, Which};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
@@ -201,4 +201,61 @@ fn tables_of_an_older_version_are_refused() {
         "{error}"
     );
     assert!(matches!(PostgresReader::open(&schema.at()), Err(StoreError::Foreign { .. })));
+}
+
+/// A stranger's transaction for which every commit waits before it ends.
+struct Stranger {
+    runtime: tokio::runtime::Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Stranger {
+    fn begin(address: &str) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let connected = tokio_postgres::connect(address, tokio_postgres::NoTls);
+        let (client, connection) = runtime.block_on(connected).unwrap();
+        runtime.spawn(connection);
+        let stranger = Self { runtime, client };
+        // Every commit counts there.
+        stranger.says("BEGIN; SELECT 1 FROM totals FOR UPDATE");
+        stranger
+    }
+
+    fn says(&self, statements: &str) -> usize {
+        self.runtime.block_on(self.client.simple_query(statements)).unwrap().len()
+    }
+
+    fn wait_until_waited_for(&self) {
+        let waiting =
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+        // The end of the answer counts as one.
+        while self.says(waiting) < 2 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn what_is_released_while_somebody_claims_is_handed_out_again() {
+    let Some(address) = new_schema("what_is_released_while_somebody_claims") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let (lane, term) = world.own_lane(WIDE);
+    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    assert_eq!(world.try_claim(lane, term, 1).unwrap().rows[0].delivery, first);
+    let mut beside = world.store.claimer().unwrap().unwrap();
+    let released = world.settlement(lane, term, first, Fate::Released);
+    let commands = [Command::Settle(vec![released]), Command::Emit(world.event(&[lane]))];
+    let (now, stranger) = (world.now, Stranger::begin(&address));
+    std::thread::scope(|scope| {
+        let committed = scope.spawn(|| world.store.commit(now, &commands).unwrap());
+        stranger.wait_until_waited_for();
+        let claim = Claim { lane, term, max: 1, bytes_max: u64::MAX };
+        let claimed = beside.claim(now, &[claim]).unwrap().unwrap();
+        assert_eq!(claimed[0].rows[0].delivery, second, "the first is about to change");
+        stranger.says("ROLLBACK");
+        committed.join().unwrap();
+    });
+    let claimed = world.claim(lane, term);
+    assert_eq!((claimed.len(), claimed[0]), (2, first));
 }

@@ -25,7 +25,7 @@ pub(super) type Place = (StoreTime, DeliveryId);
 /// What a lane's row says of changes to its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signs {
-    /// How often something came to wait in it.
+    /// How often something came to wait in it, or waits again without being handed out.
     pub(super) arrivals: u64,
     /// Nothing that came to wait since whoever holds the lane last looked is due sooner.
     pub(super) earliest: StoreTime,
@@ -136,11 +136,6 @@ impl Queues {
             head = head.min(due(delivery)?);
         }
         Some(head)
-    }
-
-    /// What was handed out waits again.
-    pub(super) fn lower(&mut self, lane: LaneId, term: Term, due: StoreTime) {
-        self.of(lane, term).lower(due);
     }
 
     /// Where to look for more, of a lane of which so much is handed out.

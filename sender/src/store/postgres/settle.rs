@@ -40,8 +40,9 @@ impl Work<'_> {
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
             Fate::Released => {
-                if !is_stale {
-                    self.queues.lower(lane, settlement.term, before.at);
+                // A claim beside this commit passes over it, and goes on behind it: the next one is to look there again.
+                if before.place == Place::Waiting {
+                    self.ledger.arrive(lane, before.at)?;
                 }
                 Ok(SettleResult::Applied)
             }
