@@ -22,6 +22,15 @@ pub(super) enum Standing {
     Unread(StoreTime),
 }
 
+/// Whether a delivery is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InHand {
+    No,
+    Yes,
+    /// The commit under way moves it.
+    Moving,
+}
+
 /// All that is handed out, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -121,9 +130,14 @@ impl Held {
         self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains(&delivery))
     }
 
-    /// Whether a delivery is handed out, or the commit under way moves it.
-    pub(super) fn has_beside(&self, lane: LaneId, delivery: DeliveryId) -> bool {
-        self.moving.contains(&delivery) || self.has(lane, delivery)
+    /// Whether a delivery is handed out, as a commit sees it.
+    pub(super) fn in_hand(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
+        if self.has(lane, delivery) { InHand::Yes } else { InHand::No }
+    }
+
+    /// The same beside a commit that is under way.
+    pub(super) fn in_hand_beside(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
+        if self.moving.contains(&delivery) { InHand::Moving } else { self.in_hand(lane, delivery) }
     }
 
     /// The lanes held for an owner.

@@ -241,10 +241,14 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
     let Some(address) = new_schema("what_is_released_while_somebody_claims") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let (lane, term) = world.own_lane(WIDE);
-    let (first, second) = (world.emit_one(lane), world.emit_one(lane));
+    let first = world.emit_one(lane);
+    world.pass(Nanos::SECOND);
+    let second = world.emit_one(lane);
     assert_eq!(world.try_claim(lane, term, 1).unwrap().rows[0].delivery, first);
     let mut beside = world.store.claimer().unwrap().unwrap();
     let released = world.settlement(lane, term, first, Fate::Released);
+    // What comes to wait with it is due later than all that was looked at.
+    world.pass(Nanos::SECOND);
     let commands = [Command::Settle(vec![released]), Command::Emit(world.event(&[lane]))];
     let (now, stranger) = (world.now, Stranger::begin(&address));
     std::thread::scope(|scope| {
@@ -258,4 +262,41 @@ fn what_is_released_while_somebody_claims_is_handed_out_again() {
     });
     let claimed = world.claim(lane, term);
     assert_eq!((claimed.len(), claimed[0]), (2, first));
+}
+
+/// The database tells of a commit before the store knows that it is through: who claims in between passes over what it moves,
+/// where that lies by now.
+#[test]
+fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_through() {
+    let fates: [fn(StoreTime) -> Fate; 3] = [
+        |_| Fate::Released,
+        |now| Fate::Retry { due: now },
+        |now| Fate::Retry { due: later(now, Nanos::SECOND) },
+    ];
+    for fate in fates {
+        let Some(address) = new_schema("what_waits_again_is_handed_out") else { return };
+        let Some((between, far)) = by_way_of_a_cut(&address) else { return };
+        let mut world = World::over(far);
+        let (lane, term) = world.own_lane(WIDE);
+        let first = world.emit_one(lane);
+        world.pass(Nanos::SECOND);
+        let second = world.emit_one(lane);
+        assert_eq!(world.claim(lane, term), [first, second]);
+        let mut beside = world.store.claimer().unwrap().unwrap();
+        let mut claim = |now: StoreTime| {
+            let claim = Claim { lane, term, max: 10, bytes_max: u64::MAX };
+            let claimed = beside.claim(now, &[claim]).unwrap().expect("the lane is held");
+            claimed[0].rows.iter().map(|row| row.delivery).collect::<Vec<_>>()
+        };
+        let fate = fate(world.now);
+        let commands = [Command::Settle(vec![world.settlement(lane, term, first, fate)])];
+        between.cut_at(b"COMMIT\0");
+        let error = world.store.commit(world.now, &commands).unwrap_err();
+        assert!(between.has_cut() && matches!(error, StoreError::Lost { .. }), "{error}");
+        assert_eq!(claim(world.now), [], "{fate:?}: nobody knows yet what came of it");
+        world.all(&commands);
+        world.pass(Nanos::SECOND);
+        assert_eq!(claim(world.now), [first], "{fate:?}");
+        assert_eq!(claim(world.now), []);
+    }
 }

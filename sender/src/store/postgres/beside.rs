@@ -63,21 +63,25 @@ fn answer_all(
         let (lane, term, signs) = (claim.lane, claim.term, &signs[&claim.lane]);
         queues.look(lane, term, signs);
         let from = queues.from(lane, term, held.count(lane));
-        let is_held = |delivery| held.has_beside(lane, delivery);
-        let Answer { claimed, unreadable, place, rows } =
-            answer(sql, &mut bodies, claim, (from, is_held), now)?;
+        let hand = |delivery| held.in_hand_beside(lane, delivery);
+        let Answer { claimed, unreadable, place, moving_after, rows } =
+            answer(sql, &mut bodies, claim, (from, hand), now)?;
         if !unreadable.is_empty() {
             // What cannot be read has to be set aside, which writes.
             return Ok(None);
         }
-        answers.push((claimed, place, rows));
+        answers.push((claimed, (place, moving_after), rows));
     }
     let mut all = Vec::with_capacity(answers.len());
-    for (claimed, place, rows) in answers {
+    for (claimed, (place, moving_after), rows) in answers {
         for row in &claimed.rows {
             held.take_beside(claimed.lane, row.delivery);
         }
-        queues.advance((claimed.lane, claimed.term), place, &signs[&claimed.lane], rows);
+        let (lane, term) = (claimed.lane, claimed.term);
+        queues.advance((lane, term), place, &signs[&lane], rows);
+        if let Some(moving) = moving_after {
+            queues.pass_over((lane, term), moving);
+        }
         all.push(claimed);
     }
     Ok(Some(all))

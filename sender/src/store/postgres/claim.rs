@@ -12,6 +12,7 @@ use super::values::{Bits, Count, int, size};
 use super::{Result, Stop, Work};
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::command::{Body, Claim, Reason};
+use crate::store::held::InHand;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::read::Place;
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
@@ -45,6 +46,8 @@ pub(super) struct Answer {
     pub(super) unreadable: Vec<DeliveryId>,
     /// Up to here, nothing waits that is neither in the answer nor handed out before.
     pub(super) place: QueuePlace,
+    /// After this place lies what was passed over since the commit under way moves it.
+    pub(super) moving_after: Option<QueuePlace>,
     /// What is handed out, as it stands.
     pub(super) rows: Vec<(DeliveryId, Delivery)>,
 }
@@ -54,37 +57,41 @@ struct Front {
     due: Vec<DeliveryId>,
     next: Option<StoreTime>,
     place: QueuePlace,
+    moving_after: Option<QueuePlace>,
 }
 
-/// What a claim is answered, given where to begin and what may not be handed out. Nothing is handed out by that alone.
+/// What a claim is answered, given where to begin and what may be handed out. Nothing is handed out by that alone.
 pub(super) fn answer(
     sql: &Link,
     bodies: &mut Bodies,
     claim: &Claim,
-    (from, is_held): (Search, impl Fn(DeliveryId) -> bool),
+    (from, hand): (Search, impl Fn(DeliveryId) -> InHand),
     now: StoreTime,
 ) -> Result<Answer> {
-    let Front { due, next, place } = front(sql, claim, (from, is_held), now)?;
+    let Front { due, next, place, moving_after } = front(sql, claim, (from, hand), now)?;
     let lane = claim.lane;
     let Parts { rows, claimed, unreadable } =
         if due.is_empty() { Parts::default() } else { parts(sql, bodies, lane, &due)? };
-    Ok(Answer { claimed: Claimed { lane, term: claim.term, rows: claimed, next }, unreadable, place, rows })
+    let claimed = Claimed { lane, term: claim.term, rows: claimed, next };
+    Ok(Answer { claimed, unreadable, place, moving_after, rows })
 }
 
 fn front(
     sql: &Link,
     claim: &Claim,
-    (from, is_held): (Search, impl Fn(DeliveryId) -> bool),
+    (from, hand): (Search, impl Fn(DeliveryId) -> InHand),
     now: StoreTime,
 ) -> Result<Front> {
     let max = usize::try_from(claim.max.min(ROWS_MAX)).unwrap_or(usize::MAX);
     // One more than may be handed out tells when the next one is due.
     let limit = max.saturating_add(1).saturating_add(from.handed_out);
-    let (mut front, mut bytes) = (Front { due: Vec::new(), next: None, place: from.place }, 0_u64);
+    let mut front = Front { due: Vec::new(), next: None, place: from.place, moving_after: None };
+    let mut bytes = 0_u64;
     let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
     for row in &found {
         let (delivery, at): (DeliveryId, StoreTime) = (row.try_get(0)?, row.try_get(1)?);
-        if !is_held(delivery) {
+        let in_hand = hand(delivery);
+        if in_hand == InHand::No {
             bytes = bytes.saturating_add(row.try_get::<_, Count>(2)?.0);
             let is_full = front.due.len() >= max || (bytes > claim.bytes_max && !front.due.is_empty());
             if at > now || is_full {
@@ -92,6 +99,9 @@ fn front(
                 return Ok(front);
             }
             front.due.push(delivery);
+        }
+        if in_hand == InHand::Moving {
+            front.moving_after.get_or_insert(front.place);
         }
         front.place = (at, delivery);
     }
@@ -201,9 +211,9 @@ impl Work<'_> {
         // What this commit has done to the queue so far counts as well.
         self.queues.look(lane, term, &signs);
         let from = self.queues.from(lane, term, self.held.count(lane));
-        let is_held = |delivery| self.held.has(lane, delivery);
-        let Answer { claimed, unreadable, place, rows } =
-            answer(self.sql, &mut self.bodies, claim, (from, is_held), self.now)?;
+        let hand = |delivery| self.held.in_hand(lane, delivery);
+        let Answer { claimed, unreadable, place, rows, .. } =
+            answer(self.sql, &mut self.bodies, claim, (from, hand), self.now)?;
         self.queues.advance((lane, term), place, &signs, rows);
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {

@@ -173,7 +173,10 @@ impl PostgresStore {
 
     /// Notes what a commit did that is durable.
     fn keep(&mut self, done: Done) -> Vec<Reply> {
-        self.hands().held.keep();
+        let mut hands = self.hands();
+        hands.held.keep();
+        hands.queues.step_back();
+        drop(hands);
         self.gathered.keep(done.now);
         self.written.commits += done.written.commits;
         self.written.rows += done.written.rows;

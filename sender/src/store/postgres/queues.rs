@@ -85,6 +85,9 @@ struct Queue {
     term: Term,
     /// All that waits up to here is handed out. Nothing: that is not known.
     front: Option<Place>,
+    /// After this place, claims beside the commit under way have passed over what it moves. Where that comes to lie is known
+    /// once the commit is through, and may be where they have looked by then, since the database tells of it earlier.
+    moving_after: Option<Place>,
     /// Nothing that waits is due sooner.
     head: StoreTime,
     /// The arrivals that were taken account of.
@@ -104,7 +107,14 @@ pub(super) struct Search {
 
 impl Queues {
     fn of(&mut self, lane: LaneId, term: Term) -> &mut Queue {
-        let new = || Queue { term, front: None, head: StoreTime(0), arrivals: 0, rows: BTreeMap::new() };
+        let new = || Queue {
+            term,
+            front: None,
+            moving_after: None,
+            head: StoreTime(0),
+            arrivals: 0,
+            rows: BTreeMap::new(),
+        };
         let queue = self.0.entry(lane).or_insert_with(new);
         if queue.term != term {
             *queue = new();
@@ -159,6 +169,21 @@ impl Queues {
         queue.rows.extend(rows.into_iter().map(|(delivery, row)| (delivery, (signs.disturbed, row))));
     }
 
+    /// What lies after this place was passed over, since the commit under way moves it.
+    pub(super) fn pass_over(&mut self, (lane, term): (LaneId, Term), place: Place) {
+        let queue = self.of(lane, term);
+        queue.moving_after = Some(queue.moving_after.map_or(place, |before| before.min(place)));
+    }
+
+    /// A commit is through: what it moved, and was passed over meanwhile, is looked for again.
+    pub(super) fn step_back(&mut self) {
+        for queue in self.0.values_mut() {
+            if let Some(place) = queue.moving_after.take() {
+                queue.front = queue.front.map(|front| front.min(place));
+            }
+        }
+    }
+
     /// A row that is handed out, and how often its lane had been disturbed before it was read.
     pub(super) fn row(&self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<&(u64, Delivery)> {
         self.0.get(&lane).filter(|queue| queue.term == term)?.rows.get(&delivery)
@@ -173,7 +198,9 @@ impl Queues {
 
     /// A commit failed: what it gave up, and was passed over meanwhile, waits as before.
     pub(super) fn forget_fronts(&mut self) {
-        self.0.values_mut().for_each(|queue| queue.front = None);
+        for queue in self.0.values_mut() {
+            (queue.front, queue.moving_after) = (None, None);
+        }
     }
 
     /// Keeps the lanes that are held under these ownerships.
