@@ -235,6 +235,8 @@ mod tests {
         held.leave(LANE, DeliveryId(3));
         held.take(LANE, DeliveryId(4));
         assert_eq!(beside(&held), [0, 5]);
+        let in_hand = [1, 2, 5].map(|id| held.in_hand_beside(LANE, DeliveryId(id)));
+        assert_eq!(in_hand, [InHand::Moving, InHand::Yes, InHand::No]);
         held.take_beside(LANE, DeliveryId(5));
         held.keep();
         assert_eq!(beside(&held), [0, 1, 3]);

@@ -286,6 +286,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_commit_moves_is_looked_for_once_it_is_through() {
+        let (mut queues, _) = handed_out();
+        for place in [StoreTime(20), StoreTime(10), StoreTime(25)] {
+            queues.pass_over((LANE, TERM), (place, DeliveryId(0)));
+        }
+        assert_eq!(queues.from(LANE, TERM, 3).place.0, StoreTime(30), "it is still under way");
+        queues.step_back();
+        let from = queues.from(LANE, TERM, 3);
+        assert_eq!((from.place, from.handed_out), ((StoreTime(10), DeliveryId(0)), 3));
+        queues.advance((LANE, TERM), (StoreTime(40), DeliveryId(4)), &Signs::NONE, []);
+        queues.step_back();
+        assert_eq!(queues.from(LANE, TERM, 3).place.0, StoreTime(40), "once is enough");
+    }
+
+    #[test]
     fn the_head_is_what_waits_first_handed_out_or_not() {
         let (mut queues, mut signs) = handed_out();
         let held = |ids: &[u64]| ids.iter().map(|id| DeliveryId(*id)).collect::<Vec<_>>();
