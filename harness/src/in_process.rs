@@ -151,6 +151,7 @@ impl Harness {
             program: PathBuf::new(),
             folder: PathBuf::from("."),
             show: false,
+            live: None,
             reach: Reach::default(),
         };
         let mut serving = JoinSet::new();

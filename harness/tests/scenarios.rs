@@ -60,6 +60,7 @@ fn the_promised_scenarios_are_all_there() {
         "two-workers",
         "nodes-kill",
         "nodes-rolling",
+        "nodes-partition",
         "database-restart",
         "rotated-credentials",
         "gone",

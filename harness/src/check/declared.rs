@@ -12,7 +12,7 @@ pub(super) fn lacking(what: Lack) -> Finding {
 }
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 26] = [
+const NEEDS: [(&str, Lack); 27] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
@@ -31,6 +31,7 @@ const NEEDS: [(&str, Lack); 26] = [
     ("fault.locked", Lack::Start),
     ("fault.locked", Lack::Database),
     ("fault.database-restart", Lack::Start),
+    ("fault.partition", Lack::Start),
     ("fault.clock-step", Lack::Start),
     ("breaker.opens", Lack::Breaker),
     ("breaker.one-probe", Lack::Breaker),

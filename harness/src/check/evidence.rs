@@ -106,8 +106,8 @@ impl<'a> Evidence<'a> {
     }
 
     /// The earliest moment at which a request may have been sent: one that was read when its endpoint had just begun again
-    /// to accept or to read may have waited there for as long as it did not; and one that was read just after its process
-    /// was killed was sent before.
+    /// to accept or to read may have waited there for as long as it did not; one that was read just after its process
+    /// was killed was sent before; and one that was read just after TLS was agreed may have waited for that.
     pub(crate) fn sent_from(&self, n: u32) -> u64 {
         let exchange = self.exchange(n);
         let lane = exchange.lane.and_then(|lane| self.lanes.get(lane as usize));
@@ -118,8 +118,17 @@ impl<'a> Evidence<'a> {
                     .until()
                     .is_some_and(|end| (end..=end.saturating_add(READ_WITHIN)).contains(&exchange.t))
         };
-        let killed = self.killed_before(exchange.t).unwrap_or(exchange.t);
-        behaviours.iter().filter(waited).map(|one| one.at.0).fold(killed, u64::min)
+        let known = [self.killed_before(exchange.t), self.dialled_before(n, exchange.t)];
+        let waited = behaviours.iter().filter(waited).map(|one| one.at.0);
+        known.into_iter().flatten().chain(waited).fold(exchange.t, u64::min)
+    }
+
+    /// When the connection was opened on which a request came at `t`, if TLS had just been agreed on it.
+    fn dialled_before(&self, n: u32, t: u64) -> Option<u64> {
+        let arrival = self.trace.arrivals.get(n as usize)?;
+        let handshakes = &self.trace.reached.handshakes;
+        let at = handshakes.binary_search_by_key(&arrival.connection, |one| one.connection).ok()?;
+        (t.saturating_sub(handshakes[at].until) <= READ_WITHIN).then_some(handshakes[at].t)
     }
 
     /// When the process was killed that sent what was read at `t`, if that was just before, and none was started meanwhile.
@@ -192,12 +201,17 @@ impl<'a> Evidence<'a> {
         self.attempts(delivery).iter().any(|n| self.exchange(*n).is_delivered())
     }
 
-    /// Whether a process was killed or stopped from `from` to `until`.
+    /// Whether a process was killed, stopped or cut off from its store from `from` to `until`.
     pub(crate) fn was_killed(&self, from: u64, until: u64) -> bool {
         let stopped = self.trace.processes.iter().filter(|process| process.event == ProcessEvent::Stopped);
         let at = self.kills.partition_point(|t| *t < from);
         self.kills.get(at).is_some_and(|t| *t <= until)
             || self.was_killed_slowly(from, until)
+            || self
+                .trace
+                .faults
+                .iter()
+                .any(|fault| fault.cuts_off() && fault.t <= until && from <= fault.until.unwrap_or(fault.t))
             || stopped.map(|one| one.t).any(|t| from <= t && t <= until)
     }
 
@@ -218,10 +232,15 @@ impl<'a> Evidence<'a> {
     /// fault kept it from that by then.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
-        let writable = self.unwritable.iter().fold(t, |writable, (from, until)| {
-            if *from <= writable.saturating_add(promised) { writable.max(*until) } else { writable }
-        });
-        writable.saturating_add(promised)
+        self.writable_from(t, promised).saturating_add(promised)
+    }
+
+    /// From when on the sender could write down what it learnt at `t` and has so long for: where a fault kept it from that,
+    /// from its end.
+    pub(crate) fn writable_from(&self, t: u64, within: u64) -> u64 {
+        self.unwritable.iter().fold(t, |writable, (from, until)| {
+            if *from <= writable.saturating_add(within) { writable.max(*until) } else { writable }
+        })
     }
 
     /// Whether a process was killed or stopped before the sender must have written down how a request ended, so that the

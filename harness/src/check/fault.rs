@@ -1,6 +1,5 @@
-//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.clock-step`: while the sender can't write, or its wall clock
-//! jumps, nothing is
-//! acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
+//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`: while the sender can't write,
+//! or its wall clock jumps, nothing is acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
 //! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]).
 
 use super::again::{Again, served_again};
@@ -23,6 +22,11 @@ pub(super) fn locked(evidence: &Evidence<'_>) -> Finding {
 /// `fault.database-restart`
 pub(super) fn database_restart(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "database-restart")
+}
+
+/// `fault.partition`
+pub(super) fn partition(evidence: &Evidence<'_>) -> Finding {
+    judge(evidence, "partition")
 }
 
 /// `fault.clock-step`

@@ -1,7 +1,7 @@
 //! `process.exits`: no process of the sender ends by itself; one that is asked to stop ends with 0, and need not be killed.
 //!
 //! Asked are those that a fault restarts, and all of them at the end of the run. A process that was asked and is killed once
-//! `stop_within` is over did not stop.
+//! `stop_within` is over did not stop: counted from when it could write down what it knew.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,7 @@ pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
 /// Follows one worker's processes through the run.
 fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
     let within = evidence.scenario.sender.stop_within.0;
+    let since_writable = |asked| evidence.writable_from(asked, within);
     let (mut asked, mut killed) = (None, false);
     for one in lives {
         let at = |what: String| {
@@ -52,7 +53,9 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
             ProcessEvent::Asked => asked = Some(one.t),
             ProcessEvent::Killed => {
                 killed = true;
-                if let Some(since) = asked.filter(|since| one.t.saturating_sub(*since) >= within) {
+                if let Some(since) =
+                    asked.filter(|since| one.t.saturating_sub(since_writable(*since)) >= within)
+                {
                     tally.see();
                     tally.broke(|| {
                         at(format!("had to be killed {} after it was asked to stop", show(one.t - since)))
@@ -62,7 +65,9 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
             ProcessEvent::Exited => {
                 // What is no process of the harness's ends without a status.
                 let status = one.status.as_deref().unwrap_or("exit 0");
-                if !killed {
+                // Without its store it can end, and not in order.
+                let is_bereft = asked.is_some_and(|asked| since_writable(asked) > one.t);
+                if !killed && !is_bereft {
                     tally.see();
                     if asked.is_none() {
                         tally.broke(|| at(format!("ended by itself ({status})")));

@@ -76,20 +76,11 @@ impl From<String> for Failure {
 }
 
 fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8, Report), Failure> {
-    let trace = Trace::open(path).map_err(|error| error.to_string())?;
-    let (text, name) = match &arguments.scenario {
-        Some(file) => {
-            let text =
-                fs::read_to_string(file).map_err(|error| format!("reading {}: {error}", file.display()))?;
-            (text, file.display().to_string())
-        }
-        None => (trace.header.scenario_toml.clone(), format!("the scenario in {}", path.display())),
-    };
-    let scenario = Scenario::from_text(&text, &name)
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let by = arguments.scenario.as_deref();
+    let (scenario, trace) = read(path, by)?;
     let judgement = arguments.gate.judge(selection, &scenario, &trace);
     let code = exit::code(judgement.status);
-    let report = Report::new(&scenario, &trace, judgement, repeat(path, arguments));
+    let report = Report::new(&scenario, &trace, judgement, repeat(path, by, &arguments.gate));
     match arguments.forms.show(&report) {
         Ok(()) => Ok((code, report)),
         Err(error) => {
@@ -99,10 +90,25 @@ fn one(path: &Path, arguments: &Arguments, selection: &Selection) -> Result<(u8,
     }
 }
 
+/// A trace, and the scenario that it is judged by: that in a file, else its own.
+pub(super) fn read(path: &Path, by: Option<&Path>) -> Result<(Scenario, Trace), String> {
+    let trace = Trace::open(path).map_err(|error| error.to_string())?;
+    let (text, name) = match by {
+        Some(file) => {
+            let text =
+                fs::read_to_string(file).map_err(|error| format!("reading {}: {error}", file.display()))?;
+            (text, file.display().to_string())
+        }
+        None => (trace.header.scenario_toml.clone(), format!("the scenario in {}", path.display())),
+    };
+    let scenario = Scenario::from_text(&text, &name)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    Ok((scenario, trace))
+}
+
 /// The command that judges a trace again.
-fn repeat(path: &Path, arguments: &Arguments) -> String {
+pub(super) fn repeat(path: &Path, by: Option<&Path>, gate: &Gate) -> String {
     let shown = |path: &Path| quoted(&path.display().to_string());
-    let scenario =
-        arguments.scenario.as_deref().map_or_else(String::new, |file| format!(" --scenario {}", shown(file)));
-    format!("hookproof check {}{scenario}{}", shown(path), arguments.gate.written())
+    let scenario = by.map_or_else(String::new, |file| format!(" --scenario {}", shown(file)));
+    format!("hookproof check {}{scenario}{}", shown(path), gate.written())
 }

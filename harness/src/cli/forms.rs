@@ -74,16 +74,16 @@ impl Forms {
             write(path, &text)?;
         }
         if let Some(path) = &self.junit {
-            let junit = report::junit_with(reports, unjudged, regressions);
+            let junit = report::junit(reports, unjudged, regressions);
             write(path, &junit.map_err(io::Error::other)?)?;
         }
         if let Some(path) = &self.markdown {
-            write(path, &report::markdown_with(reports, unjudged, regressions))?;
+            write(path, &report::markdown(reports, unjudged, regressions))?;
         }
         if let Some(path) = &self.html {
             // A page of an earlier run must not stand for one that could not be judged.
             match (reports.first(), unjudged.first()) {
-                (Some(report), _) => write(path, &report::html_with(report, baseline))?,
+                (Some(report), _) => write(path, &report::html(report, baseline))?,
                 (None, Some(unjudged)) => write(path, &report::html_unjudged(unjudged))?,
                 (None, None) => {}
             }

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::exit::{FAILED, HARNESS, INCONCLUSIVE, INTERRUPTED, UNREACHABLE, USAGE};
+use super::exit::{HARNESS, INTERRUPTED, UNREACHABLE, USAGE, code};
 use super::interrupt::asked_to_end;
 use super::out::say;
 use super::receiver::{Unusable, Whom, length, secret};
+use crate::catalogue::Verdict;
 use crate::load::{self, Bracket, Found, Limits, Load, Slo, Trial};
 use crate::scenario::quantity::Rate;
+
+/// What is said of a load that somebody ended.
+const CUT_SHORT: &str = "interrupted: this is what was seen until then";
 
 /// What `hookproof load` is asked.
 #[derive(Debug, Args)]
@@ -61,7 +65,12 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(Ended::Unreachable(error)) => {
-            ended(UNREACHABLE, &format!("{} can't be reached: {error}; is it running?", load.target.url))
+            let why = format!("{} can't be reached: {error}; is it running?", load.target.url);
+            let kept = asked.out.as_deref().map(|dir| keep_nothing(dir, &load.target.url, &why));
+            if let Some(Err(Ended::Ours(what))) = kept {
+                say(format_args!("hookproof load: {what}"));
+            }
+            ended(UNREACHABLE, &why)
         }
         Err(Ended::Ours(why)) => ended(HARNESS, &why),
     }
@@ -133,28 +142,18 @@ async fn once(asked: &Asked, load: &Load, slo: Option<&Slo>) -> Result<u8, Ended
         trial.text() + &said.unwrap_or_default()
     };
     print(&text);
+    let is_cut_short = stopped.load(Ordering::Relaxed);
+    let (status, sentence) = trial.verdict(slo);
+    let code = if is_cut_short { INTERRUPTED } else { code(status) };
     if let Some(dir) = &asked.out {
-        keep(dir, &trial, &load.target.url)?;
+        let told =
+            if is_cut_short { (Verdict::Inconclusive, CUT_SHORT.to_owned()) } else { (status, sentence) };
+        keep(dir, &trial, &load.target.url, told)?;
     }
-    if stopped.load(Ordering::Relaxed) {
-        say("interrupted: this is what was seen until then");
+    if is_cut_short {
+        say(CUT_SHORT);
     }
-    Ok(match () {
-        () if stopped.load(Ordering::Relaxed) => INTERRUPTED,
-        () => weighed(&trial, slo),
-    })
-}
-
-/// What a whole trial came to.
-fn weighed(trial: &Trial, slo: Option<&Slo>) -> u8 {
-    match () {
-        () if trial.is_generator_limited() => INCONCLUSIVE,
-        () if trial.accepted() == 0 && trial.failed() == 0 => INCONCLUSIVE,
-        () if slo.is_some_and(|slo| !slo.latency_holds(trial)) => FAILED,
-        () if trial.is_open_limited() => INCONCLUSIVE,
-        () if slo.is_some_and(|slo| !slo.holds(trial)) || trial.failed() + trial.missed > 0 => FAILED,
-        () => 0,
-    }
+    Ok(code)
 }
 
 async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
@@ -195,18 +194,22 @@ async fn search(asked: &Asked, load: &Load, slo: &Slo) -> Result<u8, Ended> {
         say(format_args!("{} could no longer be reached: {why}", load.target.url));
     }
     if interrupted {
-        say("interrupted: this is what was seen until then");
+        say(CUT_SHORT);
     }
-    if let (Some(dir), Some(trial)) = (&asked.out, best) {
-        keep(dir, trial, &load.target.url)?;
+    let status = match () {
+        () if interrupted || lost.is_some() || bracket.generator_limited => Verdict::Inconclusive,
+        () if bracket.holds == 0 => Verdict::Fail,
+        () if !bracket.confirmed => Verdict::Inconclusive,
+        () => Verdict::Pass,
+    };
+    if let Some(dir) = &asked.out {
+        let told = said(slo, &found).lines().next().unwrap_or_default().to_owned();
+        match best {
+            Some(trial) => keep(dir, trial, &load.target.url, (status, told))?,
+            None => keep_nothing(dir, &load.target.url, &told)?,
+        }
     }
-    Ok(match () {
-        () if interrupted => INTERRUPTED,
-        () if lost.is_some() || bracket.generator_limited => INCONCLUSIVE,
-        () if bracket.holds == 0 => FAILED,
-        () if !bracket.confirmed => INCONCLUSIVE,
-        () => 0,
-    })
+    Ok(if interrupted { INTERRUPTED } else { code(status) })
 }
 
 /// What a search found, for people.
@@ -230,13 +233,23 @@ fn said(slo: &Slo, found: &Found) -> String {
 }
 
 /// Writes the log and the page.
-fn keep(dir: &Path, trial: &Trial, target: &str) -> Result<(), Ended> {
+fn keep(dir: &Path, trial: &Trial, target: &str, told: (Verdict, String)) -> Result<(), Ended> {
     let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(failed)?;
     std::fs::write(dir.join("load.hdr"), trial.hdr_log().map_err(failed)?).map_err(failed)?;
-    std::fs::write(dir.join("load.html"), trial.page(target)).map_err(failed)?;
+    std::fs::write(dir.join("load.html"), trial.page(target, told)).map_err(failed)?;
     say(format_args!("report: {}", dir.join("load.html").display()));
     Ok(())
+}
+
+/// Writes a page that says why there are no figures, and leaves no log of an earlier load beside it.
+fn keep_nothing(dir: &Path, target: &str, why: &str) -> Result<(), Ended> {
+    let failed = |error: std::io::Error| Ended::Ours(format!("can't write to {}: {error}", dir.display()));
+    std::fs::write(dir.join("load.html"), load::page_unjudged(target, why)).map_err(failed)?;
+    match std::fs::remove_file(dir.join("load.hdr")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    }
 }
 
 fn print(text: &str) {
@@ -251,6 +264,7 @@ mod tests {
     use hdrhistogram::Histogram;
 
     use super::*;
+    use crate::cli::exit::{FAILED, INCONCLUSIVE};
 
     /// A receiver that answers all that it gets after half a second.
     fn trial(status: u16, answered: u64, missed: u64) -> Trial {
@@ -280,7 +294,8 @@ mod tests {
             ("nothing was sent", trial(204, 0, 0), None, INCONCLUSIVE),
         ];
         for (what, trial, slo, code) in rows {
-            assert_eq!(weighed(&trial, slo), code, "{what}");
+            let (status, sentence) = trial.verdict(slo);
+            assert_eq!(super::code(status), code, "{what}: {sentence}");
         }
         assert!(trial(204, 100, 5).text().contains("1000 requests were open at once"));
     }

@@ -12,6 +12,7 @@ mod interrupt;
 mod length;
 mod list;
 mod load;
+mod open;
 mod out;
 mod packaging;
 mod plan;
@@ -55,6 +56,8 @@ enum Command {
     },
     /// Judge recorded runs again, offline
     Check(check::Arguments),
+    /// Show a recorded run: its report as a page
+    Open(open::Arguments),
     /// Ask a trace anything, in SQL
     Query(query::Arguments),
     /// Compare a report with an older one; exits with 3 where something got worse
@@ -111,6 +114,7 @@ pub fn main() -> ExitCode {
             exit::refuse("hold", crate::driver::hold(parent, &command), exit::HARNESS)
         }
         Command::Check(arguments) => check::main(&arguments),
+        Command::Open(arguments) => open::main(&arguments),
         Command::Query(arguments) => query::main(&arguments),
         Command::Compare(arguments) => compare::main(&arguments),
         Command::Driver(asked) => driver::main(&asked),

@@ -19,7 +19,7 @@ use crate::report::visible;
 use crate::trace::Trace;
 
 /// The tables, and the columns that each has whatever the trace holds.
-const TABLES: [(&str, &str); 22] = [
+const TABLES: [(&str, &str); 23] = [
     (
         "header",
         "format, version, scenario, scenario_sha256, schedule_sha256, seed, driver, clock, clock_resolution_ns, \
@@ -51,6 +51,7 @@ const TABLES: [(&str, &str); 22] = [
     ("offset", "t, ns, error"),
     ("public", "url, path"),
     ("stray", "t, kind, token, said, count"),
+    ("handshake", "t, until, connection"),
     ("undone", "t, do, worker, plan, why"),
     ("trailer", "t, ended, lines, offers, arrivals, dead_listed, late, dropped"),
 ];
@@ -203,9 +204,9 @@ fn json(value: ValueRef<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::trace::{
-        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Head, Kept,
-        Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused, SharedSecret, Signed, Signs,
-        Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered, Verified,
+        Accepted, Answer, Arrival, Ceiling, Cut, CutKind, Dead, Declared, Depth, Ended, Fault, Handshake,
+        Head, Kept, Machine, Offer, Offset, Process, ProcessEvent, Public, Record, Refused, SharedSecret,
+        Signed, Signs, Stall, Stray, StrayKind, Text, Told, Trailer, Undone, Unoffered, Verified,
     };
 
     /// One record of each kind that tells of events and requests, with everything that it can have.
@@ -328,6 +329,7 @@ mod tests {
                 said: endpoint.clone(),
                 count: 1,
             }),
+            Record::Handshake(Handshake { t, until: 2, connection: 1 }),
             Record::Undone(Undone {
                 t,
                 action: endpoint.clone(),
@@ -359,7 +361,7 @@ mod tests {
                 Record::Process(_) | Record::Depth(_) | Record::Dead(_) | Record::SharedSecret(_) => {}
                 Record::Ceiling(_) | Record::Machine(_) | Record::Declared(_) | Record::Stall(_) => {}
                 Record::Unoffered(_) | Record::Offset(_) | Record::Trailer(_) => {}
-                Record::Public(_) | Record::Stray(_) | Record::Undone(_) => {}
+                Record::Public(_) | Record::Stray(_) | Record::Handshake(_) | Record::Undone(_) => {}
             }
             let Ok(Value::Object(mut fields)) = serde_json::to_value(record) else { panic!("{record:?}") };
             let kind = fields.remove("k").unwrap();

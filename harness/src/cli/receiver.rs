@@ -120,6 +120,11 @@ impl Output {
         Ok(())
     }
 
+    /// Where the page goes.
+    fn page(&self) -> Option<PathBuf> {
+        self.out.as_ref().map(|dir| dir.join("receiver.html"))
+    }
+
     /// Whether the JSON takes the table's place.
     fn json_shown(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
@@ -167,8 +172,10 @@ pub(super) fn main(asked: &Asked) -> ExitCode {
         Err(stopped) => {
             say(format_args!("hookproof receiver: {stopped}"));
             let json = serde_json::json!({ "error": stopped.to_string(), "exit_code": UNREACHABLE });
+            let page = stopped.page(&settings.target.url);
+            let paged = asked.output.page().map_or(Ok(()), |path| write(&path, &page));
             let kept = stopped.junit().and_then(|junit| asked.output.keep(&junit, &json.to_string()));
-            if let Err(why) = kept {
+            if let Err(why) = paged.and(kept) {
                 say(format_args!("hookproof receiver: {why}"));
             }
             return ExitCode::from(UNREACHABLE);
@@ -284,8 +291,7 @@ fn hand_over(report: &Report, output: &Output) -> Result<(), String> {
     let text = if output.json_shown() { json.clone() + "\n" } else { report.table(colours) };
     // A reader that has seen enough, such as `head`, is no failure.
     let _closed = stdout.lock().write_all(text.as_bytes());
-    let page = output.out.as_ref().map(|dir| dir.join("receiver.html"));
-    let paged = page.as_ref().map_or(Ok(()), |page| {
+    let paged = output.page().as_ref().map_or(Ok(()), |page| {
         write(page, &report.page())?;
         say(format_args!("report: {}", page.display()));
         Ok(())

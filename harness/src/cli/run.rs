@@ -1,7 +1,9 @@
 //! `run`: replay scenarios against a sender.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -16,10 +18,12 @@ use super::reach::ReachArgs;
 use crate::catalogue::Selection;
 use crate::report::compare::compare_all;
 use crate::report::{self, Regressions, Report, Unjudged};
-use crate::run::{Clock, Interrupt, Options, Played, RunError, play};
+use crate::run::{Clock, Interrupt, Judging, Live, Options, PageServer, Played, RunError, play};
 use crate::scenario::{Duration, Scenario};
 use crate::trace::{Ended, Trace};
 
+/// A run's page in its folder.
+const PAGE: &str = "report.html";
 /// How long what plays has to end its processes, when it is to end at once.
 const AT_ONCE_NS: u64 = 2_000_000_000;
 
@@ -31,6 +35,7 @@ Examples:
   hookproof run scenarios/viral-spike.toml --only rate,loss --strict
   hookproof run scenarios/viral-spike.toml --times 5 --json base.json
   hookproof run scenarios/throughput.toml --set drain=10s --seed 7
+  hookproof run scenarios/viral-spike.toml --live
   hookproof run scenarios/recovery-storm.toml --driver scenarios/drivers/svix.toml
   hookproof run scenarios/viral-spike.toml --driver theirs.toml --bind 0.0.0.0:8080 \
     --public-url 'https://hooks.example.org/{endpoint}'
@@ -60,6 +65,10 @@ pub(super) struct Run {
     baseline: Option<PathBuf>,
     #[command(flatten)]
     allowances: Allowances,
+    /// Serve the report's page while a run goes on, to this machine alone: on a port that is printed, or at this address
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0",
+        value_parser = loopback)]
+    live: Option<SocketAddr>,
     /// I know that it takes so long: needed for traffic of more than an hour
     #[arg(long, value_name = "TIME")]
     yes_it_takes: Option<Duration>,
@@ -77,6 +86,14 @@ struct Found {
     reports: Vec<Report>,
     unjudged: Vec<Unjudged>,
     regressions: Regressions,
+}
+
+/// What all runs of a command share.
+struct Shared {
+    selection: Selection,
+    interrupt: Interrupt,
+    /// Where they are shown while they go on.
+    server: Option<PageServer>,
 }
 
 /// A run without a verdict: why, and the exit code that says so.
@@ -150,12 +167,23 @@ impl Run {
             say(format_args!("hookproof run: {what}"));
             return USAGE;
         }
+        let server = match self.live.map(PageServer::open).transpose() {
+            Ok(server) => server,
+            Err(error) => {
+                say(format_args!("hookproof run: the page can't be served: {error}"));
+                return USAGE;
+            }
+        };
+        if let Some(server) = &server {
+            say(format_args!("live:  http://{}/", server.address()));
+        }
+        let shared = Shared { selection, interrupt, server };
         let (mut worst, mut found) = (0, Found::default());
         let rounds = (0..self.times).flat_map(|_| &self.scenarios);
         for path in rounds {
-            let code = self.one(path, &selection, interrupt.clone(), &mut found).await;
+            let code = self.one(path, &shared, &mut found).await;
             worst = exit::worse(worst, code);
-            if *interrupt.borrow() {
+            if *shared.interrupt.borrow() {
                 let (subject, why) = ("hookproof run".to_owned(), "interrupted".to_owned());
                 found.unjudged.push(Unjudged { subject, why });
                 worst = INTERRUPTED;
@@ -180,12 +208,12 @@ impl Run {
     }
 
     /// Plays and judges one scenario. What keeps it from a verdict is said, and kept for the reports.
-    async fn one(&self, path: &Path, selection: &Selection, interrupt: Interrupt, found: &mut Found) -> u8 {
+    async fn one(&self, path: &Path, shared: &Shared, found: &mut Found) -> u8 {
         let (mut subject, shown) = (path.display().to_string(), found.reports.len());
         let result = match read(path, &self.set) {
             Ok(scenario) => {
                 subject.clone_from(&scenario.name);
-                self.play(path, &scenario, selection, interrupt, &mut found.reports).await
+                self.play(path, &scenario, shared, &mut found.reports).await
             }
             Err(why) => Err(Failure { code: USAGE, why }),
         };
@@ -202,27 +230,28 @@ impl Run {
         &self,
         path: &Path,
         scenario: &Scenario,
-        selection: &Selection,
-        interrupt: Interrupt,
+        shared: &Shared,
         reports: &mut Vec<Report>,
     ) -> Result<u8, Failure> {
         let ours =
             |what: &str, error: std::io::Error| Failure { code: HARNESS, why: format!("{what}: {error}") };
+        let out = self.out.join(&scenario.name);
+        let repeat = self.repeat(path, self.seed.unwrap_or(scenario.seed));
         let options = Options {
             seed: self.seed,
             driver: self.driver.clone(),
-            out: self.out.join(&scenario.name),
+            live: shared.server.clone().map(|server| self.live(server, shared, &out, &repeat)),
+            out,
             program: std::env::current_exe()
                 .map_err(|error| ours("this program does not know where it is", error))?,
             folder: path.parent().map(Path::to_owned).unwrap_or_default(),
             show: true,
             reach: self.reach.reach(),
         };
-        let played = play(scenario, &options, interrupt).await;
+        let played = play(scenario, &options, shared.interrupt.clone()).await;
         let played = played.map_err(|error| Failure { code: exit_code(&error), why: error.to_string() })?;
-        let repeat = self.repeat(path, self.seed.unwrap_or(scenario.seed));
         let code = self
-            .report(scenario, &played, selection, repeat, reports)
+            .report(scenario, &played, shared, repeat, reports)
             .map_err(|error| ours("the report could not be written", error))?;
         if let Some(error) = played.failure {
             return Err(Failure { code: HARNESS, why: format!("the run broke off: {error}") });
@@ -239,22 +268,35 @@ impl Run {
         &self,
         scenario: &Scenario,
         played: &Played,
-        selection: &Selection,
+        shared: &Shared,
         repeat: String,
         reports: &mut Vec<Report>,
     ) -> std::io::Result<u8> {
         let trace = Trace::open(&played.trace).map_err(std::io::Error::other)?;
-        let judgement = self.gate.judge(selection, scenario, &trace);
+        let judgement = self.gate.judge(&shared.selection, scenario, &trace);
         let code = exit::code(judgement.status);
         let report = Report::new(scenario, &trace, judgement, repeat);
         // Whatever fails from here on, what was found out is in the command's own reports.
         reports.push(report.clone());
-        let page = played.trace.with_file_name("report.html");
-        forms::write(&page, &report::html(&report))?;
+        let page = played.trace.with_file_name(PAGE);
+        if let Some(server) = &shared.server {
+            server.show(report::html_live(&report, &page, false));
+        }
+        forms::write(&page, &report::html(&report, &[]))?;
         forms::write(&page.with_file_name("report.json"), &serde_json::to_string_pretty(&report)?)?;
         self.forms.show(&report)?;
         say(format_args!("trace: {}\npage:  {}", played.trace.display(), page.display()));
         Ok(code)
+    }
+
+    /// How a run is shown while it goes on: judged as it is in the end.
+    fn live(&self, server: PageServer, shared: &Shared, out: &Path, repeat: &str) -> Live {
+        let (gate, selection, repeat) = (self.gate.clone(), shared.selection.clone(), repeat.to_owned());
+        let judging: Judging = Arc::new(move |scenario, trace| {
+            let judgement = gate.judge(&selection, scenario, trace);
+            Report::new(scenario, trace, judgement, repeat.clone())
+        });
+        Live { server, judging, kept: out.join(PAGE) }
     }
 
     /// Refuses to begin what takes longer than anybody asked for. What can't be read is told when its turn comes.
@@ -273,8 +315,8 @@ impl Run {
         let mut code = comparison.code();
         // What a run was worth is on its page since it ended; now beside what others were.
         for report in &found.reports {
-            let page = self.out.join(&report.scenario).join("report.html");
-            if let Err(error) = forms::write(&page, &report::html_with(report, baseline)) {
+            let page = self.out.join(&report.scenario).join(PAGE);
+            if let Err(error) = forms::write(&page, &report::html(report, baseline)) {
                 say(format_args!("hookproof run: {error}"));
                 code = exit::worse(code, HARNESS);
             }
@@ -307,6 +349,17 @@ impl Run {
             command.push_str(&format!(" --yes-it-takes {known}"));
         }
         command + &self.gate.written()
+    }
+}
+
+/// An address of this machine that no other reaches.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|error| format!("{error}; expected one such as 127.0.0.1:7000"))?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err("expected a loopback address: anybody may read the page".to_owned())
     }
 }
 

@@ -2,9 +2,11 @@
 //! private one, which ends with the run, or the one that `HOOKPROOF_POSTGRES` names; there the run has a database of its own,
 //! which is dropped at its end.
 //!
-//! - `server`, `server.sh`: the private server. `given`: a database on somebody's server.
+//! - `server`, `server.sh`: the private server. `link`: the way to it from one process. `given`: a database on somebody's
+//!   server.
 
 mod given;
+mod link;
 mod server;
 
 use std::io;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 
 use crate::scenario::{Durability, Store};
 use given::Given;
+pub use link::{Link, Passage};
 pub use server::Server;
 
 /// The environment variable with the address of a server to use in place of a private one.

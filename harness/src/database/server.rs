@@ -1,6 +1,7 @@
 //! A private PostgreSQL server, kept by a shell script that carries out orders from its standard input and ends with it. So the
 //! server ends with the harness, however that ends: nobody else holds the other end.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::DatabaseError;
+use super::link::Link;
 use crate::scenario::Durability;
 
 const SCRIPT: &str = include_str!("server.sh");
@@ -66,8 +68,15 @@ impl Server {
 
     /// The address of its one database.
     pub(super) fn address(&self) -> String {
-        let host = self.folder.display().to_string().replace('/', "%2F");
-        format!("postgres://hookproof@{host}/postgres")
+        address_in(&self.folder)
+    }
+
+    /// A way to it for a process of its own; the folder of that goes with the server's.
+    ///
+    /// # Errors
+    /// When there can't be such a folder, or nobody can listen there.
+    pub fn link(&self, number: usize) -> io::Result<Link> {
+        Link::open(self.folder.join(format!("link-{number}")), &self.folder)
     }
 
     /// Ends it, and waits until it is gone.
@@ -98,6 +107,12 @@ impl Server {
     pub async fn begin(&self) -> Result<(), DatabaseError> {
         self.orders.lock().await.begin().await
     }
+}
+
+/// The address of the one database of a server that listens in a folder.
+pub(super) fn address_in(folder: &Path) -> String {
+    let host = folder.display().to_string().replace('/', "%2F");
+    format!("postgres://hookproof@{host}/postgres")
 }
 
 impl Orders {

@@ -42,5 +42,5 @@ pub use error::{ApiError, FileError, StartError};
 pub use event::Event;
 pub use file::{DriverFile, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
-pub use processes::{ProcessConfig, Processes, Undone};
+pub use processes::{Blow, ProcessConfig, Processes, Undone};
 pub use template::{Difference, Template, TemplateError, Variables};

@@ -13,7 +13,7 @@ use super::error::{ApiError, StartError};
 use super::process::{Launch, Process, log_path, status_text};
 use crate::clock::Clock;
 use crate::fault::{Room, limit_files};
-use crate::trace::{Process as Line, ProcessEvent, Record, Recorder};
+use crate::trace::{self, Process as Line, ProcessEvent, Record, Recorder};
 
 mod ending;
 
@@ -36,10 +36,51 @@ pub struct Processes {
 pub struct Undone {
     /// To which.
     pub worker: usize,
-    /// Whether it was to be killed; else to be stopped.
-    pub kills: bool,
+    /// How it was to be ended.
+    pub blow: Blow,
     /// Why not.
     pub why: String,
+}
+
+/// What is to end a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blow {
+    /// Whether it is killed; else it is asked to stop.
+    pub kills: bool,
+    /// Which of the scenario's faults that is, from 0; none where the run is over.
+    pub plan: Option<u32>,
+}
+
+impl Undone {
+    /// As the trace has it.
+    #[must_use]
+    pub fn record(self, t: u64) -> trace::Undone {
+        let action = self.blow.word().to_owned();
+        let Blow { plan, .. } = self.blow;
+        trace::Undone { t, action, worker: u32::try_from(self.worker).ok(), plan, why: self.why }
+    }
+}
+
+impl Blow {
+    /// At the end of a run.
+    const fn at_the_end(kills: bool) -> Self {
+        Self { kills, plan: None }
+    }
+
+    /// In the scenario's words.
+    const fn word(self) -> &'static str {
+        match self {
+            Self { plan: None, .. } => "stop",
+            Self { kills: true, .. } => "kill",
+            Self { kills: false, .. } => "restart",
+        }
+    }
+}
+
+impl std::fmt::Display for Undone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} was not done: {}", self.blow.word(), self.why)
+    }
 }
 
 #[derive(Debug)]
@@ -48,10 +89,10 @@ struct Worker {
     process: Option<Process>,
     /// Whether it runs without being a process of ours.
     apart: bool,
-    /// What is being done to it, and whether that kills it.
-    strike: Option<(Strike, bool)>,
-    /// Which signal its process was sent last that is to end it: whether it kills.
-    struck: Option<bool>,
+    /// What is being done to end it.
+    strike: Option<(Strike, Blow)>,
+    /// Which blow was its process's last, of those that are to end it.
+    struck: Option<Blow>,
     /// Asks until it is ready.
     waiting: Option<JoinHandle<()>>,
     /// How long after its end it is started again, if it is.
@@ -73,6 +114,8 @@ pub struct ProcessConfig {
     pub logs: PathBuf,
     /// More arguments for their command line.
     pub arguments: Vec<String>,
+    /// Where each finds its database, if that is not where the driver's variables say.
+    pub databases: Vec<String>,
 }
 
 impl Processes {
@@ -87,7 +130,11 @@ impl Processes {
         let mut workers = Vec::new();
         if let Some(start) = &api.file().start {
             for number in 0..count {
-                let variables = api.variables(usize::try_from(number).unwrap_or_default());
+                let at = usize::try_from(number).unwrap_or_default();
+                let mut variables = api.variables(at);
+                if let Some(database) = config.databases.get(at) {
+                    variables.insert("database".to_owned(), database.clone());
+                }
                 let fill = |template: &super::template::Template| {
                     let filled = template.fill(&variables);
                     api.hiding(filled.map_err(|error| ApiError::Template { what: "start", error }))
@@ -227,10 +274,10 @@ impl Processes {
         let Some(status) = process.ended()? else { return Ok(()) };
         let now = self.clock.now();
         (worker.process, worker.frozen) = (None, false);
-        if let Some(kills) = worker.struck.take() {
+        if let Some(blow) = worker.struck.take() {
             // It is started again when its silence has shown that it was the sender.
             if worker.strike.is_none() && self.api.tells_processes_apart() {
-                worker.strike = Some((Strike::by_signal(&self.api, number, &self.clock), kills));
+                worker.strike = Some((Strike::by_signal(&self.api, number, &self.clock), blow));
             } else if worker.strike.is_none() {
                 let again_after = worker.again_after.take();
                 worker.again_at = again_after.map(|after| now.saturating_add(after)).or(worker.again_at);
@@ -260,17 +307,12 @@ impl Processes {
         (0..self.workers.len()).all(|number| whole(&self.workers[number]) && self.is_ready(number))
     }
 
-    /// Kills a process, to be started again so long after its end.
+    /// Ends a process, to be started again so long after its end.
     ///
     /// # Errors
-    /// As for all that strikes a process: when there is none, or the signal can't be sent.
-    pub fn kill(&mut self, number: usize, again_after: u64) -> io::Result<()> {
-        self.end(number, true, Some(again_after))
-    }
-
-    /// Asks a process to stop, to be started again so long after its end.
-    pub fn restart(&mut self, number: usize, again_after: u64) -> io::Result<()> {
-        self.end(number, false, Some(again_after))
+    /// As for all that is done to a process: when there is none, or the signal can't be sent.
+    pub fn strike(&mut self, number: usize, blow: Blow, again_after: u64) -> io::Result<()> {
+        self.end(number, blow, Some(again_after))
     }
 
     /// Stops a process where it stands.

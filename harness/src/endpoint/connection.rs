@@ -45,7 +45,7 @@ pub(super) async fn serve(
         let agreed = tokio::select! {
             () = tether.closed() => return,
             _ = open.wait_for(|open| !*open) => return,
-            agreed = shake_hands(&port, acceptor, stream) => agreed,
+            agreed = shake_hands(&port, acceptor, stream, number) => agreed,
         };
         let Some(agreed) = agreed else { return };
         agreed

@@ -22,7 +22,7 @@ use super::reach::{Reach, Tls};
 use super::stream::Stream;
 use crate::clock::Clock;
 use crate::scenario::SECOND;
-use crate::trace::StrayKind;
+use crate::trace::{Handshake, Record, StrayKind};
 
 /// What is agreed upon over TLS, the best first.
 const HTTP2: &[u8] = b"h2";
@@ -31,6 +31,8 @@ const HTTP1: &[u8] = b"http/1.1";
 const HANDSHAKE_WITHIN_NS: u64 = 10 * SECOND;
 /// How long the certificates of a run are good for, in days: longer than any run.
 const GOOD_FOR_DAYS: u64 = 90;
+/// How many hosts a certificate names one by one: a handshake carries 64 KiB of it.
+const HOSTS_MAX: usize = 200;
 /// The file of the run's own authority, in the run's folder.
 const CA_FILE: &str = "ca.pem";
 
@@ -101,12 +103,15 @@ impl Identity {
     }
 }
 
-/// The hosts by which endpoints are called.
+/// The hosts by which endpoints are called; where they are many, the pattern that matches them all: each name is a label.
 fn hosts(reach: &Reach, names: &[&str]) -> Vec<String> {
     let Some(public) = &reach.public else { return vec![reach.address().ip().to_string()] };
     let mut hosts: Vec<String> = names.iter().map(|name| public.host(name)).collect();
     hosts.sort_unstable();
     hosts.dedup();
+    if hosts.len() > HOSTS_MAX {
+        return vec![public.host("*")];
+    }
     hosts.into_iter().map(|host| host.trim_matches(['[', ']']).to_owned()).collect()
 }
 
@@ -180,7 +185,9 @@ pub(super) async fn shake_hands(
     port: &Port,
     acceptor: &TlsAcceptor,
     socket: TcpStream,
+    connection: u64,
 ) -> Option<(Stream, bool)> {
+    let t = port.stage.clock.now();
     let agreed = async {
         if !matches!(socket.peek(&mut [0]).await, Ok(1..)) {
             return None;
@@ -191,6 +198,8 @@ pub(super) async fn shake_hands(
     let why = tokio::select! {
         agreed = agreed => match agreed? {
             Ok(tls) => {
+                let until = port.stage.clock.now();
+                port.stage.recorder.keep(Record::Handshake(Handshake { t, until, connection }));
                 let is_second = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
                 return Some((Stream::Tls(Box::new(tls)), is_second));
             }

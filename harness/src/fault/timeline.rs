@@ -24,7 +24,7 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
 /// Whether the harness has something to do at the end of it. A process that was killed or asked to stop is started again
 /// so long after it is gone, which is no moment that is known beforehand; a database is let go by whoever holds it.
 const fn ends(action: &FaultAction) -> bool {
-    matches!(action, FaultAction::Stop | FaultAction::DiskFull)
+    matches!(action, FaultAction::Stop | FaultAction::DiskFull | FaultAction::Partition { .. })
 }
 
 #[cfg(test)]
@@ -40,6 +40,7 @@ mod tests {
             fault(1, 4, FaultAction::Stop),
             fault(2, 9, FaultAction::Kill),
             fault(5, 1, FaultAction::DiskFull),
+            fault(7, 2, FaultAction::Partition { cut: true }),
         ];
         let steps = timeline(&faults);
         let expected = [
@@ -48,6 +49,8 @@ mod tests {
             (5, Step::End(&faults[0])),
             (5, Step::Begin(&faults[2])),
             (6, Step::End(&faults[2])),
+            (7, Step::Begin(&faults[3])),
+            (9, Step::End(&faults[3])),
         ];
         assert_eq!(steps, expected);
     }

@@ -8,5 +8,6 @@ mod page;
 mod search;
 mod trial;
 
+pub use page::page_unjudged;
 pub use search::{Bracket, Found, Limits, Slo, SloError, find_max};
 pub use trial::{Load, REQUESTS_MAX, Trial, run};

@@ -3,9 +3,10 @@
 use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
+use super::search::Slo;
 use super::trial::{OPEN_MAX, Trial};
 use crate::catalogue::Verdict;
-use crate::report::{Chart, Document, Headline, Part, Shape, page};
+use crate::report::{Chart, Document, Headline, Part, Shape, page, unjudged};
 
 /// The percentiles that are told.
 const QUANTILES: [(&str, f64); 5] =
@@ -90,23 +91,42 @@ impl Trial {
         Ok(log)
     }
 
-    /// One page that needs nothing beside it.
+    /// What a whole trial came to, held against an objective where there is one, and why, in a sentence.
     #[must_use]
-    pub fn page(&self, target: &str) -> String {
-        let sentence = self.text().lines().next().unwrap_or_default().to_owned();
+    pub fn verdict(&self, slo: Option<&Slo>) -> (Verdict, String) {
+        let (due, failed, missed) = (self.due, self.failed(), self.missed);
+        let objective = |word: &str| slo.map_or(String::new(), |slo| format!("{slo}: {word}; "));
+        let counts = format!("{} of {due} accepted, {failed} failed, {missed} missed", self.accepted());
+        match () {
+            () if self.is_generator_limited() => (
+                Verdict::Inconclusive,
+                format!("generator-limited, which says little of the receiver; {counts}"),
+            ),
+            () if self.accepted() == 0 && failed == 0 => {
+                (Verdict::Inconclusive, "no request was answered".to_owned())
+            }
+            () if slo.is_some_and(|slo| !slo.latency_holds(self)) => {
+                (Verdict::Fail, format!("{}{counts}", objective("broken, too slow")))
+            }
+            () if self.is_open_limited() => (
+                Verdict::Inconclusive,
+                format!("open-limited: {OPEN_MAX} requests were open at once, all that this sends; {counts}"),
+            ),
+            () if failed + missed > 0 => (Verdict::Fail, format!("{}{counts}", objective("broken"))),
+            () => (Verdict::Pass, format!("{}{counts}", objective("holds"))),
+        }
+    }
+
+    /// One page that needs nothing beside it, with what the load came to.
+    #[must_use]
+    pub fn page(&self, target: &str, (status, sentence): (Verdict, String)) -> String {
         let chart = Part::Chart(Box::new(self.chart()));
         page(&Document {
             title: format!("Load on {target}"),
             about: "Latencies count from the moment that the schedule intended.".to_owned(),
-            verdict: Headline { status: self.status(), sentence, more: Vec::new() },
+            verdict: Headline { status: Some(status), sentence, more: Vec::new() },
             parts: vec![chart, Part::Lines(vec![self.text()])],
         })
-    }
-
-    /// Nothing was held against the figures; but some of them are no figures of the receiver.
-    fn status(&self) -> Option<Verdict> {
-        let limited = self.is_generator_limited() || self.is_open_limited();
-        (limited || self.latency.is_empty()).then_some(Verdict::Inconclusive)
     }
 
     /// Latency over percentiles, each step to the right ten times rarer.
@@ -120,6 +140,13 @@ impl Trial {
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
         chart
     }
+}
+
+/// The page of a load that told nothing: without one, an older load's would stand for it.
+#[must_use]
+pub fn page_unjudged(target: &str, why: &str) -> String {
+    let more = ["Nothing is known of what this receiver carries."];
+    unjudged(&format!("Load on {target}"), "hookproof load", why, &more)
 }
 
 /// Microseconds as milliseconds.

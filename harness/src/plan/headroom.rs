@@ -1,20 +1,18 @@
-//! How many times this traffic still meets the objectives, what breaks first, and what would carry more.
+//! How many times this traffic still meets the objectives, by several seeds, and what breaks first.
 
 use serde::Serialize;
 
-use super::scale::{AS_IT_STANDS, Knob, alone, is_coarse, scaled};
-use super::search::{Edge, edge};
-use super::slo::Slo;
-use super::{Asked, simulated};
+use super::Asked;
+use super::advice::{self, Advice};
+use super::interval::Interval;
+use super::judge::{Judge, in_parallel};
+use super::scale::{AS_IT_STANDS, is_coarse, scaled};
+use super::search::{DOUBLE, Edge, NEAR, edge};
+use super::slo::{Breach, Measure, NEVER};
 use crate::scenario::Scenario;
 use crate::sim::SimError;
 use crate::sim::figures::Figures;
 use crate::traffic::ScheduleError;
-
-/// Subscribers for which changes are looked for; the others are only named.
-const CHANGED_MAX: usize = 8;
-/// The most that a limit is raised, in thousandths.
-const RAISED_MAX: u64 = 64 * AS_IT_STANDS;
 
 /// How far it stretches.
 #[derive(Clone, Debug, Serialize)]
@@ -23,100 +21,137 @@ pub struct Headroom {
     pub carries: Option<u64>,
     /// The least that was seen to fail; none if nothing that was tried did.
     pub fails: Option<u64>,
+    /// Where the headroom of other seeds lies; none where one seed was tried, or some seed has no edge.
+    pub interval: Option<Interval>,
+    /// What each seed carries, the scenario's own first; none if no part of the traffic.
+    pub seeds: Vec<Option<u64>>,
+    /// In how many seeds the traffic as it stands fails.
+    pub short: u64,
     /// Whether it was looked for in whole multiples only, because a recording is played whole.
     pub coarse: bool,
     /// Whether more was not tried, or not changed for, as it has more events than can be simulated.
     pub too_many: bool,
+    /// How long it takes at each load that was simulated with the scenario's own seed, in the order of loads.
+    pub curve: Vec<Point>,
     /// What breaks first, the worst before the others.
     pub breaks: Vec<Breach>,
     /// What the changes are to carry, in thousandths of this traffic.
     pub carry: u64,
-    /// What is to be changed for that, each subscriber's ways together, the smallest first.
-    pub changes: Vec<Change>,
-    /// Subscribers that no change of one limit lets carry that much.
-    pub hopeless: Vec<String>,
-    /// Subscribers that fail too, and for which no change was looked for.
-    pub unexamined: Vec<String>,
+    /// What would carry it.
+    #[serde(flatten)]
+    pub advice: Advice,
 }
 
-/// An objective that a subscriber doesn't meet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Breach {
-    /// Whose.
-    pub subscriber: String,
-    /// Which.
-    pub objective: String,
-    /// What it comes to.
-    pub figure: String,
-    /// How far beyond: in thousandths of what is allowed.
-    pub excess: u64,
-}
-
-/// The least change of one limit that lets a subscriber carry it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// Whose.
-    pub subscriber: String,
-    /// Which limit.
-    pub knob: &'static str,
-    /// What it is.
-    pub from: String,
-    /// What it has to be.
-    pub to: String,
-    /// In thousandths.
-    pub factor: u64,
-}
-
-/// The objectives that are not met, the worst first.
-#[must_use]
-pub fn breaches(scenario: &Scenario, slos: &[Slo], figures: &Figures) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    for (subscriber, lane) in scenario.subscribers.iter().zip(&figures.lanes) {
-        for slo in slos.iter().filter(|slo| slo.concerns(&subscriber.name, &subscriber.group)) {
-            let figure = slo.measure.of(lane, figures);
-            if figure > slo.most {
-                breaches.push(Breach {
-                    subscriber: subscriber.name.clone(),
-                    objective: slo.to_string(),
-                    figure: slo.show(figure),
-                    excess: figure.saturating_mul(AS_IT_STANDS) / slo.most.max(1),
-                });
-            }
-        }
+impl Headroom {
+    /// The curve without what lies far beyond the edge: the search doubles, and that would flatten what comes before.
+    pub(super) fn near(&self) -> impl Iterator<Item = &Point> {
+        let far = self.carries.map_or(u64::MAX, |carries| carries * 2).max(self.fails.unwrap_or(0));
+        self.curve.iter().filter(move |point| point.load <= far)
     }
-    breaches.sort_by(|one, other| other.excess.cmp(&one.excess).then(one.subscriber.cmp(&other.subscriber)));
-    breaches
 }
 
-/// Looks for it; `present` is how it is with the traffic as it stands.
+/// One load, and how long it takes the slowest subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// In thousandths of this traffic.
+    pub load: u64,
+    /// The 95th percentile until a delivery is taken, in nanoseconds; none where so many never are.
+    pub p95_ns: Option<u64>,
+    /// How long after the traffic the backlog is gone; none if it is not in the time that is simulated.
+    pub drain_ns: Option<u64>,
+    /// Whether nothing breaks.
+    pub holds: bool,
+}
+
+impl Point {
+    fn of(load: u64, figures: &Figures, holds: bool) -> Self {
+        let slowest = |measure: Measure| {
+            let all = figures.lanes.iter().map(|lane| measure.of(lane, figures));
+            all.max().filter(|length| *length != NEVER)
+        };
+        let (p95_ns, drain_ns) = (slowest(Measure::Latency(950)), slowest(Measure::Drain));
+        Self { load, p95_ns, drain_ns, holds }
+    }
+}
+
+/// Looks for it; `present` is how it is with the traffic as it stands and the scenario's own seed.
 pub(super) fn search(
     scenario: &Scenario,
-    slos: &[Slo],
+    judge: &Judge<'_>,
     present: &Figures,
     asked: &Asked,
 ) -> Result<Headroom, SimError> {
-    let found = stretch(scenario, slos, present, asked)?;
-    let (carries, fails) = (found.edge.holds, found.edge.fails);
+    let own = judge.seed(scenario);
+    let first = stretch(scenario, judge, present, own, None)?;
+    // The edge of another seed is near that of this one, if it has one.
+    let near = first.edge.fails.and(first.edge.holds);
+    let seeds: Vec<u64> = (0..asked.seeds.max(1)).map(|more| own.wrapping_add(more)).collect();
+    let others = in_parallel(seeds[1..].to_vec(), |seed| stretch(scenario, judge, present, seed, near));
+    let curve = filled(first.curve.clone(), scenario, judge)?;
+    let mut all = vec![first];
+    all.extend(others.into_iter().collect::<Result<Vec<_>, _>>()?);
+    let edges: Option<Vec<(u64, u64)>> = all.iter().map(|one| one.edge.holds.zip(one.edge.fails)).collect();
+    let is_short = |one: &&Stretch| one.edge.fails.is_some_and(|fails| fails <= AS_IT_STANDS);
+    let short = all.iter().filter(is_short).count() as u64;
+    let carried = all.iter().map(|one| one.edge.holds).collect();
+    let too_many = all.iter().any(|one| one.too_many);
+    // The middle one, or the lower of two, is what is told.
+    all.sort_by_key(|one| (one.edge.holds, one.edge.fails));
+    let middle = all.swap_remove((all.len() - 1) / 2);
+    let (carries, fails) = (middle.edge.holds, middle.edge.fails);
     let next = carries.map_or(AS_IT_STANDS, |held| (held / AS_IT_STANDS + 1) * AS_IT_STANDS);
     let mut headroom = Headroom {
         carries,
         fails,
+        interval: edges.as_deref().and_then(Interval::of),
+        seeds: carried,
+        short,
         coarse: is_coarse(scenario),
-        too_many: found.too_many,
-        breaks: found.breaks,
+        too_many,
+        curve,
+        breaks: middle.breaks,
         carry: asked.carry.unwrap_or(next),
-        changes: Vec::new(),
-        hopeless: Vec::new(),
-        unexamined: Vec::new(),
+        advice: Advice::default(),
     };
     if fails.is_some_and(|fails| fails <= headroom.carry) {
-        match raise(scenario, slos, asked, &mut headroom) {
+        match advice::raise(scenario, judge, &seeds, headroom.carry) {
+            Ok(advice) => headroom.advice = advice,
             // So much is not known to hold, and not known to be mended by anything.
             Err(SimError::Schedule(ScheduleError::TooMany)) => headroom.too_many = true,
-            other => other?,
+            Err(error) => return Err(error),
         }
     }
     Ok(headroom)
+}
+
+fn judged(
+    scenario: &Scenario,
+    load: u64,
+    figures: &Figures,
+    judge: &Judge<'_>,
+) -> (Vec<Breach>, Option<Point>) {
+    let broken = judge.breaches(scenario, figures);
+    let point = Point::of(load, figures, broken.is_empty());
+    (broken, Some(point))
+}
+
+/// The curve in the order of loads, with a few loads more where the search went over them, so that it can be seen how it
+/// goes up.
+fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Result<Vec<Point>, SimError> {
+    /// Parts of the most that held.
+    const PARTS: u64 = 4;
+    let most = curve.iter().filter(|point| point.holds).map(|point| point.load).max().unwrap_or(0);
+    if !is_coarse(scenario) {
+        for load in (1..PARTS).map(|part| most * part / PARTS).filter(|load| *load > 0) {
+            if curve.iter().all(|point| point.load.abs_diff(load) * 10 > load) {
+                let scaled = scaled(scenario, load);
+                let (_, point) = judged(&scaled, load, &judge.figures(&scaled, None)?, judge);
+                curve.extend(point);
+            }
+        }
+    }
+    curve.sort_by_key(|point| point.load);
+    Ok(curve)
 }
 
 /// How far it was followed.
@@ -124,23 +159,36 @@ struct Stretch {
     edge: Edge,
     /// What was not met at the least load that failed.
     breaks: Vec<Breach>,
+    /// The loads that were simulated.
+    curve: Vec<Point>,
     /// The search ended at a load that can't be simulated.
     too_many: bool,
 }
 
-fn stretch(scenario: &Scenario, slos: &[Slo], present: &Figures, asked: &Asked) -> Result<Stretch, SimError> {
+/// Follows one seed: from the traffic as it stands, or from near where the edge of another seed was.
+fn stretch(
+    scenario: &Scenario,
+    judge: &Judge<'_>,
+    present: &Figures,
+    seed: u64,
+    near: Option<u64>,
+) -> Result<Stretch, SimError> {
     // Less than a recording, or a part of one more, can't be played.
     let unit = if is_coarse(scenario) { AS_IT_STANDS } else { 1 };
     let mut seen = Edge { holds: None, fails: None };
-    let mut breaks = Vec::new();
-    let found = edge(AS_IT_STANDS / unit, |units| {
+    let (mut breaks, mut curve) = (Vec::new(), Vec::new());
+    let (start, step) = near.map_or((AS_IT_STANDS, DOUBLE), |near| (near, NEAR));
+    let found = edge(start / unit, step, |units| {
         let thousandths = units * unit;
-        let broken = if thousandths == AS_IT_STANDS {
-            breaches(scenario, slos, present)
+        let (broken, point) = if let Some(breach) = judge.surely_breaks(present, thousandths) {
+            (vec![breach], None)
+        } else if seed == judge.seed(scenario) && thousandths == AS_IT_STANDS {
+            judged(scenario, thousandths, present, judge)
         } else {
             let scaled = scaled(scenario, thousandths);
-            breaches(&scaled, slos, &simulated(&scaled, &asked.options)?.figures)
+            judged(&scaled, thousandths, &judge.figures(&scaled, Some(seed))?, judge)
         };
+        curve.extend(point);
         let holds = broken.is_empty();
         if holds {
             seen.holds = seen.holds.max(Some(thousandths));
@@ -150,67 +198,11 @@ fn stretch(scenario: &Scenario, slos: &[Slo], present: &Figures, asked: &Asked) 
         Ok::<bool, SimError>(holds)
     });
     match found {
-        Ok(_) => Ok(Stretch { edge: seen, breaks, too_many: false }),
+        Ok(_) => Ok(Stretch { edge: seen, breaks, curve, too_many: false }),
         // Only more than this traffic can be too much: that much was simulated before.
-        Err(SimError::Schedule(ScheduleError::TooMany)) => Ok(Stretch { edge: seen, breaks, too_many: true }),
+        Err(SimError::Schedule(ScheduleError::TooMany)) => {
+            Ok(Stretch { edge: seen, breaks, curve, too_many: true })
+        }
         Err(error) => Err(error),
     }
-}
-
-/// Looks for the changes, one subscriber at a time: lanes share nothing but the machine.
-fn raise(scenario: &Scenario, slos: &[Slo], asked: &Asked, headroom: &mut Headroom) -> Result<(), SimError> {
-    let wanted = scaled(scenario, headroom.carry);
-    let broken = breaches(&wanted, slos, &simulated(&wanted, &asked.options)?.figures);
-    let concerned = |name: &str| broken.iter().any(|breach| breach.subscriber == name);
-    let places = wanted.subscribers.iter().enumerate().filter(|(_, one)| concerned(&one.name));
-    let places: Vec<usize> = places.map(|(place, _)| place).collect();
-    let (examined, others) = places.split_at(places.len().min(CHANGED_MAX));
-    headroom.unexamined = others.iter().map(|place| wanted.subscribers[*place].name.clone()).collect();
-    for place in examined.iter().copied() {
-        let lane = alone(&wanted, place);
-        // What it meets by itself is none of its limits' fault.
-        if breaches(&lane, slos, &simulated(&lane, &asked.options)?.figures).is_empty() {
-            continue;
-        }
-        let mut ways = Vec::new();
-        for knob in Knob::ALL {
-            ways.extend(least(&lane, knob, slos, asked)?);
-        }
-        ways.sort_by_key(|way| way.factor);
-        if ways.is_empty() {
-            headroom.hopeless.push(lane.subscribers[0].name.clone());
-        }
-        headroom.changes.append(&mut ways);
-    }
-    Ok(())
-}
-
-/// The least raise of one knob that mends a subscriber, if there is one.
-fn least(lane: &Scenario, knob: Knob, slos: &[Slo], asked: &Asked) -> Result<Option<Change>, SimError> {
-    let raised = |thousandths: u64| {
-        let mut raised = lane.clone();
-        raised.subscribers.first_mut().is_some_and(|one| knob.raise(one, thousandths)).then_some(raised)
-    };
-    let mends = |thousandths: u64| -> Result<bool, SimError> {
-        let Some(raised) = raised(thousandths) else { return Ok(false) };
-        Ok(breaches(&raised, slos, &simulated(&raised, &asked.options)?.figures).is_empty())
-    };
-    // The furthest first: most knobs that don't help at all are known by that alone.
-    if !mends(RAISED_MAX)? {
-        return Ok(None);
-    }
-    let (mut low, mut high) = (AS_IT_STANDS, RAISED_MAX);
-    while high > low * 2 {
-        let middle = low * 2;
-        if mends(middle)? { high = middle } else { low = middle }
-    }
-    while (high - low) * 20 > low {
-        let middle = low + (high - low) / 2;
-        if mends(middle)? { high = middle } else { low = middle }
-    }
-    let told = |scenario: &Scenario| scenario.subscribers.first().map(|one| (one.name.clone(), knob.of(one)));
-    let (Some((subscriber, from)), Some((_, to))) = (told(lane), raised(high).as_ref().and_then(told)) else {
-        return Ok(None);
-    };
-    Ok(Some(Change { subscriber, knob: knob.name(), from, to, factor: high }))
 }

@@ -132,7 +132,12 @@ fn replaced(scenario: &Scenario, sections: &[(&str, Option<toml::Value>)]) -> Re
             None => document.remove(*name),
         };
     }
-    let text = toml::to_string(&document).map_err(|error| LiveError::Scenario(error.to_string()))?;
+    scenario_of(scenario, &document)
+}
+
+/// The scenario that a document makes, under the old name.
+pub(super) fn scenario_of(scenario: &Scenario, document: &Table) -> Result<Scenario, LiveError> {
+    let text = toml::to_string(document).map_err(|error| LiveError::Scenario(error.to_string()))?;
     Scenario::from_text(&text, &scenario.name).map_err(|problems| {
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         LiveError::Scenario(told.join("; "))

@@ -7,17 +7,26 @@
 //!
 //! - `slo`: objectives. - `search`: where something stops to hold. - `scale`: the scenario otherwise.
 //! - `bound`, `service`: what can't be exceeded, by arithmetic. - `live`: subscribers from a sender's database.
-//! - `headroom`: how far, and what then. - `table`, `page`: what people read.
+//! - `launch`: what if, before it is planned. - `machine`: what it carries, as a limit beside the objectives.
+//! - `judge`: all of that held against a load. - `headroom`: how far. - `interval`: and with other seeds. - `advice`, `patch`: what would carry more, as settings.
+//! - `table`, `page`: what people read. - `sheet`: what a partner reads.
 //!
-//! All but `live` is a function of the scenario. The machine is not modelled: its ceiling comes in as a figure.
+//! All but `live` is a function of the scenario. What the machine can do comes in as figures.
 
+pub mod advice;
 pub mod bound;
 pub mod headroom;
+pub mod interval;
+pub mod judge;
+pub mod launch;
 mod live;
+pub mod machine;
 mod page;
+mod patch;
 pub mod scale;
 pub mod search;
 mod service;
+mod sheet;
 pub mod slo;
 mod table;
 
@@ -25,17 +34,21 @@ use serde::Serialize;
 
 pub use live::{Live, LiveError, with_live, with_recorded};
 pub use page::page;
+pub use patch::with_patch;
 pub use service::service;
+pub use sheet::sheets;
 pub use table::{answer, table};
 
 use crate::check::verdict::show;
-use crate::scenario::{SECOND, Scenario, Subscriber};
+use crate::scenario::{SECOND, Scenario};
 use crate::sim::figures::{Figures, LaneFigures};
 use crate::sim::{Keep, Model, Options, SimError, Simulated, simulate};
 use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
-use headroom::{Breach, Headroom, breaches};
-use slo::Slo;
+use headroom::Headroom;
+use judge::Judge;
+use machine::{Load, Machine};
+use slo::{Breach, Slo};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -46,8 +59,10 @@ pub struct Asked {
     pub carry: Option<u64>,
     /// Whether the headroom is looked for.
     pub headroom: bool,
-    /// Requests a second that a bare client reaches on this machine, if it was measured.
-    pub ceiling_per_second: Option<u64>,
+    /// With how many seeds it is looked for, the scenario's own first; 0 counts as 1.
+    pub seeds: u64,
+    /// What the machine can do.
+    pub machine: Machine,
     /// How it is simulated.
     pub options: Options,
 }
@@ -94,17 +109,14 @@ pub struct BoundPlan {
     pub drain_ns: u64,
 }
 
-/// What the machine has to do.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// What the machine has to do, beside what it can do.
+#[derive(Clone, Debug, Serialize)]
 pub struct MachinePlan {
-    /// Requests in the busiest second.
-    pub peak_per_second: u64,
-    /// What a bare client reaches here, if it was measured.
-    pub ceiling_per_second: Option<u64>,
-    /// The largest that the database becomes, in bytes.
-    pub database_bytes: u64,
-    /// What the sender holds of deliveries at most, in bytes: by its own bounds, not measured.
-    pub memory_bytes: u64,
+    /// What this traffic asks of it.
+    #[serde(flatten)]
+    pub load: Load,
+    /// What it can do.
+    pub limits: Machine,
 }
 
 /// The answer.
@@ -131,6 +143,15 @@ pub struct Plan {
     /// What the charts need.
     #[serde(skip)]
     pub figures: Option<Figures>,
+}
+
+impl Plan {
+    /// Whether this traffic meets its objectives, in every seed that was tried, and the model is right.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let short = self.headroom.as_ref().map_or(0, |headroom| headroom.short);
+        self.model_errors.is_empty() && self.breaches.is_empty() && short == 0
+    }
 }
 
 /// Plans.
@@ -163,17 +184,21 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
             bound.map(|bounds| told(&bounds, service.millihertz, &figures)),
         ));
     }
-    let machine = machine(scenario, &figures, &schedule, asked.ceiling_per_second);
-    let headroom = asked.headroom.then(|| headroom::search(scenario, &slos, &figures, asked)).transpose()?;
+    let body_bytes = schedule.due().iter().map(|due| u64::from(due.bytes)).max().unwrap_or(0);
+    let judge = Judge { slos: &slos, machine: &asked.machine, body_bytes, options: &asked.options };
+    let headroom = asked.headroom.then(|| headroom::search(scenario, &judge, &figures, asked));
     Ok(Plan {
         scenario: scenario.name.clone(),
         objectives: slos.iter().map(ToString::to_string).collect(),
-        breaches: breaches(scenario, &slos, &figures),
+        breaches: judge.breaches(scenario, &figures),
         refused: figures.refused,
         lanes,
-        machine,
+        machine: MachinePlan {
+            load: Load::of(scenario, &figures, body_bytes),
+            limits: asked.machine.clone(),
+        },
         commit_ns: model.commit_ns,
-        headroom,
+        headroom: headroom.transpose()?,
         model_errors,
         figures: Some(figures),
     })
@@ -260,28 +285,6 @@ fn beyond(lane: &LaneFigures, bounds: &Bounds, figures: &Figures) -> Vec<String>
     let busy = lane.busy_until.min(figures.end);
     compare("a backlog until", busy, bounds.empty_at, [busy, bounds.empty_at].map(show));
     errors
-}
-
-/// A row that is held: its body, and about so much around it.
-const AROUND_BYTES: u64 = 512;
-/// What a lane holds of deliveries that it has not sent, at most.
-const HELD_MAX: u64 = 256;
-
-fn machine(
-    scenario: &Scenario,
-    figures: &Figures,
-    schedule: &Schedule,
-    ceiling_per_second: Option<u64>,
-) -> MachinePlan {
-    let bytes: u64 = schedule.due().iter().map(|due| u64::from(due.bytes)).max().unwrap_or(0);
-    let held = |one: &Subscriber| HELD_MAX + u64::from(one.limit.in_flight.unwrap_or(1_000));
-    let rows: u64 = scenario.subscribers.iter().map(held).sum();
-    MachinePlan {
-        peak_per_second: figures.busiest_second,
-        ceiling_per_second,
-        database_bytes: figures.database_bytes,
-        memory_bytes: rows.saturating_mul(bytes + AROUND_BYTES),
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The plan as one page: the answer first, then what it rests on.
 
+use super::headroom::{Headroom, Point};
+use super::scale::times;
 use super::slo::NEVER;
-use super::table::{HEAD, answer, row, show_short, times, unexamined};
+use super::table::{HEAD, answer, raises, row, show_short, tried, unexamined};
 use super::{LanePlan, Plan};
 use crate::catalogue::Verdict;
-use crate::report::{Cell, Chart, Document, Headline, Part, Shape, Table};
+use crate::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
 use crate::sim::figures::LaneFigures;
 
 /// Charts of more subscribers than this make the page too long to read; those with the longest backlog come first.
@@ -13,9 +15,9 @@ const CHARTS_MAX: usize = 24;
 /// The page.
 #[must_use]
 pub fn page(plan: &Plan) -> String {
-    let holds = plan.model_errors.is_empty() && plan.breaches.is_empty();
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
     let mut parts = changes(plan);
+    parts.extend(curve(plan));
     parts.extend(subscribers(plan));
     parts.extend(charts(plan));
     parts.extend(machine(plan));
@@ -23,7 +25,7 @@ pub fn page(plan: &Plan) -> String {
         title: plan.scenario.clone(),
         about: format!("Plan. Objectives: {}", plan.objectives.join(", ")),
         verdict: Headline {
-            status: Some(if holds { Verdict::Pass } else { Verdict::Fail }),
+            status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
             sentence: answer(plan),
             more: errors.collect(),
         },
@@ -36,24 +38,75 @@ fn title(text: impl Into<String>) -> Part {
 }
 
 fn changes(plan: &Plan) -> Vec<Part> {
-    let headroom = plan.headroom.as_ref().filter(|headroom| !headroom.changes.is_empty());
-    let Some(headroom) = headroom else { return Vec::new() };
-    let row = |change: &super::headroom::Change| {
-        let words = [&change.subscriber, &change.knob.to_owned(), &change.from, &change.to];
-        let factor = Cell::Number(times(change.factor));
-        words.map(|word| Cell::Text(word.clone())).into_iter().chain([factor]).collect()
+    let Some(headroom) = &plan.headroom else { return Vec::new() };
+    let mut parts = Vec::new();
+    if !headroom.advice.changes.is_empty() {
+        let row = |change: &super::advice::Change| {
+            let words = [change.subscriber.clone(), raises(change), change.cost.clone()];
+            words.map(Cell::Text).to_vec()
+        };
+        let head = ["subscriber", "raise", "what that asks"].map(str::to_owned).to_vec();
+        let rows = headroom.advice.changes.iter().map(row).collect();
+        parts.push(Part::Text("Of each subscriber's rows one is enough.".to_owned()));
+        parts.push(Part::Table(Table { head, rows, searched: false }));
+    }
+    if let Some(trial) = &headroom.advice.trial {
+        parts.push(Part::Text(tried(trial)));
+        parts.push(Part::Lines(vec![trial.patch.clone()]));
+    }
+    let more = headroom.advice.need.as_ref().map(super::machine::Need::told).into_iter();
+    parts.extend(
+        more.chain([unexamined(headroom).trim_end().to_owned()])
+            .filter(|text| !text.is_empty())
+            .map(Part::Text),
+    );
+    if !parts.is_empty() {
+        parts.insert(0, title(format!("To carry {}", times(headroom.carry))));
+    }
+    parts
+}
+
+/// Load against time, with the place where it breaks.
+fn curve(plan: &Plan) -> Vec<Part> {
+    let Some(headroom) = plan.headroom.as_ref().filter(|headroom| headroom.curve.len() > 1) else {
+        return Vec::new();
     };
-    let table = Table {
-        head: ["subscriber", "raise", "from", "to", "by"].map(str::to_owned).to_vec(),
-        rows: headroom.changes.iter().map(row).collect(),
-        searched: false,
+    let points: Vec<&Point> = headroom.near().collect();
+    // What is beyond the edge is seen beside it, if only a little of it was simulated.
+    let beyond = headroom.fails.into_iter().chain(headroom.interval.map(|one| one.high));
+    let beyond = beyond.map(|load| load + load / 10).max().unwrap_or(1);
+    let most = points.last().map_or(1, |point| point.load).max(beyond);
+    let drawn = |what: &str, of: fn(&Point) -> Option<u64>| {
+        let mut chart = Chart::over(what, (0, most), show_short);
+        chart.places = (0..=4).map(|part| (most * part / 4, times(most * part / 4))).collect();
+        let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
+        chart.bands = broken(headroom, most);
+        Part::Chart(Box::new(chart))
     };
     vec![
-        title(format!("To carry {}", times(headroom.carry))),
-        Part::Text("Of each subscriber's rows one is enough.".to_owned()),
-        Part::Table(table),
-        Part::Text(unexamined(headroom).trim_end().to_owned()),
+        title("Load against time"),
+        Part::Text("Of the slowest subscriber; what never ends is not drawn.".to_owned()),
+        drawn("95th percentile until a delivery is taken", |point| point.p95_ns),
+        drawn("Until the backlog is gone, after the traffic", |point| point.drain_ns),
     ]
+}
+
+/// Where it breaks, and where that may be with other seeds.
+fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
+    let spread = headroom.interval.map(|one| Band {
+        class: "endpoint",
+        from: one.low,
+        until: one.high.min(most),
+        what: format!("breaks in here in 19 of 20 seeds: {} to {}", times(one.low), times(one.high)),
+    });
+    let from = headroom.fails.map(|fails| Band {
+        class: "witness",
+        from: fails,
+        until: most,
+        what: format!("breaks from {} on", times(fails)),
+    });
+    from.into_iter().chain(spread).filter(|band| band.from < most).collect()
 }
 
 fn subscribers(plan: &Plan) -> [Part; 2] {
@@ -93,16 +146,21 @@ fn charts(plan: &Plan) -> Vec<Part> {
 }
 
 fn machine(plan: &Plan) -> [Part; 2] {
-    let machine = &plan.machine;
-    let ceiling = machine.ceiling_per_second;
+    let (load, limits) = (&plan.machine.load, &plan.machine.limits);
+    let unknown = || "not measured".to_owned();
+    let rate = |rate: Option<u64>| rate.map_or_else(unknown, |rate| format!("{rate}/s"));
+    let room = |bytes: u64, most: Option<u64>| {
+        let most = most.map_or(String::new(), |most| format!(" of {} MiB", most >> 20));
+        format!("{} MiB{most}", bytes >> 20)
+    };
     let rows = [
-        ("requests in the busiest second", machine.peak_per_second.to_string()),
-        (
-            "a bare client's ceiling here",
-            ceiling.map_or("not measured".to_owned(), |ceiling| format!("{ceiling}/s")),
-        ),
-        ("database, at its largest", format!("{} MiB", machine.database_bytes >> 20)),
-        ("deliveries in memory, by the sender's bounds", format!("{} MiB", machine.memory_bytes >> 20)),
+        ("requests in the busiest second", load.peak_per_second.to_string()),
+        ("events in the busiest second", load.peak_events.to_string()),
+        ("what a sender carries here", rate(limits.capacity())),
+        ("how that is known", limits.source.clone()),
+        ("a bare client's ceiling here", rate(limits.ceiling_per_second)),
+        ("database, at its largest", room(load.database_bytes, limits.disk_bytes)),
+        ("deliveries in memory, by the sender's bounds", room(load.memory_bytes, limits.memory_bytes)),
     ];
-    [title("The machine"), Part::Table(Table::pairs(rows))]
+    [title("The machine"), Part::Table(Table::pairs(rows.into_iter().filter(|(_, told)| !told.is_empty())))]
 }

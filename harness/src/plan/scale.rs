@@ -5,6 +5,16 @@ use crate::scenario::{Rate, SECOND, Scenario, Shape, Size, Subscriber};
 /// A scenario's traffic as it stands, in thousandths.
 pub const AS_IT_STANDS: u64 = 1_000;
 
+/// So many thousandths, as a multiple.
+pub(super) fn times(thousandths: u64) -> String {
+    let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 10);
+    if part == 0 {
+        format!("{whole}×")
+    } else {
+        format!("{whole}.{}×", format!("{part:02}").trim_end_matches('0'))
+    }
+}
+
 /// The same traffic, so many thousandths of it. A recording is played whole numbers of times, so it is rounded to one.
 #[must_use]
 pub fn scaled(scenario: &Scenario, thousandths: u64) -> Scenario {
@@ -138,6 +148,60 @@ impl Knob {
         }
     }
 
+    /// Those of a subscriber that do not raise the same limit twice.
+    #[must_use]
+    pub fn apart(subscriber: &Subscriber) -> [Self; 3] {
+        match subscriber.limit.bucket {
+            Some(_) => [Self::Rate, Self::Burst, Self::Queue],
+            None => [Self::Windows, Self::InFlight, Self::Queue],
+        }
+    }
+
+    /// Whether a limit of another kind is raised with it.
+    #[must_use]
+    pub fn takes_along(self, subscriber: &Subscriber) -> bool {
+        match self {
+            Self::Rate => !subscriber.limit.windows.is_empty(),
+            Self::Burst => subscriber.limit.in_flight.is_some(),
+            Self::Windows | Self::InFlight | Self::Queue => false,
+        }
+    }
+
+    /// How far it was raised from one subscriber to the other, in thousandths: of the limits that it raises, the one that
+    /// was raised the most.
+    #[must_use]
+    pub fn factor(self, before: &Subscriber, after: &Subscriber) -> u64 {
+        let factor = |before: u64, after: u64| after.saturating_mul(AS_IT_STANDS) / before.max(1);
+        let both = |of: &dyn Fn(&Subscriber) -> Option<u64>| Some(factor(of(before)?, of(after)?));
+        let rate = both(&|one| one.limit.bucket.map(|bucket| bucket.rate.count));
+        let burst = both(&|one| one.limit.bucket.map(|bucket| bucket.burst.into()));
+        let in_flight = both(&|one| one.limit.in_flight.map(u64::from));
+        let pairs = before.limit.windows.iter().zip(&after.limit.windows);
+        let windows = pairs.map(|(old, new)| factor(old.count, new.count)).max();
+        let rows = both(&|one| one.queue.rows);
+        let bytes = both(&|one| one.queue.bytes.map(|bytes| bytes.0));
+        let raised = match self {
+            Self::Rate => rate.max(windows),
+            Self::Burst => burst.max(in_flight),
+            Self::Windows => windows,
+            Self::InFlight => in_flight,
+            Self::Queue => rows.max(bytes),
+        };
+        raised.unwrap_or(AS_IT_STANDS)
+    }
+
+    /// What it asks of the other side, or of this one.
+    #[must_use]
+    pub fn cost(self, before: &Subscriber, after: &Subscriber) -> String {
+        let (whom, from, to) = (&before.group, self.of(before), self.of(after));
+        match self {
+            Self::Rate | Self::Windows => format!("{whom} must accept {to} instead of {from}"),
+            Self::Burst => format!("{whom} must accept a burst of {to} instead of {from}"),
+            Self::InFlight => format!("{whom} must serve {to} requests at once instead of {from}"),
+            Self::Queue => format!("it costs {whom} nothing: its queue here holds {to} instead of {from}"),
+        }
+    }
+
     /// Its name in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -188,6 +252,24 @@ mod tests {
         let alone = alone(&scenario(), 1);
         assert_eq!(alone.subscribers.len(), 1);
         assert_eq!((alone.subscribers[0].name.as_str(), &alone.traffic), ("b", &scenario().traffic));
+    }
+
+    #[test]
+    fn a_raise_is_told_by_what_was_raised_the_most() {
+        let before = scenario().subscribers.remove(0);
+        let mut after = before.clone();
+        assert!(Knob::Rate.raise(&mut after, 1_030));
+        // Six instead of five is a fifth more, eight instead of seven less than that.
+        assert_eq!(
+            (Knob::Rate.of(&after), Knob::Rate.factor(&before, &after)),
+            ("6/s (8 per 1s)".to_owned(), 1_200)
+        );
+        assert_eq!(Knob::Windows.factor(&before, &after), 1_142);
+        assert_eq!(
+            Knob::Rate.cost(&before, &after),
+            "a must accept 6/s (8 per 1s) instead of 5/s (7 per 1s)"
+        );
+        assert!(Knob::Rate.takes_along(&before) && !Knob::Windows.takes_along(&before));
     }
 
     #[test]

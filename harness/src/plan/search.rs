@@ -2,8 +2,12 @@
 
 /// In thousandths: how close the two sides of the edge are brought, in proportion.
 const CLOSE: u64 = 20;
-/// The furthest that is looked for, as a multiple of where the search begins.
-const FURTHEST: u64 = 64;
+/// The furthest that is looked for, in thousandths beyond where the search begins: 64 times as far.
+const FURTHEST: u64 = 63_000;
+/// The first step where nothing is known: to twice as much, or half as much.
+pub const DOUBLE: u64 = 1_000;
+/// The first step from where the edge is said to be near.
+pub const NEAR: u64 = 40;
 
 /// Where it stops to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,27 +25,28 @@ impl Edge {
     }
 }
 
-/// Looks for the edge from `start` on, where what holds also holds for anything less.
+/// Looks for the edge from `start` on, where what holds also holds for anything less. The first step away from there is so
+/// many thousandths of it, and each further one twice as long.
 ///
 /// # Errors
 /// The caller's own.
-pub fn edge<E>(start: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Result<Edge, E> {
+pub fn edge<E>(start: u64, step: u64, mut holds: impl FnMut(u64) -> Result<bool, E>) -> Result<Edge, E> {
     let start = start.max(1);
     let mut edge = Edge { holds: None, fails: None };
-    if holds(start)? {
-        edge.holds = Some(start);
-        let mut next = start.saturating_mul(2);
-        while edge.fails.is_none() && next <= start.saturating_mul(FURTHEST) {
-            edge.note(next, holds(next)?);
-            next = next.saturating_mul(2);
+    let is_up = holds(start)?;
+    edge.note(start, is_up);
+    let (mut away, mut last) = (step.max(1), start);
+    while (edge.holds.is_none() || edge.fails.is_none()) && away <= FURTHEST {
+        let next = if is_up {
+            (start.saturating_mul(1_000 + away) / 1_000).max(last.saturating_add(1))
+        } else {
+            (start.saturating_mul(1_000) / (1_000 + away)).min(last - 1)
+        };
+        if next == 0 {
+            break;
         }
-    } else {
-        edge.fails = Some(start);
-        let mut next = start / 2;
-        while edge.holds.is_none() && next >= (start / FURTHEST).max(1) {
-            edge.note(next, holds(next)?);
-            next /= 2;
-        }
+        edge.note(next, holds(next)?);
+        (away, last) = (away * 2 + step.max(1), next);
     }
     while let (Some(low), Some(high)) = (edge.holds, edge.fails)
         && (high - low) * 1_000 > low.saturating_mul(CLOSE)
@@ -61,20 +66,20 @@ mod tests {
 
     use super::*;
 
-    fn found(start: u64, last: u64) -> (Edge, u32) {
+    fn found(start: u64, step: u64, last: u64) -> (Edge, u32) {
         let mut asked = 0;
         let holds = |at: u64| {
             asked += 1;
             Ok::<bool, Infallible>(at <= last)
         };
-        let Ok(edge) = edge(start, holds);
+        let Ok(edge) = edge(start, step, holds);
         (edge, asked)
     }
 
     proptest! {
         #[test]
         fn the_edge_lies_between_what_held_and_what_failed(start in 1_u64..100_000, last in 0_u64..1_000_000) {
-            let (edge, asked) = found(start, last);
+            let (edge, asked) = found(start, DOUBLE, last);
             prop_assert!(asked <= 20, "asked {} times", asked);
             prop_assert!(edge.holds.is_none_or(|held| held <= last));
             prop_assert!(edge.fails.is_none_or(|failed| failed > last));
@@ -83,6 +88,15 @@ mod tests {
                 (None, _) => prop_assert!(last < (start / 32).max(1)),
                 (_, None) => prop_assert!(last >= start * 64),
             }
+        }
+
+        #[test]
+        fn an_edge_that_is_near_is_found_soon(start in 100_u64..100_000, off in 900_u64..1_100) {
+            let last = start * off / 1_000;
+            let (edge, asked) = found(start, NEAR, last);
+            prop_assert!(asked <= 6, "asked {} times", asked);
+            let (Some(low), Some(high)) = (edge.holds, edge.fails) else { panic!("{edge:?}") };
+            prop_assert!(low <= last && last < high && ((high - low) * 50 <= low || high - low == 1));
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use crate::scenario::Duration;
 use crate::sim::figures::{Figures, LaneFigures};
 
@@ -48,6 +50,21 @@ const MEASURES: [(&str, Measure); 8] = [
 
 /// A time that did not come: the delivery was never taken, the backlog never gone.
 pub const NEVER: u64 = u64::MAX;
+
+/// An objective that is not met, or a limit of the machine that is passed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breach {
+    /// Whose.
+    pub subscriber: String,
+    /// The name that the file gives it: several may share one.
+    pub group: String,
+    /// Which.
+    pub objective: String,
+    /// What it comes to.
+    pub figure: String,
+    /// How far beyond: in thousandths of what is allowed.
+    pub excess: u64,
+}
 
 impl Measure {
     pub(super) const fn is_time(self) -> bool {

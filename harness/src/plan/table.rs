@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use super::headroom::{Change, Headroom};
+use super::advice::{Change, Raise, Trial};
+use super::headroom::Headroom;
+use super::scale::times;
 use super::slo::NEVER;
-use super::{LanePlan, Plan};
+use super::{LanePlan, MachinePlan, Plan, machine};
 use crate::check::verdict::show;
 use crate::report::columns;
 
@@ -30,16 +32,6 @@ pub(super) const HEAD: [&str; 13] = [
     "expired",
 ];
 
-/// So many thousandths, as a multiple.
-pub(super) fn times(thousandths: u64) -> String {
-    let (whole, part) = (thousandths / 1_000, thousandths % 1_000 / 10);
-    if part == 0 {
-        format!("{whole}×")
-    } else {
-        format!("{whole}.{}×", format!("{part:02}").trim_end_matches('0'))
-    }
-}
-
 /// The answer, in one sentence.
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
@@ -59,24 +51,48 @@ pub fn answer(plan: &Plan) -> String {
     let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
         format!("; {} breaks first ({}: {})", breach.subscriber, breach.objective, breach.figure)
     });
-    let change = headroom.breaks.first().and_then(|breach| first_change(headroom, &breach.subscriber));
-    let change = change.map_or(String::new(), |change| {
-        let others = headroom.changes.iter().filter(|other| other.subscriber != change.subscriber);
-        let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
-        names.dedup();
-        let more = match names.len() + headroom.unexamined.len() {
-            0 => String::new(),
-            count => format!(", and change {count} more below"),
-        };
-        format!(
-            ": to carry {}, raise its {} from {} to {}{more}",
-            times(headroom.carry),
-            change.knob,
-            change.from,
-            change.to
-        )
-    });
-    format!("{carries}{breaks}{change}")
+    format!("{carries}{}{breaks}{}", spread(headroom), remedy(headroom))
+}
+
+/// How much of it depends on the seed.
+fn spread(headroom: &Headroom) -> String {
+    let seeds = headroom.seeds.len();
+    let short = match headroom.short {
+        0 => String::new(),
+        short => format!(", and this traffic fails in {short} of {seeds}"),
+    };
+    match &headroom.interval {
+        Some(one) => format!(
+            " ({} to {} in 19 of 20 seeds, from {} tried{short})",
+            times(one.low),
+            times(one.high),
+            one.seeds
+        ),
+        None if seeds > 1 => format!(" (tried with {seeds} seeds{short})"),
+        None => " (by one seed)".to_owned(),
+    }
+}
+
+/// What would mend what breaks first.
+fn remedy(headroom: &Headroom) -> String {
+    let Some(breach) = headroom.breaks.first() else { return String::new() };
+    let carry = times(headroom.carry);
+    if breach.subscriber == machine::NAME {
+        return headroom
+            .advice
+            .need
+            .as_ref()
+            .map_or(String::new(), |need| format!(": to carry {carry}, {}", need.told()));
+    }
+    let Some(change) = first_change(headroom, &breach.group) else { return String::new() };
+    let others = headroom.advice.changes.iter().filter(|other| other.subscriber != change.subscriber);
+    let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
+    names.dedup();
+    let more = match names.len() + headroom.advice.unexamined.len() {
+        0 => String::new(),
+        count => format!(", and change {count} more below"),
+    };
+    format!(": to carry {carry}, {}{more}", change.cost)
 }
 
 /// How it is with the traffic as it stands: what never gets there, before what takes too long.
@@ -102,8 +118,8 @@ fn present(plan: &Plan) -> String {
     format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
 }
 
-fn first_change<'a>(headroom: &'a Headroom, subscriber: &str) -> Option<&'a Change> {
-    headroom.changes.iter().find(|change| change.subscriber == subscriber)
+fn first_change<'a>(headroom: &'a Headroom, group: &str) -> Option<&'a Change> {
+    headroom.advice.changes.iter().find(|change| change.subscriber == group)
 }
 
 /// The table, and what else there is to say.
@@ -131,21 +147,7 @@ pub fn table(plan: &Plan) -> String {
             plan.refused
         );
     }
-    let machine = &plan.machine;
-    let ceiling = machine.ceiling_per_second.map_or_else(
-        || "this machine's ceiling was not measured".to_owned(),
-        |ceiling| {
-            let percent = machine.peak_per_second * 100 / ceiling.max(1);
-            format!("{percent} % of the {ceiling}/s that a bare client reaches on this machine")
-        },
-    );
-    let _ = writeln!(
-        text,
-        "machine: {} requests in the busiest second, {ceiling}; database up to {} MiB; what waits in memory up to {} MiB",
-        machine.peak_per_second,
-        machine.database_bytes >> 20,
-        machine.memory_bytes >> 20
-    );
+    let _ = writeln!(text, "machine: {}", machine_line(&plan.machine));
     let _ = writeln!(
         text,
         "model: a commit takes {} to {}, at every load",
@@ -153,6 +155,7 @@ pub fn table(plan: &Plan) -> String {
         show(plan.commit_ns.1)
     );
     if let Some(headroom) = &plan.headroom {
+        text.push_str(&curve(headroom));
         text.push_str(&changes(headroom));
     }
     for error in &plan.model_errors {
@@ -198,27 +201,79 @@ fn show_or_never(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| "never".to_owned(), show_short)
 }
 
+/// What the machine has to do, beside what it can do.
+fn machine_line(MachinePlan { load, limits }: &MachinePlan) -> String {
+    let carries = limits.capacity().map_or_else(
+        || "what this machine carries was not measured".to_owned(),
+        |most| {
+            let percent = load.per_second() * 100 / most.max(1);
+            format!("{percent} % of the {most}/s that are carried ({})", limits.source)
+        },
+    );
+    let room = |most: Option<u64>| most.map_or(String::new(), |most| format!(" of {}", most >> 20));
+    format!(
+        "{} requests and {} events in the busiest second, {carries}; database up to {}{} MiB; what waits in memory up to \
+         {}{} MiB",
+        load.peak_per_second,
+        load.peak_events,
+        load.database_bytes >> 20,
+        room(limits.disk_bytes),
+        load.memory_bytes >> 20,
+        room(limits.memory_bytes)
+    )
+}
+
+/// Load against time, with the place where it breaks.
+fn curve(headroom: &Headroom) -> String {
+    let mut rows = vec![["load", "p95", "drained", ""].map(str::to_owned).to_vec()];
+    let breaks = headroom.curve.iter().find(|point| !point.holds).map(|point| point.load);
+    for point in headroom.near() {
+        let mark = match point.holds {
+            true => "",
+            false if breaks == Some(point.load) => "breaks from here on",
+            false => "broken",
+        };
+        let [p95, drained] = [point.p95_ns, point.drain_ns].map(show_or_never);
+        rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
+    }
+    format!("\n{}\n", columns(&rows))
+}
+
+/// What is raised, and how far.
+pub(super) fn raises(change: &Change) -> String {
+    let one = |raise: &Raise| {
+        format!("the {} from {} to {} ({})", raise.knob, raise.from, raise.to, times(raise.factor))
+    };
+    change.raises.iter().map(one).collect::<Vec<_>>().join(" and ")
+}
+
+/// What came of the patch.
+pub(super) fn tried(trial: &Trial) -> String {
+    format!(
+        "All of it together, tried: it holds in {} of {} seeds. As settings, for --patch:",
+        trial.held, trial.seeds
+    )
+}
+
 fn changes(headroom: &Headroom) -> String {
     let mut text = String::new();
-    for change in &headroom.changes {
-        let _ = writeln!(
-            text,
-            "to carry {}: {}: raise the {} from {} to {} ({})",
-            times(headroom.carry),
-            change.subscriber,
-            change.knob,
-            change.from,
-            change.to,
-            times(change.factor)
-        );
+    let carry = times(headroom.carry);
+    for change in &headroom.advice.changes {
+        let (whom, raises, cost) = (&change.subscriber, raises(change), &change.cost);
+        let _ = writeln!(text, "to carry {carry}: {whom}: raise {raises}: {cost}");
     }
-    for name in &headroom.hopeless {
-        let _ =
-            writeln!(text, "to carry {}: {name}: no change of one limit is enough", times(headroom.carry));
+    if let Some(need) = &headroom.advice.need {
+        let _ = writeln!(text, "to carry {carry}: {}: {}", machine::NAME, need.told());
+    }
+    if let Some(trial) = &headroom.advice.trial {
+        let _ = writeln!(text, "{}\n\n{}\n", tried(trial), trial.patch);
+    }
+    for name in &headroom.advice.hopeless {
+        let _ = writeln!(text, "to carry {carry}: {name}: no change of its limits is enough");
     }
     text.push_str(&unexamined(headroom));
     if headroom.too_many && headroom.fails.is_some_and(|fails| fails <= headroom.carry) {
-        let _ = writeln!(text, "to carry {}: so many events can't be simulated", times(headroom.carry));
+        let _ = writeln!(text, "to carry {carry}: so many events can't be simulated");
     }
     if headroom.coarse {
         text.push_str("recorded traffic was scaled in whole multiples\n");
@@ -228,14 +283,14 @@ fn changes(headroom: &Headroom) -> String {
 
 /// Who else is to be changed, and wasn't looked at.
 pub(super) fn unexamined(headroom: &Headroom) -> String {
-    if headroom.unexamined.is_empty() {
+    if headroom.advice.unexamined.is_empty() {
         return String::new();
     }
     format!(
         "to carry {}: {} more fail, and no change was looked for: {}\n",
         times(headroom.carry),
-        headroom.unexamined.len(),
-        headroom.unexamined.join(", ")
+        headroom.advice.unexamined.len(),
+        headroom.advice.unexamined.join(", ")
     )
 }
 

@@ -89,6 +89,7 @@ pub async fn rehearse(
         program: options.program.to_owned(),
         logs: options.folder.to_owned(),
         arguments: Vec::new(),
+        databases: Vec::new(),
     };
     let mut processes = match Processes::new(&api, 1, &config, &clock, &stage.recorder) {
         Ok(processes) => processes,

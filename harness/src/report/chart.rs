@@ -7,7 +7,7 @@
 
 use maud::{Markup, html};
 
-use super::scale::{Heights, moments, scaled};
+use super::scale::{Heights, decade_below, moments, scaled};
 
 /// The width, in units of the page's drawing, and in finer ones of the plot.
 const WIDTH: u64 = 720;
@@ -15,12 +15,15 @@ const FINE: u64 = 7_200;
 const HEIGHT: u64 = 120;
 const ROW: u64 = 24;
 const TICKS: u64 = 12;
-/// Above the plot, for the letters of bands.
-const HEAD: u64 = 20;
+/// A line above the plot, for what its height stands for and for the letters of bands; there are two where both would stand in
+/// one place.
+const HEAD: u64 = 22;
+/// From a line of words to what is below them.
+const GAP: u64 = 4;
 /// How wide a letter is.
 const LETTER: u64 = 12;
 /// Bands that are marked and told: a crash loop's hundredth kill says what the first dozen did.
-const BANDS_MAX: usize = 18;
+pub(super) const BANDS_MAX: usize = 18;
 /// A bound that is so many times as high as what was seen would flatten that: then only its figure is told.
 const BOUND_FAR: u64 = 4;
 /// The narrowest that a band or a span is drawn, in fine units.
@@ -103,7 +106,14 @@ impl Chart {
 
     /// Where the plot and its ticks end.
     fn below(&self) -> u64 {
-        HEAD + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
+        self.head() + self.height() + if self.ticks.is_empty() { 0 } else { TICKS }
+    }
+
+    /// How much is above the plot.
+    fn head(&self) -> u64 {
+        let told = self.told_height(&self.heights()).chars().count() as u64 * LETTER;
+        let meets = self.rows() == 0 && self.letters().iter().any(|(.., x)| *x < told);
+        if meets { 2 * HEAD - GAP } else { HEAD }
     }
 
     fn height(&self) -> u64 {
@@ -127,14 +137,14 @@ impl Chart {
     /// The chart alone.
     pub(crate) fn svg(&self) -> Markup {
         let (height, heights) = (self.height(), self.heights());
-        let below = self.below();
+        let (head, below) = (self.head(), self.below());
         let bound = self.bound.as_ref().filter(|(bound, _)| *bound <= heights.top);
         let zoomed = self.places.is_empty().then_some(self.span);
         html! {
             svg.chart viewBox={ "0 0 " (WIDTH) " " (below + 16) } role="img" aria-label=(self.title)
                 data-from=[zoomed.map(|span| span.0)] data-until=[zoomed.map(|span| span.1)] {
-                svg.plot x="0" y=(HEAD) width=(WIDTH) height=(below - HEAD) preserveAspectRatio="none"
-                    viewBox={ "0 0 " (FINE) " " (below - HEAD) } {
+                svg.plot x="0" y=(head) width=(WIDTH) height=(below - head) preserveAspectRatio="none"
+                    viewBox={ "0 0 " (FINE) " " (below - head) } {
                     @for band in self.bands.iter().take(BANDS_MAX) { (self.shade(band)) }
                     (self.drawn(&heights))
                     @if let Some((bound, _)) = bound {
@@ -146,8 +156,8 @@ impl Chart {
                 }
                 (self.lettered(&heights, below))
                 @if let Some((bound, name)) = bound {
-                    @let y = HEAD + height - heights.of(*bound, height);
-                    text.bound x=(WIDTH) y=(if y < HEAD + 14 { y + 12 } else { y - 3 }) text-anchor="end" { (name) }
+                    @let y = self.head() + height - heights.of(*bound, height);
+                    text.bound x=(WIDTH) y=(if y < self.head() + 14 { y + 12 } else { y - 3 }) text-anchor="end" { (name) }
                 }
             }
         }
@@ -195,6 +205,11 @@ impl Chart {
             line.push_str(&format!("{x},{y} "));
             last = Some(y);
         }
+        // A point alone would be drawn by nothing.
+        if let [(at, value)] = points {
+            let (x, y) = (self.x(*at), height - heights.of(*value, height));
+            line = format!("{x},{y} {},{y} ", x + NARROW);
+        }
         line.truncate(line.trim_end().len());
         line
     }
@@ -238,7 +253,7 @@ impl Chart {
         };
         html! {
             @for (letter, band, x) in self.letters() {
-                text.letter.(band.class) x=(x) y=(HEAD - 4) data-at=(band.from) { (letter) }
+                text.letter.(band.class) x=(x) y=(self.head() - GAP) data-at=(band.from) { (letter) }
             }
             @for (t, name) in marks {
                 @let x = place(t);
@@ -247,17 +262,22 @@ impl Chart {
             @for shape in &self.shapes {
                 @if let Shape::Span { from, until, row, what, .. } = shape {
                     @let (x, anchor, t) = beside((place(*from), *from), (place(*until), *until));
-                    text x=(x) y=(HEAD + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
+                    text x=(x) y=(self.head() + row * ROW + 17) text-anchor=(anchor) data-at=(t) { (what) }
                 }
             }
-            @if self.rows() == 0 { text.top x="2" y=(HEAD + 12) { (self.told_top(heights)) } }
+            @if self.rows() == 0 { text.top x="0" y=(HEAD - GAP) { (self.told_height(heights)) } }
         }
     }
 
-    fn told_top(&self, heights: &Heights) -> String {
+    /// What the height of the plot stands for.
+    fn told_height(&self, heights: &Heights) -> String {
         let far = self.bound.as_ref().filter(|(bound, _)| *bound > heights.top);
         let far = far.map_or(String::new(), |(_, name)| format!(" · {name}"));
-        format!("{}{far}", (self.show)(heights.top))
+        let top = (self.show)(heights.top);
+        match heights.bottom {
+            0 => format!("{top}{far}"),
+            bottom => format!("{} to {top}{far}", (self.show)(bottom)),
+        }
     }
 
     /// What the colours and the letters mean: the class that they are drawn in, and words.
@@ -312,11 +332,13 @@ impl Chart {
 
     fn heights(&self) -> Heights {
         let mut stacked: Vec<u64> = Vec::new();
-        let mut most = 0;
+        let (mut most, mut least) = (0, u64::MAX);
         for shape in &self.shapes {
             match shape {
                 Shape::Line { points, .. } => {
                     most = points.iter().map(|(_, height)| *height).fold(most, u64::max);
+                    let seen = points.iter().map(|(_, height)| *height).filter(|height| *height > 0);
+                    least = seen.fold(least, u64::min);
                 }
                 Shape::Bars { counts, .. } => {
                     stacked.resize(stacked.len().max(counts.len()), 0);
@@ -327,7 +349,10 @@ impl Chart {
         }
         let most = stacked.into_iter().fold(most, u64::max).max(1);
         let near = self.bound.as_ref().filter(|(bound, _)| *bound <= most.saturating_mul(BOUND_FAR));
-        Heights { top: near.map_or(most, |(bound, _)| most.max(bound + bound / 10)), doubling: self.doubling }
+        let top = near.map_or(most, |(bound, _)| most.max(bound + bound / 10));
+        // Bars stand on nothing; lines need no room for what was never seen.
+        let bottom = if self.doubling && least < u64::MAX { decade_below(least) } else { 0 };
+        Heights { bottom, top, doubling: self.doubling }
     }
 
     fn x(&self, at: u64) -> u64 {
@@ -360,6 +385,18 @@ mod tests {
         chart.bound = Some((21, "bound 21".to_owned()));
         let svg = chart.svg().into_string();
         assert!(!svg.contains("<line class=\"bound\"") && svg.contains("5 rows · bound 21"), "{svg}");
+    }
+
+    #[test]
+    fn a_letter_has_a_line_of_its_own_where_the_words_on_the_height_stand() {
+        let mut chart = Chart::over("waiting", (0, 100), |rows| format!("{rows} rows"));
+        let points = vec![(0, 5), (10, 3)];
+        chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: true }];
+        for (from, line) in [(90, HEAD - GAP), (0, 2 * (HEAD - GAP))] {
+            chart.bands = vec![Band { class: "fault", from, until: 100, what: "kill".to_owned() }];
+            let svg = chart.svg().into_string();
+            assert!(svg.contains(&format!("y=\"{line}\" data-at=\"{from}\">A")), "{svg}");
+        }
     }
 
     #[test]

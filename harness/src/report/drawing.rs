@@ -1,6 +1,6 @@
 //! The charts of a run, from what `drawn` kept of it.
 
-use super::chart::{Band, Chart, Shape};
+use super::chart::{BANDS_MAX, Band, Chart, Shape};
 use super::drawn::{Drawn, LaneDrawn};
 use super::model::Part;
 use super::run::{Report, SubscriberReport};
@@ -56,8 +56,7 @@ pub(super) fn course(report: &Report) -> Vec<Part> {
     if drawn.step == 0 {
         return Vec::new();
     }
-    let mut bands = faults(report);
-    bands.extend(endpoints(report));
+    let bands = in_order(faults(report).into_iter().chain(endpoints(report)));
     let chart = |title: &str, show: fn(u64) -> String, shapes: Vec<Shape>| {
         let mut chart = Chart::over(title, whole, show);
         (chart.shapes, chart.bands) = (shapes, bands.clone());
@@ -137,6 +136,14 @@ fn attempts(drawn: &Drawn) -> Option<Chart> {
     })
 }
 
+/// Bands as they begin, the most important of too many.
+fn in_order(bands: impl Iterator<Item = Band>) -> Vec<Band> {
+    let mut bands: Vec<Band> = bands.collect();
+    let drawn = bands.len().min(BANDS_MAX);
+    bands[..drawn].sort_by_key(|band| band.from);
+    bands
+}
+
 /// What was done to the sender, each until its process was ready again.
 fn faults(report: &Report) -> Vec<Band> {
     let breaks = &report.course.drawn.breaks;
@@ -202,17 +209,17 @@ pub(super) fn lane(report: &Report, drawn: &LaneDrawn, one: &SubscriberReport) -
         Shape::Bars { class, name, step, counts }
     });
     chart.shapes = bars.collect();
-    chart.bands = faults(report);
     let own = drawn.behaviours.iter().cloned();
-    chart.bands.extend(own.map(|(from, until, what)| Band { class: "endpoint", from, until, what }));
+    let own = own.map(|(from, until, what)| Band { class: "endpoint", from, until, what });
     let silences = report.course.drawn.silences.iter().filter(|silence| silence.subscriber == one.name);
-    chart.bands.extend(silences.map(|silence| Band {
+    let silences = silences.map(|silence| Band {
         class: "silence",
         from: silence.from,
         until: silence.until,
         what: format!("heard nothing for {}", show(silence.until - silence.from)),
-    }));
-    chart.bands.extend(accused(report, one));
+    });
+    let beside = own.chain(silences).chain(accused(report, one));
+    chart.bands = in_order(faults(report).into_iter().chain(beside));
     let mut waiting =
         Chart::over(format!("Deliveries waiting for {}", one.name), whole, |rows| rows.to_string());
     waiting.shapes = vec![line("waiting", "", drawn.waiting.clone(), true)];
@@ -292,13 +299,14 @@ pub(super) fn lag(report: &Report) -> Vec<Part> {
     if lag.iter().all(|lag| *lag == 0) {
         return Vec::new();
     }
+    let each = report.course.seconds_each.saturating_mul(SECOND);
     let mut chart = Chart::over(
         "The latest event of each second, behind its schedule",
-        (0, lag.len() as u64 * SECOND),
+        (0, each.saturating_mul(lag.len() as u64)),
         |micros| show(micros.saturating_mul(1_000)),
     );
     let (class, name) = ("waiting", String::new());
-    chart.shapes = vec![Shape::Bars { class, name, step: SECOND, counts: lag.clone() }];
+    chart.shapes = vec![Shape::Bars { class, name, step: each, counts: lag.clone() }];
     titled("The generator's own lag", vec![chart])
 }
 

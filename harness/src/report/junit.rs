@@ -12,11 +12,10 @@ use quick_junit::{
     NonSuccessKind, Property, Report as Junit, SerializeError, TestCase, TestCaseStatus, TestSuite,
 };
 
+use super::model::{remedy, witnessed};
 use super::run::Report;
 use crate::catalogue;
-use crate::check::verdict::show;
 use crate::check::{Status, Verdict, decides};
-use crate::trace::Ended;
 
 /// Something that was to be judged, and could not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,20 +142,12 @@ fn legal(text: &str) -> String {
     text.replace(['\u{fffe}', '\u{ffff}'], "")
 }
 
-/// Reports as JUnit XML, one suite for each.
-///
-/// # Errors
-/// When it can't be written as XML.
-pub fn junit(reports: &[Report]) -> Result<String, SerializeError> {
-    junit_with(reports, &[], &Regressions::new())
-}
-
 /// Reports as JUnit XML, each with what got worse in its scenario, and a suite with an error for each that there should have
 /// been beside them.
 ///
 /// # Errors
 /// When it can't be written as XML.
-pub fn junit_with(
+pub fn junit(
     reports: &[Report],
     unjudged: &[Unjudged],
     regressions: &Regressions,
@@ -186,14 +177,8 @@ fn suite(report: &Report, worse: &[String]) -> Suite {
 
 /// What the exit code says of a run, in words.
 fn outcome(report: &Report, worse: &[String]) -> Outcome {
-    let cut_short = match report.ended {
-        Some(Ended::Done) => None,
-        Some(Ended::Interrupted) => Some("interrupted: the run was not played to its end"),
-        Some(Ended::SenderGone) => Some("the sender was gone before the run's end"),
-        None => Some("the trace was cut short"),
-    };
     let judgement = &report.judgement;
-    match (cut_short, judgement.status) {
+    match (report.cut_short(), judgement.status) {
         (Some(why), _) => Outcome::Unproven(why.to_owned()),
         (None, Status::Fail) => Outcome::Failed(judgement.sentence.clone()),
         (None, Status::Inconclusive | Status::HarnessError) => {
@@ -205,11 +190,8 @@ fn outcome(report: &Report, worse: &[String]) -> Outcome {
 }
 
 fn judged(scenario: &str, verdict: &Verdict) -> Case {
-    let seen = verdict.witness.iter().map(|one| {
-        let whose = one.subscriber.as_deref().unwrap_or("sender");
-        format!("at {}, {whose}: {} (arrivals {:?})\n", show(one.from), one.what, one.arrivals)
-    });
-    let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
+    let seen =
+        verdict.witness.iter().map(|one| format!("{} (arrivals {:?})\n", witnessed(one), one.arrivals));
     Case {
         class: scenario.to_owned(),
         name: verdict.id.clone(),
@@ -217,7 +199,7 @@ fn judged(scenario: &str, verdict: &Verdict) -> Case {
         status: verdict.status,
         decides: decides(verdict),
         seen: verdict.sentence.clone(),
-        detail: format!("{}remedy: {remedy}", seen.collect::<String>()),
+        detail: format!("{}remedy: {}", seen.collect::<String>(), remedy(&verdict.id)),
         excused: None,
     }
 }
@@ -249,7 +231,7 @@ mod tests {
     #[test]
     fn what_could_not_be_judged_is_an_error_and_no_empty_suite() {
         let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
-        let xml = junit_with(&[], &[unjudged], &Regressions::new()).unwrap();
+        let xml = junit(&[], &[unjudged], &Regressions::new()).unwrap();
         assert!(
             xml.contains("errors=\"1\"") && xml.contains("<error message=\"the sender is not there\""),
             "{xml}"

@@ -25,9 +25,10 @@ pub(super) fn worst(report: &Report) -> Option<String> {
     row(&mut text, "429", &lane.held, "");
     row(&mut text, "failed", &lane.failed, "");
     row(&mut text, "waiting", &report.course.waiting, ", of all subscribers");
-    let seconds = lane.arriving.0.len().div_ceil(BARS_MAX).max(1);
+    let places = lane.arriving.0.len().div_ceil(BARS_MAX).max(1) as u64;
+    let seconds = places.saturating_mul(report.course.seconds_each);
     if seconds > 1 {
-        let _ = writeln!(text, "each bar: the most of {seconds} s");
+        let _ = writeln!(text, "each bar: the fullest of {seconds} s");
     }
     Some(text)
 }
@@ -45,12 +46,14 @@ fn row(text: &mut String, name: &str, series: &Series, more: &str) {
     if most == 0 {
         return;
     }
-    let bars: String = series
-        .0
-        .chunks(series.0.len().div_ceil(BARS_MAX).max(1))
-        .map(|seconds| bar(seconds.iter().copied().max().unwrap_or(0), most))
-        .collect();
-    let _ = writeln!(text, "{name:>8} {bars} {most} at most{more}");
+    let _ = writeln!(text, "{name:>8} {} {most} at most{more}", bars(&series.0, BARS_MAX));
+}
+
+/// Figures as bars in a row, so many at most: of several figures in one bar the highest, as no peak may be averaged away.
+pub(crate) fn bars(figures: &[u64], bars_max: usize) -> String {
+    let highest = |some: &[u64]| some.iter().copied().max().unwrap_or(0);
+    let some = figures.chunks(figures.len().div_ceil(bars_max).max(1));
+    some.map(|some| bar(highest(some), highest(figures))).collect()
 }
 
 /// A bar as high as its share: empty for nothing alone, full for the most alone.

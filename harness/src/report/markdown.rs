@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use super::junit::{Regressions, Unjudged};
 use super::lanes;
+use super::model::{remedy, witnessed};
 use super::run::Report;
 use super::table::visible;
-use crate::catalogue;
 use crate::check::verdict::show;
 use crate::check::{Status, Verdict};
 
@@ -18,16 +18,10 @@ const SUBSCRIBERS_MAX: usize = 20;
 /// What is told of verdicts, in this order.
 const TOLD: [Status; 4] = [Status::Fail, Status::HarnessError, Status::Warn, Status::Inconclusive];
 
-/// The report as Markdown.
-#[must_use]
-pub fn markdown(report: &Report) -> String {
-    section(report, &[])
-}
-
 /// All that a command found out: what could not be judged, then the reports, the bad ones first, each with what got worse
 /// since the baseline.
 #[must_use]
-pub fn markdown_with(reports: &[Report], unjudged: &[Unjudged], regressions: &Regressions) -> String {
+pub fn markdown(reports: &[Report], unjudged: &[Unjudged], regressions: &Regressions) -> String {
     let worse = |report: &Report| regressions.get(&report.scenario).map_or(&[][..], Vec::as_slice);
     let mut text = String::new();
     for Unjudged { subject, why } in unjudged {
@@ -72,13 +66,15 @@ fn verdicts(text: &mut String, report: &Report) {
     }
     text.push_str("| verdict | check | what was seen | what to do |\n|---|---|---|---|\n");
     for verdict in told {
-        let remedy = catalogue::find(&verdict.id).map_or("", |entry| entry.remedy.as_str());
-        let first = verdict.witness.first().map(|one| {
-            let whose = one.subscriber.as_deref().unwrap_or("sender");
-            format!("; at {}, {whose}: {}", show(one.from), one.what)
-        });
+        let first = verdict.witness.first().map(|one| format!("; {}", witnessed(one)));
         let seen = plain(&format!("{}{}", verdict.sentence, first.unwrap_or_default()));
-        let _ = writeln!(text, "| {} | `{}` | {seen} | {} |", verdict.status, verdict.id, plain(remedy));
+        let _ = writeln!(
+            text,
+            "| {} | `{}` | {seen} | {} |",
+            verdict.status,
+            verdict.id,
+            plain(remedy(&verdict.id))
+        );
     }
     text.push('\n');
 }
@@ -188,7 +184,7 @@ mod tests {
     #[test]
     fn what_could_not_be_judged_is_told_with_its_reason() {
         let unjudged = Unjudged { subject: "quiet".to_owned(), why: "the sender is not there".to_owned() };
-        let text = markdown_with(&[], &[unjudged], &Regressions::new());
+        let text = markdown(&[], &[unjudged], &Regressions::new());
         assert_eq!(text, "## quiet: not judged\n\nthe sender is not there\n\n");
     }
 }

@@ -3,6 +3,8 @@
 
 use super::chart::Chart;
 use crate::catalogue::{self, Verdict as Status};
+use crate::check::Witness;
+use crate::check::verdict::show;
 
 /// A report as it is read, from its first line to its last.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +83,17 @@ impl Table {
         let row = |(name, value): (&str, String)| vec![Cell::Text(name.to_owned()), Cell::Text(value)];
         Self { rows: pairs.into_iter().map(row).collect(), ..Self::default() }
     }
+}
+
+/// A witness in one sentence: when, at whom, what.
+pub(super) fn witnessed(witness: &Witness) -> String {
+    let whose = witness.subscriber.as_deref().unwrap_or("the sender");
+    format!("at {}, {whose}: {}", show(witness.from), witness.what)
+}
+
+/// What to do against what breaks a check.
+pub(super) fn remedy(id: &str) -> &'static str {
+    catalogue::find(id).map_or("", |entry| entry.remedy.as_str())
 }
 
 /// What the catalogue says of a check: what must hold, why, what to do, and where that is written.

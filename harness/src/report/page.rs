@@ -3,15 +3,25 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::model::{Cell, Document, Part, Table};
+use super::model::{Cell, Document, Headline, Part, Table};
 use super::table::visible;
 use crate::catalogue::Verdict as Status;
 
 pub(super) const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+const LIVE: &str = include_str!("live.js");
 
 /// The page.
 pub(crate) fn page(document: &Document) -> String {
+    framed(document, None)
+}
+
+/// The page of something that goes on, which its reader's browser asks for again and again; `kept` is where it will be then.
+pub(super) fn live(document: &Document, kept: &str) -> String {
+    framed(document, Some(kept))
+}
+
+fn framed(document: &Document, kept: Option<&str>) -> String {
     let Document { title, about, verdict, parts } = document;
     let told = verdict.status.map_or(String::new(), |status| format!(": {status}"));
     let markup = html! {
@@ -22,23 +32,37 @@ pub(crate) fn page(document: &Document) -> String {
                 meta name="viewport" content="width=device-width,initial-scale=1";
                 link rel="icon" href="data:,";
                 title { (title) (told) }
+                @if kept.is_some() { noscript { meta http-equiv="refresh" content="2"; } }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 main {
                     h1 { (title) }
                     p.soft { (about) }
+                    @if let Some(kept) = kept {
+                        p.soft #live data-kept=(kept) { "This page follows the run. When that is over: " (kept) }
+                    }
                     div.verdict.(verdict.status.map_or("plain", class)) {
                         p { @if let Some(status) = verdict.status { strong { (status) } ": " } (verdict.sentence) }
                         @for more in &verdict.more { p.soft { (more) } }
                     }
                     @for part in parts { (shown(part)) }
                 }
-                script { (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(SCRIPT)) @if kept.is_some() { (PreEscaped(LIVE)) } }
             }
         }
     };
     visible(&markup.into_string())
+}
+
+/// A page that says why nothing was judged. It takes the place of an older one, which must not stand for what came later.
+pub(crate) fn unjudged(title: &str, about: &str, why: &str, more: &[&str]) -> String {
+    let verdict = Headline {
+        status: Some(Status::Inconclusive),
+        sentence: format!("not judged: {why}"),
+        more: more.iter().map(|one| (*one).to_owned()).collect(),
+    };
+    page(&Document { title: title.to_owned(), about: about.to_owned(), verdict, parts: Vec::new() })
 }
 
 /// The class of a verdict in the style: each has a colour of its own, beside its word.
@@ -86,7 +110,13 @@ fn shown_table(table: &Table) -> Markup {
         div.frame tabindex="0" {
             table.searched[table.searched].pairs[table.head.is_empty()] {
                 @if !table.head.is_empty() {
-                    thead { tr { @for name in &table.head { th scope="col" { (name) } } } }
+                    @let first = table.rows.first().map_or(&[][..], Vec::as_slice);
+                    @let is_figure = |at: usize| matches!(first.get(at), Some(Cell::Number(_)));
+                    thead {
+                        tr { @for (at, name) in table.head.iter().enumerate() {
+                            th.n[is_figure(at)] scope="col" { (name) }
+                        } }
+                    }
                 }
                 tbody { @for row in &table.rows { tr { @for cell in row { (shown_cell(cell)) } } } }
             }

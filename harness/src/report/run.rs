@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::drawn::{Drawn, Series};
 use crate::check::Evidence;
 use crate::check::Judgement;
-use crate::check::evidence::Outcome;
+use crate::check::evidence::{Exchange, Outcome};
 use crate::check::figures;
 use crate::check::settled::{Fate, fates_of};
 use crate::scenario::{SECOND, Scenario};
@@ -13,7 +13,7 @@ use crate::trace::{Declared, Ended, Fault, Machine, Trace};
 
 /// The version of this form.
 const FORMAT: u32 = 1;
-/// The longest run that is drawn second by second.
+/// The most places of a series by second: of a longer run several seconds share one.
 const SECONDS_MAX: u64 = 7_200;
 
 /// One run, judged.
@@ -60,6 +60,9 @@ pub struct Course {
     /// How long the run was, in nanoseconds; 0 where an older report did not say.
     #[serde(default)]
     pub lasted: u64,
+    /// How many seconds each place of the series by second stands for, with the fullest of them: 1, but of a very long run.
+    #[serde(default = "one")]
+    pub seconds_each: u64,
     /// What waited in all, by second.
     pub waiting: Series,
     /// What was done to the sender.
@@ -68,6 +71,10 @@ pub struct Course {
     /// What the page draws of it; nothing where an older report did not say.
     #[serde(default)]
     pub drawn: Drawn,
+}
+
+const fn one() -> u64 {
+    1
 }
 
 /// Something that was done to the sender under test.
@@ -151,7 +158,7 @@ impl Report {
     #[must_use]
     pub fn new(scenario: &Scenario, trace: &Trace, judgement: Judgement, repeat: String) -> Self {
         let evidence = Evidence::new(scenario, trace);
-        let seconds = usize::try_from((evidence.end / SECOND + 1).min(SECONDS_MAX)).unwrap_or(1);
+        let seconds = Seconds::of(evidence.end);
         let lags = figures::lags(&evidence);
         let held_back = figures::held_back(&evidence);
         let efficiency = figures::efficiency_thousandths(&evidence).map(figures::thousandths);
@@ -188,11 +195,22 @@ impl Report {
             course: Course {
                 scenario_sha256: trace.header.scenario_sha256.clone(),
                 lasted: evidence.end,
+                seconds_each: seconds.each,
                 waiting: waiting(trace, seconds),
                 faults: trace.faults.iter().map(fault).collect(),
                 drawn: Drawn::new(&evidence, &judgement.verdicts),
             },
             judgement,
+        }
+    }
+
+    /// Why the run is not whole, if it isn't.
+    pub(super) fn cut_short(&self) -> Option<&'static str> {
+        match self.ended {
+            Some(Ended::Done) => None,
+            Some(Ended::Interrupted) => Some("interrupted: the run was not played to its end"),
+            Some(Ended::SenderGone) => Some("the sender was gone before the run's end"),
+            None => Some("the trace was cut short"),
         }
     }
 }
@@ -202,37 +220,56 @@ fn fault(fault: &Fault) -> FaultReport {
     FaultReport { at: fault.t, until: fault.until, what: format!("{}{whom}", fault.action) }
 }
 
-/// How late the latest event of each second was, in microseconds.
-fn lag_by_second(trace: &Trace, seconds: usize) -> Series {
-    let mut most = vec![0; seconds];
-    for offer in &trace.offers {
-        let second = usize::try_from(offer.intended / SECOND).unwrap_or(usize::MAX);
-        if let Some(slot) = most.get_mut(second) {
-            *slot = figures::own_lag(offer).div_ceil(1_000).max(*slot);
-        }
-    }
-    Series(most)
+/// Where the seconds of a run are in its series: each in its own place, or so many in one place of a run that has more.
+#[derive(Clone, Copy)]
+struct Seconds {
+    places: usize,
+    each: u64,
 }
 
-fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberReport {
-    let lane = &evidence.lanes[at as usize];
-    let limit = &lane.subscriber.limit;
-    let mut series = [vec![0; seconds], vec![0; seconds], vec![0; seconds], vec![0; seconds]];
-    for n in &lane.arrivals {
-        let exchange = evidence.exchange(*n);
-        let second = usize::try_from(exchange.t / SECOND).unwrap_or(usize::MAX);
-        let kind = match exchange.outcome {
-            Outcome::Answered { status: 200..=299, whole: true } => 1,
-            Outcome::Answered { status: 429, .. } => 2,
-            _ => 3,
-        };
-        for row in [0, kind] {
-            if let Some(count) = series[row].get_mut(second) {
-                *count += 1;
+impl Seconds {
+    fn of(end: u64) -> Self {
+        let seconds = end / SECOND + 1;
+        let each = seconds.div_ceil(SECONDS_MAX);
+        Self { places: usize::try_from(seconds.div_ceil(each)).unwrap_or(1), each }
+    }
+
+    /// The highest figure in each place: of several seconds the fullest, as no peak may be averaged away.
+    fn highest(self, figures: impl Iterator<Item = (u64, u64)>) -> Vec<Option<u64>> {
+        let mut highest: Vec<Option<u64>> = vec![None; self.places];
+        for (second, figure) in figures {
+            let place = usize::try_from(second / self.each).unwrap_or(usize::MAX);
+            if let Some(slot) = highest.get_mut(place) {
+                *slot = Some(slot.unwrap_or(0).max(figure));
             }
         }
+        highest
     }
-    let [arriving, taken, held, failed] = series.map(Series);
+
+    /// How many of these moments are in a second.
+    fn counted(self, times: impl Iterator<Item = u64>) -> Series {
+        let mut seconds: Vec<u64> = times.map(|t| t / SECOND).collect();
+        seconds.sort_unstable();
+        let counts = seconds.chunk_by(|one, next| one == next).map(|same| (same[0], same.len() as u64));
+        Series(self.highest(counts).into_iter().map(Option::unwrap_or_default).collect())
+    }
+}
+
+/// How late the latest event of each second was, in microseconds.
+fn lag_by_second(trace: &Trace, seconds: Seconds) -> Series {
+    let lags =
+        trace.offers.iter().map(|offer| (offer.intended / SECOND, figures::own_lag(offer).div_ceil(1_000)));
+    Series(seconds.highest(lags).into_iter().map(Option::unwrap_or_default).collect())
+}
+
+fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: Seconds) -> SubscriberReport {
+    let lane = &evidence.lanes[at as usize];
+    let limit = &lane.subscriber.limit;
+    let is_held = |one: &Exchange| matches!(one.outcome, Outcome::Answered { status: 429, .. });
+    let came = |wanted: &dyn Fn(&Exchange) -> bool| {
+        let exchanges = lane.arrivals.iter().map(|n| evidence.exchange(*n));
+        seconds.counted(exchanges.filter(|one| wanted(one)).map(|one| one.t))
+    };
     let deliveries = evidence.deliveries_of(at);
     let latencies = figures::latencies_of(evidence, at);
     let latency = [500, 950, 990, 1_000].map(|thousandths| figures::percentile(&latencies, thousandths));
@@ -250,10 +287,10 @@ fn subscriber(evidence: &Evidence<'_>, at: u32, seconds: usize) -> SubscriberRep
         delivered: delivered(evidence, at),
         dead: deliveries.iter().filter(|one| one.dead.is_some()).count() as u64,
         latency,
-        arriving,
-        taken,
-        held,
-        failed,
+        arriving: came(&|_| true),
+        taken: came(&Exchange::is_delivered),
+        held: came(&is_held),
+        failed: came(&|one| !one.is_delivered() && !is_held(one)),
     }
 }
 
@@ -283,22 +320,18 @@ fn contract(limit: &crate::scenario::Limit) -> String {
     if parts.is_empty() { "no limit".to_owned() } else { parts.join(", ") }
 }
 
-/// The most that waited in each second; a second without a sample keeps the one before.
-fn waiting(trace: &Trace, seconds: usize) -> Series {
-    let mut most: Vec<Option<u64>> = vec![None; seconds];
-    for depth in trace.depths.iter().filter(|depth| depth.subscriber.is_none()) {
-        let second = usize::try_from(depth.t / SECOND).unwrap_or(usize::MAX);
-        if let Some((slot, waiting)) = most.get_mut(second).zip(depth.waiting) {
-            *slot = Some(slot.unwrap_or(0).max(waiting));
-        }
-    }
-    let mut last = 0;
-    let kept = most.into_iter().map(|sample| {
+/// The most that waited in each second; a second without a sample keeps the one before. Nothing of a sender that never said.
+fn waiting(trace: &Trace, seconds: Seconds) -> Series {
+    let whole = trace.depths.iter().filter(|depth| depth.subscriber.is_none());
+    let told = whole.filter_map(|depth| Some((depth.t / SECOND, depth.waiting?)));
+    let (mut last, mut is_told) = (0, false);
+    let kept = seconds.highest(told).into_iter().map(|sample| {
+        is_told |= sample.is_some();
         last = sample.unwrap_or(last);
         last
     });
-    let told = trace.depths.iter().any(|depth| depth.waiting.is_some());
-    Series(if told { kept.collect() } else { Vec::new() })
+    let kept: Vec<u64> = kept.collect();
+    Series(if is_told { kept } else { Vec::new() })
 }
 
 /// The form of the JSON, as JSON Schema.
@@ -331,7 +364,7 @@ pub fn schema() -> serde_json::Value {
         "properties": {
             "format": { "const": FORMAT }, "version": text, "scenario": text, "about": text, "seed": count,
             "driver": text, "repeat": text, "ended": { "enum": ["done", "interrupted", "sender-gone", null] },
-            "lasted": count, "scenario_sha256": text, "drawn": maybe("object"),
+            "lasted": count, "seconds_each": count, "scenario_sha256": text, "drawn": maybe("object"),
             "machine": maybe("object"), "judgement": judgement, "efficiency": maybe("number"),
             "ceiling_per_second": maybe("integer"), "delivered_per_second": maybe("integer"),
             "accepted_per_second": maybe("integer"), "offered_per_second": maybe("integer"),
@@ -342,4 +375,21 @@ pub fn schema() -> serde_json::Value {
                 "properties": { "at": count, "until": maybe("integer"), "what": text } } }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_a_day_is_there_to_its_end_with_its_fullest_second() {
+        let seconds = Seconds::of(86_400 * SECOND - 1);
+        assert_eq!((seconds.places, seconds.each), (7_200, 12));
+        let times = (0..86_400).chain([86_395; 4]).map(|second| second * SECOND);
+        let Series(counts) = seconds.counted(times);
+        assert_eq!((counts.len(), counts[7_199], counts[7_198]), (7_200, 5, 1));
+        assert_eq!(Seconds::of(7_200 * SECOND - 1).each, 1);
+        assert_eq!(Seconds::of(7_200 * SECOND).places, 3_601);
+        assert!(Seconds::of(u64::MAX).places <= 7_200, "whatever a trace says");
+    }
 }

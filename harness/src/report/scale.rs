@@ -7,6 +7,8 @@ pub(super) const POINTS_MAX: usize = 480;
 
 /// How high a figure stands.
 pub(super) struct Heights {
+    /// What stands on the axis: nothing, or where doublings begin.
+    pub(super) bottom: u64,
     pub(super) top: u64,
     pub(super) doubling: bool,
 }
@@ -14,7 +16,8 @@ pub(super) struct Heights {
 impl Heights {
     pub(super) fn of(&self, value: u64, height: u64) -> u64 {
         if self.doubling {
-            scaled(doublings(value), doublings(self.top), height)
+            let above = |value| doublings(value).saturating_sub(doublings(self.bottom));
+            scaled(above(value), above(self.top), height)
         } else {
             scaled(value.min(self.top), self.top, height)
         }
@@ -26,6 +29,11 @@ fn doublings(value: u64) -> u64 {
     let value = u128::from(value) + 1;
     let whole = value.ilog2();
     u64::from(whole) * 1_024 + u64::try_from(((value << 10) >> whole) - 1_024).unwrap_or(0)
+}
+
+/// The power of ten below a figure.
+pub(super) fn decade_below(value: u64) -> u64 {
+    10_u64.pow(value.saturating_sub(1).max(1).ilog10())
 }
 
 /// A part of a whole, where that is so long.
@@ -76,6 +84,17 @@ mod tests {
     fn a_doubling_is_as_high_as_the_one_before() {
         assert_eq!([0, 1, 3, 7].map(doublings), [0, 1_024, 2_048, 3_072]);
         assert!(doublings(u64::MAX) == 64 * 1_024 && doublings(5) > doublings(4));
+    }
+
+    #[test]
+    fn doublings_begin_at_the_power_of_ten_below_what_was_seen() {
+        let rows = [(0, 1), (1, 1), (10, 1), (11, 10), (156_000_000, 100_000_000), (100_000_000, 10_000_000)];
+        for (value, expected) in rows {
+            assert_eq!(decade_below(value), expected, "{value}");
+        }
+        let heights = Heights { bottom: 100, top: 1_600, doubling: true };
+        assert_eq!([0, 100, 1_600].map(|value| heights.of(value, 40)), [0, 0, 40]);
+        assert!((10..=20).contains(&heights.of(300, 40)), "{}", heights.of(300, 40));
     }
 
     #[test]

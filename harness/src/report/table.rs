@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::model::witnessed;
 use super::run::Report;
 use crate::check::declared::DRIVER;
 use crate::check::verdict::show;
@@ -124,10 +125,7 @@ fn row(text: &mut String, verdict: &Verdict, width: usize, colours: Colours) {
         return;
     }
     for witness in verdict.witness.iter().take(3) {
-        let whose = witness.subscriber.as_deref().unwrap_or("sender");
-        let at = show(witness.from);
-        let _ =
-            writeln!(text, "{:>14}  {:width$}    at {at}, {whose}: {}", "", "", in_one_line(&witness.what));
+        let _ = writeln!(text, "{:>14}  {:width$}    {}", "", "", in_one_line(&witnessed(witness)));
     }
 }
 

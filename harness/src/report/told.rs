@@ -1,52 +1,71 @@
 //! A run as its page tells it, first to last: the verdict, what failed with its witnesses drawn, what happened, each
 //! subscriber, the figures against a baseline, every check with its evidence, and how to repeat it.
 
+use std::path::Path;
+
 use super::drawing::{closeup, course, lag, lane};
 use super::drawn::LANES_MAX;
 use super::figures::compared;
 use super::junit::Unjudged;
-use super::model::{Cell, Document, Headline, Part, Table, explained};
+use super::model::{Cell, Document, Headline, Part, Table, explained, witnessed};
 use super::run::{Report, SubscriberReport};
 use crate::check::declared::DRIVER;
 use crate::check::silence::Silence;
 use crate::check::verdict::{WITNESS_ARRIVALS_MAX, show};
 use crate::check::{Status, Verdict, Witness};
-use crate::trace::Ended;
 
 /// Arrivals of one witness that are listed.
 const ARRIVALS_MAX: usize = 8;
 
-/// The report as one page.
+/// The report as one page, with its figures beside those of older runs, where there are any.
 #[must_use]
-pub fn html(report: &Report) -> String {
-    html_with(report, &[])
+pub fn html(report: &Report, baseline: &[Report]) -> String {
+    super::page::page(&document(report, baseline))
 }
 
-/// The same, with its figures beside those of older runs.
+/// The page of a run that goes on, as far as it has come; `kept` is where its page will be. What is full is not drawn on.
 #[must_use]
-pub fn html_with(report: &Report, baseline: &[Report]) -> String {
-    super::page::page(&document(report, baseline))
+pub(crate) fn html_live(report: &Report, kept: &Path, is_full: bool) -> String {
+    let mut document = document(report, &[]);
+    if report.ended.is_none() {
+        document.verdict = so_far(report, is_full);
+    }
+    super::page::live(&document, &kept.display().to_string())
+}
+
+/// The page before a run has begun.
+#[must_use]
+pub(crate) fn html_awaited() -> String {
+    let verdict = Headline { sentence: "no run has begun yet".to_owned(), ..Headline::default() };
+    let document = Document { title: "hookproof run".to_owned(), verdict, ..Document::default() };
+    super::page::live(&document, "in the folder that --out names")
+}
+
+/// What can be said of a run that goes on.
+fn so_far(report: &Report, is_full: bool) -> Headline {
+    let verdicts = &report.judgement.verdicts;
+    let failed: Vec<&str> =
+        verdicts.iter().filter(|one| one.status == Status::Fail).map(|one| one.id.as_str()).collect();
+    let lasted = show(report.course.lasted);
+    let sentence = match failed.len() {
+        0 => format!("goes on; in {lasted} nothing has failed that needs no end to be judged"),
+        count => format!("goes on; in {lasted} {count} failed already: {}", failed.join(", ")),
+    };
+    let ends = "Judged is what was seen until here, as of a run that was cut short: what an end is needed for is judged then.";
+    let full = "The trace is so long by now that no more of it is read before that.";
+    let more = std::iter::once(ends).chain(is_full.then_some(full)).map(str::to_owned).collect();
+    Headline { status: (!failed.is_empty()).then_some(Status::Fail), sentence, more }
 }
 
 /// A page that says why there is no report.
 #[must_use]
 pub fn html_unjudged(unjudged: &Unjudged) -> String {
-    let sentence = format!("not judged: {}", unjudged.why);
     let more = [
         "Nothing is proven of this run, neither that it passes nor that it fails.",
         "A trace with one line that cannot be is refused as a whole: it was changed, mixed with another, or damaged since. What \
          to do: take it from where the run wrote it, or run the scenario again.",
     ];
-    super::page::page(&Document {
-        title: unjudged.subject.clone(),
-        about: "hookproof check".to_owned(),
-        verdict: Headline {
-            status: Some(Status::Inconclusive),
-            sentence,
-            more: more.map(str::to_owned).to_vec(),
-        },
-        parts: Vec::new(),
-    })
+    super::page::unjudged(&unjudged.subject, "hookproof check", &unjudged.why, &more)
 }
 
 fn document(report: &Report, baseline: &[Report]) -> Document {
@@ -57,6 +76,9 @@ fn document(report: &Report, baseline: &[Report]) -> Document {
         .filter(|one| matches!(one.status, Status::Fail | Status::Warn))
         .map(|verdict| failure(report, verdict))
         .collect();
+    if !parts.is_empty() {
+        parts.insert(0, Part::Title("What failed, and what shows it".to_owned()));
+    }
     parts.extend(course(report));
     parts.extend(happened(report));
     parts.extend(subscribers(report));
@@ -77,18 +99,13 @@ fn unproven(report: &Report) -> Vec<String> {
     let silent = report.judgement.verdicts.iter().filter(|one| one.status == Status::NotApplicable);
     let (lacking, idle): (Vec<&Verdict>, Vec<&Verdict>) =
         silent.partition(|one| one.sentence.starts_with(DRIVER));
-    let ended = match report.ended {
-        Some(Ended::Done) => None,
-        Some(Ended::Interrupted) => Some("The run was interrupted before its end.".to_owned()),
-        Some(Ended::SenderGone) => Some("The sender was gone before the run's end.".to_owned()),
-        None => Some("The trace was cut short.".to_owned()),
-    };
+    let cut_short = report.cut_short().map(|why| format!("This is no whole run: {why}."));
     let ids = |some: &[&Verdict]| some.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join(", ");
     let lacking = (!lacking.is_empty())
         .then(|| format!("Not proven, as the sender or its driver has no such thing: {}.", ids(&lacking)));
     let idle = (!idle.is_empty())
         .then(|| format!("Not proven either: {} checks had nothing to judge in this scenario.", idle.len()));
-    ended.into_iter().chain(lacking).chain(idle).collect()
+    cut_short.into_iter().chain(lacking).chain(idle).collect()
 }
 
 /// What failed: its witnesses, drawn where something can be drawn, and what the catalogue says.
@@ -105,7 +122,6 @@ fn failure(report: &Report, verdict: &Verdict) -> Part {
 }
 
 fn witness(witness: &Witness) -> String {
-    let whose = witness.subscriber.as_deref().unwrap_or("the sender");
     let numbers: Vec<String> = witness.arrivals.iter().take(ARRIVALS_MAX).map(ToString::to_string).collect();
     // A witness names so many at most: of more than that nobody has counted the rest.
     let more = match witness.arrivals.len() {
@@ -115,7 +131,7 @@ fn witness(witness: &Witness) -> String {
     };
     let arrivals =
         if numbers.is_empty() { String::new() } else { format!(" (arrivals {}{more})", numbers.join(", ")) };
-    format!("{} · {whose}: {}{arrivals}", show(witness.from), witness.what)
+    format!("{}{arrivals}", witnessed(witness))
 }
 
 /// What no check is about, and somebody should know: who heard nothing, and how the sender came back.

@@ -4,7 +4,7 @@ use super::emitter::Emission;
 use super::view::tell;
 use crate::driver::{Api, Processes};
 use crate::scenario::Scenario;
-use crate::trace::{Dead, Record, Undone};
+use crate::trace::{Dead, Record};
 
 /// Says what the sender was told otherwise than the scenario has it, but for the first so many; answers how many there are.
 pub(super) fn tell_differences(api: &Api, said: usize) -> usize {
@@ -52,12 +52,10 @@ pub(super) async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenari
     true
 }
 
-/// Says which processes of the sender could not be stopped at the end of a run.
-pub(super) fn tell_unstopped(processes: &mut Processes, emission: &Emission) {
+/// Says what was to be done to the processes of the sender and was not, since that was asked last.
+pub(super) fn tell_undone(processes: &mut Processes, emission: &Emission) {
     for undone in processes.take_undone() {
-        tell(&format!("the sender was not stopped: {}", undone.why));
-        let (action, worker) = ("stop".to_owned(), u32::try_from(undone.worker).ok());
-        let undone = Undone { t: emission.clock.now(), action, worker, plan: None, why: undone.why };
-        emission.recorder.keep(Record::Undone(undone));
+        tell(&undone.to_string());
+        emission.recorder.keep(Record::Undone(undone.record(emission.clock.now())));
     }
 }

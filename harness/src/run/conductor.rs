@@ -14,7 +14,7 @@ use super::keeping::Keeping;
 use super::operator::Done;
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
-use crate::database::Server;
+use crate::database::{Link, Passage, Server};
 use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
 use crate::scenario::{Scenario, Standing};
@@ -37,6 +37,8 @@ pub(super) struct Conductor<'a> {
     pub(super) keys: Keys,
     /// The database server, if it is the harness's own.
     pub(super) server: Option<Arc<Server>>,
+    /// The way to it of each process, where it may be cut.
+    pub(super) links: &'a [Link],
     /// Of each subscriber, in their order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
@@ -209,6 +211,7 @@ impl Conductor<'_> {
     /// Ends what still lasts: the sender is asked to stop as it is without faults.
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
+        self.links.iter().for_each(|link| link.let_pass(Passage::Open));
         if let Err(error) = self.processes.relieve() {
             self.view.say(&format!("a fault could not be ended: {error}"));
         }

@@ -14,7 +14,9 @@ mod fit;
 mod folder;
 mod heartbeat;
 mod keeping;
+mod live;
 mod operator;
+mod options;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -26,48 +28,32 @@ pub use crate::trace::{Message, QUEUE_MAX, Recorder, Tally};
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;
+pub use live::{Judging, Live, PageServer};
+pub use options::Options;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
-use crate::endpoint::{Endpoints, Identity, Reach, Spec, Stage};
-use crate::scenario::{Range, Scenario};
+use crate::endpoint::{Endpoints, Identity, Spec, Stage};
+use crate::scenario::{FaultAction, FaultPlan, Range, Scenario};
 use crate::trace::ledger::Ledger;
 use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
-use after::{list_dead, tear_down, tell_differences, tell_unstopped};
+use after::{list_dead, tear_down, tell_differences, tell_undone};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
 use files::raise_files;
 use fit::is_fit;
 use heartbeat::EndpointThread;
+use live::Following;
 use view::{View, tell};
 
 /// Turns true when somebody wants the run to end.
 pub type Interrupt = watch::Receiver<bool>;
-
-/// What a run goes by, beside its scenario.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// In the place of the scenario's.
-    pub seed: Option<u64>,
-    /// Another sender than ours.
-    pub driver: Option<PathBuf>,
-    /// Where the trace, the sender's files and its logs go.
-    pub out: PathBuf,
-    /// The `hookproof` program, of which the sender and the holders of processes are started.
-    pub program: PathBuf,
-    /// Where the scenario's recordings are.
-    pub folder: PathBuf,
-    /// Whether to show the run on a terminal.
-    pub show: bool,
-    /// How endpoints are to be reached.
-    pub reach: Reach,
-}
 
 /// What a run left behind.
 #[derive(Debug)]
@@ -105,7 +91,7 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
     let home = Home::take(&options.out.join("sender"))?;
     let setup = &scenario.sender;
     let database = Database::prepare(setup.store, setup.durability, home.path(), &options.out).await?;
-    let trace = options.out.join("trace.jsonl");
+    let trace = options.trace();
     let clock = Clock::default();
     // Milliseconds wrap after fifty days: no sender keeps what it was offered for so long.
     let run = clock.unix_ns(0) / 1_000_000 % (1 << 32);
@@ -161,10 +147,12 @@ impl Staged<'_> {
         let api = self.api(identity.as_ref())?;
         let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
         let endpoints = opening.await.map_err(RunError::Endpoints)?;
+        let links = self.links()?;
         let config = ProcessConfig {
             program: self.options.program.clone(),
             logs: self.options.out.clone(),
             arguments: self.scenario.sender.arguments.clone(),
+            databases: links.iter().map(Link::address).collect(),
         };
         let mut processes = Processes::new(&api, self.scenario.sender.workers, &config, &clock, &recorder)?;
         let told = self.make_ready(&api, &mut processes, &endpoints, &interrupt).await?;
@@ -183,11 +171,12 @@ impl Staged<'_> {
             processes: &mut processes,
             keys: endpoints.keys(),
             server: self.database.server().cloned(),
+            links: &links,
             schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
-            view: View::new(&self.scenario.name, lasts, self.options.show),
+            view: View::new(&self.scenario.name, lasts, self.options.show, self.follow()),
             errands: JoinSet::new(),
             struck: std::collections::BTreeMap::new(),
         };
@@ -207,9 +196,11 @@ impl Staged<'_> {
         };
         tell_differences(&api, told);
         tear_down(&api).await;
-        let stopped = processes.stop(self.scenario.sender.stop_within.0).await.map_err(RunError::Process);
-        failure = failure.or(stopped.err());
-        tell_unstopped(&mut processes, &emission);
+        let settled = processes.settle().await;
+        tell_undone(&mut processes, &emission);
+        let stopped = processes.stop(self.scenario.sender.stop_within.0).await;
+        failure = failure.or(settled.and(stopped).map_err(RunError::Process).err());
+        tell_undone(&mut processes, &emission);
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {
@@ -282,6 +273,11 @@ impl Staged<'_> {
         self.scenario.subscribers.iter().map(spec).collect()
     }
 
+    fn follow(&self) -> Option<Following> {
+        let live = self.options.live.as_ref()?;
+        Some(live.follow(self.scenario, &self.options.trace(), &self.stage.recorder))
+    }
+
     fn header(&self) -> Header {
         header(self.scenario, &self.schedule, self.stage.seed, &self.file, &self.stage.clock)
     }
@@ -313,6 +309,17 @@ impl Staged<'_> {
         let variables: Variables =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Ok(Api::new(self.file.clone(), &ports, variables)?)
+    }
+
+    /// A way for each process to the private database server, where a fault may cut it.
+    fn links(&self) -> Result<Vec<Link>, RunError> {
+        let cuts = |fault: &FaultPlan| matches!(fault.action, FaultAction::Partition { .. });
+        let Some(server) = self.database.server().filter(|_| self.scenario.faults.iter().any(cuts)) else {
+            return Ok(Vec::new());
+        };
+        let workers = usize::try_from(self.scenario.sender.workers).unwrap_or_default();
+        let links = (0..workers).map(|number| server.link(number)).collect::<Result<_, _>>();
+        Ok(links.map_err(DatabaseError::Io)?)
     }
 
     /// By which scheme each subscriber's requests are verified.

@@ -56,6 +56,18 @@ struct Concerned {
     scheme: Scheme,
 }
 
+/// A fault that has begun, written down when it is over or nobody waits for that any more.
+struct Lasting<'a> {
+    recorder: &'a Recorder,
+    fault: Option<Fault>,
+}
+
+impl Drop for Lasting<'_> {
+    fn drop(&mut self) {
+        self.fault.take().into_iter().for_each(|fault| self.recorder.keep(Record::Fault(fault)));
+    }
+}
+
 /// Why something is not done.
 #[derive(Debug)]
 enum Undone {
@@ -125,16 +137,19 @@ impl Operator {
     /// # Errors
     /// When it does not stop, or does not come back.
     pub(super) async fn restart_database(self, server: Arc<Server>, errand: Errand) -> Result<Done, String> {
-        let action = errand.plan.action.name();
-        let t = self.clock.now();
-        server.stop().await.map_err(|error| format!("{action} was not applied: {error}"))?;
+        let (action, t) = (errand.plan.action.name(), self.clock.now());
+        // Who is broken off here leaves a server that never came back: nothing that the sender could recover from.
+        let until = Some(u64::MAX);
+        let fault = Fault { t, action: action.to_owned(), until, detail: None, plan: errand.place };
+        let mut lasting = Lasting { recorder: &self.recorder, fault: Some(fault) };
+        if let Err(error) = server.stop().await {
+            lasting.fault = None;
+            return Err(format!("{action} was not applied: {error}"));
+        }
         self.clock.pass(errand.plan.lasts.0).await;
         let begun = server.begin().await;
-        // One that never came back is nothing that the sender could recover from.
-        let until = if begun.is_ok() { self.clock.now() } else { u64::MAX };
-        let (action, plan) = (action.to_owned(), errand.place);
-        self.recorder.keep(Record::Fault(Fault { t, action, until: Some(until), detail: None, plan }));
         begun.map_err(|error| format!("the database server was stopped, and is not there again: {error}"))?;
+        lasting.fault.iter_mut().for_each(|fault| fault.until = Some(self.clock.now()));
         Ok(Done::All)
     }
 

@@ -1,5 +1,5 @@
 //! What a run shows while it goes on: on a terminal a bar, and what was offered and what arrived second by second, as
-//! they grow; else nothing.
+//! they grow; in a pipe, for somebody who follows the run, a line from time to time; else nothing.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Recorder;
+use super::live::Following;
+use crate::check::verdict::show;
 use crate::scenario::SECOND;
+use crate::trace::Lately;
 
 /// How often the figures change.
 const PAUSE_NS: u64 = SECOND / 5;
+/// How often there is a line in a pipe.
+const LINE_NS: u64 = 5 * SECOND;
 /// Columns of a course. A longer run is folded, so that all of it stays in sight.
 const COLUMNS: usize = 40;
 
@@ -21,18 +26,25 @@ pub(super) struct View {
     updated: u64,
     offered: Course,
     arrived: Course,
+    /// What judges the run as it goes, where somebody follows it.
+    following: Option<Following>,
+    /// When the next line is due, where lines are wanted.
+    line_at: Option<u64>,
 }
 
 impl View {
     /// Shows a run whose traffic lasts so long.
-    pub(super) fn new(name: &str, lasts_ns: u64, wanted: bool) -> Self {
-        let shown = wanted && std::io::stderr().is_terminal();
+    pub(super) fn new(name: &str, lasts_ns: u64, wanted: bool, following: Option<Following>) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let shown = wanted && is_terminal;
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(lasts_ns / 1_000_000), target);
         let style = ProgressStyle::with_template("{prefix:.bold} {bar:30} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name.to_owned());
-        Self { bar, lasts_ns, updated: 0, offered: Course::default(), arrived: Course::default() }
+        let line_at = (wanted && !is_terminal && following.is_some()).then_some(LINE_NS);
+        let (offered, arrived) = (Course::default(), Course::default());
+        Self { bar, lasts_ns, updated: 0, offered, arrived, following, line_at }
     }
 
     /// Shows where the run is.
@@ -47,23 +59,47 @@ impl View {
         self.arrived.note(now / SECOND, recorder.arrivals());
         let waiting = waiting.map_or_else(|| "?".to_owned(), |waiting| waiting.to_string());
         let phase = if now < self.lasts_ns { "" } else { ", draining" };
-        self.bar.set_position(now / 1_000_000);
-        self.bar.set_message(format!(
-            "{} s of {} s{phase}\n  offered {}\n  arrived {}\n  accepted {}, refused {}, delivered {}, waiting {waiting}",
-            now / SECOND,
-            self.lasts_ns.div_ceil(SECOND),
-            self.offered,
-            self.arrived,
+        let at = format!("{} s of {} s{phase}", now / SECOND, self.lasts_ns.div_ceil(SECOND));
+        let counts = format!(
+            "accepted {}, refused {}, delivered {}, waiting {waiting}",
             count(&tally.accepted),
             count(&tally.refused),
-            count(&tally.delivered),
-        ));
+            count(&tally.delivered)
+        );
+        let failed = self.following.as_ref().map(Following::failed).unwrap_or_default();
+        let noted = noted(&recorder.lately(), &failed);
+        if self.line_at.is_some_and(|line_at| now >= line_at) {
+            self.line_at = Some(now.saturating_add(LINE_NS));
+            let (offered, arrived) = (self.offered.lately(), self.arrived.lately());
+            tell(&format!("{at}: offered {offered}/s, arrived {arrived}/s, {}", joined(&counts, &noted)));
+        }
+        self.bar.set_position(now / 1_000_000);
+        let (offered, arrived) = (&self.offered, &self.arrived);
+        let noted: String = noted.iter().map(|one| format!("\n  {one}")).collect();
+        let lines = format!("{at}\n  offered {offered}\n  arrived {arrived}\n  {counts}{noted}");
+        self.bar.set_message(crate::report::visible(&lines));
     }
 
     /// Says something beside the lines, also where there are none.
     pub(super) fn say(&self, text: &str) {
         self.bar.suspend(|| tell(text));
     }
+}
+
+/// What is worth a word of its own: the lane that is worst off, what was done to the sender last, what has failed already.
+fn noted(lately: &Lately, failed: &[String]) -> Vec<String> {
+    let worst = lately.worst.as_ref().filter(|(.., waiting)| *waiting > 0);
+    let worst = worst.map(|(_, name, waiting)| format!("most wait for {name}: {waiting}"));
+    let fault = lately.fault.as_ref().map(|fault| {
+        let whom = fault.detail.as_ref().map_or(String::new(), |whom| format!(" ({whom})"));
+        format!("last done to the sender: {}{whom} at {}", fault.action, show(fault.t))
+    });
+    let failed = (!failed.is_empty()).then(|| format!("already failed: {}", failed.join(", ")));
+    worst.into_iter().chain(fault).chain(failed).collect()
+}
+
+fn joined(counts: &str, noted: &[String]) -> String {
+    std::iter::once(counts).chain(noted.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
 }
 
 /// Says something while no lines are shown.
@@ -97,6 +133,11 @@ impl Course {
         self.seconds[second] += count.saturating_sub(self.count);
         self.count = count;
     }
+
+    /// The rate: the second that has just begun says little, the whole one before it is it.
+    fn lately(&self) -> u64 {
+        self.seconds.len().checked_sub(2).map_or(0, |at| self.seconds[at])
+    }
 }
 
 /// A run of a day, by second.
@@ -104,19 +145,9 @@ const SECONDS_MAX: usize = 86_400;
 
 impl std::fmt::Display for Course {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-        let fold = self.seconds.len().div_ceil(COLUMNS).max(1);
-        // Of several seconds in one column the fullest is shown: a spike must not be averaged away.
-        let columns: Vec<u64> =
-            self.seconds.chunks(fold).map(|some| some.iter().copied().max().unwrap_or(0)).collect();
-        let most = columns.iter().copied().max().unwrap_or(0).max(1);
-        for count in &columns {
-            let step = usize::try_from(count * (STEPS.len() as u64 - 1) / most).unwrap_or(0);
-            write!(f, "{}", STEPS[step])?;
-        }
-        // The second that has just begun says little: the whole one before it is the rate.
-        let lately = self.seconds.len().checked_sub(2).map_or(0, |at| self.seconds[at]);
-        write!(f, " {lately}/s, {} in all, {most}/s at most", self.count)
+        let most = self.seconds.iter().copied().max().unwrap_or(0);
+        write!(f, "{}", crate::report::bars(&self.seconds, COLUMNS))?;
+        write!(f, " {}/s, {} in all, {most}/s at most", self.lately(), self.count)
     }
 }
 
@@ -131,6 +162,29 @@ mod tests {
             course.note(second, count);
         }
         assert_eq!(course.to_string(), "▂█▃▁ 20/s, 101 in all, 70/s at most");
+    }
+
+    #[test]
+    fn what_is_worth_a_word_is_the_worst_lane_of_the_latest_sample_the_last_fault_and_what_failed() {
+        let (recorder, _messages) = Recorder::new(16);
+        assert_eq!(noted(&recorder.lately(), &[]), Vec::<String>::new());
+        let depth = |t, name: &str, waiting| {
+            let json = format!(r#"{{"k":"depth","t":{t},"subscriber":"{name}","waiting":{waiting}}}"#);
+            recorder.keep(serde_json::from_str(&json).unwrap());
+        };
+        for (t, name, waiting) in [(1, "a", 9), (1, "b", 70), (2, "a", 3), (2, "c", 8), (2, "b", 5)] {
+            depth(t, name, waiting);
+        }
+        recorder.keep(
+            serde_json::from_str(r#"{"k":"fault","t":2000000000,"do":"kill","detail":"worker 0"}"#).unwrap(),
+        );
+        let told = noted(&recorder.lately(), &["rate.envelope".to_owned()]);
+        let expected = [
+            "most wait for c: 8",
+            "last done to the sender: kill (worker 0) at 2 s",
+            "already failed: rate.envelope",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

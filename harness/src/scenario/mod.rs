@@ -201,12 +201,14 @@ impl Scenario {
                 .map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
             root.wrong(key, format!("there is no subscriber {name:?}{hint}"));
         }
-        let restarts = |fault: &FaultPlan| fault.action == FaultAction::DatabaseRestart;
-        if self.sender.store == Store::Sqlite && self.faults.iter().any(restarts) {
-            root.wrong(
-                "fault",
-                "a file is not restarted; database-restart needs [sender] store = \"postgres\"",
-            );
+        let of_servers = |fault: &&FaultPlan| {
+            matches!(fault.action, FaultAction::DatabaseRestart | FaultAction::Partition { .. })
+        };
+        if let Some(fault) =
+            self.faults.iter().find(of_servers).filter(|_| self.sender.store == Store::Sqlite)
+        {
+            let name = fault.action.name();
+            root.wrong("fault", format!("a file is no server; {name} needs [sender] store = \"postgres\""));
         }
         let targets = || self.faults.iter().filter_map(|fault| fault.worker.as_ref());
         if let Some(name) =

@@ -137,6 +137,7 @@ pub(super) const FAULT: Section = Section {
                 "disk-full",
                 "lock-database",
                 "database-restart",
+                "partition",
                 "limit",
                 "rotate",
                 "redrive",
@@ -153,8 +154,13 @@ pub(super) const FAULT: Section = Section {
         may(
             "worker",
             Form::Either(&Form::Count, &Form::Text),
-            "which of several processes, from 0; for kill, stop and restart also \"owner of NAME\": the one that serves this \
-             subscriber then; all without it",
+            "which of several processes, from 0; for kill, stop, restart and partition also \"owner of NAME\": the one that serves \
+             this subscriber then; all without it",
+        ),
+        may(
+            "how",
+            Form::Word(&["silence", "cut"]),
+            "partition: nothing arrives and nobody hears of it, or every connection is closed; silence without it",
         ),
         may("by", Form::Text, "clock-step: how far, such as \"1h\" or \"-1h\""),
         may(
@@ -207,6 +213,11 @@ pub enum FaultAction {
     LockDatabase,
     /// The database server is stopped as by a crash, and started again after `lasts`.
     DatabaseRestart,
+    /// A process and its database server can't reach each other for `lasts`.
+    Partition {
+        /// Whether connections are closed; else nobody hears of it.
+        cut: bool,
+    },
     /// Its operator changes a contract.
     Limit {
         /// Whose: a group's name.
@@ -242,6 +253,7 @@ impl FaultAction {
             Self::DiskFull => "disk-full",
             Self::LockDatabase => "lock-database",
             Self::DatabaseRestart => "database-restart",
+            Self::Partition { .. } => "partition",
             Self::Limit { .. } => "limit",
             Self::Rotate { .. } => "rotate",
             Self::Redrive { .. } => "redrive",
@@ -274,7 +286,7 @@ impl FaultAction {
     }
 }
 
-const WORDS: [(&str, ()); 10] = [
+const WORDS: [(&str, ()); 11] = [
     ("kill", ()),
     ("stop", ()),
     ("restart", ()),
@@ -282,6 +294,7 @@ const WORDS: [(&str, ()); 10] = [
     ("disk-full", ()),
     ("lock-database", ()),
     ("database-restart", ()),
+    ("partition", ()),
     ("limit", ()),
     ("rotate", ()),
     ("redrive", ()),
@@ -307,13 +320,12 @@ impl FaultPlan {
         let every = reader.or("every", Duration::default());
         let lasts = reader.or("lasts", Duration::default());
         let worker: Option<FaultTarget> = reader.get("worker");
-        let strikes = matches!(action, FaultAction::Kill | FaultAction::Stop | FaultAction::Restart);
+        use FaultAction::{DiskFull, Kill, LockDatabase, Partition, Restart, Stop};
+        let strikes = matches!(action, Kill | Stop | Restart | Partition { .. });
         if !strikes && worker.as_ref().is_some_and(|target| target.owner_of().is_some()) {
-            reader.wrong("worker", "expected a number; an owner is killed, stopped or restarted");
+            reader.wrong("worker", "expected a number; an owner is killed, stopped, restarted or cut off");
         }
-        if matches!(action, FaultAction::Stop | FaultAction::DiskFull | FaultAction::LockDatabase)
-            && lasts.0 == 0
-        {
+        if matches!(action, Stop | DiskFull | LockDatabase | Partition { .. }) && lasts.0 == 0 {
             reader.wrong("lasts", "missing; this needs its end");
         }
         let later = |n: u64| Duration(at.0.saturating_add(every.0.saturating_mul(n)));
@@ -334,6 +346,14 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         "disk-full" => FaultAction::DiskFull,
         "lock-database" => FaultAction::LockDatabase,
         "database-restart" => FaultAction::DatabaseRestart,
+        "partition" => {
+            let cut = if reader.has("how") {
+                reader.word("how", &[("silence", false), ("cut", true)])?
+            } else {
+                false
+            };
+            FaultAction::Partition { cut }
+        }
         "limit" => {
             if !reader.has("limit") {
                 reader.wrong("limit", "missing; a changed limit needs what it is changed to");
@@ -354,9 +374,10 @@ fn action(reader: &Reader<'_>) -> Option<FaultAction> {
         FaultAction::Limit { .. } => &["subscriber", "limit", "within", "timeout"],
         FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
         FaultAction::DatabaseRestart => &[],
+        FaultAction::Partition { .. } => &["worker", "how"],
         _ => &["worker"],
     };
-    for key in ["by", "subscriber", "limit", "within", "timeout", "worker"] {
+    for key in ["by", "how", "subscriber", "limit", "within", "timeout", "worker"] {
         if reader.has(key) && !used.contains(&key) {
             reader.wrong(key, "what is done does not go by it");
         }

@@ -107,6 +107,10 @@ fn names_must_exist_and_be_unique() {
     );
     refused(&with("[[fault]]\nat = \"1s\"\ndo = \"kill\"\nworker = 1"), "there is no worker 1");
     refused(&with("[sender]\nstore = \"postgre\""), "did you mean \"postgres\"?");
+    let partition = |more: &str| format!("[[fault]]\nat = \"1s\"\ndo = \"partition\"\n{more}");
+    refused(&with(&partition("lasts = \"1s\"")), "partition needs [sender] store = \"postgres\"");
+    refused(&with(&partition("")), "missing; this needs its end");
+    refused(&with(&partition("lasts = \"1s\"\nhow = \"slow\"")), "expected one of silence, cut");
     let restart = "[[fault]]\nat = \"1s\"\ndo = \"database-restart\"";
     refused(&with(restart), "database-restart needs [sender] store = \"postgres\"");
     let on_a_server = format!("[sender]\nstore = \"postgres\"\n{restart}");

@@ -64,7 +64,7 @@ impl World<'_> {
     /// keep the run from ending.
     fn last_answer(&self) -> u64 {
         self.last_moment()
-            .max(self.troubles.blocked_until)
+            .max(self.slots.iter().map(|slot| slot.blocked_until).max().unwrap_or(0))
             .saturating_add(self.given.scenario.sender.stop_within.0)
             .saturating_add(ANSWER_NS)
     }

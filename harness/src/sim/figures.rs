@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::ledger::Ledger;
+use crate::scenario::SECOND;
 
 /// One subscriber's side of a run.
 #[derive(Clone, Debug)]
@@ -33,6 +34,33 @@ pub struct LaneFigures {
     pub busy_until: u64,
     /// What waited, sample by sample: when, rows.
     pub waiting: Vec<(u64, u64)>,
+    /// The second in which the most requests began to reach it.
+    pub busiest: Busiest,
+}
+
+/// The second, from its beginning to the next, that saw the most of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Busiest {
+    /// How many.
+    pub count: u64,
+    /// When it began, in nanoseconds.
+    pub at: u64,
+    /// The second that goes on: when it began, and how many so far.
+    now: (u64, u64),
+}
+
+impl Busiest {
+    /// One more, not before the last one.
+    fn note(&mut self, now: u64) {
+        let begin = now - now % SECOND;
+        if self.now.0 != begin {
+            self.now = (begin, 0);
+        }
+        self.now.1 += 1;
+        if self.now.1 > self.count {
+            (self.count, self.at) = (self.now.1, begin);
+        }
+    }
 }
 
 /// The most that waited.
@@ -65,13 +93,14 @@ pub struct Figures {
     pub end: u64,
     /// Deliveries that still waited then.
     pub waiting: u64,
-    /// The most deliveries that began to arrive in one second.
-    pub busiest_second: u64,
+    /// The second in which the most requests began to arrive, at all endpoints together.
+    pub busiest: Busiest,
+    /// The second in which the most events were offered.
+    pub busiest_offered: Busiest,
     /// The largest that the database became.
     pub database_bytes: u64,
     /// What the store says of itself.
     pub ledger: Ledger,
-    second: (u64, u64),
     /// How long the stretches are for which the slowest delivery is kept.
     pub stretch_ns: u64,
 }
@@ -92,6 +121,7 @@ impl LaneFigures {
             peak: Peak::default(),
             busy_until: 0,
             waiting: Vec::new(),
+            busiest: Busiest::default(),
         }
     }
 
@@ -143,22 +173,23 @@ impl Figures {
             traffic_end: 0,
             end: 0,
             waiting: 0,
-            busiest_second: 0,
+            busiest: Busiest::default(),
+            busiest_offered: Busiest::default(),
             database_bytes: 0,
             ledger: Ledger::default(),
-            second: (0, 0),
             stretch_ns: stretch_ns.max(1),
         }
     }
 
     pub(super) fn arrival(&mut self, lane: usize, now: u64) {
         self.lanes[lane].arrivals += 1;
-        let second = now / crate::scenario::SECOND;
-        if self.second.0 != second {
-            self.second = (second, 0);
-        }
-        self.second.1 += 1;
-        self.busiest_second = self.busiest_second.max(self.second.1);
+        self.lanes[lane].busiest.note(now);
+        self.busiest.note(now);
+    }
+
+    pub(super) fn offered(&mut self, now: u64) {
+        self.offered += 1;
+        self.busiest_offered.note(now);
     }
 
     pub(super) fn first(&mut self, lane: usize, waited_ns: u64) {

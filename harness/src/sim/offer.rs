@@ -56,7 +56,7 @@ impl World<'_> {
 
     fn record_offer(&mut self, place: usize) -> Result<(), SimError> {
         let due = self.play.schedule.due()[place];
-        self.figures.offered += 1;
+        self.figures.offered(self.now);
         for lane in &self.play.owed_lanes[due.kind as usize] {
             self.figures.lanes[*lane].owed += 1;
         }

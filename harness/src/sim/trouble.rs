@@ -55,8 +55,15 @@ impl<'a> World<'a> {
                     self.later(lasts, SimEvent::StepClock(-by));
                 }
             }
-            FaultAction::DiskFull | FaultAction::LockDatabase | FaultAction::DatabaseRestart => {
-                self.troubles.blocked_until = self.troubles.blocked_until.max(self.now.saturating_add(lasts));
+            FaultAction::DiskFull
+            | FaultAction::LockDatabase
+            | FaultAction::DatabaseRestart
+            | FaultAction::Partition { .. } => {
+                let until = self.now.saturating_add(lasts);
+                for worker in concerned {
+                    let slot = &mut self.slots[worker];
+                    slot.blocked_until = slot.blocked_until.max(until);
+                }
                 let locked = matches!(fault.action, FaultAction::LockDatabase);
                 // A writer waits for another one to let go; a full disk, or a server that is not there, is told of at once.
                 self.troubles.patience = if locked { ns(sqlite::Options::default().patience) } else { 0 };
@@ -114,7 +121,7 @@ impl<'a> World<'a> {
     fn kill(&mut self, worker: usize, lasts: u64) -> Result<(), SimError> {
         let now = self.now;
         // A commit that is under way may have reached the file, with nobody left to say so; or not.
-        let durable = self.chance.below(2) == 0 && now >= self.troubles.blocked_until;
+        let durable = self.chance.below(2) == 0 && now >= self.slots[worker].blocked_until;
         let Some(mut process) = self.slots[worker].process.take() else { return Ok(()) };
         let operated = if durable { process.commit_silently(now)? } else { Vec::new() };
         let nodes_stirred = std::mem::take(&mut process.queue.nodes_stirred);

@@ -62,8 +62,9 @@ impl World<'_> {
 
     /// A commit is over, unless the store can't write now.
     fn committed(&mut self, worker: usize) -> Result<(), SimError> {
-        if self.now < self.troubles.blocked_until {
-            let pause = BLOCKED_NS.min(self.troubles.blocked_until - self.now);
+        let blocked_until = self.slots[worker].blocked_until;
+        if self.now < blocked_until {
+            let pause = BLOCKED_NS.min(blocked_until - self.now);
             if let Some(process) = self.slots[worker].process.as_mut() {
                 process.queue.failing.get_or_insert(self.now.saturating_add(self.troubles.patience));
             }

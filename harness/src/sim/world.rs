@@ -40,6 +40,8 @@ pub(super) struct WorkerSlot {
     pub(super) roster: Arc<Roster>,
     /// How long after its end it is started again.
     pub(super) again_after: u64,
+    /// Until when it can't write to the store.
+    pub(super) blocked_until: u64,
 }
 
 /// The faults, and what lasts of them.
@@ -47,7 +49,6 @@ pub(super) struct Troubles<'a> {
     pub(super) steps: Vec<(u64, Step<'a>)>,
     pub(super) done: usize,
     pub(super) clock_offset: i64,
-    pub(super) blocked_until: u64,
     /// How long a try to write waits before it has failed.
     pub(super) patience: u64,
     pub(super) dead: Vec<OwnerId>,

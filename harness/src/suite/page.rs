@@ -1,10 +1,10 @@
 //! The report as one page: the sum first, then what failed with every exchange, then all.
 
 use super::record::Recorded;
-use super::report::{Report, Row};
+use super::report::{Report, Row, Stopped};
 use crate::catalogue::{self, Verdict};
 use crate::exit;
-use crate::report::{Cell, Document, Headline, Part, Table, explained, page};
+use crate::report::{Cell, Document, Headline, Part, Table, explained, page, unjudged};
 
 impl Report {
     /// The page.
@@ -63,6 +63,17 @@ impl Report {
             Part::Table(Table { head, rows: rows.iter().map(cells).collect(), searched: false })
         };
         sections.flat_map(|rows| [Part::Text(rows[0].section.clone()), table(rows)]).collect()
+    }
+}
+
+impl Stopped {
+    /// The page of a run that judged nothing: without one, an older run's would stand for it.
+    #[must_use]
+    pub fn page(&self, target: &str) -> String {
+        let more = [
+            "No case was sent. Nothing is proven of this receiver, neither that it passes nor that it fails.",
+        ];
+        unjudged(target, "hookproof receiver", &self.to_string(), &more)
     }
 }
 

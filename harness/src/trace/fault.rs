@@ -31,7 +31,13 @@ impl Fault {
 
     /// Whether the sender can write nothing down for as long as it lasts.
     pub(crate) fn keeps_from_writing(&self) -> bool {
-        matches!(self.action.as_str(), "lock-database" | "database-restart" | "disk-full" | "stop")
+        let words = ["lock-database", "database-restart", "disk-full", "stop", "partition"];
+        words.contains(&self.action.as_str())
+    }
+
+    /// Whether it takes from a process what it knows, for others or for good: that is not written down where they look.
+    pub(crate) fn cuts_off(&self) -> bool {
+        self.action == "partition"
     }
 
     /// Which of a scenario's faults one of them is.

@@ -83,6 +83,17 @@ pub enum StrayKind {
     Handshake,
 }
 
+/// A connection on which TLS was agreed: who opened it waits for that with the request in its hands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshake {
+    /// When the connection was accepted.
+    pub t: u64,
+    /// When TLS was agreed.
+    pub until: u64,
+    /// The connection, numbered over the run.
+    pub connection: u64,
+}
+
 /// How endpoints were reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
@@ -90,6 +101,8 @@ pub struct Reached {
     pub public: Option<Public>,
     /// What came to none of them.
     pub strays: Vec<Stray>,
+    /// Over which connections with TLS, in the order of their numbers.
+    pub handshakes: Vec<Handshake>,
 }
 
 impl Reached {

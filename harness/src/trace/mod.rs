@@ -5,16 +5,18 @@
 //! - `recorder`: the bounded queue through which everybody who sees something says so.
 //! - `ledger`: what is still owed, by what was recorded.
 //! - `writer`: `Writer` counts what it writes; `TraceFile` compresses where asked.
-//! - `reader`: `Trace::read` trusts nothing.
+//! - `reader`: `Trace::read` trusts nothing; `reading`: line by line; `growing`: while it is written.
 //!
 //! Whoever writes one hands a line over as soon as it is known, from whichever thread: lines may be out of order by as
 //! much as threads are, and the reader sorts by the times inside them. The trace holds no secret.
 
 mod fault;
+mod growing;
 mod harness;
 pub(crate) mod ledger;
 mod machine;
 mod reader;
+mod reading;
 mod record;
 mod recorder;
 mod said;
@@ -23,9 +25,10 @@ mod shares;
 mod writer;
 
 pub use fault::{Fault, Process, ProcessEvent, Undone};
+pub(crate) use growing::Growing;
 pub use harness::{
-    Declared, ENDPOINTS, GENERATOR, Lack, OURS, Offset, Public, Reached, Signs, Stall, Stray, StrayKind,
-    Told, Unoffered,
+    Declared, ENDPOINTS, GENERATOR, Handshake, Lack, OURS, Offset, Public, Reached, Signs, Stall, Stray,
+    StrayKind, Told, Unoffered,
 };
 pub use machine::{Ceiling, Host, Machine};
 pub use reader::{DISORDER, FORMAT, Trace, TraceError};
@@ -33,6 +36,7 @@ pub use record::{
     Accepted, Answer, Arrival, ClockKind, Cut, CutKind, Ended, Head, Header, Offer, Record, Refused,
     SharedSecret, Signed, Trailer, Verified,
 };
+pub(crate) use recorder::Lately;
 pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
 pub use said::{Dead, Depth, Kept};
 pub use shared::{Shared, Text};

@@ -1,4 +1,4 @@
-//! Reads a trace, and trusts none of it: what is no trace is refused, what ends too early is called cut short.
+//! A trace in memory, and what is not taken for one: what is no trace is refused, what ends too early is called cut short.
 //!
 //! Refused are: a file without a header, a format of another version, a line that is no record, times that run back by
 //! more than [`DISORDER`] (threads hand their lines over one after another; no thread waits that long), an answer
@@ -7,9 +7,6 @@
 //! Cut short is a trace without a trailer: a run that died. No check may pass on one.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
 
 use super::fault::{Fault, Process, Undone};
 use super::harness::{Declared, Offset, Reached, Stall, Unoffered};
@@ -18,18 +15,14 @@ use super::record::{
     Accepted, Answer, Arrival, Cut, Ended, Header, Offer, Record, Refused, SharedSecret, Trailer,
 };
 use super::said::{Dead, Depth};
-use super::shares::Shares;
 use crate::scenario::SECOND;
-use crate::wire::digest::sha256_hex;
 
 /// The format that this version writes and reads.
 pub const FORMAT: u32 = 2;
 /// How far times may run back from one line to a later one.
 pub const DISORDER: u64 = 2 * SECOND;
-/// The longest line that is read.
-const LINE_MAX: u64 = 16 << 20;
 /// The most that is read, decompressed: a trace lies in memory whole.
-const BYTES_MAX: u64 = 8 << 30;
+pub(super) const BYTES_MAX: u64 = 8 << 30;
 
 /// A whole trace in memory, by kind, each kind in the order of its lines; arrivals by their number.
 #[derive(Clone, Debug)]
@@ -108,91 +101,6 @@ pub enum TraceError {
 }
 
 impl Trace {
-    /// Reads the trace in a file; one whose name ends in `.zst` is decompressed.
-    ///
-    /// # Errors
-    /// When it can't be read, or is refused.
-    pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = File::open(path)?;
-        if path.extension().is_some_and(|extension| extension == "zst") {
-            Self::read(BufReader::with_capacity(1 << 16, zstd::Decoder::new(file)?))
-        } else {
-            Self::read(BufReader::with_capacity(1 << 16, file))
-        }
-    }
-
-    /// Reads a trace.
-    ///
-    /// # Errors
-    /// When it can't be read, or is refused.
-    pub fn read(mut source: impl BufRead) -> Result<Self, TraceError> {
-        let mut line = Vec::new();
-        let mut trace = Self::begin(&mut source, &mut line)?;
-        let (mut lines, mut latest, mut bytes) = (1, 0, 0);
-        let mut shares = Shares::default();
-        loop {
-            bytes += line.len() as u64;
-            if bytes > BYTES_MAX {
-                return Err(TraceError::Large);
-            }
-            let whole = match next(&mut source, &mut line, lines + 1) {
-                Ok(Some(whole)) => whole,
-                Ok(None) => break,
-                // A compressed file whose writer died ends in the middle of a block.
-                Err(TraceError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => break,
-                Err(error) => return Err(error),
-            };
-            let mut record: Record = match serde_json::from_slice(&line) {
-                Ok(record) => record,
-                // The last line of a run that died may be half a line.
-                Err(_) if !whole => break,
-                Err(error) => return Err(TraceError::Line { line: lines + 1, why: error.to_string() }),
-            };
-            if trace.trailer.is_some() {
-                return Err(TraceError::Line {
-                    line: lines + 1,
-                    why: "it comes after the trailer, which a run writes last".to_owned(),
-                });
-            }
-            in_order(&record, &mut latest, lines + 1)?;
-            shares.share(&mut record);
-            trace.add(record, lines)?;
-            lines += 1;
-        }
-        trace.settle()?;
-        Ok(trace)
-    }
-
-    fn begin(source: &mut impl BufRead, line: &mut Vec<u8>) -> Result<Self, TraceError> {
-        next(source, line, 1)?.ok_or(TraceError::Empty)?;
-        // The version is read first: another format may have other fields.
-        #[derive(serde::Deserialize)]
-        struct Version {
-            k: String,
-            format: u32,
-        }
-        let version: Version = serde_json::from_slice(line).map_err(|_| TraceError::NoHeader)?;
-        if version.k != "header" {
-            return Err(TraceError::NoHeader);
-        }
-        if version.format != FORMAT {
-            return Err(TraceError::Format(version.format));
-        }
-        match serde_json::from_slice(line) {
-            Ok(Record::Header(header))
-                if header.scenario_sha256 != sha256_hex(header.scenario_toml.as_bytes()) =>
-            {
-                Err(TraceError::Contradiction(
-                    "the scenario in its header is not the one that was played: its SHA-256 is another"
-                        .to_owned(),
-                ))
-            }
-            Ok(Record::Header(header)) => Ok(Self::of(*header)),
-            Ok(_) => Err(TraceError::NoHeader),
-            Err(error) => Err(TraceError::Line { line: 1, why: error.to_string() }),
-        }
-    }
-
     /// A trace of which only the header is known so far.
     #[must_use]
     pub fn of(header: Header) -> Self {
@@ -220,7 +128,7 @@ impl Trace {
         }
     }
 
-    fn add(&mut self, record: Record, lines: u64) -> Result<(), TraceError> {
+    pub(super) fn add(&mut self, record: Record, lines: u64) -> Result<(), TraceError> {
         match record {
             Record::Header(_) => {
                 return Err(TraceError::Line { line: lines + 1, why: "it is a second header".to_owned() });
@@ -244,6 +152,7 @@ impl Trace {
             Record::Offset(one) => self.offset = Some(one),
             Record::Public(one) => self.reached.public = Some(one),
             Record::Stray(one) => self.reached.strays.push(one),
+            Record::Handshake(one) => self.reached.handshakes.push(one),
             Record::Undone(one) => {
                 one.take_back(&mut self.faults, &mut self.processes);
                 self.undone.push(one);
@@ -264,6 +173,7 @@ impl Trace {
     /// When records refer to what isn't there, or causes come after their effects.
     pub fn settle(&mut self) -> Result<(), TraceError> {
         self.arrivals.sort_by_key(|arrival| arrival.n);
+        self.reached.handshakes.sort_by_key(|one| one.connection);
         for (at, arrival) in self.arrivals.iter().enumerate() {
             if arrival.n != at as u64 {
                 return contradiction(format!("arrival {at} is missing or there twice"));
@@ -344,41 +254,4 @@ fn count(what: &str, said: u64, found: u64) -> Result<(), TraceError> {
         return Ok(());
     }
     contradiction(format!("the trailer counts {said} {what}, and there are {found}"))
-}
-
-/// Refuses a line whose time is far before that of an earlier one. What is known only later (a fault's end, the answer to
-/// a question about the queue) is not held to it.
-fn in_order(record: &Record, latest: &mut u64, line: u64) -> Result<(), TraceError> {
-    let t = match record {
-        Record::Offer(one) => one.t,
-        Record::Accepted(one) => one.t,
-        Record::Refused(one) => one.t,
-        Record::Arrival(one) => one.read,
-        Record::Answer(one) => one.end,
-        Record::Cut(one) => one.t,
-        _ => return Ok(()),
-    };
-    if t.saturating_add(DISORDER) < *latest {
-        let why = format!("its time is {t} ns, after a line of {latest} ns: the trace was reordered");
-        return Err(TraceError::Line { line, why });
-    }
-    *latest = t.max(*latest);
-    Ok(())
-}
-
-/// The next line without its end, and whether it had one.
-fn next(source: &mut impl BufRead, line: &mut Vec<u8>, at: u64) -> Result<Option<bool>, TraceError> {
-    line.clear();
-    let read = source.by_ref().take(LINE_MAX).read_until(b'\n', line)?;
-    if read == 0 {
-        return Ok(None);
-    }
-    if read as u64 == LINE_MAX {
-        return Err(TraceError::Line { line: at, why: format!("it is longer than {LINE_MAX} bytes") });
-    }
-    let whole = line.last() == Some(&b'\n');
-    if whole {
-        line.pop();
-    }
-    Ok(Some(whole))
 }

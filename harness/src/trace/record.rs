@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Process, Undone};
-use super::harness::{Declared, Offset, Public, Stall, Stray, Unoffered};
+use super::harness::{Declared, Handshake, Offset, Public, Stall, Stray, Unoffered};
 use super::machine::{Ceiling, Machine};
 use super::said::{Dead, Depth};
 use super::shared::{Shared, Text};
@@ -53,6 +53,8 @@ pub enum Record {
     Public(Public),
     /// What came to no endpoint.
     Stray(Stray),
+    /// TLS was agreed on a connection.
+    Handshake(Handshake),
     /// Something that was not done to the sender under test.
     Undone(Undone),
     /// The last line. A trace without it was cut short.

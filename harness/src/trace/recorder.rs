@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::{Arrival, End, Header, Record, Writer};
+use super::{Arrival, Depth, End, Fault, Header, Record, Writer};
 
 /// Records that may wait for the disk. At some 500 bytes each this is the bound on a run's memory for them.
 pub const QUEUE_MAX: usize = 100_000;
@@ -27,6 +28,7 @@ struct Inner {
     tally: Tally,
     /// What the sender still owes, where it can't be asked.
     ledger: Mutex<Option<Ledger>>,
+    lately: Mutex<Lately>,
     /// Whether nobody writes any more.
     is_broken: AtomicBool,
 }
@@ -52,6 +54,30 @@ pub struct Tally {
     pub dropped: AtomicU64,
 }
 
+/// What went on lately, for whoever watches the run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lately {
+    /// The lane for which most waited in the latest sample: when that was, who, how much.
+    pub(crate) worst: Option<(u64, String, u64)>,
+    /// The latest fault.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Lately {
+    fn note(&mut self, record: &Record) {
+        match record {
+            Record::Depth(Depth { t, subscriber: Some(name), waiting: Some(waiting), .. }) => {
+                let is_worse = |(at, _, most): &(u64, String, u64)| at < t || (at == t && most < waiting);
+                if self.worst.as_ref().is_none_or(is_worse) {
+                    self.worst = Some((*t, name.clone(), *waiting));
+                }
+            }
+            Record::Fault(fault) => self.fault = Some(fault.clone()),
+            _ => {}
+        }
+    }
+}
+
 /// What the writing thread is told.
 #[derive(Debug)]
 pub enum Message {
@@ -59,6 +85,8 @@ pub enum Message {
     Begin(Box<Header>),
     /// Write this.
     Record(Box<Record>),
+    /// Write out what is held back, and say so.
+    Flush(SyncSender<()>),
     /// Write the trailer, and end.
     End(End),
 }
@@ -69,7 +97,8 @@ impl Recorder {
     pub fn new(queue_max: usize) -> (Self, Receiver<Message>) {
         let (queue, messages) = sync_channel(queue_max);
         let (arrivals, tally, is_broken) = (Mutex::new(0), Tally::default(), AtomicBool::new(false));
-        (Self(Arc::new(Inner { queue, arrivals, tally, ledger: Mutex::default(), is_broken })), messages)
+        let (ledger, lately) = (Mutex::default(), Mutex::default());
+        (Self(Arc::new(Inner { queue, arrivals, tally, ledger, lately, is_broken })), messages)
     }
 
     /// Keeps account, from now on, of what the sender owes.
@@ -129,6 +158,10 @@ impl Recorder {
             Record::Arrival(arrival) => drop(tally.came.fetch_max(arrival.read, Ordering::Relaxed)),
             Record::Cut(cut) if cut.n.is_none() => drop(tally.came.fetch_max(cut.t, Ordering::Relaxed)),
             Record::Answer(_) | Record::Cut(_) => drop(tally.ended.fetch_add(1, Ordering::Relaxed)),
+            // Of these there are few.
+            Record::Depth(_) | Record::Fault(_) => {
+                self.0.lately.lock().unwrap_or_else(PoisonError::into_inner).note(record);
+            }
             _ => {}
         }
         if let Some(ledger) = self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -146,6 +179,16 @@ impl Recorder {
         n
     }
 
+    /// Has the thread write out what it holds back, for somebody who reads along. Waits for that, a second at most, so it is
+    /// for a thread that may; where the queue is full it is left.
+    pub(crate) fn flush(&self) {
+        let (done, flushed) = sync_channel(1);
+        if self.0.queue.try_send(Message::Flush(done)).is_ok() {
+            // Later or never, what is there by now is what is read.
+            let _ = flushed.recv_timeout(Duration::from_secs(1));
+        }
+    }
+
     /// Ends the trace: the trailer comes after everything that was kept before. Waits for room in the queue, so it is for
     /// a thread that may.
     pub fn end(&self, end: End) {
@@ -157,6 +200,11 @@ impl Recorder {
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         *self.0.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What went on lately.
+    pub(crate) fn lately(&self) -> Lately {
+        self.0.lately.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What has been seen so far.
@@ -187,6 +235,8 @@ fn write<W: Write>(sink: W, messages: &Receiver<Message>) -> io::Result<W> {
         match messages.recv().map_err(|_| cut_short())? {
             Message::Begin(header) => break header,
             Message::Record(record) => early.push(record),
+            // Nothing is held back: there is nothing yet.
+            Message::Flush(_) => {}
             Message::End(_) => return Err(cut_short()),
         }
     };
@@ -196,6 +246,11 @@ fn write<W: Write>(sink: W, messages: &Receiver<Message>) -> io::Result<W> {
         match message {
             Message::Begin(_) => {}
             Message::Record(record) => writer.write(&record)?,
+            Message::Flush(done) => {
+                writer.flush()?;
+                // Whoever asked may have given up.
+                let _ = done.try_send(());
+            }
             Message::End(end) => return writer.finish(end),
         }
     }

@@ -64,6 +64,14 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Writes out what the sink holds back.
+    ///
+    /// # Errors
+    /// When the sink doesn't take it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+
     /// Ends the trace. Without this it counts as cut short.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What was taken comes again only where the sender could not know of it.
 
 use hookproof::check::Status;
-use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
+use hookproof::trace::{Fault, Handshake, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
 
@@ -68,6 +68,28 @@ fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
         };
         for id in ["duplicate.bounded", "retry.status"] {
             check(id, &format!("[sender]\nworkers = {workers}"), started, expected);
+        }
+    }
+}
+
+#[test]
+fn what_waited_for_tls_to_be_agreed_was_sent_before() {
+    // TLS was agreed so long before the first attempt came, and that had taken so long.
+    for (agreed, took, expected) in [
+        (10 * MS, 800 * MS, Status::Pass),
+        (10 * MS, 100 * MS, Status::Fail),
+        (300 * MS, 800 * MS, Status::Fail),
+    ] {
+        let over_tls = move |trace: &mut Trace| {
+            build::deliver(trace, "a", 2, 4 * SECOND, 204);
+            build::end(trace, 5 * SECOND);
+            trace.arrivals[2].connection = 9;
+            let until = 3 * SECOND - agreed;
+            let handshake = Handshake { t: until - took, until, connection: 9 };
+            trace.reached.handshakes.push(handshake);
+        };
+        for id in ["duplicate.bounded", "retry.status"] {
+            check(id, "timeout = \"1s\"", over_tls, expected);
         }
     }
 }

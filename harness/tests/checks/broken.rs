@@ -21,7 +21,7 @@ struct Broken {
     status: Status,
 }
 
-const BROKEN: [Broken; 9] = [
+const BROKEN: [Broken; 10] = [
     Broken {
         check: "fault.clock-step",
         more: "[sender]\ntakeover_within = \"2s\"\n\
@@ -46,6 +46,13 @@ const BROKEN: [Broken; 9] = [
         more: "[sender]\nstore = \"postgres\"\n\
                [[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"database-restart\"",
         breaks: dies_with_its_database,
+        status: Status::Fail,
+    },
+    Broken {
+        check: "fault.partition",
+        more: "[sender]\nstore = \"postgres\"\n\
+               [[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"partition\"",
+        breaks: dies_of_being_cut_off,
         status: Status::Fail,
     },
     Broken {
@@ -93,6 +100,12 @@ fn dies_of_a_lock(trace: &mut Trace) {
 
 fn dies_with_its_database(trace: &mut Trace) {
     trace.faults.push(fault(3 * SECOND / 2, "database-restart", Some(5 * SECOND / 2)));
+    trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
+    build::end(trace, 600 * SECOND);
+}
+
+fn dies_of_being_cut_off(trace: &mut Trace) {
+    trace.faults.push(fault(3 * SECOND / 2, "partition", Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
     build::end(trace, 600 * SECOND);
 }

@@ -78,7 +78,7 @@ fn a_silence_after_a_kill_is_told_in_words_with_the_kill_beside_it() {
     for (t, event) in [(2, ProcessEvent::Killed), (4, ProcessEvent::Ready)] {
         trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
     }
-    let page = report::html(&report(&scenario, &trace));
+    let page = report::html(&report(&scenario, &trace), &[]);
     for words in ["a heard nothing for 6 s", "worker 0 killed at 2 s, ready again at 4 s, 2 s later"] {
         assert!(page.contains(words), "{words}");
     }
@@ -114,10 +114,10 @@ fn figures_stand_beside_those_of_older_runs() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let (now, mut before) = (report(&limited, &silent()), report(&limited, &silent()));
     before.subscribers[0].latency = [1; 4];
-    let page = report::html_with(&now, &[before.clone()]);
+    let page = report::html(&now, &[before.clone()]);
     assert!(page.contains("Against the baseline") && page.contains(">worse<"), "{page}");
     before.scenario = "another".to_owned();
-    assert!(!report::html_with(&now, &[before]).contains("Against the baseline"));
+    assert!(!report::html(&now, &[before]).contains("Against the baseline"));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_drawing_that_ends_early_says_how_many_requests_it_shows() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let trace = trace(&limited, &(SECOND..SECOND + 700).collect::<Vec<_>>());
     let report = accused(&limited, &trace, "rate.envelope", (SECOND, SECOND + 699, "too many", &[0]));
-    assert!(report::html(&report).contains("the first 600 of 700 requests"));
+    assert!(report::html(&report, &[]).contains("the first 600 of 700 requests"));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn what_a_sender_says_does_not_steer_the_page() {
     let limited = scenario("rate = \"10/s\", burst = 5");
     let said = "gone\u{202e}\u{2066}\u{1b}\u{1}";
     let report = accused(&limited, &silent(), "rate.envelope", (SECOND, SECOND, said, &[0]));
-    for shown in [report::html(&report), report::picture(&report).expect("a picture")] {
+    for shown in [report::html(&report, &[]), report::picture(&report).expect("a picture")] {
         assert!(shown.contains("gone\\u{202e}\\u{2066}\\u{1b}\\u{1}"), "{shown}");
         assert!(!shown.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{1}']), "{shown}");
     }
@@ -222,6 +222,6 @@ fn arrivals_that_are_not_listed_are_counted() {
     for (count, expected) in [(8, "(arrivals 0, 1, 2, 3, 4, 5, 6, 7)"), (9, "5, 6, 7 and 1 more)")] {
         let arrivals: Vec<u64> = (0..count).collect();
         let report = accused(&limited, &trace, "rate.envelope", (SECOND, 9 * SECOND, "too many", &arrivals));
-        assert!(report::html(&report).contains(expected), "{expected}");
+        assert!(report::html(&report, &[]).contains(expected), "{expected}");
     }
 }

@@ -59,9 +59,9 @@ fn what_fails_is_shown_in_every_form() {
     let report = Report::new(&scenario, &trace, judgement, "hookproof check over-rate.jsonl".to_owned());
     let forms = [
         report::terminal(&report, Colours::No),
-        report::markdown(&report),
-        report::junit(std::slice::from_ref(&report)).expect("XML"),
-        report::html(&report),
+        report::markdown(std::slice::from_ref(&report), &[], &report::Regressions::new()),
+        report::junit(std::slice::from_ref(&report), &[], &report::Regressions::new()).expect("XML"),
+        report::html(&report, &[]),
         serde_json::to_string(&report).expect("JSON"),
     ];
     for form in &forms {

@@ -1,7 +1,7 @@
 //! Processes end when they are asked to, in order; and a kill that took nothing proves nothing.
 
 use hookproof::check::Status;
-use hookproof::trace::{Process, ProcessEvent, Trace};
+use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
 
 use crate::build::{self, check};
 
@@ -37,6 +37,28 @@ fn a_process_ends_when_it_is_asked_to_and_with_0() {
     ];
     for (events, expected) in rows {
         check("process.exits", "", lives(events), expected);
+    }
+}
+
+#[test]
+fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
+    use ProcessEvent::{Asked, Exited, Killed};
+    let killed: Life = &[(4, Asked, None), (34, Killed, None), (35, Exited, Some("signal 9"))];
+    let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
+    // The database is gone until then.
+    for (events, until, expected) in [
+        (killed, 60, Status::NotApplicable),
+        (killed, 10, Status::NotApplicable),
+        (killed, 4, Status::Fail),
+        (failed, 60, Status::NotApplicable),
+        (failed, 4, Status::Fail),
+    ] {
+        let bereft = |trace: &mut Trace| {
+            lives(events)(trace);
+            let (action, until) = ("database-restart".to_owned(), Some(until * SECOND));
+            trace.faults.push(Fault { t: 3 * SECOND, action, until, detail: None, plan: None });
+        };
+        check("process.exits", "", bereft, expected);
     }
 }
 

@@ -239,8 +239,9 @@ fn events_that_were_not_offered_are_counted_and_make_a_run_inconclusive() {
     let report = hookproof::report::Report::new(&limited, &short, judgement, String::new());
     let forms = [
         hookproof::report::terminal(&report, hookproof::report::Colours::No),
-        hookproof::report::html(&report),
-        hookproof::report::junit(std::slice::from_ref(&report)).expect("text"),
+        hookproof::report::html(&report, &[]),
+        hookproof::report::junit(std::slice::from_ref(&report), &[], &hookproof::report::Regressions::new())
+            .expect("text"),
     ];
     assert!(forms.iter().all(|form| form.contains("not offered")), "{forms:?}");
     assert_eq!(report.generator.not_offered, 1);

@@ -49,10 +49,10 @@ fn driver(start: &str, more: &str) -> String {
 }
 
 /// Plays the scenario; the exit code, what was said, and the trace.
-fn play(folder: &Path, driver: &str) -> (Option<i32>, String, Trace) {
+fn play(folder: &Path, scenario: &str, driver: &str) -> (Option<i32>, String, Trace) {
     let file = |name: &str| folder.join(name).display().to_string();
     std::fs::write(file("runtime"), RUNTIME).unwrap();
-    std::fs::write(file("scenario.toml"), SCENARIO).unwrap();
+    std::fs::write(file("scenario.toml"), scenario).unwrap();
     std::fs::write(file("driver.toml"), driver).unwrap();
     let (scenario, driver, out) = (file("scenario.toml"), file("driver.toml"), file("out"));
     let (code, said) = hookproof(&["run", &scenario, "--driver", &driver, "--out", &out], &[]);
@@ -71,7 +71,7 @@ fn count(trace: &Trace, event: ProcessEvent) -> usize {
 #[test]
 fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, said, trace) = play(folder.path(), &driver("start", "\n[kill]\ncommand = [KILL]\n"));
+    let (_, said, trace) = play(folder.path(), SCENARIO, &driver("start", "\n[kill]\ncommand = [KILL]\n"));
     assert!(trace.undone.is_empty(), "{said}");
     assert_eq!((trace.faults.len(), count(&trace, ProcessEvent::Killed)), (1, 1), "{said}");
     // Before the run, after the kill; ended by the kill, and at the end.
@@ -94,7 +94,7 @@ fn a_sender_that_is_detached_is_killed_started_again_and_stopped_by_commands() {
 #[test]
 fn a_kill_that_only_kills_the_client_of_a_daemon_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, said, trace) = play(folder.path(), &driver("run", ""));
+    let (code, said, trace) = play(folder.path(), SCENARIO, &driver("run", ""));
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("kill was not done: the sender still answers"), "{said}");
     assert!(trace.faults.is_empty() && count(&trace, ProcessEvent::Killed) == 0, "{:?}", trace.processes);
@@ -110,10 +110,24 @@ fn a_command_that_kills_nothing_is_found_out_too() {
         [("\"true\"", "the sender still answers"), ("\"false\"", "`false` ended with exit 1")]
     {
         let kill = format!("\n[kill]\ncommand = [{command}]\n");
-        let (code, said, trace) = play(folder.path(), &driver("start", &kill));
+        let (code, said, trace) = play(folder.path(), SCENARIO, &driver("start", &kill));
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(&format!("kill was not done: {why}")) && trace.faults.is_empty(), "{said}");
     }
+}
+
+#[test]
+fn a_strike_that_fails_is_taken_back_and_not_the_one_that_came_too_soon_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let twice = format!("{SCENARIO}times = 2\nevery = \"200ms\"\n");
+    let slow = "\n[kill]\ncommand = [\"sh\", \"-c\", \"sleep 2; exit 1\"]\n";
+    let (code, said, trace) = play(folder.path(), &twice, &driver("start", slow));
+    assert_eq!(code, Some(2), "{said}");
+    let killed = count(&trace, ProcessEvent::Killed);
+    assert!(trace.faults.is_empty() && killed == 0, "{:?} {killed}: {said}", trace.faults);
+    let mut undone: Vec<_> = trace.undone.iter().map(|one| one.plan).collect();
+    undone.sort_unstable();
+    assert_eq!(undone, [Some(0), Some(1)], "{said}");
 }
 
 #[test]

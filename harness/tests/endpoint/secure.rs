@@ -64,7 +64,13 @@ impl Place {
         by.connect(ServerName::try_from(host.to_owned()).unwrap(), socket).await
     }
 
+    /// Ends, and gives what was recorded but for what every connection has.
     async fn end(self) -> Vec<Record> {
+        let records = self.end_with_all().await;
+        records.into_iter().filter(|record| !matches!(record, Record::Handshake(_))).collect()
+    }
+
+    async fn end_with_all(self) -> Vec<Record> {
         self.endpoints.close().await;
         let record = |message| if let Message::Record(record) = message { Some(*record) } else { None };
         self.messages.try_iter().filter_map(record).collect()
@@ -202,6 +208,41 @@ fn speaking_second(place: &Place) -> TlsConnector {
     let mut config = ClientConfig::clone(place.connector.config());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     TlsConnector::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn one_certificate_is_for_thousands_of_hosts() {
+    let names: Vec<String> = (0..4_000).map(|n| format!("partner-{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let place = Place::open(&names, Some("https://{endpoint}.hooks.example.org/"), &[]).await;
+    let mut stream = place.connect("partner-3999.hooks.example.org").await.unwrap();
+    let request = request().replacen("host: a", "host: partner-3999.hooks.example.org", 1);
+    assert!(request.contains("partner-3999"), "{request}");
+    assert!(matches!(send(&mut stream, &request).await, Exchange::Answered(204, _)));
+    let other = place.connect("elsewhere.example.org").await;
+    assert!(other.is_err(), "it is for no other hosts");
+}
+
+#[tokio::test]
+async fn when_a_connection_was_opened_and_when_tls_was_agreed_on_it_is_recorded() {
+    let place = Place::open(&["a"], None, &[]).await;
+    let before = place.clock.now();
+    let mut stream = place.connect("127.0.0.1").await.unwrap();
+    for _ in 0..2 {
+        send(&mut stream, &request()).await;
+    }
+    let records = place.end_with_all().await;
+    let arrivals: Vec<_> = records
+        .iter()
+        .filter_map(|one| if let Record::Arrival(one) = one { Some(one) } else { None })
+        .collect();
+    let handshakes: Vec<_> = records
+        .iter()
+        .filter_map(|one| if let Record::Handshake(one) = one { Some(one) } else { None })
+        .collect();
+    let ([one], [first, second]) = (&handshakes[..], &arrivals[..]) else { panic!("{records:?}") };
+    assert!(one.connection == first.connection && one.connection == second.connection, "{records:?}");
+    assert!(before <= one.t && one.t < one.until && one.until <= first.t, "{records:?}");
 }
 
 #[tokio::test]

@@ -6,6 +6,13 @@ use std::process::{Command, Output, Stdio};
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
 
+/// Says that something was not looked at; fails where `HOOKPROOF_DEMANDS` names what it needs.
+pub(crate) fn demanded(what: &str, why: &str) {
+    let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
+    assert!(!demands.split(',').any(|demand| demand == what), "{why}");
+    eprintln!("skipped: {why}");
+}
+
 /// The program: what `HOOKPROOF_CHROMIUM` says, else the first on the `PATH`.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(told) = std::env::var_os("HOOKPROOF_CHROMIUM") {

@@ -1,5 +1,5 @@
 //! What each page says and draws, beside what it said before: of a run that passes, that fails and that proves nothing, of a
-//! trace that is refused, of a receiver, a load and a plan.
+//! trace that is refused, of a thousand subscribers, of a receiver, a load and a plan.
 //!
 //! `HOOKPROOF_GOLDEN=write cargo test -p hookproof --test page golden` writes them anew, to be read before they are kept.
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hookproof::catalogue::{Severity, Verdict};
 use hookproof::load::Trial;
+use hookproof::plan::machine::Machine;
 use hookproof::plan::{Asked, page, plan};
 use hookproof::scenario::Scenario;
 use hookproof::suite::{Recorded, Report, Row};
@@ -46,37 +47,52 @@ fn outline(html: &str) -> String {
 }
 
 fn trace(name: &str) -> String {
-    let folder = tempfile::tempdir().expect("a folder");
-    let page = folder.path().join("page.html");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     // As its reader would, so that no folder of a machine is in the page.
-    std::process::Command::new(env!("CARGO_BIN_EXE_hookproof"))
-        .current_dir(root)
-        .arg("check")
-        .arg(PathBuf::from("scenarios/traces").join(name))
-        .arg("--html")
-        .arg(&page)
-        .output()
-        .expect("it starts");
+    made(&root, "check", &PathBuf::from("scenarios/traces").join(name))
+}
+
+/// The page that a command makes of a file, called in some folder.
+fn made(here: &Path, command: &str, file: &Path) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    program.current_dir(here).arg(command).arg(file).arg("--html").arg(&page).output().expect("it starts");
     std::fs::read_to_string(&page).expect("a page")
 }
 
 #[test]
-fn pages_of_runs_are_as_they_were() {
-    let pages = [
-        ("pass", "good.jsonl"),
-        ("over-rate", "over-rate.jsonl"),
-        ("early-retry", "early-retry.jsonl"),
-        ("inconclusive", "cut-short.jsonl"),
-        ("after-the-end", "after-the-end.jsonl"),
-    ];
-    for (name, file) in pages {
-        check(name, &trace(file));
+fn pages_are_as_they_were() {
+    for (name, html) in pages() {
+        check(name, &html);
     }
 }
 
-#[test]
-fn the_page_of_a_receiver_is_as_it_was() {
+/// Every kind of page, with its name.
+pub(crate) fn pages() -> Vec<(&'static str, String)> {
+    vec![
+        ("pass", trace("good.jsonl")),
+        ("over-rate", trace("over-rate.jsonl")),
+        ("early-retry", trace("early-retry.jsonl")),
+        ("inconclusive", trace("cut-short.jsonl")),
+        ("after-the-end", trace("after-the-end.jsonl")),
+        ("thousand", thousand()),
+        ("receiver", receiver()),
+        ("load", load()),
+        ("plan", small_plan()),
+    ]
+}
+
+/// A thousand subscribers, in virtual time.
+pub(crate) fn thousand() -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "name = \"many\"\n[[traffic]]\nshape = \"steady\"\nrate = \"4/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"many\"\n\
+                count = 1000\n";
+    std::fs::write(folder.path().join("many.toml"), text).expect("written");
+    made(folder.path(), "sim", Path::new("many.toml"))
+}
+
+fn receiver() -> String {
     let row = |id: &str, verdict: Verdict, came: &str, exchanges: Vec<Recorded>| Row {
         id: id.to_owned(),
         section: id.split('.').next().unwrap_or_default().to_owned(),
@@ -111,11 +127,10 @@ fn the_page_of_a_receiver_is_as_it_was() {
         ],
         stale: vec!["sig.old".to_owned()],
     };
-    check("receiver", &report.page());
+    report.page()
 }
 
-#[test]
-fn the_page_of_a_load_is_as_it_was() {
+fn load() -> String {
     let mut latency = Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds");
     latency.record_n(2_000, 990).expect("recorded");
     latency.record_n(150_000, 10).expect("recorded");
@@ -129,11 +144,11 @@ fn the_page_of_a_load_is_as_it_was() {
         lag: Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds"),
         took: Duration::from_secs(2),
     };
-    check("load", &trial.page("http://127.0.0.1/"));
+    let slo = "p99<100ms".parse().expect("an objective");
+    trial.page("http://127.0.0.1/", trial.verdict(Some(&slo)))
 }
 
-#[test]
-fn the_page_of_a_plan_is_as_it_was() {
+fn small_plan() -> String {
     let text = "name = \"small\"\n[[traffic]]\nshape = \"burst\"\nevents = 40\n[[subscriber]]\nname = \"partner\"\n\
                 limit = { rate = \"10/s\", burst = 5 }\n";
     let scenario = Scenario::from_text(text, "small.toml").expect("valid");
@@ -141,8 +156,14 @@ fn the_page_of_a_plan_is_as_it_was() {
         slos: Vec::new(),
         carry: None,
         headroom: false,
-        ceiling_per_second: Some(10_000),
+        seeds: 1,
+        machine: Machine {
+            ceiling_per_second: Some(10_000),
+            carries_per_second: Some(3_000),
+            source: "given".to_owned(),
+            ..Machine::default()
+        },
         options: hookproof::sim::Options::default(),
     };
-    check("plan", &page(&plan(&scenario, &asked).expect("a plan")));
+    page(&plan(&scenario, &asked).expect("a plan"))
 }

@@ -1,9 +1,12 @@
 //! The report's page, as a browser shows it: without a network, in light and in dark, wide and narrow, on paper.
 //!
-//! Where there is no Chromium, each test says so and passes: `.ci/run` installs one where it can.
+//! Where there is no Chromium, each test says so and passes, unless `HOOKPROOF_DEMANDS` names it: `.ci/run` installs one where it
+//! can.
 
+mod axe;
 mod browser;
 mod golden;
+mod live;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +27,7 @@ found.textContent = JSON.stringify({
   outside: [...document.querySelectorAll('svg rect, svg line, svg path, svg text')].filter(one => !inside(one)).length,
   witnesses: seen(document.querySelectorAll('svg rect.witness')).length,
   faults: seen(document.querySelectorAll('svg rect.fault')).length,
+  wide: window.innerWidth,
   wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   loaded: performance.getEntriesByType('resource').map(one => one.name),
   paper: getComputedStyle(document.body).backgroundColor,
@@ -41,7 +45,7 @@ found.textContent = JSON.stringify({
     chart.onpointerdown(at(0.25)); chart.onpointerup(at(0.5)); const part = width();
     chart.ondblclick(); return [part / whole, width() / whole]; })(document.querySelector('svg.chart[data-from]')),
 });
-document.body.append(found);
+(window.parent === window ? document : window.parent.document).body.append(found);
 </script></body>"#;
 
 /// A page of a trace that is shipped, and what a browser is started with.
@@ -59,24 +63,44 @@ fn page(test: &str, trace: &str) -> Option<Page> {
 
 /// The page that a command writes.
 fn made(test: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Option<Page> {
-    let Some(program) = browser::find() else {
-        eprintln!("{test}: skipped: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
-        return None;
-    };
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("report.html");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     let checked = arguments(&mut command).arg("--html").arg(&file).output().expect("it starts");
     let html = std::fs::read_to_string(&file)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&checked.stderr)));
-    Some(Page { folder, program, html })
+    Page::of(test, html)
 }
 
 impl Page {
+    /// A page, and a browser for it; none, and a line that says so, where there is no browser.
+    fn of(test: &str, html: String) -> Option<Self> {
+        let Some(program) = browser::find() else {
+            let why = format!("{test}: no Chromium on the PATH, and HOOKPROOF_CHROMIUM is not set");
+            browser::demanded("chromium", &why);
+            return None;
+        };
+        Some(Self { folder: tempfile::tempdir().expect("a folder"), program, html })
+    }
+
     /// Shows the page with the probe in it; answers what that found. A word on the console fails.
     fn probe(&self, arguments: &[&str]) -> Value {
+        self.probed(&self.html.replace("</body>", PROBE), arguments)
+    }
+
+    /// The same in a frame that is so wide, which no window can be made as narrow as.
+    fn probe_framed(&self, width: u32) -> Value {
+        let page = self.html.replace("</body>", PROBE).replace('&', "&amp;").replace('"', "&quot;");
+        let frame = format!(
+            "<!doctype html><body><iframe style=\"width:{width}px;height:900px\" srcdoc=\"{page}\"></iframe></body>"
+        );
+        self.probed(&frame, &["--window-size=1000,1400"])
+    }
+
+    /// Shows a page with something in it that leaves what it found.
+    fn probed(&self, html: &str, arguments: &[&str]) -> Value {
         let file = self.folder.path().join("probed.html");
-        std::fs::write(&file, self.html.replace("</body>", PROBE)).expect("written");
+        std::fs::write(&file, html).expect("written");
         let shown = self.run(arguments, &["--dump-dom", &format!("file://{}", file.display())]);
         let dom = String::from_utf8_lossy(&shown.stdout);
         let said = String::from_utf8_lossy(&shown.stderr);
@@ -211,14 +235,7 @@ fn the_picture_of_the_readme_is_what_its_command_makes() {
 /// A thousand subscribers: the worst are drawn, and every one can be found, with scripts by its name.
 #[test]
 fn a_thousand_subscribers_fit_and_each_can_be_found() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let scenario = folder.path().join("many.toml");
-    let text = "name = \"many\"\n[[traffic]]\nshape = \"steady\"\nrate = \"4/s\"\nlasts = \"1s\"\n[[subscriber]]\nname = \"many\"\n\
-                count = 1000\n";
-    std::fs::write(&scenario, text).expect("written");
-    let Some(page) = made("a_thousand_subscribers", |command| command.arg("sim").arg(&scenario)) else {
-        return;
-    };
+    let Some(page) = Page::of("a_thousand_subscribers", golden::thousand()) else { return };
     assert!(page.html.len() < 3 << 20, "{} bytes", page.html.len());
     assert_eq!(page.html.matches("<td>many-").count(), 1_000);
     let found = page.probe(&["--window-size=1000,1400"]);
@@ -227,12 +244,14 @@ fn a_thousand_subscribers_fit_and_each_can_be_found() {
     assert!(number(&found, "charts") < 40, "{}", found["charts"]);
 }
 
+/// As wide as a small telephone.
 #[test]
-fn it_fits_a_narrow_screen() {
-    for trace in ["over-rate.jsonl", "early-retry.jsonl"] {
-        let Some(page) = page("it_fits_a_narrow_screen", trace) else { return };
-        let found = page.probe(&["--window-size=500,800"]);
-        assert_eq!(number(&found, "wider"), 0, "{found}");
+fn every_page_fits_a_narrow_screen() {
+    for (name, html) in golden::pages() {
+        let Some(page) = Page::of("every_page_fits_a_narrow_screen", html) else { return };
+        let found = page.probe_framed(360);
+        assert_eq!((number(&found, "wide"), number(&found, "wider")), (360, 0), "{name}");
+        assert_eq!((number(&found, "outside"), &found["loaded"]), (0, &Value::Array(Vec::new())), "{name}");
     }
 }
 

@@ -14,7 +14,7 @@ fn hookproof(arguments: &[&str], folder: &Path) -> Output {
 
 fn plan(more: &[&str], folder: &Path) -> (Option<i32>, String, String) {
     let scenario = shipped().join("capacity-launch.toml");
-    let all = [&["plan", scenario.to_str().unwrap(), "--no-measure"], more].concat();
+    let all = [&["plan", scenario.to_str().unwrap(), "--no-measure", "--seeds", "1"], more].concat();
     let output = hookproof(&all, folder);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
@@ -31,7 +31,7 @@ fn the_answer_comes_first_and_the_page_is_written() {
     let (code, told, _) = plan(&["--no-headroom", "--out", "plans"], folder.path());
     assert_eq!(code, Some(0));
     assert!(told.lines().next().unwrap().contains("partner-c"), "{told}");
-    assert!(told.contains("this machine's ceiling was not measured"), "{told}");
+    assert!(told.contains("what this machine carries was not measured"), "{told}");
     let page = std::fs::read_to_string(folder.path().join("plans/capacity-launch/plan.html")).unwrap();
     assert!(page.starts_with("<!doctype html>"));
 }
@@ -169,4 +169,83 @@ fn an_interrupted_plan_leaves_nothing_behind() {
     let args = ["plan", path.to_str().unwrap(), "--no-measure"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     crate::interrupted::interrupted(command.args(args).current_dir(folder.path()));
+}
+
+fn value(told: &str) -> Value {
+    serde_json::from_str(told).unwrap()
+}
+
+#[test]
+fn a_patch_of_a_plan_carries_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let slo = ["--slo", "p95<20s", "--carry", "3", "--out", "plans"];
+    let (code, told, why) = plan(&slo, folder.path());
+    assert_eq!(code, Some(0), "{why}");
+    assert!(told.contains("it holds in 1 of 1 seeds"), "{told}");
+    let patch = "plans/capacity-launch/patch.toml";
+    let text = std::fs::read_to_string(folder.path().join(patch)).unwrap();
+    assert!(text.contains("name = \"partner-c\"") && told.contains(&text), "{text}");
+    let with = ["--slo", "p95<20s", "--times", "3", "--no-headroom", "--out", "others"];
+    assert_eq!(plan(&with, folder.path()).0, Some(1), "without the patch it fails");
+    let (code, told, why) = plan(&[&with[..], &["--patch", patch]].concat(), folder.path());
+    assert_eq!(code, Some(0), "{told}{why}");
+}
+
+#[test]
+fn the_machine_is_given_or_told_by_a_report_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = shipped().join("capacity-launch.toml");
+    let scenario = scenario.to_str().unwrap();
+    let asked = |more: &[&str]| {
+        let all = [&["plan", scenario, "--json", "--no-headroom"], more].concat();
+        let output = hookproof(&all, folder.path());
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    // The traffic asks for some seventy requests in its busiest second.
+    let (code, told, _) = asked(&["--machine", "60/s"]);
+    assert_eq!(code, Some(1));
+    let found = value(&told);
+    assert_eq!(found["breaches"][0]["subscriber"], "this machine");
+    assert!(found["machine"]["limits"]["memory_bytes"].as_u64().unwrap() > 1 << 20);
+    assert!(found["machine"]["limits"]["disk_bytes"].as_u64().is_some());
+    assert_eq!(asked(&["--machine", "1000/s", "--disk", "1MiB"]).0, Some(1), "no room for the database");
+    assert_eq!(asked(&["--machine", "1000/s", "--nodes", "2"]).0, Some(64), "a file is one machine's");
+    let report = folder.path().join("report.json");
+    let simulated = hookproof(&["sim", scenario, "--json", report.to_str().unwrap()], folder.path());
+    assert!(simulated.status.success(), "{}", String::from_utf8_lossy(&simulated.stderr));
+    let mut run: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    if let Value::Array(reports) = &mut run {
+        run = reports.remove(0);
+    }
+    let write = |run: &Value| std::fs::write(&report, run.to_string()).unwrap();
+    write(&run);
+    let (code, _, why) = asked(&["--throughput", "report.json"]);
+    assert_eq!((code, why.contains("says no efficiency")), (Some(64), true), "{why}");
+    (run["delivered_per_second"], run["ceiling_per_second"]) = (3_000.into(), 10_000.into());
+    write(&run);
+    let (_, told, why) = asked(&["--throughput", "report.json"]);
+    let limits = &value(&told)["machine"]["limits"];
+    let [ceiling, carries] =
+        ["ceiling_per_second", "carries_per_second"].map(|key| limits[key].as_u64().unwrap());
+    assert_eq!(carries, ceiling * 3 / 10, "{why}");
+    assert!(limits["source"].as_str().unwrap().starts_with("30 % of a bare client's "), "{told}");
+}
+
+#[test]
+fn the_machine_is_measured_with_the_sender_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = shipped().join("capacity-launch.toml");
+    let output = hookproof(&["plan", scenario.to_str().unwrap(), "--json", "--no-headroom"], folder.path());
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{why}");
+    assert!(why.contains("measuring how much the sender carries"), "{why}");
+    let limits = &value(&String::from_utf8(output.stdout).unwrap())["machine"]["limits"];
+    let [ceiling, carries] =
+        ["ceiling_per_second", "carries_per_second"].map(|key| limits[key].as_u64().unwrap());
+    assert!(carries > 0 && ceiling > 0, "{limits}");
+    assert!(limits["source"].as_str().unwrap().starts_with("measured here: "), "{limits}");
 }

@@ -24,7 +24,10 @@ fn a_load_that_cannot_be_simulated_ends_the_search_and_not_the_plan() {
     let text = steady("10/s", "5s", "name = \"a\"\nlimit = { rate = \"20/s\", burst = 5 }");
     let plan = stretched(&text, &["p95<1s"], Some(1_000_000_000));
     let headroom = plan.headroom.clone().unwrap();
-    assert!(headroom.carries.is_some() && headroom.too_many && headroom.changes.is_empty(), "{headroom:?}");
+    assert!(
+        headroom.carries.is_some() && headroom.too_many && headroom.advice.changes.is_empty(),
+        "{headroom:?}"
+    );
     assert!(
         table(&plan).contains("to carry 1000000×: so many events can't be simulated"),
         "{}",
@@ -34,13 +37,28 @@ fn a_load_that_cannot_be_simulated_ends_the_search_and_not_the_plan() {
 
 #[test]
 fn all_that_fail_are_named() {
-    let text = steady("10/s", "2s", "name = \"p\"\ncount = 10\nlimit = { rate = \"5/s\", burst = 5 }");
+    let more: String = (2..=10)
+        .map(|at| format!("[[subscriber]]\nname = \"p-{at}\"\nlimit = {{ rate = \"5/s\", burst = 5 }}\n"))
+        .collect();
+    let text = steady("10/s", "2s", "name = \"p-1\"\nlimit = { rate = \"5/s\", burst = 5 }") + &more;
     let plan = stretched(&text, &["p95<1s"], None);
     let headroom = plan.headroom.clone().unwrap();
-    assert_eq!(headroom.unexamined, ["p-9", "p-10"]);
+    assert_eq!(headroom.advice.unexamined.len(), 2, "{headroom:?}");
     assert!(answer(&plan).ends_with(", and change 9 more below"), "{}", answer(&plan));
-    let named = "2 more fail, and no change was looked for: p-9, p-10";
-    assert!(table(&plan).contains(named) && page(&plan).contains(named), "{}", table(&plan));
+    let named =
+        format!("2 more fail, and no change was looked for: {}", headroom.advice.unexamined.join(", "));
+    assert!(table(&plan).contains(&named) && page(&plan).contains(&named), "{}", table(&plan));
+}
+
+#[test]
+fn a_group_is_one_to_be_changed() {
+    let text = steady("10/s", "2s", "name = \"p\"\ncount = 10\nlimit = { rate = \"5/s\", burst = 5 }");
+    let headroom = stretched(&text, &["p95<1s"], None).headroom.unwrap();
+    let whom: Vec<&str> = headroom.advice.changes.iter().map(|one| one.subscriber.as_str()).collect();
+    assert!(!whom.is_empty() && whom.iter().all(|one| *one == "p"), "{whom:?}");
+    assert_eq!(headroom.advice.unexamined, [""; 0]);
+    let trial = headroom.advice.trial.unwrap();
+    assert_eq!((trial.held, trial.patch.matches("[[subscriber]]").count()), (1, 1), "{trial:?}");
 }
 
 #[test]
@@ -69,8 +87,8 @@ fn a_plan_with_long_commits_has_bounds_that_know_them() {
 fn any_limit_alone_can_be_what_is_raised() {
     let knobs = |subscriber: &str| {
         let text = steady("10/s", "5s", &format!("name = \"a\"\n{subscriber}"));
-        let changes = stretched(&text, &["p95<2s"], Some(3_000)).headroom.unwrap().changes;
-        changes.iter().map(|one| (one.knob, one.from.clone())).collect::<Vec<_>>()
+        let changes = stretched(&text, &["p95<2s"], Some(3_000)).headroom.unwrap().advice.changes;
+        changes.iter().map(|one| (one.raises[0].knob, one.raises[0].from.clone())).collect::<Vec<_>>()
     };
     let told = |knob, from: &str| (knob, from.to_owned());
     assert_eq!(knobs("limit = { windows = [\"5 per 1s\"] }"), [told("windows", "5 per 1s")]);

@@ -1,6 +1,7 @@
 //! The plan: its arithmetic against definitions, its headroom against the simulation, its page against its promises.
 #![expect(clippy::unwrap_used, reason = "a test that can't read what it needs has failed")]
 
+mod advice;
 mod bounds;
 mod command;
 mod further;
@@ -8,12 +9,18 @@ mod further;
 #[path = "../interrupted/mod.rs"]
 mod interrupted;
 mod launch;
+mod machine;
 mod owed;
+mod partners;
+mod questions;
+mod reality;
+mod seeds;
 mod sure;
 
 use std::path::{Path, PathBuf};
 
 use hookproof::plan::Asked;
+use hookproof::plan::machine::Machine;
 use hookproof::scenario::Scenario;
 use hookproof::sim::Options;
 
@@ -31,7 +38,8 @@ pub(crate) fn asked(slos: &[&str]) -> Asked {
         slos: slos.iter().map(|slo| slo.parse().unwrap()).collect(),
         carry: None,
         headroom: false,
-        ceiling_per_second: None,
+        seeds: 1,
+        machine: Machine::default(),
         options: Options { folder: shipped(), ..Options::default() },
     }
 }

@@ -4,6 +4,8 @@
 
 mod agreement;
 mod gate;
+mod live;
+mod open;
 mod postgres;
 #[path = "../../../sender/tests/postgres_server/mod.rs"]
 mod postgres_server;

@@ -85,6 +85,47 @@ fn a_run_starts_a_server_of_its_own_which_it_may_stop_and_which_ends_with_it() {
     assert!(!lives(place.path()) && place.path().read_dir().unwrap().next().is_none(), "the server is left");
 }
 
+const CUT_OFF: &str = "[[fault]]\nat = \"1s\"\ndo = \"partition\"\nworker = 1\nlasts = \"1s\"\n\
+    [[fault]]\nat = \"3s\"\ndo = \"partition\"\nhow = \"cut\"\nworker = 1\nlasts = \"500ms\"\n";
+
+#[test]
+fn a_node_is_cut_off_from_a_server_of_the_runs_own_and_comes_back() {
+    if server("a_node_is_cut_off").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let scenario = format!("{SHARED}{CUT_OFF}");
+    let (code, said, trace, _) = start(&scenario, place.path(), "").end();
+    let trace = trace.unwrap();
+    for check in ["fault.partition", "rate.across-workers", "loss.none", "process.exits"] {
+        let (status, sentence) = status(&scenario, &trace, check);
+        assert_eq!(status, Status::Pass, "{check}: {sentence}: {said}");
+    }
+    assert!(code == Some(0) && trace.faults.len() == 2, "{code:?}: {said}");
+    assert!(place.path().read_dir().unwrap().next().is_none(), "the links are left");
+}
+
+#[tokio::test]
+async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_stopped() {
+    if server("a_run_that_ends_before_its_database_server_is_back").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let scenario = SHARED.replace("[sender]", "[sender]\nstop_within = \"1s\"");
+    let run = start(&(scenario + &RESTARTS.replace("200ms", "60s")), place.path(), "");
+    let said = || std::fs::read_to_string(run.folder.path().join("shared/postgres.log")).unwrap_or_default();
+    let clock = Clock::begun();
+    while !said().contains("received immediate shutdown request") {
+        assert!(clock.now() < 60_000_000_000, "the server was not stopped: {}", said());
+        clock.pass(5_000_000).await;
+    }
+    run.signal(Signal::INT);
+    let (_, said, trace, _) = run.end();
+    let [fault] = &trace.unwrap().faults[..] else { panic!("{said}") };
+    assert_eq!((fault.action.as_str(), fault.until), ("database-restart", Some(u64::MAX)), "{said}");
+    assert!(!said.contains("process.exits"), "without its store it need not end in order: {said}");
+}
+
 #[tokio::test]
 async fn a_harness_that_is_killed_takes_its_database_server_with_it() {
     if server("a_harness_that_is_killed_takes_its_database_server_with_it").is_none() {

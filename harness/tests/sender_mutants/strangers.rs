@@ -185,6 +185,7 @@ impl Stranger {
             program: PathBuf::from(env!("CARGO_BIN_EXE_hookproof")),
             folder: PathBuf::new(),
             show: false,
+            live: None,
             reach: hookproof::endpoint::Reach::default(),
         };
         let (_tell, told) = watch::channel(false);

@@ -32,12 +32,21 @@ fn nobody_there_is_exit_4() {
     let url = format!("http://127.0.0.1:{port}/");
     let folder = tempfile::tempdir().unwrap();
     let junit = folder.path().join("junit.xml").display().to_string();
-    check(
-        &["receiver", &url, "--secret-env", "HOOK_SECRET", "--timeout", "100ms", "--junit", &junit],
-        4,
-        "is the receiver running?",
-    );
+    let out = folder.path().display().to_string();
+    // Of a receiver that passed before.
+    for older in ["receiver.html", "load.html", "load.hdr"] {
+        std::fs::write(folder.path().join(older), "pass").unwrap();
+    }
+    let secret = ["--secret-env", "HOOK_SECRET", "--out", &out];
+    let receiver = ["receiver", &url, "--timeout", "100ms", "--junit", &junit];
+    check(&[&receiver[..], &secret].concat(), 4, "is the receiver running?");
     assert!(std::fs::read_to_string(&junit).unwrap().contains("<error message=\"http://127.0.0.1:"));
+    check(&[&["load", &url, "--rate", "5/s"][..], &secret].concat(), 4, "is it running?");
+    for page in ["receiver.html", "load.html"] {
+        let page = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(page.contains("not judged: ") && page.contains("can't be reached"), "{page}");
+    }
+    assert!(!folder.path().join("load.hdr").exists(), "the log of an older load is left");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::failure::Failure;
-use super::options::{Common, Durable, Keep, Reach, Requests, delivering};
+use super::options::{Common, Delivering};
 use super::print::Printer;
 use super::session::{Look, PAGE_ROWS, WriteSession, each};
 use super::signals::Signals;
@@ -37,19 +37,7 @@ pub(super) struct Drain {
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     span: Nanos,
     #[command(flatten)]
-    durable: Durable,
-    #[command(flatten)]
-    reach: Reach,
-    #[command(flatten)]
-    keep: Keep,
-    #[command(flatten)]
-    requests: Requests,
-    /// How long a subscriber stays this process's without a word, should it die [default: 30s with a file, 5s with a server]
-    #[arg(long, value_name = "TIME")]
-    lease: Option<Nanos>,
-    /// How long to wait at the end for what is under way
-    #[arg(long, value_name = "TIME", default_value = "20s")]
-    stop_within: Nanos,
+    delivering: Delivering,
 }
 
 impl Drain {
@@ -57,21 +45,20 @@ impl Drain {
         if !(Nanos::from_millis(100)..=Nanos::DAY).contains(&self.span) {
             return Err(Failure::usage(format_args!("--for is {}; expected 100ms to 1d", self.span)));
         }
-        let options =
-            delivering(common.existing_database()?, &self.reach, self.durable, self.keep, self.lease)?;
+        let options = self.delivering.options(common.existing_database()?)?;
         let others = Arc::new(owners(&common.existing_database()?));
-        let session = WriteSession::open(options, self.requests.settings()?)?;
+        let session = WriteSession::open(options, self.delivering.requests.settings()?)?;
         let (sender, clock) = (session.sender(), session.sender().clock());
         let begun = clock.now();
         let worked = session.wait(work(sender, begun, self.span, &others));
-        let stopped = session.wait(sender.stop(Duration::from_nanos(self.stop_within.0)));
+        let stopped = session.wait(sender.stop(Duration::from_nanos(self.delivering.stop_within.0)));
         let idle = worked?;
         let left = session.wait(sender.read(move |reader| left(reader, &others)))??;
         summarise(sender.work_done(), &left, clock.now().since(begun), idle, printer)?;
         if !stopped {
             return Err(Failure::refused(format_args!(
                 "what was under way did not end within {}; it is attempted again",
-                self.stop_within
+                self.delivering.stop_within
             )));
         }
         Ok(ExitCode::SUCCESS)

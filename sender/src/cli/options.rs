@@ -247,22 +247,38 @@ pub(super) fn operating(
     })
 }
 
-/// The options of a sender that delivers.
-pub(super) fn delivering(
-    database: Database,
-    reach: &Reach,
+/// How a process delivers.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Delivering {
+    #[command(flatten)]
     durable: Durable,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
     keep: Keep,
+    #[command(flatten)]
+    pub(super) requests: Requests,
+    /// How long a subscriber stays this process's without a word, should it die [default: 30s with a file, 5s with a server]
+    #[arg(long, value_name = "TIME")]
     lease: Option<Nanos>,
-) -> Result<Options, Failure> {
-    let usual = if database.file().is_some() { LEASE_DEFAULT } else { LEASE_ON_A_SERVER };
-    let lease = lease.unwrap_or(usual);
-    if !LEASES.contains(&lease) {
-        let (shortest, longest) = (LEASES.start(), LEASES.end());
-        return Err(Failure::usage(format_args!("--lease is {lease}; expected {shortest} to {longest}")));
+    /// How long to wait at the end for what is under way
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub(super) stop_within: Nanos,
+}
+
+impl Delivering {
+    /// The options of a sender that delivers.
+    pub(super) fn options(&self, database: Database) -> Result<Options, Failure> {
+        let usual = if database.file().is_some() { LEASE_DEFAULT } else { LEASE_ON_A_SERVER };
+        let lease = self.lease.unwrap_or(usual);
+        if !LEASES.contains(&lease) {
+            let (shortest, longest) = (LEASES.start(), LEASES.end());
+            return Err(Failure::usage(format_args!("--lease is {lease}; expected {shortest} to {longest}")));
+        }
+        let retention = self.keep.retention()?;
+        let options = operating(database, &self.reach, Some(self.durable))?;
+        Ok(Options { lease, retention, delivers: true, ..options })
     }
-    let retention = keep.retention()?;
-    Ok(Options { lease, retention, delivers: true, ..operating(database, reach, Some(durable))? })
 }
 
 /// Reads what a node is to be called: it stands in tables and in paths of the API.

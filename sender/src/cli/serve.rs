@@ -13,11 +13,10 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::failure::Failure;
-use super::options::{Common, Durable, Keep, Reach, Requests, delivering, node_name, token_from};
+use super::options::{Common, Delivering, node_name, token_from};
 use super::session::runtime;
 use super::signals::Signals;
 use crate::api::{self, Config, Token, bind};
-use crate::engine::Nanos;
 use crate::runtime::{OpenError, Options, Sender};
 use crate::store::StoreError;
 use crate::transport::Settings;
@@ -48,25 +47,13 @@ pub(super) struct Serve {
     #[arg(long, value_name = "NAME")]
     token_env: Option<String>,
     #[command(flatten)]
-    durable: Durable,
-    #[command(flatten)]
-    reach: Reach,
-    #[command(flatten)]
-    keep: Keep,
-    #[command(flatten)]
-    requests: Requests,
+    delivering: Delivering,
     /// The most connections to all subscribers together; by default, what the limit on open files leaves
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<NonZeroU32>,
-    /// How long a subscriber stays this process's without a word, should it die [default: 30s with a file, 5s with a server]
-    #[arg(long, value_name = "TIME")]
-    lease: Option<Nanos>,
     /// What to call this process among those that deliver from the database; by default, its machine and number
     #[arg(long, value_name = "NAME", value_parser = node_name, env = "HOOKPROOF_NODE", hide_env_values = true)]
     node: Option<Arc<str>>,
-    /// How long to wait at the end for what is under way
-    #[arg(long, value_name = "TIME", default_value = "20s")]
-    stop_within: Nanos,
 }
 
 /// Where the HTTP API is offered, and to whom; and how far the sender itself may reach out.
@@ -79,10 +66,11 @@ struct ListenArgs {
 impl Serve {
     pub(super) fn run(self, common: &Common) -> Result<ExitCode, Failure> {
         let door = self.door()?;
-        let options = delivering(common.database()?, &self.reach, self.durable, self.keep, self.lease)?;
+        let options = self.delivering.options(common.database()?)?;
         let options = Options { name: self.node.clone(), ..options };
         let runtime = runtime()?;
-        let result = runtime.block_on(serve(options, door, Duration::from_nanos(self.stop_within.0)));
+        let result =
+            runtime.block_on(serve(options, door, Duration::from_nanos(self.delivering.stop_within.0)));
         // After a second signal, nobody waits for anything any more.
         runtime.shutdown_background();
         result
@@ -96,7 +84,8 @@ impl Serve {
                 self.listen
             )));
         }
-        let requests = Settings { connections_max: self.connections_max, ..self.requests.settings()? };
+        let requests =
+            Settings { connections_max: self.connections_max, ..self.delivering.requests.settings()? };
         Ok(ListenArgs { listen: self.listen, token, requests })
     }
 }

@@ -2,8 +2,9 @@
 //! histogram, at most [`TOO_HIGH_PERMILLE`] too high. Never takes more than 800 kB, however many there are.
 
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::shown;
 use crate::engine::Nanos;
 use crate::store::latency::Percentiles;
 
@@ -83,14 +84,9 @@ impl Sample {
     pub(crate) fn shown(&mut self) -> Value {
         let is_exact = self.is_exact();
         self.percentiles().map_or(Value::Null, |found| {
-            json!({
-                "samples": found.samples,
-                "p50_us": found.p50.0 / 1_000,
-                "p95_us": found.p95.0 / 1_000,
-                "p99_us": found.p99.0 / 1_000,
-                "exact": is_exact,
-                "too_high_permille_max": if is_exact { 0 } else { TOO_HIGH_PERMILLE },
-            })
+            let mut shown = shown::percentiles(found, if is_exact { 0 } else { TOO_HIGH_PERMILLE });
+            shown["exact"] = is_exact.into();
+            shown
         })
     }
 }

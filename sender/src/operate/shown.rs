@@ -8,7 +8,7 @@ use crate::roster::Roster;
 use crate::store::clock::Fault;
 use crate::store::command::Reason;
 use crate::store::lane::{Counts, LaneState, OwnerId};
-use crate::store::latency::{Histogram, Measured, TOO_HIGH_PERMILLE};
+use crate::store::latency::{Histogram, Measured, Percentiles, TOO_HIGH_PERMILLE};
 use crate::store::read::{self, Node, Place, Status};
 use crate::subscriber::SettingsText;
 
@@ -122,8 +122,10 @@ pub(crate) fn clock(now: StoreTime, wall: StoreTime, fault: Option<Fault>) -> Va
 
 /// What was measured in a day, as fields of `value`; null without any.
 pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
-    let shown =
-        |histogram: fn(&Measured) -> &Histogram| measured.map(histogram).map_or(Value::Null, percentiles);
+    let shown = |histogram: fn(&Measured) -> &Histogram| {
+        let found = measured.map(histogram).and_then(Histogram::percentiles);
+        found.map_or(Value::Null, |found| percentiles(found, TOO_HIGH_PERMILLE))
+    };
     value["latency_last_day"] = shown(|it| &it.answer);
     if let Some(found) = measured.and_then(|it| it.answer.percentiles()) {
         value["latency_last_day"]["slow"] = json!(found.is_slow());
@@ -132,15 +134,14 @@ pub(crate) fn measured(value: &mut Value, measured: Option<&Measured>) {
     value["delivery_last_day"] = shown(|it| &it.delivery);
 }
 
-fn percentiles(counted: &Histogram) -> Value {
-    counted.percentiles().map_or(Value::Null, |found| {
-        json!({
-            "samples": found.samples,
-            "p50_us": found.p50.0 / 1_000,
-            "p95_us": found.p95.0 / 1_000,
-            "p99_us": found.p99.0 / 1_000,
-            "too_high_permille_max": TOO_HIGH_PERMILLE,
-        })
+/// Percentiles, and how much too high they may be.
+pub(crate) fn percentiles(found: Percentiles, too_high_permille: u64) -> Value {
+    json!({
+        "samples": found.samples,
+        "p50_us": found.p50.0 / 1_000,
+        "p95_us": found.p95.0 / 1_000,
+        "p99_us": found.p99.0 / 1_000,
+        "too_high_permille_max": too_high_permille,
     })
 }
 

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -124,9 +125,10 @@ fn exchange(
         // Whatever could be read answers nothing of ours.
         return broken.map_or(Poll::Pending, |error| Poll::Ready(Err(Failure::Broken(Cause::of(&error)))));
     }
-    let mut room = [0; READ_BYTES];
+    // Not filled with zeros first: most of it is never used.
+    let mut room = [MaybeUninit::uninit(); READ_BYTES];
     loop {
-        let mut bytes = ReadBuf::new(&mut room);
+        let mut bytes = ReadBuf::uninit(&mut room);
         let read = match (Pin::new(&mut *wire).poll_read(cx, &mut bytes), &broken) {
             (Poll::Ready(Ok(())), _) if bytes.filled().is_empty() => answer.end().map(Some),
             (Poll::Ready(Ok(())), _) => answer.take(bytes.filled()),

@@ -7,6 +7,7 @@ mod contract;
 mod kills;
 mod law;
 mod log;
+mod older;
 mod parts;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]

@@ -67,17 +67,29 @@ impl Backend for Schema {
     }
 }
 
-/// Something between a store and its server, which cuts the connection when the server says what it is to wait for.
+/// How a connection is lost.
+#[derive(Clone, Copy, PartialEq)]
+enum Loss {
+    /// Both sides hear of it.
+    Cut,
+    /// Nobody hears of anything any more.
+    Silence,
+}
+
+/// When a connection is lost, and how: when the server says that.
+type Armed = Arc<Mutex<Option<(&'static [u8], Loss)>>>;
+
+/// Something between a store and its server, which loses a connection once.
 struct Between {
     port: u16,
-    cut_at: Arc<Mutex<Option<&'static [u8]>>>,
+    armed: Armed,
 }
 
 impl Between {
     fn start(listener: TcpListener, socket: PathBuf) -> Self {
         let port = listener.local_addr().unwrap().port();
-        let cut_at: Arc<Mutex<Option<&'static [u8]>>> = Arc::default();
-        let armed = Arc::clone(&cut_at);
+        let at = Armed::default();
+        let armed = Arc::clone(&at);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = UnixStream::connect(&socket).unwrap();
@@ -87,26 +99,32 @@ impl Between {
                 std::thread::spawn(move || carry(server, client, &armed));
             }
         });
-        Self { port, cut_at }
+        Self { port, armed: at }
     }
 
-    fn cut_at(&self, words: &'static [u8]) {
-        *self.cut_at.lock().unwrap() = Some(words);
+    fn lose_at(&self, words: &'static [u8], loss: Loss) {
+        *self.armed.lock().unwrap() = Some((words, loss));
     }
 
-    fn has_cut(&self) -> bool {
-        self.cut_at.lock().unwrap().is_none()
+    fn has_lost(&self) -> bool {
+        self.armed.lock().unwrap().is_none()
     }
 }
 
-/// Carries what the server says, up to the words at which the connection is cut.
-fn carry(mut server: UnixStream, mut client: TcpStream, armed: &Mutex<Option<&'static [u8]>>) {
+/// Carries what the server says, up to the words at which the connection is lost.
+fn carry(mut server: UnixStream, mut client: TcpStream, armed: &Mutex<Option<(&'static [u8], Loss)>>) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(length @ 1..) = server.read(&mut bytes) {
         let said = &bytes[..length];
         let mut armed = armed.lock().unwrap();
-        if armed.is_some_and(|words| said.windows(words.len()).any(|some| some == words)) {
-            *armed = None;
+        if let Some((_, loss)) =
+            armed.take_if(|(words, _)| said.windows(words.len()).any(|some| some == *words))
+        {
+            if loss == Loss::Silence {
+                // The sockets stay as they are, for as long as the tests last.
+                std::mem::forget((server, client));
+                return;
+            }
             break;
         }
         drop(armed);
@@ -125,21 +143,30 @@ fn by_way_of_a_cut(address: &str) -> Option<(Between, Schema)> {
     let (address, socket) = by_way_of(address, listener.local_addr().unwrap().port())?;
     let between = Between::start(listener, socket);
     assert!(address.contains(&between.port.to_string()));
+    let joint = if address.contains('?') { '&' } else { '?' };
+    // Nobody waits longer for an answer than so many seconds.
+    let address = format!("{address}{joint}tcp_user_timeout=1");
     Some((between, Schema { address, limits: Limits::default() }))
 }
 
-/// Emits over a connection that is cut where the server says that, and emits the same again, as the store's thread does.
-fn emitted_over_a_cut(words: &'static [u8]) {
-    let Some(address) = new_schema("emitted_over_a_cut") else { return };
+/// Emits over a connection that is lost where the server says that, and emits the same again, as the store's thread does.
+fn emitted_over(loss: Loss, words: &'static [u8]) {
+    let Some(address) = new_schema("emitted_over_a_loss") else { return };
     let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
     let lane = world.new_lane(WIDE);
     let Some((between, far)) = by_way_of_a_cut(&address) else { return };
     let mut store = far.store();
     let commands = [Command::Emit(world.event(&[lane]))];
-    between.cut_at(words);
+    between.lose_at(words, loss);
     let error = store.commit(world.now, &commands).unwrap_err();
-    assert!(between.has_cut() && matches!(error, StoreError::Lost { .. }) && error.may_pass(), "{error}");
-    let replies = store.commit(world.now, &commands).unwrap();
+    assert!(between.has_lost() && matches!(error, StoreError::Lost { .. }) && error.may_pass(), "{error}");
+    // What a lost transaction has locked, the server lets go when it has heard nothing for a while.
+    let replies = loop {
+        match store.commit(world.now, &commands) {
+            Err(error) if loss == Loss::Silence && error.may_pass() => {}
+            ended => break ended.unwrap(),
+        }
+    };
     assert!(matches!(&replies[..], [Reply::Emitted(emitted)] if emitted.targets.len() == 1), "{replies:?}");
     world.check_figures();
     assert_eq!((world.counts(lane).accepted, world.total().accepted), (1, 1));
@@ -149,12 +176,19 @@ fn emitted_over_a_cut(words: &'static [u8]) {
 
 #[test]
 fn a_commit_that_happened_though_nobody_heard_of_it_happens_once() {
-    emitted_over_a_cut(b"COMMIT\0");
+    emitted_over(Loss::Cut, b"COMMIT\0");
 }
 
 #[test]
 fn a_commit_that_was_cut_off_before_its_end_did_not_happen() {
-    emitted_over_a_cut(b"BEGIN\0");
+    emitted_over(Loss::Cut, b"BEGIN\0");
+}
+
+#[test]
+fn a_server_of_which_nothing_is_heard_any_more_is_away() {
+    for words in [b"BEGIN\0".as_slice(), b"COMMIT\0"] {
+        emitted_over(Loss::Silence, words);
+    }
 }
 
 /// While the server is away nobody can renew a lease. Who connects first takes nobody's lanes for that, but those of the dead.
@@ -169,7 +203,7 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
         let Some((between, far)) = by_way_of_a_cut(&address) else { return };
         let mut store = far.store();
         world.pass(LEASE);
-        between.cut_at(b"BEGIN\0");
+        between.lose_at(b"BEGIN\0", Loss::Cut);
         store.commit(world.now, &[acquire(YOU, Which::All)]).unwrap_err();
         if is_dead {
             world.one(Command::Evict(ME));
@@ -290,9 +324,9 @@ fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_
         };
         let fate = fate(world.now);
         let commands = [Command::Settle(vec![world.settlement(lane, term, first, fate)])];
-        between.cut_at(b"COMMIT\0");
+        between.lose_at(b"COMMIT\0", Loss::Cut);
         let error = world.store.commit(world.now, &commands).unwrap_err();
-        assert!(between.has_cut() && matches!(error, StoreError::Lost { .. }), "{error}");
+        assert!(between.has_lost() && matches!(error, StoreError::Lost { .. }), "{error}");
         assert_eq!(claim(world.now), [], "{fate:?}: nobody knows yet what came of it");
         world.all(&commands);
         world.pass(Nanos::SECOND);

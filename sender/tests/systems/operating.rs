@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 
-use crate::binary::Database;
 use crate::binary::endpoint::Endpoint;
 use crate::binary::event;
+use crate::binary::{Database, Serving};
 
 #[test]
 fn the_defaults_are_those_of_the_systems() {
@@ -118,19 +118,34 @@ fn the_command_line_says_who_had_no_room_and_how_to_go_on() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-#[test]
-fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
+/// A sender with one attempt under way, which waits for its answer.
+struct Held {
+    endpoint: Endpoint,
+    database: Database,
+    serving: Serving,
+    /// Lets one answer go.
+    begin: Sender<()>,
+}
+
+/// One that was given so many events, and may have one attempt under way.
+fn held(events: u32) -> Held {
     let (begin, may_answer) = channel::<()>();
     let may_answer = std::sync::Mutex::new(may_answer);
-    let slow = Endpoint::answering(move |_| {
+    let endpoint = Endpoint::answering(move |_| {
         // Until the test lets it.
         let _ = may_answer.lock().unwrap().recv();
         "204 No Content\r\n".to_owned()
     });
-    let database = Database::with_sink(&slow.url, &["limit.in_flight=1"]);
-    let mut serving = database.serve();
-    (0..3).for_each(|n| drop(serving.emit(&n.to_string())));
-    slow.wait_for(1);
+    let database = Database::with_sink(&endpoint.url, &["limit.in_flight=1"]);
+    let serving = database.serve();
+    (0..events).for_each(|n| drop(serving.emit(&n.to_string())));
+    endpoint.wait_for(1);
+    Held { endpoint, database, serving, begin }
+}
+
+#[test]
+fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
+    let Held { endpoint: slow, database, mut serving, begin } = held(3);
     serving.tell_to_stop();
     serving.wait_for_line("stopping: finishing what is under way");
     begin.send(()).unwrap();
@@ -146,16 +161,7 @@ fn told_to_stop_it_finishes_what_is_under_way_writes_it_down_and_ends() {
 
 #[test]
 fn told_to_stop_it_records_an_event_that_is_half_here_but_starts_no_attempt() {
-    let (begin, may_answer) = channel::<()>();
-    let may_answer = std::sync::Mutex::new(may_answer);
-    let slow = Endpoint::answering(move |_| {
-        let _ = may_answer.lock().unwrap().recv();
-        "204 No Content\r\n".to_owned()
-    });
-    let database = Database::with_sink(&slow.url, &["limit.in_flight=1"]);
-    let mut serving = database.serve();
-    (0..2).for_each(|n| drop(serving.emit(&n.to_string())));
-    slow.wait_for(1);
+    let Held { endpoint: slow, database, mut serving, begin } = held(2);
     let event = r#"{"type":"a","data":{"half":true}}"#;
     let mut caller = TcpStream::connect(&serving.address).unwrap();
     write!(

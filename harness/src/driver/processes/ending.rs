@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::process::Signal;
 
-use super::{Processes, READY_PAUSE_NS, Undone, note};
+use super::{Blow, Processes, READY_PAUSE_NS, Undone, note};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
@@ -12,9 +12,10 @@ use crate::trace::ProcessEvent;
 
 impl Processes {
     /// Ends a sender: by its driver's command, or else its process by a signal.
-    pub(super) fn end(&mut self, number: usize, kills: bool, again_after: Option<u64>) -> io::Result<()> {
+    pub(super) fn end(&mut self, number: usize, blow: Blow, again_after: Option<u64>) -> io::Result<()> {
         // What has ended is no process that anything can be done to.
         self.bury(number)?;
+        let kills = blow.kills;
         let event = if kills { ProcessEvent::Killed } else { ProcessEvent::Asked };
         let command = self.command(number, kills)?;
         let worker = &self.workers[number];
@@ -29,12 +30,12 @@ impl Processes {
             let how = Some("by a command".to_owned());
             note(&self.recorder, self.clock.now(), number, event, how);
             let strike = Strike::by_command(launch, &self.api, number, &self.clock);
-            self.workers[number].strike = Some((strike, kills));
+            self.workers[number].strike = Some((strike, blow));
         } else {
             self.signal(number, if kills { Signal::KILL } else { self.stop_signal() }, event)?;
         }
         let worker = &mut self.workers[number];
-        worker.struck = worker.process.is_some().then_some(kills);
+        worker.struck = worker.process.is_some().then_some(blow);
         worker.again_after = again_after.or(worker.again_after);
         Ok(())
     }
@@ -86,9 +87,9 @@ impl Processes {
     /// What came of a strike, once that is known: its sender is gone, or goes on apart.
     pub(super) fn conclude(&mut self, number: usize) {
         let worker = &mut self.workers[number];
-        let Some((strike, kills)) = &mut worker.strike else { return };
+        let Some((strike, blow)) = &mut worker.strike else { return };
         let Some(outcome) = strike.outcome() else { return };
-        let (kills, now) = (*kills, self.clock.now());
+        let (blow, now) = (*blow, self.clock.now());
         worker.strike = None;
         let again_after = worker.again_after.take();
         match outcome {
@@ -105,9 +106,21 @@ impl Processes {
             Err(why) => {
                 worker.apart = worker.process.is_none();
                 self.api.set_open(number, true);
-                self.undone.push(Undone { worker: number, kills, why });
+                self.undone.push(Undone { worker: number, blow, why });
             }
         }
+    }
+
+    /// Waits until it is known what came of the strikes under way. From here on nobody is started again.
+    pub async fn settle(&mut self) -> io::Result<()> {
+        for worker in &mut self.workers {
+            (worker.again_after, worker.again_at) = (None, None);
+        }
+        while self.workers.iter().any(|worker| worker.strike.is_some()) {
+            self.look()?;
+            self.clock.pass(READY_PAUSE_NS).await;
+        }
+        Ok(())
     }
 
     /// Asks all to stop, and waits for their ends. Who is not gone in time is killed. What cannot be ended is left, and told as
@@ -116,9 +129,8 @@ impl Processes {
         /// How long commands may take beyond that, to kill.
         const LONGER_NS: u64 = 60_000_000_000;
 
+        self.settle().await?;
         for number in 0..self.workers.len() {
-            let worker = &mut self.workers[number];
-            (worker.again_after, worker.again_at) = (None, None);
             self.end_if_there(number, false)?;
         }
         let until = self.clock.now().saturating_add(within);
@@ -158,12 +170,13 @@ impl Processes {
         if !worker.lives() || worker.strike.is_some() {
             return Ok(());
         }
+        let blow = Blow::at_the_end(kills);
         if worker.process.is_some() {
-            return self.end(number, kills, None);
+            return self.end(number, blow, None);
         }
-        if let Err(error) = self.end(number, kills, None) {
+        if let Err(error) = self.end(number, blow, None) {
             let why = format!("{error}: it runs on");
-            self.undone.push(Undone { worker: number, kills, why });
+            self.undone.push(Undone { worker: number, blow, why });
             self.workers[number].apart = false;
         }
         Ok(())

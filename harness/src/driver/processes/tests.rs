@@ -23,10 +23,20 @@ fn started_by(folder: &std::path::Path, command: &str) -> (Processes, Receiver<M
     let port = super::super::free_port().unwrap();
     let api = Api::new(DriverFile::parse(&file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
     let (recorder, records) = Recorder::new(1_000);
-    let config = ProcessConfig { program: PathBuf::new(), logs: folder.to_owned(), arguments: Vec::new() };
+    let config = ProcessConfig {
+        program: PathBuf::new(),
+        logs: folder.to_owned(),
+        arguments: Vec::new(),
+        databases: Vec::new(),
+    };
     let mut processes = Processes::new(&api, 1, &config, &Clock::begun(), &recorder).unwrap();
     processes.workers[0].launch.holder = None;
     (processes, records)
+}
+
+/// The scenario's fifth fault.
+fn blow(kills: bool) -> Blow {
+    Blow { kills, plan: Some(4) }
 }
 
 /// The processes of the group, once the child is there.
@@ -59,7 +69,7 @@ fn events(records: &Receiver<Message>) -> Vec<ProcessEvent> {
 async fn what_is_not_there_is_not_struck() {
     let folder = tempfile::tempdir().unwrap();
     let (mut processes, records) = one(folder.path());
-    assert!(processes.kill(0, 0).is_err() && processes.restart(0, 0).is_err());
+    assert!([true, false].into_iter().all(|kills| processes.strike(0, blow(kills), 0).is_err()));
     assert!(processes.freeze(0).is_err() && processes.limit_files(0, Room::Full).is_err());
     assert_eq!(events(&records), [], "nothing was done, and nothing is said to be");
     processes.stop(0).await.expect("nobody is there to be stopped");
@@ -73,7 +83,7 @@ async fn a_full_disk_is_full_for_all_and_for_what_is_started_again() {
     let before = whole(&processes).await;
     processes.limit_files(0, Room::Full).unwrap();
     assert!(!before.iter().any(|pid| may_write(*pid)), "{before:?}");
-    processes.kill(0, 0).unwrap();
+    processes.strike(0, blow(true), 0).unwrap();
     let pid = |processes: &Processes| processes.workers[0].process.as_ref().map(Process::pid);
     while pid(&processes).is_none_or(|pid| before.contains(&pid)) {
         processes.look().unwrap();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{Conductor, text};
-use crate::driver::{self, Processes};
+use crate::database::Passage;
+use crate::driver::{self, Blow, Processes};
 use crate::fault::{Room, Step};
 use crate::run::operator::{Errand, Operator};
 use crate::scenario::{FaultAction, FaultPlan, FaultTarget, Store};
@@ -14,8 +15,11 @@ impl Conductor<'_> {
         let scenario = self.scenario;
         let Some(fault) = scenario.faults.get(place) else { return };
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
-        if over && fault.action == FaultAction::Stop {
-            return self.view.say("stop was not applied: its time was over before its owner was known");
+        let has_end = matches!(fault.action, FaultAction::Stop | FaultAction::Partition { .. });
+        if over && has_end {
+            let name = fault.action.name();
+            let why = "its time was over before its owner was known";
+            return self.view.say(&format!("{name} was not applied: {why}"));
         }
         self.struck.extend(Fault::place(&scenario.faults, fault).map(|place| (place, worker)));
         self.strike(fault, Some(worker));
@@ -35,6 +39,7 @@ impl Conductor<'_> {
                     FaultAction::DiskFull => {
                         self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
                     }
+                    FaultAction::Partition { .. } => self.link(worker, Passage::Open),
                     _ => Ok(()),
                 };
                 if let Err(error) = result {
@@ -57,9 +62,12 @@ impl Conductor<'_> {
     fn strike(&mut self, fault: &FaultPlan, worker: Option<usize>) {
         // Before it is done: what follows may have it as its cause.
         let (t, lasts) = (self.clock.now(), fault.lasts.0);
+        let plan = Fault::place(&self.scenario.faults, fault);
+        let blow = Blow { kills: fault.action == FaultAction::Kill, plan };
         let done = match &fault.action {
-            FaultAction::Kill => self.each(worker, |processes, worker| processes.kill(worker, lasts)),
-            FaultAction::Restart => self.each(worker, |processes, worker| processes.restart(worker, lasts)),
+            FaultAction::Kill | FaultAction::Restart => {
+                self.each(worker, |processes, worker| processes.strike(worker, blow, lasts))
+            }
             FaultAction::Stop => self.each(worker, Processes::freeze),
             FaultAction::DiskFull if self.scenario.sender.store == Store::Postgres => {
                 Err(std::io::Error::other("the sender writes to a server, whose disk is not the sender's"))
@@ -70,13 +78,15 @@ impl Conductor<'_> {
             FaultAction::ClockStep { .. } => {
                 Err(std::io::Error::other("the clock of one process can't be set without privilege"))
             }
+            FaultAction::Partition { cut } => {
+                self.link(worker, if *cut { Passage::Cut } else { Passage::Silent })
+            }
             FaultAction::LockDatabase => return self.lock(fault),
             FaultAction::DatabaseRestart => return self.restart_database(fault),
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
                 return drop(self.errands.spawn(self.operator().carry_out(self.errand(fault))));
             }
         };
-        let plan = Fault::place(&self.scenario.faults, fault);
         if let Err(why) = done {
             let (action, why) = (fault.action.name().to_owned(), why.to_string());
             self.view.say(&format!("{action} was not applied: {why}"));
@@ -90,20 +100,8 @@ impl Conductor<'_> {
 
     /// Takes back what was struck, and goes on all the same.
     pub(super) fn take_back(&self, undone: driver::Undone) {
-        let (t, action) = (self.clock.now(), if undone.kills { "kill" } else { "restart" });
-        let struck = |fault: &FaultPlan| {
-            let worker = fault.worker.as_ref().and_then(FaultTarget::worker);
-            fault.action.name() == action && fault.at.0 <= t && worker.is_none_or(|one| one == undone.worker)
-        };
-        let plan = (0..).zip(&self.scenario.faults).filter(|(_, fault)| struck(fault)).last();
-        self.view.say(&format!("{action} was not done: {}", undone.why));
-        self.recorder.keep(Record::Undone(Undone {
-            t,
-            action: action.to_owned(),
-            worker: u32::try_from(undone.worker).ok(),
-            plan: plan.map(|(place, _)| place),
-            why: undone.why,
-        }));
+        self.view.say(&undone.to_string());
+        self.recorder.keep(Record::Undone(undone.record(self.clock.now())));
     }
 
     /// Does something to the processes that a fault concerns. It is done if one of them is there; to those that aren't,
@@ -121,6 +119,16 @@ impl Conductor<'_> {
         let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
         let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
+    }
+
+    /// Says what passes between a process, or all of them, and the database server.
+    fn link(&self, worker: Option<usize>, passage: Passage) -> std::io::Result<()> {
+        if self.links.is_empty() {
+            return Err(std::io::Error::other("the database server is not the harness's own"));
+        }
+        let concerned = self.links.iter().enumerate().filter(|(at, _)| worker.is_none_or(|one| one == *at));
+        concerned.for_each(|(_, link)| link.let_pass(passage));
+        Ok(())
     }
 
     pub(super) fn operator(&self) -> Operator {

@@ -62,7 +62,12 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
     let scenario = Scenario::from_text(TWO_CHANGES, "x.toml").unwrap();
     let (recorder, records) = Recorder::new(1_000);
     let clock = Clock::begun();
-    let config = ProcessConfig { program: PathBuf::new(), logs: PathBuf::new(), arguments: Vec::new() };
+    let config = ProcessConfig {
+        program: PathBuf::new(),
+        logs: PathBuf::new(),
+        arguments: Vec::new(),
+        databases: Vec::new(),
+    };
     let mut processes = Processes::new(&api, 1, &config, &clock, &recorder).unwrap();
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, Path::new(".")).unwrap();
     let emission = Emission {
@@ -79,12 +84,13 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         api: &api,
         processes: &mut processes,
         server: None,
+        links: &[],
         keys: Keys::default(),
         schemes: vec![Profile::Github.into()],
         clock,
         recorder,
         traffic_end: 0,
-        view: View::new("x", 0, false),
+        view: View::new("x", 0, false, None),
         errands: JoinSet::new(),
         struck: std::collections::BTreeMap::new(),
     };

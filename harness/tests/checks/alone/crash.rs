@@ -5,7 +5,7 @@ use hookproof::trace::ProcessEvent;
 use super::Row;
 use super::run::{Run, calm, forgiving};
 
-pub(super) const ROWS: [Row; 8] = [
+pub(super) const ROWS: [Row; 9] = [
     Row {
         check: "crash.ack-then-kill",
         broken: "an event that was taken just before a kill never comes; the scenario lets one be lost",
@@ -63,6 +63,14 @@ pub(super) const ROWS: [Row; 8] = [
         check: "fault.database-restart",
         broken: "once the database server is there again, what waited comes after half a minute; five seconds are promised",
         good: || befallen_with("store = \"postgres\"", "database-restart", ""),
+        breaks: |run| {
+            run.moved(1, 33_000);
+        },
+    },
+    Row {
+        check: "fault.partition",
+        broken: "once the process reaches its server again, what waited comes after half a minute; five seconds are promised",
+        good: || befallen_with("store = \"postgres\"", "partition", ""),
         breaks: |run| {
             run.moved(1, 33_000);
         },

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -16,7 +17,10 @@ use crate::store::StoreError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How long a server that was reached may take until it is ready for questions.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const READY_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server may take for an answer, if the address says nothing of it by `tcp_user_timeout`, in seconds: longer than it
+/// works on any statement.
+const ANSWER_WITHIN: Duration = Duration::from_secs(12);
 
 /// Where a database is.
 #[derive(Clone)]
@@ -36,16 +40,16 @@ impl Address {
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
     /// Connects, in the way that it asks for, and has the first statements carried out. The connection is carried on by a task of
-    /// its own. A server that accepts connections and then says nothing is as lost as one that is away.
-    pub(in crate::store) async fn connect(&self, first: &str) -> Result<Client, StoreError> {
+    /// its own, and is lost with it. A server that accepts connections and then says nothing is as lost as one that is away.
+    pub(in crate::store) async fn connect(&self, first: &str) -> Result<(Client, AbortHandle), StoreError> {
         let doing = "connect to the database";
         let connected = async {
-            let client = match &self.tls {
+            let (client, carried) = match &self.tls {
                 Some(tls) => connect(&self.config, tls.clone()).await?,
                 None => connect(&self.config, NoTls).await?,
             };
             client.batch_execute(first).await?;
-            Ok(client)
+            Ok((client, carried))
         };
         match timeout(self.connected_within(), connected).await {
             Ok(connected) => connected.map_err(|error| failure(doing, &error)),
@@ -57,22 +61,27 @@ impl Address {
     fn connected_within(&self) -> Duration {
         let reached = *self.config.get_connect_timeout().unwrap_or(&CONNECT_WITHIN);
         let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
-        reached.saturating_add(ANSWER_WITHIN).saturating_mul(hosts)
+        reached.saturating_add(READY_WITHIN).saturating_mul(hosts)
+    }
+
+    /// How long the server may take for an answer, until it is as good as away.
+    pub(super) fn answer_within(&self) -> Duration {
+        *self.config.get_tcp_user_timeout().unwrap_or(&ANSWER_WITHIN)
     }
 }
 
-async fn connect<T>(config: &Config, tls: T) -> Result<Client, tokio_postgres::Error>
+async fn connect<T>(config: &Config, tls: T) -> Result<(Client, AbortHandle), tokio_postgres::Error>
 where
     T: MakeTlsConnect<Socket>,
     T::Stream: Send + 'static,
 {
     let (client, connection) = config.connect(tls).await?;
-    tokio::spawn(async move {
+    let carried = tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection to the database ended");
         }
     });
-    Ok(client)
+    Ok((client, carried.abort_handle()))
 }
 
 impl FromStr for Address {
@@ -92,7 +101,10 @@ impl FromStr for Address {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_WITHIN);
         }
-        config.tcp_user_timeout(Duration::from_secs(30)).keepalives_idle(Duration::from_secs(15));
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(ANSWER_WITHIN);
+        }
+        config.keepalives_idle(ANSWER_WITHIN);
         let hosts: Vec<String> = config.get_hosts().iter().map(host).collect();
         let shown = format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default());
         Ok(Self { config: Arc::new(config), tls: asked.tls, shown: shown.into() })

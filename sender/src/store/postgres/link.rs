@@ -2,9 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
@@ -30,10 +34,11 @@ pub(super) enum Purpose {
 }
 
 /// What the server may do on a connection, and for how long. Plans of hot statements are made once: with few rows in a
-/// table the planner would otherwise choose ways that take for ever when there are many.
+/// table the planner would otherwise choose ways that take for ever when there are many. A transaction of which nothing more is heard
+/// has locks that the next connection needs.
 const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
-    SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '20s';
-    SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
+    SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '8s';
+    SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning";
 const READING: &str =
     "SET default_transaction_read_only = on; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET statement_timeout = '10s'; SET jit = off;
@@ -43,6 +48,9 @@ const READING: &str =
 #[derive(Debug)]
 pub(super) struct Link {
     client: Client,
+    /// Whatever carries the connection on.
+    carried: AbortHandle,
+    answer_within: Duration,
     statements: RefCell<HashMap<&'static str, Statement>>,
     /// Rows written so far.
     changes: Cell<u64>,
@@ -68,8 +76,10 @@ impl Link {
         let first = if purpose == Purpose::Hot { HOT } else { READING };
         let connected = wait_on(&runtime, address.connect(first));
         match connected {
-            Ok(client) => Ok(Self {
+            Ok((client, carried)) => Ok(Self {
                 client,
+                carried,
+                answer_within: address.answer_within(),
                 statements: RefCell::default(),
                 changes: Cell::new(0),
                 runtime: Some(runtime),
@@ -82,8 +92,20 @@ impl Link {
         }
     }
 
+    /// Waits for an answer. Where a network swallows everything none may ever come: then the connection is lost.
     fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
-        wait_on(self.runtime.as_ref().expect("only dropping takes it"), answer)
+        let (carried, within) = (&self.carried, self.answer_within);
+        let bounded = async move {
+            let mut answer = pin!(answer);
+            match timeout(within, &mut answer).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    carried.abort();
+                    answer.await
+                }
+            }
+        };
+        wait_on(self.runtime.as_ref().expect("only dropping takes it"), bounded)
     }
 
     /// Whether the connection is lost.

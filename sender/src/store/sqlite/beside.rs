@@ -11,9 +11,9 @@ use rusqlite::{Connection, OptionalExtension};
 use super::claim::{Answer, Bodies, RowReader};
 use super::failure::Doing;
 use super::open::Watched;
+use super::{Out, ledger};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::Claim;
-use crate::store::held::Held;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
@@ -27,7 +27,7 @@ const PASSED_OVER_MAX: u32 = 8;
 pub(super) struct SqliteClaimer {
     pub(super) sql: Connection,
     pub(super) watched: Watched,
-    pub(super) held: Arc<Mutex<Held>>,
+    pub(super) out: Arc<Mutex<Out>>,
     pub(super) expiry_grace: Nanos,
 }
 
@@ -35,13 +35,13 @@ impl Claimer for SqliteClaimer {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         self.watched.check(DOING)?;
         // Locked before anything is read: whatever is given back after this was still held when it was read.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed_over = 0;
         loop {
-            match self.answer(&mut held, now, claims) {
+            match self.answer(&mut out, now, claims) {
                 // The transaction went with the failure: the others are read in a new one.
                 Err(Failed { not_given: Some(delivery), .. }) if passed_over < PASSED_OVER_MAX => {
-                    held.unread.note(delivery, now);
+                    out.held.unread.note(delivery, now);
                     passed_over += 1;
                 }
                 answer => return answer.map_err(|failed| failed.error).doing(DOING),
@@ -66,7 +66,7 @@ impl From<rusqlite::Error> for Failed {
 impl SqliteClaimer {
     fn answer(
         &self,
-        held: &mut Held,
+        Out { held, fronts }: &mut Out,
         now: StoreTime,
         claims: &[Claim],
     ) -> Result<Option<Vec<Claimed>>, Failed> {
@@ -77,6 +77,7 @@ impl SqliteClaimer {
                 return Ok(None);
             }
         }
+        let found = ledger::numbers(&moment)?;
         let mut bodies: Bodies = BTreeMap::new();
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
@@ -88,22 +89,27 @@ impl SqliteClaimer {
                 not_given: None,
             };
             let standing = |delivery| held.standing_beside(claim.lane, delivery, now);
-            let answer = reader.answer(claim, standing);
+            let answer = reader.answer(claim, fronts.of(claim.lane, claim.term, found), standing);
             let not_given = reader.not_given;
-            let Answer { claimed, unreadable } = answer.map_err(|error| Failed { error, not_given })?;
+            let answer = answer.map_err(|error| Failed { error, not_given })?;
+            let Answer { claimed, reached, unreadable } = answer;
             if !unreadable.is_empty() {
                 // What cannot be read has to be set aside, which writes.
                 return Ok(None);
             }
-            answers.push(claimed);
+            answers.push((claimed, reached));
         }
         moment.finish()?;
-        for claimed in &answers {
+        let take = |(claimed, reached): (Claimed, Option<StoreTime>)| {
             for row in &claimed.rows {
                 held.take_beside(claimed.lane, row.delivery);
             }
-        }
-        Ok(Some(answers))
+            if let Some(place) = reached {
+                fronts.reach(claimed.lane, claimed.term, place, found);
+            }
+            claimed
+        };
+        Ok(Some(answers.into_iter().map(take).collect()))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Claims: a scan of one lane's due deliveries from the front of an index, which passes over what is handed out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use super::Work;
 use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
+use super::emit::OWN_BODY;
 use super::values::{Bits, int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Body, Claim, Reason};
@@ -21,13 +21,18 @@ const ROWS_MAX: u32 = 10_000;
 pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 ORDER BY at, delivery";
 
-pub(super) const ROW: &str = "SELECT d.attempts, d.expires, d.body, d.signature, e.id, e.kind, e.received
+/// The same from a place on.
+pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
+    WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
+
+pub(super) const ROW: &str =
+    "SELECT d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.event, d.body, e.body, e.hash
     FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
 
-pub(super) const BODY: &str = "SELECT bytes, hash FROM bodies WHERE body = ?1";
+pub(super) const FURTHER_BODY: &str = "SELECT bytes, hash FROM further_bodies WHERE body = ?1";
 
-/// Bodies read so far: many deliveries of one event share one.
-pub(super) type Bodies = BTreeMap<u64, Body>;
+/// Bodies read so far, by their events and numbers: many deliveries of one event share one.
+pub(super) type Bodies = BTreeMap<(u64, u64), Body>;
 
 /// Reads what a claim hands out, from wherever: inside a commit or beside one.
 pub(super) struct RowReader<'a> {
@@ -43,6 +48,8 @@ pub(super) struct RowReader<'a> {
 /// What a claim is answered, and the deliveries that are due and cannot be handed out.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
+    /// All that is due before is handed out then, if that is so.
+    pub(super) reached: Option<StoreTime>,
     pub(super) unreadable: Vec<Unreadable>,
 }
 
@@ -58,19 +65,29 @@ struct Front {
     due: Vec<(DeliveryId, StoreTime)>,
     /// When the next one is due that is not handed out.
     next: Option<StoreTime>,
+    /// All that is due before is handed out, or among these.
+    reached: Option<StoreTime>,
 }
 
 impl RowReader<'_> {
-    /// What a claim is answered, given what may be handed out. Nothing is handed out by that alone.
+    /// What a claim is answered, given what may be handed out, and before which moment there is nothing of that. Nothing is
+    /// handed out by that alone.
     pub(super) fn answer(
         &mut self,
         claim: &Claim,
+        from: Option<StoreTime>,
         standing: impl Fn(DeliveryId) -> Standing,
     ) -> Result<Answer> {
-        let Front { due, mut next } = self.front(claim.lane, claim.max.min(ROWS_MAX), standing)?;
+        let max = claim.max.min(ROWS_MAX);
+        let mut front = self.front(claim.lane, max, from, &standing)?;
+        if from.is_some() && size(front.due.len()) < u64::from(max) {
+            // Where the queue ends, nothing goes by what was known of it: somebody may have written to the file by hand.
+            front = self.front(claim.lane, max, None, &standing)?;
+        }
+        let Front { due, mut next, mut reached } = front;
         let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
         let mut bytes = 0_u64;
-        let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(BODY)?);
+        let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(FURTHER_BODY)?);
         for (delivery, at) in due {
             let row = match self.row(&mut read, delivery) {
                 Err(error) if is_about_the_row(&error) => {
@@ -86,17 +103,29 @@ impl RowReader<'_> {
             bytes = bytes.saturating_add(size(row.body.bytes.len()));
             if bytes > claim.bytes_max && !rows.is_empty() {
                 next = Some(at);
+                reached = reached.map(|reached| reached.min(at));
                 break;
             }
             rows.push(row);
         }
-        Ok(Answer { claimed: Claimed { lane: claim.lane, term: claim.term, rows, next }, unreadable })
+        Ok(Answer {
+            claimed: Claimed { lane: claim.lane, term: claim.term, rows, next },
+            reached,
+            unreadable,
+        })
     }
 
     /// The first deliveries that are due and free, and when the next free one after them is due.
-    fn front(&self, lane: LaneId, max: u32, standing: impl Fn(DeliveryId) -> Standing) -> Result<Front> {
-        let mut queue = self.sql.prepare_cached(QUEUE)?;
-        let mut found = queue.query([lane])?;
+    fn front(
+        &self,
+        lane: LaneId,
+        max: u32,
+        from: Option<StoreTime>,
+        standing: impl Fn(DeliveryId) -> Standing,
+    ) -> Result<Front> {
+        let mut queue = self.sql.prepare_cached(QUEUE_FROM)?;
+        let from = from.map_or(i64::MIN, |from| int(from.0));
+        let mut found = queue.query(params![lane, from])?;
         let (mut due, mut again) = (Vec::new(), None);
         while let Some(row) = found.next()? {
             let delivery: DeliveryId = row.get(0)?;
@@ -111,11 +140,13 @@ impl RowReader<'_> {
             // A time that makes no sense is past.
             let at: StoreTime = or_least(row.get(1))?;
             if at > self.now || due.len() >= usize::try_from(max).unwrap_or(usize::MAX) {
-                return Ok(Front { due, next: Some(again.map_or(at, |again| again.min(at))) });
+                let next = Some(again.map_or(at, |again| again.min(at)));
+                return Ok(Front { due, next, reached: again.is_none().then_some(at) });
             }
             due.push((delivery, at));
         }
-        Ok(Front { due, next: again })
+        let last = due.last().map(|(_, at)| *at);
+        Ok(Front { due, next: again, reached: last.filter(|_| again.is_none()) })
     }
 
     fn row(
@@ -123,33 +154,38 @@ impl RowReader<'_> {
         (read_row, read_body): &mut (CachedStatement<'_>, CachedStatement<'_>),
         delivery: DeliveryId,
     ) -> Result<ClaimedRow> {
-        let (mut row, body) = read_row.query_row([delivery], |row| {
-            let claimed = ClaimedRow {
+        read_row.query_row([delivery], |row| {
+            let expires: StoreTime = row.get(1)?;
+            Ok(ClaimedRow {
                 delivery,
                 attempts: row.get(0)?,
-                expires: row.get(1)?,
-                event: row.get(4)?,
-                kind: row.get(5)?,
-                received: row.get(6)?,
-                body: Body { bytes: Arc::new([]), hash: 0 },
-                signature: row.get(3)?,
-            };
-            Ok((claimed, row.get(2)?))
-        })?;
-        row.expires = StoreTime(row.expires.0.saturating_add(self.expiry_grace.0));
-        row.body = self.body(read_body, body)?;
-        Ok(row)
+                expires: StoreTime(expires.0.saturating_add(self.expiry_grace.0)),
+                event: row.get(3)?,
+                kind: row.get(4)?,
+                received: row.get(5)?,
+                body: self.body(row, read_body)?,
+                signature: row.get(2)?,
+            })
+        })
     }
 
-    fn body(&mut self, read: &mut CachedStatement<'_>, id: u64) -> Result<Body> {
-        if let Some(body) = self.bodies.get(&id) {
+    fn body(&mut self, row: &Row<'_>, read_further: &mut CachedStatement<'_>) -> Result<Body> {
+        let number = (row.get(6)?, row.get(7)?);
+        if let Some(body) = self.bodies.get(&number) {
             return Ok(body.clone());
         }
-        let body =
-            read.query_row([int(id)], |row| Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 }))?;
-        self.bodies.insert(id, body.clone());
+        let body = match number.1 {
+            OWN_BODY => read_body(row, 8)?,
+            further => read_further.query_row([int(further)], |row| read_body(row, 0))?,
+        };
+        self.bodies.insert(number, body.clone());
         Ok(body)
     }
+}
+
+/// A body whose bytes are in this column, and their hash in the next.
+pub(super) fn read_body(row: &Row<'_>, bytes: usize) -> Result<Body> {
+    Ok(Body { bytes: row.get(bytes)?, hash: row.get::<_, Bits>(bytes + 1)?.0 })
 }
 
 impl Work<'_> {
@@ -158,6 +194,9 @@ impl Work<'_> {
             Ok(owner) => owner,
             Err(refusal) => return Ok(Reply::Refused(refusal)),
         };
+        if !self.held.holds(claim.lane, claim.term) {
+            self.fronts.forget(claim.lane);
+        }
         self.held.begin(claim.lane, owner, claim.term);
         let mut reader = RowReader {
             sql: self.sql,
@@ -166,12 +205,13 @@ impl Work<'_> {
             expiry_grace: self.rules.expiry_grace,
             not_given: None,
         };
-        let answer = reader.answer(claim, |delivery| self.held.standing(claim.lane, delivery, self.now));
+        let answer =
+            reader.answer(claim, None, |delivery| self.held.standing(claim.lane, delivery, self.now));
         if let Some(delivery) = reader.not_given {
             // The next claim gets past it.
             self.held.unread.note(delivery, self.now);
         }
-        let Answer { claimed, unreadable } = answer?;
+        let Answer { claimed, unreadable, .. } = answer?;
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {
             self.held.take(claim.lane, row.delivery);
@@ -182,10 +222,6 @@ impl Work<'_> {
     /// Makes dead letters of deliveries that cannot be read, so that their lane goes on without them.
     fn set_aside(&mut self, lane: LaneId, unreadable: &[Unreadable]) -> Result<()> {
         let Some(first) = unreadable.first() else { return Ok(()) };
-        tracing::error!(
-            lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
-            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
-        );
         for row in unreadable {
             let buried = self.bury_unreadable(lane, row);
             if buried.is_err() {
@@ -194,6 +230,11 @@ impl Work<'_> {
             }
             buried?;
         }
+        // Of one that can't be set aside either, something else is said.
+        tracing::error!(
+            lane = lane.0, first = first.delivery.0, why = %first.why, deliveries = unreadable.len(),
+            "deliveries cannot be read, and are set aside as dead letters (unreadable)"
+        );
         Ok(())
     }
 

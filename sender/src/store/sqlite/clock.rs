@@ -200,15 +200,19 @@ impl Work<'_> {
 
     /// Brings a row back by as much as it was recorded or tried in the future. That it was tried in the future stays on
     /// record, so the expiry, which may never be brought back twice, goes by the recording alone.
-    fn correct(&self, row: &Later) -> Result<bool> {
+    fn correct(&mut self, row: &Later) -> Result<bool> {
         let (begun, tried) = (row.begun.since(self.now), row.tried.since(self.now));
         if begun.max(tried) == Nanos::ZERO {
             return Ok(false);
         }
         let earlier = |at: StoreTime, back: Nanos| StoreTime(at.0.saturating_sub(back.0));
-        self.sql.prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?.execute(
-            params![row.place.delivery, earlier(row.place.at, begun.max(tried)), earlier(row.expires, begun)],
-        )?;
+        let (at, expires) = (earlier(row.place.at, begun.max(tried)), earlier(row.expires, begun));
+        let delivery = row.place.delivery;
+        self.sql
+            .prepare_cached("UPDATE deliveries SET at = ?2, expires = ?3 WHERE delivery = ?1")?
+            .execute(params![delivery, at, expires])?;
+        self.fronts.add(row.place.lane, at);
+        self.note_new_expiry(delivery, expires)?;
         Ok(true)
     }
 }

@@ -49,7 +49,7 @@ impl Work<'_> {
             counts.dead += 1;
             counts.dead_kept += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         let kept = self.ledger.lane(self.sql, lane)?.map_or(0, |lane| lane.counts.dead_kept);
         if kept > self.limits.dead_per_lane_max {
             self.forget_oldest(Some(lane), 1)?;
@@ -153,6 +153,8 @@ impl Work<'_> {
                  coalesce = NULL WHERE delivery = ?1",
             )?
             .execute(params![delivery, self.now, expires])?;
+        self.note_new_expiry(delivery, expires)?;
+        self.fronts.add(letter.lane, self.now);
         self.ledger.count(self.sql, letter.lane, |counts| {
             counts.dead = counts.dead.saturating_sub(1);
             counts.dead_kept = counts.dead_kept.saturating_sub(1);

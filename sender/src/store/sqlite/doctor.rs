@@ -74,8 +74,9 @@ impl SqliteReader {
                     "SELECT coalesce(sum(state = 0 AND (
                          d.attempts NOT BETWEEN 0 AND 4294967295
                          OR min(d.lane, d.bytes, d.at, d.expires, d.ttl, coalesce(d.last_attempt, 0)) < 0
-                         OR NOT EXISTS (SELECT 1 FROM bodies b WHERE b.body = d.body)
-                         OR NOT EXISTS (SELECT 1 FROM events e WHERE e.event = d.event))), 0), count(*), max(delivery)
+                         OR (d.body > 0 AND NOT EXISTS (SELECT 1 FROM further_bodies b WHERE b.body = d.body))
+                         OR NOT EXISTS (SELECT 1 FROM events e
+                             WHERE e.event = d.event AND (d.body > 0 OR e.body IS NOT NULL)))), 0), count(*), max(delivery)
                      FROM (SELECT * FROM deliveries WHERE delivery > ?1 ORDER BY delivery LIMIT ?2) d",
                 )?
                 .query_row(params![int(after.0), ROWS_MAX], |row| {

@@ -11,13 +11,16 @@ use rusqlite::{OptionalExtension, Result, params};
 use super::values::{Bits, int, size};
 use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
+use crate::store::command::{Body, Emit, OutboxId, Reason, RejectOutbox, Target};
 use crate::store::reply::{Emitted, Placed, Refusal, Reply};
 use crate::store::room::Bounded;
 use crate::store::route::{Before, Replaced, Route};
 
 /// So many outbox rows that were set aside are kept.
 const REJECTED_MAX: u64 = 10_000;
+
+/// The number of the body that is in its event's row.
+pub(super) const OWN_BODY: u64 = 0;
 
 /// For whom an event was received since a moment, or at any time in part; when, and which of both.
 pub(super) const RECEIVED_BEFORE: &str =
@@ -28,7 +31,7 @@ pub(super) const RECEIVED_BEFORE: &str =
 /// The numbers that an event and its parts get.
 struct Numbers {
     event: u64,
-    /// For each body, its number, if any target uses it.
+    /// For each body, its number, if any target uses it: the first of these is the event's own ([`OWN_BODY`]).
     bodies: Vec<Option<u64>>,
 }
 
@@ -130,11 +133,11 @@ impl Work<'_> {
 
     /// The lanes for which the same event was received not long ago, or in part. Not long is the longest window of any of its
     /// targets.
-    fn received_before(&self, emit: &Emit) -> Result<Before> {
+    fn received_before(&mut self, emit: &Emit) -> Result<Before> {
         let mut before = Before::default();
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
         let since = StoreTime(emit.received.0.saturating_sub(longest.0));
-        let mut query = self.sql.prepare_cached(RECEIVED_BEFORE)?;
+        let query = at_hand(&mut self.hot.received_before, self.sql, RECEIVED_BEFORE)?;
         let mut rows = query.query(params![emit.id, since])?;
         while let Some(row) = rows.next()? {
             before.saw(row.get(0)?, row.get(1)?, row.get(2)?);
@@ -172,18 +175,21 @@ impl Work<'_> {
         let (event, first_body, first_delivery) = (totals.next_event, totals.next_body, totals.next_delivery);
         totals.next_event += 1;
         let mut bodies = Vec::with_capacity(used.len());
-        for used in used {
-            bodies.push(used.then_some(totals.next_body));
-            totals.next_body += u64::from(used);
-        }
-        let body_count = totals.next_body - first_body;
-        let insert = at_hand(&mut self.hot.insert_body, self.sql, "INSERT INTO bodies VALUES (?1, ?2, ?3)")?;
-        for (body, number) in emit.bodies.iter().zip(&bodies) {
-            if let Some(number) = number {
-                insert.execute(params![int(*number), Bits(body.hash), &*body.bytes])?;
+        let mut own: Option<&Body> = None;
+        for (body, used) in emit.bodies.iter().zip(used) {
+            if used && own.is_none() {
+                own = Some(body);
+                bodies.push(Some(OWN_BODY));
+            } else {
+                bodies.push(used.then_some(totals.next_body));
+                totals.next_body += u64::from(used);
             }
         }
-        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let body_count = totals.next_body - first_body;
+        if body_count > 0 {
+            self.record_further_bodies(emit, &bodies)?;
+        }
+        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         at_hand(&mut self.hot.insert_event, self.sql, insert)?.execute(params![
             int(event),
             emit.id,
@@ -194,9 +200,21 @@ impl Work<'_> {
             int(deliveries),
             int(first_body),
             int(body_count),
-            in_part.then_some(1)
+            in_part.then_some(1),
+            own.map(|own| Bits(own.hash)),
+            own.map(|own| &*own.bytes),
         ])?;
         Ok(Numbers { event, bodies })
+    }
+
+    fn record_further_bodies(&self, emit: &Emit, numbers: &[Option<u64>]) -> Result<()> {
+        let mut insert = self.sql.prepare_cached("INSERT INTO further_bodies VALUES (?1, ?2, ?3)")?;
+        for (body, number) in emit.bodies.iter().zip(numbers) {
+            if let Some(number) = number.filter(|number| *number != OWN_BODY) {
+                insert.execute(params![int(number), Bits(body.hash), &*body.bytes])?;
+            }
+        }
+        Ok(())
     }
 
     fn place(
@@ -236,7 +254,8 @@ impl Work<'_> {
             target.signature
         ])?;
         self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
-        self.recorded += 1;
+        self.written.recorded += 1;
+        self.fronts.add(target.lane, due);
         if fits {
             self.may_pay(target.lane)?;
             return Ok(Placed::Waiting { delivery, due, replaced });
@@ -255,7 +274,7 @@ impl Work<'_> {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         Ok(())
     }
 

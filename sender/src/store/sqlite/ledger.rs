@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use super::fronts::Known;
 use super::values::{Bits, int};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
@@ -194,6 +195,11 @@ const TOTALS: &str = "SELECT accepted, delivered, dead, coalesced, waiting, wait
     marked_minute FROM totals";
 
 impl Totals {
+    /// What changes with everything that is added to a queue.
+    pub(super) fn numbers(&self) -> Known {
+        (self.next_delivery, self.stirred)
+    }
+
     pub(super) fn read(row: &Row<'_>) -> Result<Self> {
         Ok(Self {
             counts: counts(row)?,
@@ -239,6 +245,12 @@ impl Totals {
         ])?;
         Ok(())
     }
+}
+
+/// Reads [`Totals::numbers`] alone.
+pub(super) fn numbers(sql: &Connection) -> Result<Known> {
+    sql.prepare_cached("SELECT next_delivery, stirred FROM totals")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Reads the totals as they stand on disk.

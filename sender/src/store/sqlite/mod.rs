@@ -3,7 +3,7 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `beside` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
 use std::collections::BTreeMap;
@@ -32,6 +32,7 @@ mod doctor;
 mod emit;
 mod ended;
 mod failure;
+mod fronts;
 mod latencies;
 mod lease;
 mod ledger;
@@ -50,6 +51,7 @@ mod values;
 
 pub use doctor::{Checked, Missing};
 use failure::Doing;
+use fronts::Fronts;
 use ledger::Ledger;
 use log::LogMover;
 pub use log::LogSize;
@@ -108,7 +110,7 @@ pub struct SqliteStore {
     limits: Limits,
     log_bytes_max: u64,
     path: PathBuf,
-    held: Arc<Mutex<Held>>,
+    out: Arc<Mutex<Out>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: purge::Places,
@@ -138,7 +140,7 @@ impl SqliteStore {
             limits: options.limits,
             log_bytes_max: options.log_bytes_max,
             path: path.to_owned(),
-            held: Arc::default(),
+            out: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
             latencies: Gathered::default(),
@@ -148,13 +150,16 @@ impl SqliteStore {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn out(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
     fn undo(&mut self) {
-        self.held().undo();
+        let mut out = self.out();
+        out.held.undo();
+        out.fronts.undo();
+        drop(out);
         self.latencies.undo();
         self.taken_seen.clear();
         self.places = purge::Places::default();
@@ -171,25 +176,28 @@ impl SqliteStore {
         let changes_before = self.sql.total_changes();
         let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
         // Not locked any more while the commit goes to the disk: others may claim meanwhile.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let Out { held, fronts } = &mut *out;
         let rules = Rules {
             follows_the_machine: self.follows_the_machine,
             expiry_grace: self.expiry_grace,
             log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.log_bytes_max),
         };
+        let ledger = Ledger::begin(&tx, now).doing("begin a commit")?;
+        fronts.begin(ledger.totals.numbers());
         let mut work = Work {
             sql: &tx,
             now,
             limits: &self.limits,
-            ledger: Ledger::begin(&tx, now).doing("begin a commit")?,
-            held: &mut held,
+            ledger,
+            held,
+            fronts,
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             latencies: &mut self.latencies,
             room: Room::default(),
             bodies: BTreeMap::new(),
-            recorded: 0,
-            settled: 0,
+            written: Written::default(),
             hot: Hot::default(),
             rules,
         };
@@ -201,12 +209,16 @@ impl SqliteStore {
         if !reads_only {
             latencies::flush(work.latencies, work.sql, now).doing("write the latencies")?;
         }
-        let (recorded, settled) = (work.recorded, work.settled);
+        let (written, numbers) = (work.written, work.ledger.totals.numbers());
         drop(work);
         let rows = tx.total_changes() - changes_before;
-        drop(held);
+        drop(out);
         tx.commit().doing("commit")?;
-        Ok((replies, Written { commits: u64::from(rows > 0), rows, recorded, settled }))
+        let mut out = self.out();
+        out.held.keep();
+        out.fronts.keep(numbers);
+        drop(out);
+        Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
 }
 
@@ -228,7 +240,6 @@ impl Store for SqliteStore {
         }
         match result {
             Ok((replies, written)) => {
-                self.held().keep();
                 self.latencies.keep(now);
                 self.written.commits += written.commits;
                 self.written.rows += written.rows;
@@ -273,10 +284,17 @@ impl Store for SqliteStore {
         Ok(Some(Box::new(beside::SqliteClaimer {
             sql,
             watched,
-            held: self.held.clone(),
+            out: self.out.clone(),
             expiry_grace: self.expiry_grace,
         })))
     }
+}
+
+/// What is handed out, and up to where.
+#[derive(Debug, Default)]
+struct Out {
+    held: Held,
+    fronts: Fronts,
 }
 
 /// One commit under way. The commands are carried out by its methods, in the files named after them.
@@ -286,13 +304,14 @@ struct Work<'a> {
     limits: &'a Limits,
     ledger: Ledger,
     held: &'a mut Held,
+    fronts: &'a mut Fronts,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
     latencies: &'a mut Gathered,
     room: Room,
     bodies: claim::Bodies,
-    recorded: u64,
-    settled: u64,
+    /// What it has recorded and settled.
+    written: Written,
     hot: Hot<'a>,
     rules: Rules,
 }
@@ -311,7 +330,7 @@ struct Rules {
 /// The statements that a commit may carry out thousands of times: looked up when they are first wanted, and then at hand.
 #[derive(Default)]
 struct Hot<'a> {
-    insert_body: Option<CachedStatement<'a>>,
+    received_before: Option<CachedStatement<'a>>,
     insert_event: Option<CachedStatement<'a>>,
     insert_delivery: Option<CachedStatement<'a>>,
     read_before: Option<CachedStatement<'a>>,

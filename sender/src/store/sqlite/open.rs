@@ -17,11 +17,12 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x484B_5046;
 
 /// Each step leads from the version that is its index to the next. Released ones never change.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
 ];
 
 /// How long a reader waits for another process: while it opens the file, and never after.
@@ -251,13 +252,41 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_version_before_gets_nodes_and_its_processes_go_on_beside_ours() {
+    fn a_file_of_schema_3_gets_nodes_and_its_processes_go_on_beside_ours() {
         let mut sql = Connection::open_in_memory().unwrap();
         migrate(&mut sql, &MIGRATIONS[..3], 7).unwrap();
         migrate(&mut sql, &MIGRATIONS, 7).unwrap();
         let changes: i64 = sql.query_row("SELECT changes FROM membership", [], |row| row.get(0)).unwrap();
         assert_eq!(changes, 0);
-        // What the version before writes about owners, as it is written there.
+        // What that version writes about owners, as it is written there.
         sql.execute("INSERT INTO owners VALUES (?1, ?2, 0, 0)", [1, 2]).unwrap();
+    }
+
+    #[test]
+    fn a_step_to_schema_5_that_is_broken_off_is_taken_whole_the_next_time() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        migrate(&mut sql, &MIGRATIONS[..4], 7).unwrap();
+        sql.execute_batch(
+            "INSERT INTO deliveries VALUES (1, 1, 1, 1, 3, 0, 0, 5, 60, 55, NULL, NULL, NULL, NULL, NULL, NULL),
+                 (2, 1, 1, 1, 3, 1, 1, 5, 50, 45, NULL, NULL, NULL, NULL, NULL, NULL),
+                 (3, 1, 1, 1, 3, 0, 0, 5, 40, 35, NULL, NULL, NULL, NULL, NULL, NULL);
+             UPDATE totals SET next_delivery = 4; INSERT INTO bodies VALUES (1, 2, x'010203')",
+        )
+        .unwrap();
+        let broken_off = [MIGRATIONS[4], "DELETE FROM expiring; CREATE nonsense"].concat();
+        let steps = [&MIGRATIONS[..4], &[broken_off.as_str()]].concat();
+        assert!(migrate(&mut sql, &steps, 7).is_err());
+        let bodies = "SELECT count(*) FROM bodies";
+        assert_eq!(sql.query_row(bodies, [], |row| row.get::<_, i64>(0)).unwrap(), 1, "as it was");
+        migrate(&mut sql, &MIGRATIONS, 7).unwrap();
+        let found: (String, i64, i64) = sql
+            .query_row(
+                "SELECT (SELECT group_concat(delivery) FROM expiring), (SELECT delivery FROM swept),
+                 (SELECT count(*) FROM further_bodies)",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .unwrap();
+        assert_eq!(found, ("3,1".to_owned(), 3, 1));
     }
 }

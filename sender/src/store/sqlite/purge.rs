@@ -20,6 +20,8 @@ pub(super) struct Places {
     letter: Option<DeliveryId>,
     /// When an attempt began, and its delivery.
     pub(super) attempt: Option<(u64, u64)>,
+    /// The last delivery that sweeps have looked at, if that is later than what they have written down.
+    pub(super) swept: u64,
 }
 
 /// An event and what belongs to it.
@@ -160,9 +162,11 @@ impl Work<'_> {
     }
 
     fn delete_event(&self, event: &Event) -> Result<()> {
-        self.sql
-            .prepare_cached("DELETE FROM bodies WHERE body >= ?1 AND body < ?2")?
-            .execute([int(event.first_body), int(event.first_body + event.bodies)])?;
+        if event.bodies > 0 {
+            self.sql
+                .prepare_cached("DELETE FROM further_bodies WHERE body >= ?1 AND body < ?2")?
+                .execute([int(event.first_body), int(event.first_body + event.bodies)])?;
+        }
         self.sql.prepare_cached("DELETE FROM events WHERE event = ?1")?.execute([int(event.event)])?;
         Ok(())
     }

@@ -39,7 +39,11 @@ impl Work<'_> {
         let Some(before) = before else { return Ok(SettleResult::Absent) };
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
-            Fate::Released => Ok(SettleResult::Applied),
+            Fate::Released => {
+                // It is due when it was.
+                self.fronts.add(settlement.lane, StoreTime(0));
+                Ok(SettleResult::Applied)
+            }
             Fate::Retry { .. } | Fate::Dead(_) if current != Some(settlement.term) => Ok(SettleResult::Stale),
             Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(SettleResult::Absent),
             Fate::Retry { due } => self.retry(settlement, &before, due),
@@ -141,7 +145,7 @@ impl Work<'_> {
             }
             counts.delivered += 1;
         })?;
-        self.settled += 1;
+        self.written.settled += 1;
         Ok(SettleResult::Applied)
     }
 
@@ -149,6 +153,7 @@ impl Work<'_> {
         self.sql
             .prepare_cached("UPDATE deliveries SET at = ?2, attempts = ?3 WHERE delivery = ?1")?
             .execute(params![settlement.delivery, due, settlement.attempts])?;
+        self.fronts.add(settlement.lane, due);
         if before.attempts == 0 && settlement.attempts > 0 {
             self.ledger.count(self.sql, settlement.lane, |counts| counts.retrying += 1)?;
         } else if before.attempts > 0 && settlement.attempts == 0 {

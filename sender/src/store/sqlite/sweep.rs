@@ -1,18 +1,21 @@
 //! Burying what nobody will send: what has expired, and what removed subscribers were owed. In small steps.
 
-use rusqlite::{Result, params};
+use rusqlite::{OptionalExtension, Result, params};
 
 use super::damaged::{is_about_the_row, or_least};
-use super::values::size;
+use super::values::{int, size};
 use super::{Work, latencies};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
 use crate::store::room::Bounded;
 
-/// What has expired, the longest first. Its rows are read one by one, so that one that can't be read stops no other.
-pub(super) const EXPIRED: &str = "SELECT delivery FROM deliveries INDEXED BY deliveries_expiring
-    WHERE state = 0 AND expires <= ?1 ORDER BY expires, delivery";
+/// What expires, the first first, with what was left behind. Rows are read one by one, so that one that can't be read stops no
+/// other.
+pub(super) const EXPIRING: &str = "SELECT expires, delivery FROM expiring ORDER BY expires, delivery";
+
+/// No sweep looks at more deliveries that came since the last one, nor deletes more of what was left behind.
+const LOOKED_AT_MAX: u32 = 8_192;
 
 /// One expired delivery.
 struct Expired {
@@ -27,7 +30,8 @@ struct Expired {
 impl Work<'_> {
     pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Reply> {
         let (corrected, correcting) = self.correct_times(sweep.max)?;
-        let expired = self.expired(sweep.max)?;
+        let noting = self.note_expiring()?;
+        let (expired, clearing) = self.expired(sweep.max)?;
         for row in &expired {
             let reason = if row.is_damaged { Reason::Unreadable } else { Reason::Expired };
             self.bury(row.lane, row.delivery, row.bytes, row.attempts, reason)?;
@@ -42,32 +46,84 @@ impl Work<'_> {
             expired,
             gone,
             corrected,
-            more: correcting || expired + gone >= u64::from(sweep.max),
+            more: correcting || noting || clearing || expired + gone >= u64::from(sweep.max),
         }))
     }
 
-    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other.
-    fn expired(&self, max: u32) -> Result<Vec<Expired>> {
-        let mut query = self.sql.prepare_cached(EXPIRED)?;
-        let mut rows = query.query([self.surely_before(self.now)])?;
-        let mut expired = Vec::new();
-        while expired.len() < usize::try_from(max).unwrap_or(usize::MAX)
-            && let Some(row) = rows.next()?
-        {
-            match row.get(0).and_then(|delivery| self.expired_row(delivery)) {
-                Err(error) if is_about_the_row(&error) => {}
-                // What is handed out is its holder's to give up.
-                Ok(row) if self.held.has(row.lane, row.delivery) => {}
-                row => expired.push(row?),
-            }
+    /// Notes when those expire that still wait, of the deliveries that came since the last time. Says whether there may be more
+    /// to look at.
+    fn note_expiring(&mut self) -> Result<bool> {
+        let kept: u64 =
+            self.sql.prepare_cached("SELECT delivery FROM swept")?.query_row([], |row| row.get(0))?;
+        let after = self.places.swept.max(kept);
+        let (looked_at, last): (u32, Option<u64>) = self
+            .sql
+            .prepare_cached(
+                "SELECT count(*), max(delivery) FROM
+                 (SELECT delivery FROM deliveries WHERE delivery > ?1 ORDER BY delivery LIMIT ?2)",
+            )?
+            .query_row(params![int(after), LOOKED_AT_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some(last) = last else { return Ok(false) };
+        let noted = self
+            .sql
+            .prepare_cached(
+                "INSERT OR IGNORE INTO expiring SELECT expires, delivery FROM deliveries
+                 WHERE delivery > ?1 AND delivery <= ?2 AND state = 0",
+            )?
+            .execute([int(after), int(last)])?;
+        self.places.swept = last;
+        // Whoever begins anew looks again at what was delivered meanwhile, and that is little.
+        if noted > 0 || last - kept >= u64::from(LOOKED_AT_MAX) {
+            self.sql.prepare_cached("UPDATE swept SET delivery = ?1")?.execute([int(last)])?;
         }
-        Ok(expired)
+        Ok(looked_at >= LOOKED_AT_MAX)
     }
 
-    fn expired_row(&self, delivery: DeliveryId) -> Result<Expired> {
+    /// A delivery expires at another time than it did. What is not noted yet will be.
+    pub(super) fn note_new_expiry(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
         self.sql
-            .prepare_cached("SELECT lane, bytes, attempts FROM deliveries WHERE delivery = ?1")?
-            .query_row([delivery], |row| {
+            .prepare_cached("INSERT OR IGNORE INTO expiring VALUES (?1, ?2)")?
+            .execute(params![expires, delivery])?;
+        Ok(())
+    }
+
+    /// The longest expired that nobody holds. A row of which nobody can tell whose it is stops no other. What was left behind
+    /// before them, and before the next that expires, is deleted. Says whether more of it may be.
+    fn expired(&self, max: u32) -> Result<(Vec<Expired>, bool)> {
+        let before = int(self.surely_before(self.now).0);
+        let mut query = self.sql.prepare_cached(EXPIRING)?;
+        let mut rows = query.query([])?;
+        let (mut expired, mut left_behind) = (Vec::new(), Vec::new());
+        let max_of = |max: u32| usize::try_from(max).unwrap_or(usize::MAX);
+        while expired.len() < max_of(max)
+            && left_behind.len() < max_of(LOOKED_AT_MAX)
+            && let Some(row) = rows.next()?
+        {
+            let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
+            match self.expiring_row(delivery, expires) {
+                Err(error) if is_about_the_row(&error) => {}
+                Ok(None) => left_behind.push((expires, delivery)),
+                Ok(_) if expires > before => break,
+                // What is handed out is its holder's to give up.
+                Ok(Some(row)) if self.held.has(row.lane, row.delivery) => {}
+                row => expired.extend(row?),
+            }
+        }
+        let mut delete =
+            self.sql.prepare_cached("DELETE FROM expiring WHERE expires = ?1 AND delivery = ?2")?;
+        for (expires, delivery) in &left_behind {
+            delete.execute(params![expires, delivery])?;
+        }
+        Ok((expired, left_behind.len() >= max_of(LOOKED_AT_MAX)))
+    }
+
+    /// A delivery, if it waits and expires then.
+    fn expiring_row(&self, delivery: DeliveryId, expires: i64) -> Result<Option<Expired>> {
+        self.sql
+            .prepare_cached(
+                "SELECT lane, bytes, attempts FROM deliveries WHERE delivery = ?1 AND state = 0 AND expires = ?2",
+            )?
+            .query_row(params![delivery, expires], |row| {
                 let (lane, bytes, attempts) = (row.get(0)?, row.get(1), row.get(2));
                 let is_damaged = bytes.is_err() || attempts.is_err();
                 Ok(Expired {
@@ -78,6 +134,7 @@ impl Work<'_> {
                     is_damaged,
                 })
             })
+            .optional()
     }
 
     fn sweep_removed(&mut self, max: u32) -> Result<u64> {

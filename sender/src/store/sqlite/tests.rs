@@ -71,7 +71,12 @@ fn the_hot_queries_walk_an_index_and_sort_nothing() {
         assert_eq!(steps.join("; "), expected);
     };
     check(claim::QUEUE, &[&1], "SEARCH deliveries USING COVERING INDEX deliveries_due (lane=?)");
-    check(sweep::EXPIRED, &[&1], "SEARCH deliveries USING COVERING INDEX deliveries_expiring (expires<?)");
+    check(
+        claim::QUEUE_FROM,
+        &[&1, &2],
+        "SEARCH deliveries USING COVERING INDEX deliveries_due (lane=? AND at>?)",
+    );
+    check(sweep::EXPIRING, &[], "SCAN expiring");
     check(
         emit::RECEIVED_BEFORE,
         &[&1, &2],
@@ -91,7 +96,7 @@ fn statements_are_compiled_once() {
         let replies = store.commit(StoreTime(NOW.0 + number), &commands).unwrap();
         assert!(matches!(&replies[1], Reply::Claimed(claimed) if claimed.rows.len() == 1), "{replies:?}");
     }
-    for statement in [claim::QUEUE, claim::ROW, claim::BODY] {
+    for statement in [claim::QUEUE_FROM, claim::ROW, claim::FURTHER_BODY] {
         let compiled_again = store.sql.prepare_cached(statement).unwrap().get_status(RePrepare);
         assert_eq!(compiled_again, 0, "{statement}");
     }

@@ -72,6 +72,13 @@ struct Table {
     of_server: &'static str,
 }
 
+impl Table {
+    /// Its name in a file.
+    fn in_file(&self) -> &'static str {
+        if self.name == "bodies" { "further_bodies" } else { self.name }
+    }
+}
+
 /// Both sides have the same columns.
 macro_rules! same {
     ($name:literal, $columns:literal) => {
@@ -114,29 +121,28 @@ const TABLES: [Table; 12] = [
         of_file: "SELECT event, id, kind, key, received, in_part IS NOT NULL,
             '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
                 AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
-            '{' || coalesce((SELECT group_concat(body) FROM bodies
-                WHERE body >= first_body AND body < first_body + bodies), '') || '}', NULL, NULL
-            FROM events e",
+            '{' || coalesce((SELECT group_concat(body) FROM further_bodies
+                WHERE body >= first_body AND body < first_body + bodies), '') || '}', hash, body FROM events e",
         of_server: "SELECT event, id, kind, key, received,
             coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
             coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
-            coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.event = e.event), 0),
-            cardinality(bodies) + (bytes IS NOT NULL)::int, CASE WHEN in_part THEN 1 END FROM events e",
+            coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.body = ANY(bodies)), 0),
+            cardinality(bodies), CASE WHEN in_part THEN 1 END, hash, bytes FROM events",
     },
     Table {
         name: "bodies",
-        of_file: "SELECT body, hash, bytes FROM bodies",
-        of_server: "SELECT m.number, coalesce(b.hash, e.hash), coalesce(b.bytes, e.bytes) FROM moved_bodies m
-            LEFT JOIN bodies b USING (body) LEFT JOIN events e ON e.event = m.event AND m.body IS NULL
-            WHERE coalesce(b.bytes, e.bytes) IS NOT NULL",
+        of_file: "SELECT body, hash, bytes FROM further_bodies",
+        of_server: "SELECT m.number, b.hash, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "deliveries",
-        of_file: "SELECT delivery, lane, event, body, bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
-            coalesce, signature FROM deliveries",
-        of_server: "SELECT delivery, lane, d.event, coalesce(m.number, 0), bytes, state, attempts, at, expires, ttl, last_attempt,
-            reason, status, error, d.coalesce, signature FROM deliveries d
-            LEFT JOIN moved_bodies m ON m.event = d.event AND coalesce(m.body, 0) = coalesce(d.body, 0)",
+        of_file: "SELECT delivery, lane, event, nullif(body, 0), bytes, state, attempts, at, expires, ttl, last_attempt, reason,
+            status, error, coalesce, signature FROM deliveries",
+        // What names a body that no event has names none in the file either.
+        of_server: "SELECT delivery, lane, event,
+            CASE WHEN body IS NULL THEN 0 ELSE coalesce(m.number, 9223372036854775807) END, bytes, state, attempts, at,
+            expires, ttl, last_attempt, reason, status, error, d.coalesce, signature
+            FROM deliveries d LEFT JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "attempts",

@@ -17,10 +17,9 @@ use crate::store::sqlite::{self, SqliteStore};
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE lanes, owners, state, outbox IN SHARE MODE;
     CREATE TEMPORARY TABLE moved_bodies ON COMMIT DROP AS
-        SELECT event, body, row_number() OVER (ORDER BY event, place) AS number FROM
-            (SELECT event, NULL::int8 AS body, 0 AS place FROM events WHERE bytes IS NOT NULL UNION ALL
-            SELECT e.event, n.body, n.place FROM events e, unnest(e.bodies) WITH ORDINALITY AS n (body, place)) b;
-    CREATE INDEX ON moved_bodies (event); ANALYZE moved_bodies";
+        SELECT n.body, row_number() OVER (ORDER BY e.event, n.place) AS number
+        FROM events e, unnest(e.bodies) WITH ORDINALITY AS n (body, place);
+    CREATE UNIQUE INDEX ON moved_bodies (body); ANALYZE moved_bodies";
 /// In the order of a file's row.
 const FIGURES: &str = "SELECT s.identity, t.clock, s.roster, s.stirred, s.next_lane, n.event, b.body, d.delivery, t.accepted,
     t.delivered, t.dead, t.coalesced, t.waiting, t.waiting_bytes, t.retrying, t.dead_kept, t.failed_attempts, t.latency_us
@@ -59,7 +58,7 @@ pub(super) async fn transfer(
         }
     }
     is_a_store(address)?;
-    let client = address.connect("").await?;
+    let (client, _) = address.connect("").await?;
     client.batch_execute(BEGIN).await?;
     nobody_works(&client, address).await?;
     let unfinished = named(file, ".moving");
@@ -89,7 +88,7 @@ async fn fill(client: &Client, file: &Path, tell: &mut dyn FnMut(Moved)) -> Resu
     let mut target = Connection::open(file)?;
     let filling = target.transaction()?;
     for table in &TABLES {
-        let rows = copy(client, &filling, table.name, table.of_server).await?;
+        let rows = copy(client, &filling, table.in_file(), table.of_server).await?;
         tell(Moved { table: table.name, rows });
     }
     copy(client, &filling, "capped", CAPPED).await?;

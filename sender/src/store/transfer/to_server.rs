@@ -45,7 +45,7 @@ pub(super) async fn transfer(
     let figures: Vec<i64> =
         source.query_row(FIGURES, [], |row| (0..18).map(|column| row.get(column)).collect())?;
     make_tables(address, figures[0])?;
-    let client = address.connect("").await?;
+    let (client, _) = address.connect("").await?;
     client.batch_execute(&format!("BEGIN; {LOCK}")).await?;
     is_empty(&client, address, figures[0]).await?;
     nobody_works(&client, address).await?;

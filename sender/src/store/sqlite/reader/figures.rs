@@ -8,6 +8,9 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::{Bounds, LaneState};
 use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
 
+/// So many deliveries that came since the last sweep are looked at for a status.
+const NOT_SWEPT_MAX: u32 = 50_000;
+
 pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
     let counts = totals(sql)?.counts;
     let hour_ago = StoreTime(now.0.saturating_sub(Nanos::HOUR.0));
@@ -57,12 +60,22 @@ fn oldest_due(sql: &Connection) -> Result<Option<StoreTime>> {
     .query_row([], |row| row.get(0))
 }
 
+/// The first that sweeps have noted, or one that came since the last one: no more of these are looked at than there are in some
+/// seconds.
 fn next_to_expire(sql: &Connection) -> Result<Option<StoreTime>> {
     sql.prepare_cached(
-        "SELECT e.received FROM deliveries d INDEXED BY deliveries_expiring JOIN events e ON e.event = d.event
-         WHERE d.state = 0 ORDER BY d.expires LIMIT 1",
+        "SELECT received FROM (
+             SELECT * FROM (SELECT x.expires, e.received FROM expiring x
+                 CROSS JOIN deliveries d ON d.delivery = x.delivery AND d.state = 0 AND d.expires = x.expires
+                 CROSS JOIN events e ON e.event = d.event ORDER BY x.expires LIMIT 1)
+             UNION ALL
+             SELECT * FROM (SELECT d.expires, e.received FROM
+                 (SELECT event, expires, state FROM deliveries WHERE delivery > (SELECT delivery FROM swept)
+                     ORDER BY delivery LIMIT ?1) d
+                 CROSS JOIN events e ON e.event = d.event WHERE d.state = 0 ORDER BY d.expires LIMIT 1))
+         ORDER BY expires LIMIT 1",
     )?
-    .query_row([], |row| row.get(0))
+    .query_row([NOT_SWEPT_MAX], |row| row.get(0))
     .optional()
 }
 

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
+use super::super::claim::read_body;
 use super::super::damaged::or_least;
 use super::super::values::{Bits, int};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
@@ -188,9 +189,11 @@ pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>
 
 pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<Body>> {
     sql.prepare_cached(
-        "SELECT b.bytes, b.hash FROM deliveries d JOIN bodies b ON b.body = d.body WHERE d.delivery = ?1",
+        "SELECT e.body, e.hash FROM deliveries d JOIN events e ON e.event = d.event
+         WHERE d.delivery = ?1 AND d.body = 0 AND e.body IS NOT NULL
+         UNION ALL SELECT b.bytes, b.hash FROM deliveries d JOIN further_bodies b ON b.body = d.body WHERE d.delivery = ?1",
     )?
-    .query_row([delivery], |row| Ok(Body { bytes: row.get(0)?, hash: row.get::<_, Bits>(1)?.0 }))
+    .query_row([delivery], |row| read_body(row, 0))
     .optional()
 }
 

@@ -1,0 +1,145 @@
+//! Settings of subscribers as a piece of TOML that is laid over a scenario: what advice prints, and `--patch` reads.
+
+use toml::{Table, Value};
+
+use super::live::LiveError;
+use crate::scenario::{Scenario, Subscriber};
+
+/// What differs between two scenarios in the limits and queues of groups, each with what it costs.
+pub(super) fn patch<'a>(
+    before: &Scenario,
+    after: &Scenario,
+    groups: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let mut text = String::new();
+    for (group, cost) in groups {
+        let of = |scenario: &Scenario| -> Option<Subscriber> {
+            scenario.subscribers.iter().find(|one| one.group == group).cloned()
+        };
+        let (Some(before), Some(after)) = (of(before), of(after)) else { continue };
+        let mut table = Table::from_iter([("name".to_owned(), Value::from(group))]);
+        for (section, settings) in [("limit", limit(&before, &after)), ("queue", queue(&before, &after))] {
+            if !settings.is_empty() {
+                table.insert(section.to_owned(), settings.into());
+            }
+        }
+        let document = Table::from_iter([("subscriber".to_owned(), Value::from(vec![table]))]);
+        text.push_str(&format!("# {cost}\n{document}\n"));
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn limit(before: &Subscriber, after: &Subscriber) -> Table {
+    let (old, new) = (&before.limit, &after.limit);
+    let mut table = Table::new();
+    if let (Some(old), Some(new)) = (old.bucket, new.bucket) {
+        differing(&mut table, "rate", old.rate.to_string(), new.rate.to_string());
+        differing(&mut table, "burst", i64::from(old.burst), i64::from(new.burst));
+    }
+    let texts = |subscriber: &Subscriber| -> Vec<String> {
+        subscriber.limit.windows.iter().map(ToString::to_string).collect()
+    };
+    differing(&mut table, "windows", texts(before), texts(after));
+    if let (Some(old), Some(new)) = (old.in_flight, new.in_flight) {
+        differing(&mut table, "in_flight", i64::from(old), i64::from(new));
+    }
+    table
+}
+
+fn queue(before: &Subscriber, after: &Subscriber) -> Table {
+    let (old, new) = (&before.queue, &after.queue);
+    let mut table = Table::new();
+    let whole = |rows: u64| i64::try_from(rows).unwrap_or(i64::MAX);
+    if let (Some(old), Some(new)) = (old.rows, new.rows) {
+        differing(&mut table, "rows", whole(old), whole(new));
+    }
+    if let (Some(old), Some(new)) = (old.bytes, new.bytes) {
+        differing(&mut table, "bytes", old.to_string(), new.to_string());
+    }
+    table
+}
+
+fn differing<T: Into<Value> + PartialEq>(table: &mut Table, key: &str, old: T, new: T) {
+    if old != new {
+        table.insert(key.to_owned(), new.into());
+    }
+}
+
+/// The scenario with settings laid over it: `[[subscriber]]` by name, everything else by key.
+///
+/// # Errors
+/// When the text is no TOML, is about somebody whom the scenario does not have, or makes no scenario.
+pub fn with_patch(scenario: &Scenario, patch: &str) -> Result<Scenario, LiveError> {
+    let read = |text: &str| text.parse::<Table>().map_err(|error| LiveError::Scenario(error.to_string()));
+    let (mut document, patch) = (read(&scenario.text)?, read(patch)?);
+    for (key, value) in patch {
+        match (key.as_str(), value) {
+            ("subscriber", Value::Array(tables)) => subscribers(&mut document, tables)?,
+            (_, value) => lay(document.entry(key).or_insert_with(|| Table::new().into()), value),
+        }
+    }
+    super::live::scenario_of(scenario, &document)
+}
+
+fn subscribers(document: &mut Table, patches: Vec<Value>) -> Result<(), LiveError> {
+    let mut known = Vec::new();
+    if let Some(Value::Array(tables)) = document.get_mut("subscriber") {
+        known.extend(tables.iter_mut());
+    }
+    for patch in patches {
+        let name = patch.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let names: Vec<String> =
+            known.iter().filter_map(|one| Some(one.get("name")?.as_str()?.to_owned())).collect();
+        let place = names.iter().position(|one| *one == name).ok_or_else(|| {
+            LiveError::Scenario(format!(
+                "the patch is about a subscriber {name:?}; there are {}",
+                names.join(", ")
+            ))
+        })?;
+        if let Some(table) = known.get_mut(place) {
+            lay(table, patch);
+        }
+    }
+    Ok(())
+}
+
+/// Lays a value over another: of two tables each key, else the whole.
+fn lay(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Table(under), Value::Table(over)) => {
+            for (key, value) in over {
+                lay(under.entry(key).or_insert_with(|| Table::new().into()), value);
+            }
+        }
+        (under, over) => *under = over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"s\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
+                        limit = { rate = \"5/s\", burst = 3 }\n[[subscriber]]\nname = \"b\"\n";
+
+    #[test]
+    fn settings_are_laid_over_those_of_the_name() {
+        let scenario = Scenario::from_text(TEXT, "s.toml").unwrap();
+        let patch = "[[subscriber]]\nname = \"a\"\nlimit.rate = \"6/s\"\n[[subscriber]]\nname = \"b\"\n\
+                     queue = { rows = 7 }\n";
+        let patched = with_patch(&scenario, patch).unwrap();
+        let bucket = patched.subscribers[0].limit.bucket.unwrap();
+        assert_eq!((bucket.rate.to_string(), bucket.burst), ("6/s".to_owned(), 3));
+        assert_eq!(patched.subscribers[1].queue.rows, Some(7));
+    }
+
+    #[test]
+    fn a_patch_for_somebody_else_is_refused_with_who_there_is() {
+        let scenario = Scenario::from_text(TEXT, "s.toml").unwrap();
+        let refused = |patch: &str| with_patch(&scenario, patch).unwrap_err().to_string();
+        assert!(refused("[[subscriber]]\nname = \"c\"\n").contains("\"c\"; there are a, b"));
+        assert!(refused("[[subscriber]]\nname = \"a\"\nlimit.rat = \"6/s\"\n").contains("rat"));
+        assert!(refused("[[subscriber").contains("the scenario is none"));
+    }
+}

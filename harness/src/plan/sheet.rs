@@ -1,0 +1,82 @@
+//! What a partner will see of a launch, as a page of Markdown to hand to them: no word of the sender's own concerns.
+
+use std::fmt::Write;
+
+use super::slo::Measure;
+use super::table::show_short;
+use super::{Plan, slo};
+use crate::scenario::{Pattern, Scenario, Subscriber};
+use crate::sim::figures::{Figures, LaneFigures};
+
+/// Partners with a sheet of their own: nobody hands out more by hand.
+const SHEETS_MAX: usize = 200;
+
+/// A sheet for each partner: the name of its file, and its text.
+#[must_use]
+pub fn sheets(scenario: &Scenario, plan: &Plan) -> Vec<(String, String)> {
+    let Some(figures) = &plan.figures else { return Vec::new() };
+    let both = scenario.subscribers.iter().zip(&figures.lanes).take(SHEETS_MAX);
+    both.map(|(one, lane)| (format!("{}.md", one.name), sheet(scenario, one, lane, figures, plan))).collect()
+}
+
+fn sheet(
+    scenario: &Scenario,
+    subscriber: &Subscriber,
+    lane: &LaneFigures,
+    figures: &Figures,
+    plan: &Plan,
+) -> String {
+    let mut text = format!("# {}: what {} will see\n\n", scenario.name, subscriber.name);
+    let kinds: Vec<&str> = subscriber.events.iter().map(Pattern::as_str).collect();
+    let busiest = lane.busiest;
+    let late = |thousandths: u32| match Measure::Latency(thousandths).of(lane, figures) {
+        slo::NEVER => "some are never taken".to_owned(),
+        length => show_short(length),
+    };
+    let drained = match Measure::Drain.of(lane, figures) {
+        slo::NEVER => "not within the time that was planned".to_owned(),
+        0 => "with the traffic itself".to_owned(),
+        length => format!("{} after the traffic", show_short(length)),
+    };
+    let sizes = &scenario.events.data_bytes;
+    let rows = [
+        ("events", kinds.join(", ")),
+        ("deliveries in all", lane.owed.to_string()),
+        ("requests in all, with what is tried again", lane.arrivals.to_string()),
+        (
+            "requests in the busiest second",
+            format!("{}, {} after the traffic begins", busiest.count, show_short(busiest.at)),
+        ),
+        ("never more than", contract(subscriber)),
+        ("data of an event", format!("{} to {} bytes, and what wraps it", sizes.least, sizes.most)),
+        ("later than the event: half of them, 95 %", format!("{}, {}", late(500), late(950))),
+        ("the last one comes", drained),
+        ("an answer has to come within", subscriber.timeout.to_string()),
+    ];
+    text.push_str("| | |\n|---|---|\n");
+    for (name, value) in rows {
+        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+    }
+    text.push_str(
+        "\nFigures of a simulation with the launch as it is planned. Answer with any status from 200 to 299 as soon as the \
+         request is kept; with 429 or 503 and `Retry-After`, nothing more comes before that time.\n",
+    );
+    if let Some(headroom) = &plan.headroom
+        && let Some(change) =
+            headroom.advice.changes.iter().find(|change| change.subscriber == subscriber.group)
+    {
+        let carry = super::scale::times(headroom.carry);
+        let _ = writeln!(text, "\nFor {carry} of this traffic: {}.", change.cost);
+    }
+    text
+}
+
+/// What bounds the requests, in words.
+fn contract(subscriber: &Subscriber) -> String {
+    let limit = &subscriber.limit;
+    let bucket = limit.bucket.map(|one| format!("{} at once, and {} in the long run", one.burst, one.rate));
+    let in_flight = limit.in_flight.map(|most| format!("{most} without an answer yet"));
+    let windows = limit.windows.iter().map(ToString::to_string);
+    let all: Vec<String> = bucket.into_iter().chain(windows).chain(in_flight).collect();
+    if all.is_empty() { "nothing is agreed".to_owned() } else { all.join("; ") }
+}

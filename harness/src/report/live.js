@@ -1,0 +1,22 @@
+// The page of a run that goes on asks for itself again. What is open stays open; while somebody looks closer or searches, it stands.
+const isLookedAt = () => document.querySelector('text.zoom') || [...document.querySelectorAll('input.search')].some(one => one.value);
+const named = details => details.querySelector('summary').textContent.split(':')[0].trim();
+const again = async () => {
+  const said = document.getElementById('live');
+  try {
+    const answer = await fetch('/', { cache: 'no-store' });
+    if (!answer.ok) throw new Error(answer.status);
+    const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    if (!isLookedAt()) {
+      const open = new Set([...document.querySelectorAll('details[open]')].map(named));
+      document.querySelector('main').replaceWith(next.querySelector('main'));
+      document.title = next.title;
+      document.querySelectorAll('details').forEach(one => { if (open.has(named(one))) one.open = true; });
+      prepare();
+    }
+    setTimeout(again, 1000);
+  } catch {
+    if (said) said.textContent = `The run is over, or was ended: nothing is served any more. Its page: ${said.dataset.kept}`;
+  }
+};
+setTimeout(again, 1000);

@@ -1,0 +1,97 @@
+//! A trace that is still being written, read as it grows. Whoever writes it is not asked and does not wait.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use super::reader::{Trace, TraceError};
+use super::reading::Reading;
+
+/// The most that is read of it: what is read lies in memory, beside the run.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// What there is of a trace so far.
+pub(crate) struct Growing {
+    source: BufReader<File>,
+    reading: Reading,
+}
+
+impl Growing {
+    /// Opens the trace in a file; none before its header is written.
+    ///
+    /// # Errors
+    /// When the file can't be read, or is no trace.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>, TraceError> {
+        let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
+        match Reading::begin(&mut source) {
+            Ok((reading, true)) => Ok(Some(Self { source, reading })),
+            Ok((_, false)) | Err(TraceError::Empty | TraceError::NoHeader) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads what was written since, all of it or up to the bound, as a trace that was cut short there.
+    ///
+    /// # Errors
+    /// When it can't be read, or is refused.
+    pub(crate) fn catch_up(&mut self) -> Result<&Trace, TraceError> {
+        while !self.is_full() {
+            match self.reading.next(&mut self.source)? {
+                Some(true) => {
+                    let record = self.reading.record()?;
+                    self.reading.take(record)?;
+                }
+                // A line that is being written is read again once it is whole.
+                Some(false) => {
+                    let length = i64::try_from(self.reading.length()).unwrap_or(i64::MAX);
+                    self.source.seek_relative(-length)?;
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.reading.trace.settle()?;
+        Ok(&self.reading.trace)
+    }
+
+    /// Whether no more of it is read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.reading.bytes() >= BYTES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// A trace that is written byte by byte is at every moment what was written whole of it, and in the end all of it.
+    #[test]
+    fn what_is_half_written_is_read_once_it_is_whole() {
+        let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces/good.jsonl");
+        let text = std::fs::read(&whole).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.jsonl");
+        let mut file = File::create(&path).unwrap();
+        assert!(Growing::open(&path).unwrap().is_none(), "there is no header yet");
+        let header = text.iter().position(|byte| *byte == b'\n').unwrap();
+        file.write_all(&text[..header / 2]).unwrap();
+        assert!(Growing::open(&path).unwrap().is_none(), "there is half a header");
+        file.write_all(&text[header / 2..=header]).unwrap();
+        let mut growing = Growing::open(&path).unwrap().unwrap();
+        let mut arrivals = 0;
+        for piece in text[header + 1..].chunks(97) {
+            file.write_all(piece).unwrap();
+            let so_far = growing.catch_up().unwrap().arrivals.len();
+            assert!(so_far >= arrivals);
+            arrivals = so_far;
+        }
+        let (seen, wanted) = (growing.catch_up().unwrap(), Trace::open(&whole).unwrap());
+        assert_eq!(seen.arrivals, wanted.arrivals);
+        assert_eq!(
+            (&seen.offers, &seen.answers, &seen.trailer),
+            (&wanted.offers, &wanted.answers, &wanted.trailer)
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! The page of a run that goes on, in a browser: it asks for itself again until nobody answers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use hookproof::run::PageServer;
+
+use super::Page;
+
+/// What a server answers to one request for its page.
+fn got(address: std::net::SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// The first answer is what the program serves; the second one says something else, and there is no third.
+#[test]
+fn the_page_of_a_run_follows_it_and_says_when_nothing_comes_any_more() {
+    let server = PageServer::open("127.0.0.1:0".parse().expect("an address")).expect("a server");
+    let first = got(server.address());
+    let Some(page) = Page::of("the_page_of_a_run_follows_it", String::new()) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let second = first.replace("no run has begun yet", "everything goes well");
+    assert!(first.len() == second.len() && first != second, "{first}");
+    let answering = std::thread::spawn(move || {
+        for answer in [first, second] {
+            let (mut stream, _) = listener.accept().expect("a browser");
+            let mut head = [0; 4_096];
+            let _asked = stream.read(&mut head).expect("a request");
+            stream.write_all(answer.as_bytes()).expect("written");
+        }
+    });
+    let arguments =
+        ["--virtual-time-budget=20000", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"];
+    let shown = page.run(&arguments, &["--dump-dom", &format!("http://{address}/")]);
+    let dom = String::from_utf8_lossy(&shown.stdout);
+    assert!(dom.contains("everything goes well") && !dom.contains("no run has begun yet"), "{dom}");
+    assert!(dom.contains("nothing is served any more. Its page: in the folder that --out names"), "{dom}");
+    answering.join().expect("it answered");
+}

@@ -1,0 +1,117 @@
+//! What is advised: tried by simulation, laid over the scenario as it is printed, with figures that are right.
+
+use hookproof::plan::judge::breaches;
+use hookproof::plan::scale::scaled;
+use hookproof::plan::{Asked, Plan, answer, page, plan, table, with_patch};
+use hookproof::scenario::Scenario;
+use hookproof::sim::{Keep, Options, simulate};
+
+use crate::{asked, launch};
+
+const SLOS: [&str; 1] = ["p95<20s"];
+
+fn planned(scenario: &Scenario, slos: &[&str], carry: u64, seeds: u64) -> Plan {
+    plan(scenario, &Asked { headroom: true, carry: Some(carry), seeds, ..asked(slos) }).unwrap()
+}
+
+/// Whether the simulation, asked anew, says that the objectives hold.
+fn holds(scenario: &Scenario, slos: &[&str], seed: u64) -> bool {
+    let options = Options { keep: Keep::Figures, seed: Some(seed), ..asked(&[]).options };
+    breaches(scenario, &asked(slos).slos, &simulate(scenario, &options).unwrap().figures).is_empty()
+}
+
+#[test]
+fn what_is_advised_carries_it_in_every_seed_that_was_tried() {
+    let plan = planned(&launch(), &SLOS, 3_000, 3);
+    let headroom = plan.headroom.clone().unwrap();
+    let trial = headroom.advice.trial.clone().unwrap();
+    assert_eq!((trial.held, trial.seeds), (3, 3));
+    // As a person would: the printed text, laid over the scenario.
+    let patched = scaled(&with_patch(&launch(), &trial.patch).unwrap(), 3_000);
+    for seed in 0..3 {
+        assert!(holds(&patched, &SLOS, launch().seed + seed), "{}", trial.patch);
+        assert!(!holds(&scaled(&launch(), 3_000), &SLOS, launch().seed + seed));
+    }
+    assert!(table(&plan).contains(&trial.patch) && page(&plan).contains("--patch"), "{}", table(&plan));
+}
+
+#[test]
+fn a_raise_is_told_by_what_it_asks_and_by_its_own_figures() {
+    let headroom = planned(&launch(), &SLOS, 3_000, 1).headroom.unwrap();
+    let rate = headroom.advice.changes.iter().find(|change| change.raises[0].knob == "rate").unwrap();
+    let raise = &rate.raises[0];
+    assert_eq!(rate.cost, format!("partner-c must accept {} instead of {}", raise.to, raise.from));
+    let count = |rate: &str| rate.split_once('/').unwrap().0.parse::<u64>().unwrap();
+    assert_eq!(raise.factor, count(&raise.to) * 1_000 / count(&raise.from));
+    assert!(raise.factor >= 1_200, "5/s to 6/s is 1.2 times as much: {raise:?}");
+}
+
+/// Its queue is too short for what comes at once, and its rate for what comes after.
+const TWO: &str = "name = \"two\"\nseed = 3\ndrain = \"60s\"\n[[traffic]]\nshape = \"burst\"\nevents = 60\n\
+    [[subscriber]]\nname = \"a\"\nlimit = { rate = \"2/s\", burst = 2, in_flight = 2 }\nqueue = { rows = 20 }\n";
+
+#[test]
+fn limits_are_raised_together_where_no_single_one_is_enough() {
+    let scenario = Scenario::from_text(TWO, "two.toml").unwrap();
+    let slos = ["shed=0", "p95<10s"];
+    let headroom = planned(&scenario, &slos, 1_000, 1).headroom.unwrap();
+    assert_eq!(headroom.advice.changes.len(), 1, "{:?}", headroom.advice.changes);
+    let knobs: Vec<&str> = headroom.advice.changes[0].raises.iter().map(|raise| raise.knob).collect();
+    assert!(knobs.contains(&"queue") && knobs.len() > 1, "{knobs:?}");
+    assert!(
+        headroom.advice.changes[0].cost.contains("it costs a nothing: its queue here holds "),
+        "{:?}",
+        headroom.advice.changes
+    );
+    let trial = headroom.advice.trial.unwrap();
+    assert_eq!(trial.held, 1);
+    let patched = with_patch(&scenario, &trial.patch).unwrap();
+    assert!(!holds(&scenario, &slos, 3) && holds(&patched, &slos, 3), "{}", trial.patch);
+    // Neither is enough by itself.
+    for part in 0..2 {
+        let mut half = scenario.clone();
+        let (from, to) = (&patched.subscribers[0], &mut half.subscribers[0]);
+        if part == 0 {
+            to.queue = from.queue.clone();
+        } else {
+            to.limit = from.limit.clone();
+        }
+        assert!(!holds(&half, &slos, 3), "part {part}");
+    }
+}
+
+#[test]
+fn of_two_raises_alike_the_one_that_raises_less_comes_first() {
+    let text = "name = \"w\"\nseed = 3\ndrain = \"60s\"\n[[traffic]]\nshape = \"burst\"\nevents = 60\n[[subscriber]]\n\
+                name = \"a\"\nlimit = { rate = \"50/s\", burst = 50, windows = [\"2 per 1s\"] }\n";
+    let scenario = Scenario::from_text(text, "w.toml").unwrap();
+    let headroom = planned(&scenario, &["p95<15s"], 1_000, 1).headroom.unwrap();
+    let knobs: Vec<&str> = headroom.advice.changes.iter().map(|change| change.raises[0].knob).collect();
+    assert_eq!(knobs, ["windows", "rate"], "{:?}", headroom.advice.changes);
+}
+
+#[test]
+fn what_costs_the_partner_nothing_comes_first() {
+    let text = TWO.replace("rows = 20", "rows = 40").replace("2/s", "20/s");
+    let scenario = Scenario::from_text(&text, "two.toml").unwrap();
+    let headroom = planned(&scenario, &["shed=0"], 1_000, 1).headroom.unwrap();
+    assert_eq!(headroom.advice.changes[0].raises[0].knob, "queue", "{:?}", headroom.advice.changes);
+}
+
+#[test]
+fn an_endpoint_that_never_answers_is_helped_by_no_limit() {
+    let text = TWO.to_owned() + "[[subscriber.behaviour]]\nanswer = \"refuse\"\n";
+    let scenario = Scenario::from_text(&text, "two.toml").unwrap();
+    let plan = planned(&scenario, &["p95<10s"], 1_000, 1);
+    let headroom = plan.headroom.clone().unwrap();
+    assert_eq!((headroom.advice.hopeless, headroom.advice.trial), (vec!["a".to_owned()], None));
+    assert!(table(&plan).contains("a: no change of its limits is enough"), "{}", table(&plan));
+    // With other seeds neither: no small part of the traffic is said to be carried.
+    let plan = planned(&scenario, &["p95<10s"], 1_000, 3);
+    assert_eq!(plan.headroom.clone().unwrap().seeds, [None; 3]);
+    assert!(
+        answer(&plan).starts_with("does not carry this traffic, nor any part of it that was tried"),
+        "{}",
+        answer(&plan)
+    );
+}

@@ -1,0 +1,28 @@
+//! The sheet that a partner is handed.
+
+use hookproof::plan::{plan, sheets};
+
+use crate::{asked, launch};
+
+#[test]
+fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
+    let scenario = launch();
+    let plan = plan(&scenario, &asked(&[])).unwrap();
+    let sheets = sheets(&scenario, &plan);
+    let names: Vec<&str> = sheets.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["partner-a.md", "partner-b.md", "partner-c.md"]);
+    let lane = &plan.figures.as_ref().unwrap().lanes[1];
+    let text = &sheets[1].1;
+    // Never more than its contract lets through in a second.
+    assert!(lane.busiest.count > 10 && lane.busiest.count <= 30 + 20, "{:?}", lane.busiest);
+    for part in [
+        "# capacity-launch: what partner-b will see".to_owned(),
+        format!("| deliveries in all | {} |", lane.owed),
+        format!("| requests in the busiest second | {}, ", lane.busiest.count),
+        "20 at once, and 30/s in the long run; 60 per 1s; 10 without an answer yet".to_owned(),
+        "| events | video.trending, video.rank_updated |".to_owned(),
+    ] {
+        assert!(text.contains(&part), "no {part} in {text}");
+    }
+    assert!(!text.contains("partner-a") && !text.contains("partner-c"), "{text}");
+}

@@ -1,0 +1,133 @@
+//! Up to where the queues of lanes are handed out, so that claims need not walk over all of that again.
+//!
+//! A lane that falls behind has its front handed out and not settled yet, hundreds of deliveries long, and every claim would
+//! pass over each of them. So it is kept how far the last claim came: nothing that is free is due before. It is known for as
+//! long as the numbers that the store gave out are those of our own commits: whatever another process adds to a queue, or puts
+//! back into it, changes them. What our own commits add or put back is noted, and counts once it is durable, since until then
+//! claims beside the commit do not see it. One place a lane, in memory only.
+
+use std::collections::BTreeMap;
+
+use crate::engine::{LaneId, StoreTime, Term};
+
+/// What changes with everything that any process adds to queues: the next delivery's number, and how often something was put
+/// back.
+pub(super) type Known = (u64, u64);
+
+/// The fronts of the lanes that were claimed from.
+#[derive(Debug, Default)]
+pub(super) struct Fronts {
+    known: Known,
+    places: BTreeMap<LaneId, (Term, StoreTime)>,
+    /// What the commit under way adds to queues: the longest due of each lane.
+    added: BTreeMap<LaneId, StoreTime>,
+}
+
+impl Fronts {
+    /// A commit begins at which the store gave out these numbers.
+    pub(super) fn begin(&mut self, found: Known) {
+        if found != self.known {
+            self.places.clear();
+        }
+    }
+
+    /// The commit under way adds a delivery to a queue, or puts one back.
+    pub(super) fn add(&mut self, lane: LaneId, due: StoreTime) {
+        let first = self.added.entry(lane).or_insert(due);
+        *first = due.min(*first);
+    }
+
+    /// The commit is durable, and left these numbers.
+    pub(super) fn keep(&mut self, left: Known) {
+        self.known = left;
+        for (lane, due) in std::mem::take(&mut self.added) {
+            if let Some((_, place)) = self.places.get_mut(&lane) {
+                *place = due.min(*place);
+            }
+        }
+    }
+
+    /// The commit failed, or nobody knows.
+    pub(super) fn undo(&mut self) {
+        self.places.clear();
+        self.added.clear();
+    }
+
+    /// Where a claim begins that reads the store with these numbers; at the beginning, if nothing.
+    pub(super) fn of(&self, lane: LaneId, term: Term, found: Known) -> Option<StoreTime> {
+        let (known, place) = self.places.get(&lane)?;
+        Some(*place).filter(|_| found == self.known && *known == term)
+    }
+
+    /// All that is due before `place` is handed out, says a claim that read the store with these numbers.
+    pub(super) fn reach(&mut self, lane: LaneId, term: Term, place: StoreTime, found: Known) {
+        if found == self.known {
+            self.places.insert(lane, (term, place));
+        }
+    }
+
+    /// A lane is held anew.
+    pub(super) fn forget(&mut self, lane: LaneId) {
+        self.places.remove(&lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: LaneId = LaneId(1);
+    const TERM: Term = Term(1);
+    const PLACE: StoreTime = StoreTime(50);
+
+    fn reached() -> Fronts {
+        let mut fronts = Fronts::default();
+        fronts.keep((7, 0));
+        fronts.reach(LANE, TERM, PLACE, (7, 0));
+        assert_eq!(fronts.of(LANE, TERM, (7, 0)), Some(PLACE));
+        fronts
+    }
+
+    #[test]
+    fn what_another_process_has_added_is_looked_for_from_the_beginning() {
+        let mut fronts = reached();
+        assert_eq!(fronts.of(LANE, TERM, (8, 0)), None, "a delivery is new");
+        assert_eq!(fronts.of(LANE, TERM, (7, 1)), None, "one was put back");
+        assert_eq!(fronts.of(LANE, Term(2), (7, 0)), None, "another ownership held others");
+        fronts.begin((8, 0));
+        fronts.keep((9, 0));
+        assert_eq!(fronts.of(LANE, TERM, (9, 0)), None, "our commit came after it");
+    }
+
+    #[test]
+    fn what_our_commit_adds_is_looked_for_once_it_is_durable() {
+        let mut fronts = reached();
+        fronts.begin((7, 0));
+        fronts.add(LANE, StoreTime(40));
+        fronts.add(LANE, StoreTime(30));
+        fronts.add(LaneId(2), StoreTime(1));
+        // A claim beside it sees nothing of it yet, and comes further.
+        fronts.reach(LANE, TERM, StoreTime(60), (7, 0));
+        fronts.keep((9, 0));
+        assert_eq!(fronts.of(LANE, TERM, (9, 0)), Some(StoreTime(30)));
+        fronts.begin((9, 0));
+        fronts.add(LANE, StoreTime(90));
+        fronts.keep((10, 0));
+        assert_eq!(fronts.of(LANE, TERM, (10, 0)), Some(StoreTime(30)), "what is due later changes nothing");
+    }
+
+    #[test]
+    fn a_claim_that_has_read_more_than_is_known_says_nothing() {
+        let mut fronts = reached();
+        fronts.reach(LANE, TERM, StoreTime(60), (8, 0));
+        assert_eq!(fronts.of(LANE, TERM, (7, 0)), Some(PLACE));
+    }
+
+    #[test]
+    fn after_a_failed_commit_all_is_looked_at() {
+        let mut fronts = reached();
+        fronts.add(LANE, StoreTime(1));
+        fronts.undo();
+        assert_eq!(fronts.of(LANE, TERM, (7, 0)), None);
+    }
+}
