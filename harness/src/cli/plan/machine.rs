@@ -196,6 +196,7 @@ async fn sender(scenario: &Scenario, ceiling: u64) -> Result<u64, (u8, String)> 
         folder: PathBuf::from("."),
         show: false,
         reach: Reach::default(),
+        live: None,
     };
     let interrupts = crate::cli::interrupt::interrupts().map_err(|error| unmeasured(&error.to_string()))?;
     let played =
