@@ -18,7 +18,7 @@
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
 //! What each file does: `address` and `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
-//! `rows` (what is read), `queues` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
+//! `rows` (what is read), `queues` and `signs` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +56,7 @@ mod reader;
 mod room;
 mod rows;
 mod settle;
+mod signs;
 mod stop;
 mod subscribe;
 mod sweep;

@@ -12,9 +12,7 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::{Error, Row};
 
-use super::ledger::Ledger;
 use super::rows::Delivery;
-use super::stop;
 use super::values::Count;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::held::Held;
@@ -213,23 +211,6 @@ impl Queue {
     /// Something may wait that is due then.
     fn lower(&mut self, due: StoreTime) {
         self.front = self.front.map(|front| front.min((due, DeliveryId(0))));
-    }
-}
-
-impl Ledger {
-    /// Nothing waits on a lane that is due sooner.
-    pub(super) fn head(&self, lane: LaneId) -> stop::Result<StoreTime> {
-        Ok(self.lane(lane)?.map_or(StoreTime(0), |lane| lane.signs.head))
-    }
-
-    /// A delivery of a lane waits now that did not, or not then.
-    pub(super) fn arrive(&mut self, lane: LaneId, due: StoreTime) -> stop::Result<()> {
-        self.amend(lane, |lane| lane.signs.arrive(due))
-    }
-
-    /// Deliveries of a lane have changed that may be handed out.
-    pub(super) fn disturb(&mut self, lane: LaneId) -> stop::Result<()> {
-        self.amend(lane, |lane| lane.signs.disturbed += 1)
     }
 }
 
