@@ -1,6 +1,6 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
 //! end_to_end`; with `-- scale`, what a million waiting deliveries do to it. Where `HOOKPROOF_POSTGRES` names a server with a
-//! database to itself, the same is measured on that.
+//! database to itself, the same is measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
@@ -14,6 +14,7 @@ mod process;
 mod scale;
 mod server;
 mod sink;
+mod steady;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -38,8 +39,8 @@ const WAITING: u64 = 1_000_000;
 const PACE_PER_SECOND: u32 = 1_000;
 const PACE_LASTS: Duration = Duration::from_secs(10);
 
-/// The system tells processor time in hundredths of a second.
-const TICK_MICROS: f64 = 10_000.0;
+/// What the sender's files survive.
+const FILES: [&str; 2] = ["power-loss", "process"];
 
 /// What the figures are wanted at.
 const RATIO_WANTED: f64 = 0.5;
@@ -53,11 +54,13 @@ fn main() -> ExitCode {
     let done = match arguments.get(1).map(String::as_str) {
         Some(process::BARE) => bare::main(&arguments[2..]),
         Some("scale") => Sink::start().and_then(|sink| scale::measure(&sink, WAITING, EVENTS)),
+        Some("steady") => Sink::start().and_then(|sink| steady::measure(&sink)),
+        Some("server") => measure(&[], events(), PACE_LASTS),
         // `cargo test --all-targets` runs benches too: once through is all that it wants to know.
         _ if !arguments.iter().any(|argument| argument == "--bench") => {
-            measure(2_000, Duration::from_secs(1))
+            measure(&FILES, 2_000, Duration::from_secs(1))
         }
-        _ => measure(events(), PACE_LASTS),
+        _ => measure(&FILES, events(), PACE_LASTS),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,7 +81,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
+fn measure(files: &[&'static str], events: u64, pace_lasts: Duration) -> Result<(), Failure> {
     let sink = Sink::start()?;
     // The first run also warms the machine up.
     ceiling(&sink, events)?;
@@ -86,7 +89,7 @@ fn measure(events: u64, pace_lasts: Duration) -> Result<(), Failure> {
     if server.is_none() {
         figures::title("PostgreSQL is not measured: HOOKPROOF_POSTGRES names none");
     }
-    for place in [Place::File("power-loss"), Place::File("process")].into_iter().chain(server) {
+    for place in files.iter().map(|durability| Place::File(durability)).chain(server) {
         let how = match &place {
             Place::File(durability) => format!("durability {durability}"),
             Place::Server(_) => "on PostgreSQL".to_owned(),
@@ -155,8 +158,8 @@ fn end_to_end(sink: &Sink, place: &Place, events: u64) -> Result<(Rate, Written)
     let rate = Rate::new(events, now() - began);
     sender.wait_until_recorded(events)?;
     let by_server = used.zip(place.used()?).map(|(before, after)| {
-        let each = |from: u64, until: u64| figures::float(until - from) / figures::float(events);
-        (each(before.log_bytes, after.log_bytes), each(before.ticks, after.ticks) * TICK_MICROS)
+        let log_bytes = figures::float(after.log_bytes - before.log_bytes) / figures::float(events);
+        (log_bytes, before.micros_until(&after, events))
     });
     let written = Written {
         rows_per_delivery: (sender.metric("hookproof_store_rows_total")? - rows) / figures::float(events),

@@ -5,8 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::exchange::Failure;
+use crate::figures::float;
+
+/// The system tells processor time in hundredths of a second.
+const TICK_MICROS: f64 = 10_000.0;
 
 /// The address of a database that is the bench's own.
+#[derive(Clone)]
 pub(crate) struct Server(String);
 
 /// What the server has used so far.
@@ -16,6 +21,19 @@ pub(crate) struct Used {
     pub(crate) log_bytes: u64,
     /// Ticks of the processor, of everything on this machine that is called `postgres`.
     pub(crate) ticks: u64,
+}
+
+impl Used {
+    /// Microseconds of processor time until a later moment, for each of these events.
+    pub(crate) fn micros_until(&self, later: &Self, events: u64) -> f64 {
+        float(later.ticks - self.ticks) * TICK_MICROS / float(events)
+    }
+}
+
+/// A transaction that stays open until this is dropped.
+pub(crate) struct Held {
+    _runtime: tokio::runtime::Runtime,
+    _client: tokio_postgres::Client,
 }
 
 impl Server {
@@ -39,6 +57,18 @@ impl Server {
         let log_bytes = log_bytes
             .ok_or_else(|| Failure::Says("the server does not tell the place of its log".to_owned()))?;
         Ok(Used { log_bytes, ticks: ticks()? })
+    }
+
+    /// Begins a transaction, and keeps it open.
+    pub(crate) fn hold(&self) -> Result<Held, Failure> {
+        let failed = |error: tokio_postgres::Error| Failure::Says(format!("PostgreSQL: {error}"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let (client, connection) =
+            runtime.block_on(tokio_postgres::connect(&self.0, NoTls)).map_err(failed)?;
+        drop(runtime.spawn(connection));
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
+        runtime.block_on(client.batch_execute(begin)).map_err(failed)?;
+        Ok(Held { _runtime: runtime, _client: client })
     }
 
     fn ask(&self, statement: &str) -> Result<Option<String>, Failure> {

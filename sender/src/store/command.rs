@@ -380,6 +380,12 @@ impl Command {
         matches!(self, Self::Emit(_))
     }
 
+    /// Whether it is one of those that move deliveries along, and change nothing else.
+    #[must_use]
+    pub const fn is_frequent(&self) -> bool {
+        matches!(self, Self::Emit(_) | Self::Claim(_) | Self::Settle(_))
+    }
+
     /// Whether it writes nothing in the ordinary course.
     #[must_use]
     pub const fn only_reads(&self) -> bool {

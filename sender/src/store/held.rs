@@ -22,6 +22,15 @@ pub(super) enum Standing {
     Unread(StoreTime),
 }
 
+/// Whether a delivery is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InHand {
+    No,
+    Yes,
+    /// The commit under way moves it.
+    Moving,
+}
+
 /// All that is handed out, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -121,6 +130,16 @@ impl Held {
         self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains(&delivery))
     }
 
+    /// Whether a delivery is handed out, as a commit sees it.
+    pub(super) fn in_hand(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
+        if self.has(lane, delivery) { InHand::Yes } else { InHand::No }
+    }
+
+    /// The same beside a commit that is under way.
+    pub(super) fn in_hand_beside(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
+        if self.moving.contains(&delivery) { InHand::Moving } else { self.in_hand(lane, delivery) }
+    }
+
     /// The lanes held for an owner.
     pub(super) fn of(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
         let mine = self.lanes.iter().filter(|(_, hand)| hand.owner == owner);
@@ -132,9 +151,9 @@ impl Held {
         self.lanes.get(&lane).map(|hand| hand.rows.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// The same, with all that the commit under way moves.
-    pub(super) fn rows_beside(&self, lane: LaneId) -> Vec<DeliveryId> {
-        self.rows(lane).into_iter().chain(self.moving.iter().copied()).collect()
+    /// How much is handed out of a lane.
+    pub(super) fn count(&self, lane: LaneId) -> usize {
+        self.lanes.get(&lane).map_or(0, |hand| hand.rows.len())
     }
 
     /// How much is handed out in total.
@@ -216,6 +235,8 @@ mod tests {
         held.leave(LANE, DeliveryId(3));
         held.take(LANE, DeliveryId(4));
         assert_eq!(beside(&held), [0, 5]);
+        let in_hand = [1, 2, 5].map(|id| held.in_hand_beside(LANE, DeliveryId(id)));
+        assert_eq!(in_hand, [InHand::Moving, InHand::Yes, InHand::No]);
         held.take_beside(LANE, DeliveryId(5));
         held.keep();
         assert_eq!(beside(&held), [0, 1, 3]);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{Nanos, StoreTime};
-use hookproof_sender::store::command::Which;
+use hookproof_sender::store::command::{Claim, Fate, Which};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
@@ -219,5 +219,118 @@ fn who_could_not_renew_while_the_server_was_away_is_not_robbed_at_once() {
         assert_eq!(taken(world.now), []);
         assert_eq!(taken(later(world.now, Nanos(SPARED.0 - 1))), []);
         assert_eq!(taken(later(world.now, SPARED)), [lane]);
+    }
+}
+
+#[test]
+fn tables_of_an_older_version_are_refused() {
+    let Some(address) = new_schema("tables_of_an_older_version_are_refused") else { return };
+    let schema = Schema { address: address.clone(), limits: Limits::default() };
+    drop(schema.store());
+    execute(&address, "UPDATE hookproof_schema SET version = 1");
+    let options = Options { limits: Limits::default(), create: true, identity: 1 };
+    let error = PostgresStore::open(&schema.at(), &options).unwrap_err();
+    assert!(
+        matches!(error, StoreError::Foreign { .. }) && error.to_string().contains("version 1"),
+        "{error}"
+    );
+    assert!(matches!(PostgresReader::open(&schema.at()), Err(StoreError::Foreign { .. })));
+}
+
+/// A stranger's transaction for which every commit waits before it ends.
+struct Stranger {
+    runtime: tokio::runtime::Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Stranger {
+    fn begin(address: &str) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let connected = tokio_postgres::connect(address, tokio_postgres::NoTls);
+        let (client, connection) = runtime.block_on(connected).unwrap();
+        runtime.spawn(connection);
+        let stranger = Self { runtime, client };
+        // Every commit counts there.
+        stranger.says("BEGIN; SELECT 1 FROM totals FOR UPDATE");
+        stranger
+    }
+
+    fn says(&self, statements: &str) -> usize {
+        self.runtime.block_on(self.client.simple_query(statements)).unwrap().len()
+    }
+
+    fn wait_until_waited_for(&self) {
+        let waiting =
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
+        // The end of the answer counts as one.
+        while self.says(waiting) < 2 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn what_is_released_while_somebody_claims_is_handed_out_again() {
+    let Some(address) = new_schema("what_is_released_while_somebody_claims") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let (lane, term) = world.own_lane(WIDE);
+    let first = world.emit_one(lane);
+    world.pass(Nanos::SECOND);
+    let second = world.emit_one(lane);
+    assert_eq!(world.try_claim(lane, term, 1).unwrap().rows[0].delivery, first);
+    let mut beside = world.store.claimer().unwrap().unwrap();
+    let released = world.settlement(lane, term, first, Fate::Released);
+    // What comes to wait with it is due later than all that was looked at.
+    world.pass(Nanos::SECOND);
+    let commands = [Command::Settle(vec![released]), Command::Emit(world.event(&[lane]))];
+    let (now, stranger) = (world.now, Stranger::begin(&address));
+    std::thread::scope(|scope| {
+        let committed = scope.spawn(|| world.store.commit(now, &commands).unwrap());
+        stranger.wait_until_waited_for();
+        let claim = Claim { lane, term, max: 1, bytes_max: u64::MAX };
+        let claimed = beside.claim(now, &[claim]).unwrap().unwrap();
+        assert_eq!(claimed[0].rows[0].delivery, second, "the first is about to change");
+        stranger.says("ROLLBACK");
+        committed.join().unwrap();
+    });
+    let claimed = world.claim(lane, term);
+    assert_eq!((claimed.len(), claimed[0]), (2, first));
+}
+
+/// The database tells of a commit before the store knows that it is through: who claims in between passes over what it moves,
+/// where that lies by now.
+#[test]
+fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_through() {
+    let fates: [fn(StoreTime) -> Fate; 3] = [
+        |_| Fate::Released,
+        |now| Fate::Retry { due: now },
+        |now| Fate::Retry { due: later(now, Nanos::SECOND) },
+    ];
+    for fate in fates {
+        let Some(address) = new_schema("what_waits_again_is_handed_out") else { return };
+        let Some((between, far)) = by_way_of_a_cut(&address) else { return };
+        let mut world = World::over(far);
+        let (lane, term) = world.own_lane(WIDE);
+        let first = world.emit_one(lane);
+        world.pass(Nanos::SECOND);
+        let second = world.emit_one(lane);
+        assert_eq!(world.claim(lane, term), [first, second]);
+        let mut beside = world.store.claimer().unwrap().unwrap();
+        let mut claim = |now: StoreTime| {
+            let claim = Claim { lane, term, max: 10, bytes_max: u64::MAX };
+            let claimed = beside.claim(now, &[claim]).unwrap().expect("the lane is held");
+            claimed[0].rows.iter().map(|row| row.delivery).collect::<Vec<_>>()
+        };
+        let fate = fate(world.now);
+        let commands = [Command::Settle(vec![world.settlement(lane, term, first, fate)])];
+        between.lose_at(b"COMMIT\0", Loss::Cut);
+        let error = world.store.commit(world.now, &commands).unwrap_err();
+        assert!(between.has_lost() && matches!(error, StoreError::Lost { .. }), "{error}");
+        assert_eq!(claim(world.now), [], "{fate:?}: nobody knows yet what came of it");
+        world.all(&commands);
+        world.pass(Nanos::SECOND);
+        assert_eq!(claim(world.now), [first], "{fate:?}");
+        assert_eq!(claim(world.now), []);
     }
 }

@@ -97,7 +97,9 @@ impl<B: Backend> World<B> {
             let counts = lane.counts;
             assert!(counts.conserved(), "lane {}: {counts:?}", lane.lane.0);
             let of = Filter { lane: Some(lane.lane), place: Some(Place::Waiting) };
-            let queue = all_of(self.reader.deliveries(of, None, PLENTY).unwrap());
+            let queue = self.reader.deliveries(of, None, PLENTY).unwrap();
+            assert_eq!(lane.next, queue.items.first().map(|first| first.at), "lane {}", lane.lane.0);
+            let queue = all_of(queue);
             assert_eq!(counts.waiting, queue, "waiting on lane {}", lane.lane.0);
             let dead = all_of(self.reader.dead(Some(lane.lane), None, PLENTY).unwrap());
             assert_eq!(counts.dead_kept, dead, "dead letters of lane {}", lane.lane.0);

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::address::Address;
-use super::claim::{Answer, Bodies, answer, are_plain};
+use super::claim::{Answer, Bodies, answer, plain};
 use super::link::{Link, Purpose};
+use super::queues::Hands;
 use crate::engine::StoreTime;
 use crate::store::command::Claim;
-use crate::store::held::Held;
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
 
@@ -21,12 +21,12 @@ pub(super) struct PostgresClaimer {
     address: Address,
     /// Nothing before the first claim, and after a failure.
     link: Option<Link>,
-    held: Arc<Mutex<Held>>,
+    hands: Arc<Mutex<Hands>>,
 }
 
 impl PostgresClaimer {
-    pub(super) fn new(address: &Address, held: Arc<Mutex<Held>>) -> Self {
-        Self { address: address.clone(), link: None, held }
+    pub(super) fn new(address: &Address, hands: Arc<Mutex<Hands>>) -> Self {
+        Self { address: address.clone(), link: None, hands }
     }
 }
 
@@ -37,8 +37,8 @@ impl Claimer for PostgresClaimer {
             None => Link::open(&self.address, Purpose::Hot)?,
         };
         // Locked before anything is read: whatever is given back after this was still held when it was read.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let answers = answer_all(&link, &mut held, now, claims)?;
+        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = answer_all(&link, &mut hands, now, claims)?;
         self.link = Some(link);
         Ok(answers)
     }
@@ -46,7 +46,7 @@ impl Claimer for PostgresClaimer {
 
 fn answer_all(
     sql: &Link,
-    held: &mut Held,
+    Hands { held, queues }: &mut Hands,
     now: StoreTime,
     claims: &[Claim],
 ) -> Result<Option<Vec<Claimed>>, StoreError> {
@@ -56,24 +56,33 @@ fn answer_all(
             return Ok(None);
         }
     }
-    if !are_plain(sql, claims)? {
-        return Ok(None);
-    }
+    let Some(signs) = plain(sql, claims)? else { return Ok(None) };
     let mut bodies: Bodies = BTreeMap::new();
     let mut answers = Vec::with_capacity(claims.len());
     for claim in claims {
-        let not_here = held.rows_beside(claim.lane);
-        let Answer { claimed, unreadable } = answer(sql, &mut bodies, claim, &not_here, now)?;
+        let (lane, term, signs) = (claim.lane, claim.term, &signs[&claim.lane]);
+        queues.look(lane, term, signs);
+        let from = queues.from(lane, term, held.count(lane));
+        let hand = |delivery| held.in_hand_beside(lane, delivery);
+        let Answer { claimed, unreadable, place, moving_after, rows } =
+            answer(sql, &mut bodies, claim, (from, hand), now)?;
         if !unreadable.is_empty() {
             // What cannot be read has to be set aside, which writes.
             return Ok(None);
         }
-        answers.push(claimed);
+        answers.push((claimed, (place, moving_after), rows));
     }
-    for claimed in &answers {
+    let mut all = Vec::with_capacity(answers.len());
+    for (claimed, (place, moving_after), rows) in answers {
         for row in &claimed.rows {
             held.take_beside(claimed.lane, row.delivery);
         }
+        let (lane, term) = (claimed.lane, claimed.term);
+        queues.advance((lane, term), place, &signs[&lane], rows);
+        if let Some(moving) = moving_after {
+            queues.pass_over((lane, term), moving);
+        }
+        all.push(claimed);
     }
-    Ok(Some(answers))
+    Ok(Some(all))
 }

@@ -1,90 +1,183 @@
 //! Claims: the front of a lane's queue, past what is handed out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_postgres::Row;
 
 use super::link::Link;
-use super::values::{Bits, size};
+use super::queues::{Place as QueuePlace, Search, Signs};
+use super::rows::Delivery;
+use super::values::{Bits, Count, int, size};
 use super::{Result, Stop, Work};
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::command::{Body, Claim, Reason};
+use crate::store::held::InHand;
 use crate::store::lane::{LaneState, OwnerId};
+use crate::store::read::Place;
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
 /// No claim hands out more.
 const ROWS_MAX: u32 = 10_000;
 
-/// What waits on each lane, the longest due first, except what is held; one more than may be handed out, which tells when
-/// the next one is due. Without its parts, since a claim may end before it needs them.
+/// What waits on a lane after a place, the longest due first. Without its parts, since a claim may end before it needs them.
 const FRONT: &str =
-    "SELECT delivery, at, bytes FROM deliveries WHERE lane = $1 AND state = 0 AND delivery <> ALL($2)
-    ORDER BY at, delivery LIMIT $3";
+    "SELECT delivery, at, bytes FROM deliveries WHERE lane = $1 AND state = 0 AND (at, delivery) > ($2, $3)
+    ORDER BY at, delivery LIMIT $4";
 
+/// Large bodies are read apart, once for all who share them.
 const PARTS: &str =
-    "SELECT d.delivery, d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.body, b.hash
+    "SELECT d.delivery, d.attempts, d.expires, d.signature, e.id, e.kind, e.received, coalesce(d.body, -d.event),
+    CASE WHEN d.body IS NULL THEN e.hash ELSE b.hash END, d.bytes, d.at, d.last_attempt, d.status, d.error,
+    CASE WHEN d.bytes > 4096 THEN NULL WHEN d.body IS NULL THEN e.bytes ELSE b.bytes END
     FROM deliveries d LEFT JOIN events e ON e.event = d.event LEFT JOIN bodies b ON b.body = d.body
     WHERE d.delivery = ANY($1)";
 
-const BODIES: &str = "SELECT body, bytes FROM bodies WHERE body = ANY($1)";
+const BODIES: &str = "SELECT body, bytes FROM bodies WHERE body = ANY($1)
+    UNION ALL SELECT -event, bytes FROM events WHERE event = ANY($2) AND bytes IS NOT NULL";
 
-/// Bodies read so far: many deliveries of one event share one.
+/// Bodies read so far, as many deliveries of one event share one: by their numbers; by their event's, negative, if they are kept
+/// with it.
 pub(super) type Bodies = BTreeMap<i64, Arc<[u8]>>;
 
 /// What a claim is answered, and the deliveries that are due and cannot be handed out.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
     pub(super) unreadable: Vec<DeliveryId>,
+    /// Up to here, nothing waits that is neither in the answer nor handed out before.
+    pub(super) place: QueuePlace,
+    /// After this place lies what was passed over since the commit under way moves it.
+    pub(super) moving_after: Option<QueuePlace>,
+    /// What is handed out, as it stands.
+    pub(super) rows: Vec<(DeliveryId, Delivery)>,
 }
 
-/// What a claim is answered, given what may not be handed out. Nothing is handed out by that alone.
+/// The front of a queue.
+struct Front {
+    due: Vec<DeliveryId>,
+    next: Option<StoreTime>,
+    place: QueuePlace,
+    moving_after: Option<QueuePlace>,
+}
+
+/// What a claim is answered, given where to begin and what may be handed out. Nothing is handed out by that alone.
 pub(super) fn answer(
     sql: &Link,
     bodies: &mut Bodies,
     claim: &Claim,
-    held: &[DeliveryId],
+    (from, hand): (Search, impl Fn(DeliveryId) -> InHand),
     now: StoreTime,
 ) -> Result<Answer> {
-    let max = usize::try_from(claim.max.min(ROWS_MAX)).unwrap_or(usize::MAX);
-    let limit = i64::from(claim.max.min(ROWS_MAX)) + 1;
-    let (mut due, mut next, mut bytes) = (Vec::new(), None, 0_u64);
-    for row in sql.query(FRONT, &[&claim.lane, &held, &limit])? {
-        let (delivery, at): (DeliveryId, StoreTime) = (row.try_get(0)?, row.try_get(1)?);
-        bytes = bytes.saturating_add(row.try_get::<_, i64>(2)?.max(0).cast_unsigned());
-        if at > now || due.len() >= max || (bytes > claim.bytes_max && !due.is_empty()) {
-            next = Some(at);
-            break;
-        }
-        due.push(delivery);
-    }
-    let (rows, unreadable) = if due.is_empty() { Default::default() } else { parts(sql, bodies, &due)? };
-    Ok(Answer { claimed: Claimed { lane: claim.lane, term: claim.term, rows, next }, unreadable })
+    let Front { due, next, place, moving_after } = front(sql, claim, (from, hand), now)?;
+    let lane = claim.lane;
+    let Parts { rows, claimed, unreadable } =
+        if due.is_empty() { Parts::default() } else { parts(sql, bodies, lane, &due)? };
+    let claimed = Claimed { lane, term: claim.term, rows: claimed, next };
+    Ok(Answer { claimed, unreadable, place, moving_after, rows })
 }
 
-/// All that an attempt needs of these deliveries, in their order; and those of which a part is missing.
-fn parts(sql: &Link, bodies: &mut Bodies, due: &[DeliveryId]) -> Result<(Vec<ClaimedRow>, Vec<DeliveryId>)> {
+fn front(
+    sql: &Link,
+    claim: &Claim,
+    (from, hand): (Search, impl Fn(DeliveryId) -> InHand),
+    now: StoreTime,
+) -> Result<Front> {
+    let max = usize::try_from(claim.max.min(ROWS_MAX)).unwrap_or(usize::MAX);
+    // One more than may be handed out tells when the next one is due.
+    let limit = max.saturating_add(1).saturating_add(from.handed_out);
+    let mut front = Front { due: Vec::new(), next: None, place: from.place, moving_after: None };
+    let mut bytes = 0_u64;
+    let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
+    for row in &found {
+        let (delivery, at): (DeliveryId, StoreTime) = (row.try_get(0)?, row.try_get(1)?);
+        let in_hand = hand(delivery);
+        if in_hand == InHand::No {
+            bytes = bytes.saturating_add(row.try_get::<_, Count>(2)?.0);
+            let is_full = front.due.len() >= max || (bytes > claim.bytes_max && !front.due.is_empty());
+            if at > now || is_full {
+                front.next = Some(at);
+                return Ok(front);
+            }
+            front.due.push(delivery);
+        }
+        if in_hand == InHand::Moving {
+            front.moving_after.get_or_insert(front.place);
+        }
+        front.place = (at, delivery);
+    }
+    // Beside a commit, what that changes is passed over too: then more may wait than was looked at.
+    front.next = (found.len() >= limit).then_some(front.place.0);
+    Ok(front)
+}
+
+/// Deliveries with all that an attempt needs of them.
+#[derive(Default)]
+struct Parts {
+    rows: Vec<(DeliveryId, Delivery)>,
+    claimed: Vec<ClaimedRow>,
+    /// Those of which a part is missing.
+    unreadable: Vec<DeliveryId>,
+}
+
+/// All that an attempt needs of these deliveries, in their order.
+fn parts(sql: &Link, bodies: &mut Bodies, lane: LaneId, due: &[DeliveryId]) -> Result<Parts> {
     let mut found: BTreeMap<DeliveryId, Row> = BTreeMap::new();
     for row in sql.query(PARTS, &[&due])? {
         found.insert(row.try_get(0)?, row);
     }
-    let of_row = |row: &Row| row.try_get::<_, i64>(7);
-    let mut missing = found.values().map(of_row).collect::<std::result::Result<Vec<_>, _>>()?;
-    missing.retain(|body| !bodies.contains_key(body));
-    missing.dedup();
-    if !missing.is_empty() {
-        for row in sql.query(BODIES, &[&missing])? {
-            bodies.insert(row.try_get(0)?, row.try_get::<_, &[u8]>(1)?.into());
-        }
-    }
-    let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
+    read_bodies(sql, bodies, found.values())?;
+    let mut parts = Parts::default();
     for delivery in due {
-        match found.get(delivery).map(|row| claimed(*delivery, row, bodies)).transpose()?.flatten() {
-            Some(row) => rows.push(row),
-            None => unreadable.push(*delivery),
+        let Some(row) = found.get(delivery) else {
+            parts.unreadable.push(*delivery);
+            continue;
+        };
+        match claimed(*delivery, row, bodies)? {
+            Some(claimed) => {
+                parts.claimed.push(claimed);
+                parts.rows.push((*delivery, waiting(lane, row)?));
+            }
+            None => parts.unreadable.push(*delivery),
         }
     }
-    Ok((rows, unreadable))
+    Ok(parts)
+}
+
+/// Sees to it that these rows' bodies are read, as far as they are there.
+fn read_bodies<'a>(sql: &Link, bodies: &mut Bodies, rows: impl Iterator<Item = &'a Row>) -> Result<()> {
+    let mut missing = BTreeSet::new();
+    for row in rows {
+        let body = row.try_get(7)?;
+        match row.try_get::<_, Option<&[u8]>>(14)? {
+            Some(bytes) => drop(bodies.entry(body).or_insert_with(|| bytes.into())),
+            None => drop(missing.insert(body)),
+        }
+    }
+    missing.retain(|body| !bodies.contains_key(body));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (of_events, others): (Vec<i64>, Vec<i64>) = missing.into_iter().partition(|body| *body < 0);
+    let events: Vec<i64> = of_events.into_iter().map(|body| -body).collect();
+    for row in sql.query(BODIES, &[&others, &events])? {
+        bodies.insert(row.try_get(0)?, row.try_get::<_, &[u8]>(1)?.into());
+    }
+    Ok(())
+}
+
+/// A delivery that waits, as it stands.
+fn waiting(lane: LaneId, row: &Row) -> Result<Delivery> {
+    Ok(Delivery {
+        lane,
+        place: Place::Waiting,
+        attempts: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
+        bytes: row.try_get::<_, Count>(9)?.0,
+        at: row.try_get(10)?,
+        last_attempt: row.try_get(11)?,
+        status: row.try_get(12)?,
+        error: row.try_get(13)?,
+        reason: None,
+    })
 }
 
 /// What is handed out; nothing, if a part is missing.
@@ -111,8 +204,17 @@ impl Work<'_> {
             Err(refusal) => return Ok(Reply::Refused(refusal)),
         };
         self.held.begin(claim.lane, owner, claim.term);
-        let held = self.held.rows(claim.lane);
-        let Answer { claimed, unreadable } = answer(self.sql, &mut self.bodies, claim, &held, self.now)?;
+        let (lane, term) = (claim.lane, claim.term);
+        let Some(signs) = self.ledger.lane(lane)?.map(|found| found.signs) else {
+            return Ok(Reply::Refused(Refusal::UnknownLane(lane)));
+        };
+        // What this commit has done to the queue so far counts as well.
+        self.queues.look(lane, term, &signs);
+        let from = self.queues.from(lane, term, self.held.count(lane));
+        let hand = |delivery| self.held.in_hand(lane, delivery);
+        let Answer { claimed, unreadable, place, rows, .. } =
+            answer(self.sql, &mut self.bodies, claim, (from, hand), self.now)?;
+        self.queues.advance((lane, term), place, &signs, rows);
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {
             self.held.take(claim.lane, row.delivery);
@@ -163,25 +265,28 @@ impl Work<'_> {
 /// When the first waiting delivery of a lane is due, handed out or not.
 pub(super) fn head(
     sql: &Link,
-    lane: LaneId,
+    (lane, signs): (LaneId, &Signs),
 ) -> std::result::Result<Option<StoreTime>, tokio_postgres::Error> {
-    let query = "SELECT at FROM deliveries WHERE lane = $1 AND state = 0 ORDER BY at, delivery LIMIT 1";
-    sql.first(query, &[&lane])?.map(|row| row.try_get(0)).transpose()
+    let query =
+        "SELECT at FROM deliveries WHERE lane = $1 AND state = 0 AND at >= $2 ORDER BY at, delivery LIMIT 1";
+    sql.first(query, &[&lane, &signs.head])?.map(|row| row.try_get(0)).transpose()
 }
 
-/// Whether all these lanes are owned under these terms, and none is removed.
-pub(super) fn are_plain(sql: &Link, claims: &[Claim]) -> Result<bool> {
+/// How the queues of these lanes have changed, if all are owned under these terms, and none is removed.
+pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, Signs>>> {
     let lanes: Vec<LaneId> = claims.iter().map(|claim| claim.lane).collect();
-    let query = "SELECT lane, state, owner, term FROM lanes WHERE lane = ANY($1)";
-    let mut plain = 0;
+    let query = "SELECT lane, state, owner, term, arrivals, earliest, disturbed, head FROM lanes WHERE lane = ANY($1)";
+    let terms: BTreeMap<LaneId, Term> = claims.iter().map(|claim| (claim.lane, claim.term)).collect();
+    let mut plain = BTreeMap::new();
     for row in sql.query(query, &[&lanes])? {
         let (lane, state, owner): (LaneId, LaneState, Option<OwnerId>) =
             (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         let term: Term = row.try_get(3)?;
-        let is_claimed = claims.iter().any(|claim| claim.lane == lane && claim.term == term);
-        plain += usize::from(is_claimed && owner.is_some() && state != LaneState::Removed);
+        if terms.get(&lane) == Some(&term) && owner.is_some() && state != LaneState::Removed {
+            plain.insert(lane, Signs::read(&row, 4)?);
+        }
     }
-    Ok(plain == claims.len())
+    Ok((plain.len() == claims.len()).then_some(plain))
 }
 
 impl From<Stop> for crate::store::StoreError {

@@ -11,6 +11,14 @@ use crate::store::command::Body;
 
 const DELIVERY_NUMBERS: &str = "SELECT nextval('delivery_numbers') FROM generate_series(1, $1::int8)";
 
+/// Attempts by columns.
+macro_rules! attempts {
+    () => {
+        "SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::int4[],
+         $8::text[], $9::int8[], $10::int8[], $11::bool[])"
+    };
+}
+
 /// Writes what is to be written.
 pub(super) fn flush(sql: &Link, ledger: &mut Ledger, rows: &mut Rows) -> Result<()> {
     let written = rows.numbers.len();
@@ -42,8 +50,16 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
     if !changed.is_empty() {
         tables.push(deliveries(&changed));
     }
-    if !rows.attempts.is_empty() {
-        tables.push(attempts(&rows.attempts));
+    let (first, others): (Vec<&NewAttempt>, Vec<_>) =
+        rows.attempts.iter().partition(|attempt| attempt.is_first);
+    if !first.is_empty() {
+        tables.push(attempts(concat!("INSERT INTO attempts ", attempts!()), &first));
+    }
+    if !others.is_empty() {
+        tables.push(attempts(
+            concat!("INSERT INTO attempts ", attempts!(), " ON CONFLICT DO NOTHING"),
+            &others,
+        ));
     }
     tables.extend(changes.tables());
     let mut asks: Vec<Ask<'_>> = tables.iter().map(Table::ask).collect();
@@ -62,11 +78,14 @@ fn bodies(bodies: &[(i64, Body)]) -> Table<'_> {
 }
 
 fn events<'a>(events: &'a [NewEvent], rows: &Rows) -> Table<'a> {
-    let deliveries = |event: &NewEvent| array(event.deliveries.iter().map(|one| int(rows.real(*one).0)));
+    let real = |one: &DeliveryId| int(rows.real(*one).0);
     Table::new(
-        "INSERT INTO events SELECT event, id, kind, key, received, in_part, deliveries::int8[], bodies::int8[]
-         FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::bool[], $7::text[], $8::text[])
-         u (event, id, kind, key, received, in_part, deliveries, bodies)",
+        "INSERT INTO events SELECT event, id, kind, key, received, in_part,
+         CASE WHEN deliveries IS NULL THEN ARRAY[delivery] ELSE deliveries::int8[] END,
+         CASE WHEN bodies IS NULL THEN ARRAY[]::int8[] ELSE bodies::int8[] END, hash, bytes
+         FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::bool[], $7::int8[], $8::text[],
+         $9::text[], $10::int8[], $11::bytea[])
+         u (event, id, kind, key, received, in_part, delivery, deliveries, bodies, hash, bytes)",
     )
     .with(events.iter().map(|event| event.number))
     .with(events.iter().map(|event| &*event.id))
@@ -74,14 +93,19 @@ fn events<'a>(events: &'a [NewEvent], rows: &Rows) -> Table<'a> {
     .with(events.iter().map(|event| event.key.as_deref()))
     .with(events.iter().map(|event| event.received))
     .with(events.iter().map(|event| event.in_part))
-    .with(events.iter().map(deliveries))
-    .with(events.iter().map(|event| array(event.bodies.iter().copied())))
+    .with(events.iter().map(move |event| event.deliveries.first().map(real)))
+    .with(events.iter().map(move |event| array(event.deliveries.iter().map(real), 1)))
+    .with(events.iter().map(|event| array(event.bodies.iter().copied(), 0)))
+    .with(events.iter().map(|event| event.body.as_ref().map(|body| Bits(body.hash))))
+    .with(events.iter().map(|event| event.body.as_ref().map(|body| &*body.bytes)))
 }
 
-/// An array as text: a column of arrays would have to be one of arrays of one length.
-fn array(numbers: impl Iterator<Item = i64>) -> String {
-    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
-    format!("{{{}}}", numbers.join(","))
+/// An array of more than so many, as text: a column of arrays would have to be one of arrays of one length.
+fn array(numbers: impl ExactSizeIterator<Item = i64>, more_than: usize) -> Option<String> {
+    (numbers.len() > more_than).then(|| {
+        let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+        format!("{{{}}}", numbers.join(","))
+    })
 }
 
 fn fresh<'a>(fresh: &'a [NewDelivery], numbers: &'a [DeliveryId]) -> Table<'a> {
@@ -106,22 +130,19 @@ fn fresh<'a>(fresh: &'a [NewDelivery], numbers: &'a [DeliveryId]) -> Table<'a> {
     .with(fresh.iter().map(|one| one.signature.as_deref()))
 }
 
-fn attempts(attempts: &[NewAttempt]) -> Table<'_> {
-    Table::new(
-        "INSERT INTO attempts SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],
-         $6::int2[], $7::int4[], $8::text[], $9::int8[], $10::int8[], $11::bool[]) ON CONFLICT DO NOTHING",
-    )
-    .with(attempts.iter().map(|attempt| attempt.at))
-    .with(attempts.iter().map(|attempt| attempt.delivery))
-    .with(attempts.iter().map(|attempt| attempt.lane))
-    .with(attempts.iter().map(|attempt| i64::from(attempt.number)))
-    .with(attempts.iter().map(|attempt| attempt.latency))
-    .with(attempts.iter().map(|attempt| attempt.outcome))
-    .with(attempts.iter().map(|attempt| attempt.status))
-    .with(attempts.iter().map(|attempt| attempt.error.as_deref()))
-    .with(attempts.iter().map(|attempt| Bits(attempt.body_hash)))
-    .with(attempts.iter().map(|attempt| attempt.before))
-    .with(attempts.iter().map(|attempt| attempt.capped))
+fn attempts<'a>(text: &'static str, attempts: &[&'a NewAttempt]) -> Table<'a> {
+    Table::new(text)
+        .with(attempts.iter().map(|attempt| attempt.at))
+        .with(attempts.iter().map(|attempt| attempt.delivery))
+        .with(attempts.iter().map(|attempt| attempt.lane))
+        .with(attempts.iter().map(|attempt| i64::from(attempt.number)))
+        .with(attempts.iter().map(|attempt| attempt.latency))
+        .with(attempts.iter().map(|attempt| attempt.outcome))
+        .with(attempts.iter().map(|attempt| attempt.status))
+        .with(attempts.iter().map(|attempt| attempt.error.as_deref()))
+        .with(attempts.iter().map(|attempt| Bits(attempt.body_hash)))
+        .with(attempts.iter().map(|attempt| attempt.before))
+        .with(attempts.iter().map(|attempt| attempt.capped))
 }
 
 fn deliveries<'a>(changed: &[(DeliveryId, &'a Delivery)]) -> Table<'a> {

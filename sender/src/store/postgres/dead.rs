@@ -35,6 +35,7 @@ impl Work<'_> {
         }
         let update = "UPDATE deliveries SET state = 2, at = $2, reason = $3 WHERE delivery = ANY($1)";
         self.sql.execute(update, &[&ids, &self.now, &reason])?;
+        self.ledger.disturb(lane)?;
         self.rows.forget();
         for victim in victims {
             self.count_buried(lane, victim.delivery, victim.bytes, victim.tried)?;
@@ -152,6 +153,8 @@ impl Work<'_> {
             ids.push(delivery);
             expires.push(self.after(ttl));
             redriven.rows.push((lane, delivery));
+            self.ledger.disturb(lane)?;
+            self.ledger.arrive(lane, self.now)?;
             self.ledger.count(lane, |counts| {
                 counts.dead = counts.dead.saturating_sub(1);
                 counts.dead_kept = counts.dead_kept.saturating_sub(1);

@@ -5,11 +5,12 @@
 
 use super::failure::failure;
 use super::ledger::Ledger;
-use super::link::{Ask, Link};
+use super::link::{Ask, Link, Purpose};
 use super::values::int;
-use super::{Done, StoreError};
+use super::{Done, PostgresStore, StoreError};
 use crate::engine::StoreTime;
 use crate::store::Command;
+use crate::store::reply::Reply;
 
 /// One commit.
 #[derive(Debug)]
@@ -84,5 +85,31 @@ impl Doubt {
 
     pub(super) fn into_done(self) -> Done {
         self.done
+    }
+}
+
+impl PostgresStore {
+    /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
+    /// its commands and it happened.
+    pub(super) fn settle_doubt(
+        &mut self,
+        now: StoreTime,
+        commands: &[Command],
+    ) -> Result<Option<Vec<Reply>>, StoreError> {
+        if self.link.as_ref().is_none_or(Link::is_closed) {
+            self.link = None;
+            self.link = Some(Link::open(&self.address, Purpose::Hot)?);
+            self.connected_again = Some(now);
+        }
+        let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
+        let happened = doubt.happened(link, self.writer)?;
+        let Some(doubt) = self.doubt.take() else { return Ok(None) };
+        if !happened {
+            self.undo();
+            return Ok(None);
+        }
+        let is_of = doubt.is_of(commands);
+        let replies = self.keep(doubt.into_done());
+        Ok(is_of.then_some(replies))
     }
 }

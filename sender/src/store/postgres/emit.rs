@@ -132,16 +132,21 @@ impl Work<'_> {
     /// have to write the others before.
     fn record(&mut self, emit: &Emit, routes: &[Route], in_part: bool, emitted: &mut Emitted) -> Result<()> {
         let number = self.rows.event_number()?;
-        let mut bodies: Vec<Option<i64>> = vec![None; emit.bodies.len()];
+        // The first that is wanted is kept with the event.
+        let (mut own, mut bodies) = (None, vec![None; emit.bodies.len()]);
         let (mut deliveries, mut known) = (Vec::new(), Vec::new());
         for (target, route) in emit.targets.iter().zip(routes) {
             if !route.is_new() {
                 emitted.targets.push(route.placed_nowhere());
                 continue;
             }
-            let body = match bodies[target.body] {
-                Some(body) => body,
-                None => *bodies[target.body].insert(self.rows.record_body(&emit.bodies[target.body])?),
+            let body = if *own.get_or_insert(target.body) == target.body {
+                None
+            } else if let Some(body) = bodies[target.body] {
+                Some(body)
+            } else {
+                bodies[target.body] = Some(self.rows.record_body(&emit.bodies[target.body])?);
+                bodies[target.body]
             };
             let placed = self.place(emit, target, route, (number, body), &mut emitted.shed)?;
             known.push(Known { lane: target.lane, received: emit.received, in_part });
@@ -157,6 +162,7 @@ impl Work<'_> {
             key: emit.key.clone(),
             received: emit.received,
             in_part,
+            body: own.map(|own| emit.bodies[own].clone()),
             bodies: bodies.into_iter().flatten().collect(),
             deliveries,
         });
@@ -169,7 +175,7 @@ impl Work<'_> {
         emit: &Emit,
         target: &Target,
         route: &Route,
-        (event, body): (i64, i64),
+        (event, body): (i64, Option<i64>),
         shed: &mut u64,
     ) -> Result<Placed> {
         let (lane, now) = (target.lane, self.now);
@@ -210,6 +216,7 @@ impl Work<'_> {
                 *oldest = Some(Replaced { delivery, bytes, due });
             }
         }
+        self.ledger.arrive(lane, due)?;
         self.may_pay(lane)?;
         Ok(Placed::Waiting { delivery, due, replaced })
     }
@@ -229,6 +236,7 @@ impl Work<'_> {
                 let delivery = self.rows.real(older.delivery);
                 let update = "UPDATE deliveries SET state = 3, at = $2 WHERE delivery = $1";
                 self.sql.execute(update, &[&delivery, &now])?;
+                self.ledger.disturb(lane)?;
                 self.rows.forget_delivery(delivery);
             }
         }

@@ -86,6 +86,7 @@ impl Work<'_> {
     fn take(&mut self, owner: OwnerId, id: LaneId) -> Result<Option<TakenLane>> {
         let Some(lane) = self.ledger.lane(id)? else { return Ok(None) };
         let (from, term, state, capped) = (lane.owner, Term(lane.term.0 + 1), lane.state, lane.capped);
+        let next = head(self.sql, (id, &lane.signs))?;
         // Written by now, even if it was persisted in this commit.
         let record = self.record_of(id)?;
         let handover = match (from, record) {
@@ -98,7 +99,7 @@ impl Work<'_> {
             lane.term = term;
         })?;
         self.held.begin(id, owner, term);
-        Ok(Some(TakenLane { lane: id, term, state, handover, next: head(self.sql, id)? }))
+        Ok(Some(TakenLane { lane: id, term, state, handover, next }))
     }
 
     fn seizure(

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
+use super::queues::{Queues, Signs};
 use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int};
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
+use crate::store::held::Held;
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
 use crate::store::reply::Record;
 
@@ -21,6 +23,8 @@ pub(super) struct Lane {
     pub(super) counts: Counts,
     /// It has, or had, window caps.
     pub(super) capped: bool,
+    /// How its queue has changed.
+    pub(super) signs: Signs,
     /// To be kept, if something was persisted and not yet written.
     pub(super) record: Option<Record>,
     changed: bool,
@@ -172,6 +176,19 @@ impl Ledger {
         Ok(())
     }
 
+    /// Takes account of how the queues of lanes that are held here have changed.
+    pub(super) fn look(&mut self, held: &Held, queues: &mut Queues) {
+        for (id, lane) in &mut self.lanes {
+            if let Some(lane) = lane
+                && held.holds(*id, lane.term)
+            {
+                queues.look(*id, lane.term, &lane.signs);
+                let head = queues.head(*id, lane.term, held.rows(*id));
+                lane.signs.are_seen(head);
+            }
+        }
+    }
+
     /// From here on leases are reckoned by the server's clock.
     pub(super) const fn count_by_server(&mut self) {
         self.clock = self.server_clock;
@@ -190,6 +207,7 @@ impl Ledger {
             term: Term(0),
             counts: Counts::default(),
             capped,
+            signs: Signs::NONE,
             record: None,
             changed: false,
         };
@@ -334,6 +352,7 @@ impl Lane {
             owner: row.try_get(15)?,
             term: row.try_get(16)?,
             capped: row.try_get(17)?,
+            signs: Signs::read(row, 18)?,
             record: None,
             changed: false,
         })

@@ -39,7 +39,9 @@ pub(super) enum Purpose {
 const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '8s';
     SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning";
-const READING: &str = "SET default_transaction_read_only = on; SET statement_timeout = '10s'; SET jit = off;
+const READING: &str =
+    "SET default_transaction_read_only = on; SET enable_seqscan = off; SET enable_bitmapscan = off;
+    SET statement_timeout = '10s'; SET jit = off;
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
 
 /// A connection.

@@ -18,7 +18,7 @@
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
 //! What each file does: `address` and `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
-//! `rows` (what is read), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
+//! `rows` (what is read), `queues` and `signs` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,10 +51,12 @@ mod named;
 mod nodes;
 mod open;
 mod purge;
+mod queues;
 mod reader;
 mod room;
 mod rows;
 mod settle;
+mod signs;
 mod stop;
 mod subscribe;
 mod sweep;
@@ -68,8 +70,9 @@ pub use address::{Address, BadAddress};
 use doubt::Doubt;
 pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
-use link::{Link, Purpose};
-use named::begin;
+use link::Link;
+use named::{Named, begin, together};
+use queues::{Hands, Queues};
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
@@ -103,7 +106,7 @@ pub struct PostgresStore {
     /// The last commit's name in that row.
     token: i64,
     limits: Limits,
-    held: Arc<Mutex<Held>>,
+    hands: Arc<Mutex<Hands>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
     places: purge::Places,
@@ -142,7 +145,7 @@ impl PostgresStore {
             writer,
             token: 0,
             limits: options.limits,
-            held: Arc::default(),
+            hands: Arc::default(),
             taken_seen: BTreeMap::new(),
             places: purge::Places::default(),
             gathered: Gathered::default(),
@@ -154,13 +157,16 @@ impl PostgresStore {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
     fn undo(&mut self) {
-        self.held().undo();
+        let mut hands = self.hands();
+        hands.held.undo();
+        hands.queues.forget_fronts();
+        drop(hands);
         self.gathered.undo();
         self.taken_seen.clear();
         self.places = purge::Places::default();
@@ -168,7 +174,10 @@ impl PostgresStore {
 
     /// Notes what a commit did that is durable.
     fn keep(&mut self, done: Done) -> Vec<Reply> {
-        self.held().keep();
+        let mut hands = self.hands();
+        hands.held.keep();
+        hands.queues.step_back();
+        drop(hands);
         self.gathered.keep(done.now);
         self.written.commits += done.written.commits;
         self.written.rows += done.written.rows;
@@ -220,8 +229,10 @@ impl PostgresStore {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
         let begun = sql.changes();
+        let first = commands.chunk_by(together).next().unwrap_or_default();
+        let named = Named::by(first, now, &self.hands().queues);
         let (mut ledger, mut rows) =
-            begin(sql, now, commands, wanted).map_err(|stop| stop.doing("begin a commit"))?;
+            begin(sql, now, (commands, named), wanted).map_err(|stop| stop.doing("begin a commit"))?;
         rows.unused = std::mem::take(&mut self.unused).into();
         if self.by_server_clock {
             ledger.count_by_server();
@@ -230,13 +241,19 @@ impl PostgresStore {
             ledger.spare();
         }
         // Not locked any more while the commit is written: others may claim meanwhile.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+        let Hands { held, queues } = &mut *hands;
+        if !commands.iter().all(Command::is_frequent) {
+            queues.retain(|lane, term| held.holds(lane, term));
+        }
+        ledger.look(held, queues);
         let mut work = Work {
             sql,
             now,
             limits: &self.limits,
             ledger,
-            held: &mut held,
+            held,
+            queues,
             taken_seen: &mut self.taken_seen,
             places: &mut self.places,
             gathered: &mut self.gathered,
@@ -247,19 +264,16 @@ impl PostgresStore {
             settled: 0,
         };
         let mut replies = Vec::with_capacity(commands.len());
-        for command in commands {
-            match work.carry_out(command) {
-                Ok(reply) => replies.push(reply),
-                Err(stop) => {
-                    // What was begun is undone, and the numbers that it took are nobody's.
-                    self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
-                    return Err(stop.doing(command.name()));
-                }
+        for (place, run) in commands.chunk_by(together).enumerate() {
+            if let Err(failed) = work.carry_out_run(run, place == 0, &mut replies) {
+                // What was begun is undone, and the numbers that it took are nobody's.
+                self.unused = work.rows.numbers.into_iter().chain(work.rows.unused).collect();
+                return Err(failed);
             }
         }
         let rest =
             Closing { ledger: work.ledger, rows: work.rows, recorded: work.recorded, settled: work.settled };
-        drop(held);
+        drop(hands);
         self.finish(now, begun, rest, commands, replies)
     }
 
@@ -304,30 +318,6 @@ impl PostgresStore {
                 Err(Stop::from(error).doing("commit"))
             }
         }
-    }
-
-    /// Sees to it that there is a connection, and that nothing is in doubt. The replies of a commit in doubt, if these were
-    /// its commands and it happened.
-    fn settle_doubt(
-        &mut self,
-        now: StoreTime,
-        commands: &[Command],
-    ) -> std::result::Result<Option<Vec<Reply>>, StoreError> {
-        if self.link.as_ref().is_none_or(Link::is_closed) {
-            self.link = None;
-            self.link = Some(Link::open(&self.address, Purpose::Hot)?);
-            self.connected_again = Some(now);
-        }
-        let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
-        let happened = doubt.happened(link, self.writer)?;
-        let Some(doubt) = self.doubt.take() else { return Ok(None) };
-        if !happened {
-            self.undo();
-            return Ok(None);
-        }
-        let is_of = doubt.is_of(commands);
-        let replies = self.keep(doubt.into_done());
-        Ok(is_of.then_some(replies))
     }
 }
 
@@ -377,7 +367,7 @@ impl Store for PostgresStore {
     }
 
     fn claimer(&self) -> std::result::Result<Option<Box<dyn Claimer>>, StoreError> {
-        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.held.clone()))))
+        Ok(Some(Box::new(beside::PostgresClaimer::new(&self.address, self.hands.clone()))))
     }
 }
 
@@ -388,6 +378,7 @@ struct Work<'a> {
     limits: &'a Limits,
     ledger: Ledger,
     held: &'a mut Held,
+    queues: &'a mut Queues,
     taken_seen: &'a mut BTreeMap<OwnerId, u64>,
     places: &'a mut purge::Places,
     gathered: &'a mut Gathered,

@@ -1,40 +1,104 @@
-//! What a commit reads on its way in, as its commands name it.
+//! What a commit reads before it carries out commands, as they name it: on its way in, and again after a command that may have
+//! changed what was read.
 
 use tokio_postgres::Row;
 
 use super::ledger::Ledger;
 use super::link::{Ask, Link};
-use super::rows::{ALIKE, DELIVERIES, NAMED, Rows, numbers};
+use super::queues::Queues;
+use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, numbers};
 use super::stop::{Result, Wanted};
 use super::values::{int, size};
-use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::Command;
+use crate::store::command::Settlement;
 
 const EVENT_NUMBERS: &str = "SELECT nextval('event_numbers') FROM generate_series(1, $1::int8)";
 const BODY_NUMBERS: &str = "SELECT nextval('body_numbers') FROM generate_series(1, $1::int8)";
+
+/// A delivery that is handed out, as it stood when its lane had been disturbed that often.
+#[derive(Debug)]
+struct Remembered {
+    lane: LaneId,
+    term: Term,
+    delivery: DeliveryId,
+    disturbed: u64,
+    row: Delivery,
+}
+
+/// Whether what two commands name is read together.
+pub(super) const fn together(one: &Command, next: &Command) -> bool {
+    is_named(one) == is_named(next)
+}
 
 /// What a commit reads beforehand, as its commands name it.
 #[derive(Debug, Default)]
 pub(super) struct Named<'a> {
     deliveries: Vec<DeliveryId>,
+    /// What need not be read, if it still stands so.
+    remembered: Vec<Remembered>,
     ids: Vec<&'a str>,
     lanes: Vec<LaneId>,
     keys: Vec<&'a str>,
-    /// Events and bodies that may be recorded.
-    events: i64,
-    bodies: i64,
     now: StoreTime,
 }
 
+/// How many events, and bodies apart from them, a commit may record.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    events: i64,
+    bodies: i64,
+}
+
+impl Counted {
+    fn of(commands: &[Command]) -> Self {
+        let mut counted = Self::default();
+        for command in commands {
+            if let Command::Emit(emit) = command {
+                counted.events += 1;
+                // One is kept with the event.
+                counted.bodies += int(size(emit.bodies.len().saturating_sub(1)));
+            }
+        }
+        counted
+    }
+
+    fn asks(&self) -> Vec<Ask<'_>> {
+        let mut asks = Vec::new();
+        if self.events > 0 {
+            asks.push(Ask { text: EVENT_NUMBERS, values: vec![&self.events] });
+        }
+        if self.bodies > 0 {
+            asks.push(Ask { text: BODY_NUMBERS, values: vec![&self.bodies] });
+        }
+        asks
+    }
+
+    /// Reads the answers to [`Self::asks`].
+    fn read(self, answers: &mut impl Iterator<Item = Vec<Row>>, rows: &mut Rows) -> Result<()> {
+        let mut next = || numbers(&answers.next().unwrap_or_default()).map(Vec::into_iter);
+        if self.events > 0 {
+            rows.spare.0 = next()?;
+        }
+        if self.bodies > 0 {
+            rows.spare.1 = next()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether what a command needs is read before it is carried out, together with that of others.
+pub(super) const fn is_named(command: &Command) -> bool {
+    matches!(command, Command::Emit(_) | Command::Settle(_))
+}
+
 impl<'a> Named<'a> {
-    pub(super) fn by(commands: &'a [Command], now: StoreTime) -> Self {
+    pub(super) fn by(commands: &'a [Command], now: StoreTime, queues: &Queues) -> Self {
         let mut named = Self { now, ..Self::default() };
         for command in commands {
             match command {
                 Command::Emit(emit) => {
                     named.ids.push(&emit.id);
-                    named.events += 1;
-                    named.bodies += int(size(emit.bodies.len()));
                     for target in &emit.targets {
                         if let Some(coalesce) = &target.coalesce {
                             named.lanes.push(target.lane);
@@ -43,7 +107,14 @@ impl<'a> Named<'a> {
                     }
                 }
                 Command::Settle(settlements) => {
-                    named.deliveries.extend(settlements.iter().map(|settlement| settlement.delivery));
+                    for &Settlement { lane, term, delivery, .. } in settlements {
+                        match queues.row(lane, term, delivery).cloned() {
+                            Some((disturbed, row)) => {
+                                named.remembered.push(Remembered { lane, term, delivery, disturbed, row });
+                            }
+                            None => named.deliveries.push(delivery),
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -51,14 +122,12 @@ impl<'a> Named<'a> {
         named
     }
 
-    pub(super) fn asks(&self) -> Vec<Ask<'_>> {
+    fn asks(&self) -> Vec<Ask<'_>> {
         let mut asks = Vec::new();
         if !self.deliveries.is_empty() {
             asks.push(Ask { text: DELIVERIES, values: vec![&self.deliveries] });
         }
         if !self.ids.is_empty() {
-            asks.push(Ask { text: EVENT_NUMBERS, values: vec![&self.events] });
-            asks.push(Ask { text: BODY_NUMBERS, values: vec![&self.bodies] });
             asks.push(Ask { text: NAMED, values: vec![&self.ids] });
         }
         if !self.keys.is_empty() {
@@ -68,15 +137,13 @@ impl<'a> Named<'a> {
     }
 
     /// Reads the answers to [`Self::asks`].
-    pub(super) fn read(&self, answers: &mut impl Iterator<Item = Vec<Row>>) -> Result<Rows> {
-        let mut rows = Rows::default();
+    fn read(&self, answers: &mut impl Iterator<Item = Vec<Row>>, rows: &mut Rows) -> Result<()> {
         let mut next = || answers.next().unwrap_or_default();
         if !self.deliveries.is_empty() {
             rows.deliveries.extend(self.deliveries.iter().map(|delivery| (*delivery, None)));
             rows.add_deliveries(&next())?;
         }
         if !self.ids.is_empty() {
-            rows.spare = (numbers(&next())?.into_iter(), numbers(&next())?.into_iter());
             rows.named.extend(self.ids.iter().map(|id| ((*id).into(), Vec::new())));
             rows.add_named(&next())?;
         }
@@ -86,7 +153,34 @@ impl<'a> Named<'a> {
             }
             rows.add_alike(&next())?;
         }
-        Ok(rows)
+        Ok(())
+    }
+
+    /// Takes what was remembered for what it is, and reads what has changed since.
+    fn recall(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
+        let mut changed = Vec::new();
+        for Remembered { lane, term, delivery, disturbed, row } in self.remembered {
+            let stands =
+                ledger.lane(lane)?.is_some_and(|lane| lane.term == term && lane.signs.disturbed == disturbed);
+            rows.deliveries.insert(delivery, stands.then_some(row));
+            if !stands {
+                changed.push(delivery);
+            }
+        }
+        if !changed.is_empty() {
+            rows.add_deliveries(&sql.query(DELIVERIES, &[&changed])?)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all of it in the midst of a commit.
+    pub(super) fn look_up(self, sql: &Link, ledger: &Ledger, rows: &mut Rows) -> Result<()> {
+        let asks = self.asks();
+        if !asks.is_empty() {
+            let mut answers = sql.query_all(&asks)?.into_iter();
+            self.read(&mut answers, rows)?;
+        }
+        self.recall(sql, ledger, rows)
     }
 }
 
@@ -94,14 +188,18 @@ impl<'a> Named<'a> {
 pub(super) fn begin(
     sql: &Link,
     now: StoreTime,
-    commands: &[Command],
+    (commands, named): (&[Command], Named<'_>),
     wanted: &Wanted,
 ) -> Result<(Ledger, Rows)> {
-    let (named, lanes) = (Named::by(commands, now), wanted.lanes.iter().copied().collect());
+    let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
     let mut asks = vec![Ask { text: "BEGIN", values: Vec::new() }];
     asks.extend(wanted.asks(&lanes));
+    asks.extend(counted.asks());
     asks.extend(named.asks());
     let mut answers = sql.query_all(&asks)?.into_iter().skip(1);
-    let ledger = wanted.read(&mut answers, now)?;
-    Ok((ledger, named.read(&mut answers)?))
+    let (ledger, mut rows) = (wanted.read(&mut answers, now)?, Rows::default());
+    counted.read(&mut answers, &mut rows)?;
+    named.read(&mut answers, &mut rows)?;
+    named.recall(sql, &ledger, &mut rows)?;
+    Ok((ledger, rows))
 }

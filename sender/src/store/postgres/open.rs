@@ -7,7 +7,8 @@ use super::link::{Link, Purpose};
 use super::values::Bits;
 use crate::store::StoreError;
 
-/// Each step leads from the version that is its index to the next. Released ones never change.
+/// The first step makes this version, each further one the next. Released ones never change.
+const FIRST: i64 = 2;
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 const OPENING: &str = "open the store";
@@ -52,10 +53,10 @@ fn foreign(address: &Address, detail: &str) -> StoreError {
 
 /// The newest version known.
 fn known() -> i64 {
-    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+    FIRST - 1 + i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX - FIRST)
 }
 
-/// The schema's version, 0 if there is none; an error if it is too new. Writes nothing.
+/// The schema's version, 0 if there is none; an error if it is too new, or from before the first. Writes nothing.
 fn recognise(link: &Link, address: &Address) -> Result<i64, StoreError> {
     let failed = |error| failure(OPENING, &error);
     let there = "SELECT to_regclass(current_schema() || '.hookproof_schema') IS NOT NULL";
@@ -68,6 +69,13 @@ fn recognise(link: &Link, address: &Address) -> Result<i64, StoreError> {
     let found: i64 = row.map_or(Ok(0), |row| row.try_get(0)).map_err(failed)?;
     if found > known() {
         return Err(StoreError::Newer { path: address.to_string().into(), found, known: known() });
+    }
+    if (1..FIRST).contains(&found) {
+        let detail = format!(
+            "its tables are of version {found}, and the oldest known is {FIRST}: have the program that made them move \
+             it to a file"
+        );
+        return Err(foreign(address, &detail));
     }
     Ok(found)
 }
@@ -82,7 +90,8 @@ fn migrate(link: &Link, identity: u64) -> Result<(), StoreError> {
     let migrated = link.batch(lock).and_then(|()| {
         let row = link.first("SELECT coalesce(max(version), 0) FROM hookproof_schema", &[])?;
         let done: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
-        for step in MIGRATIONS.iter().skip(usize::try_from(done).unwrap_or(usize::MAX)) {
+        let taken = usize::try_from((done - FIRST + 1).max(0)).unwrap_or(usize::MAX);
+        for step in MIGRATIONS.iter().skip(taken) {
             link.batch(step)?;
         }
         if done == 0 {

@@ -103,7 +103,9 @@ impl Work<'_> {
 
     fn delete_events(&self, events: &[i64], bodies: &[i64]) -> Result<()> {
         if !events.is_empty() {
-            self.sql.execute("DELETE FROM bodies WHERE body = ANY($1)", &[&bodies])?;
+            if !bodies.is_empty() {
+                self.sql.execute("DELETE FROM bodies WHERE body = ANY($1)", &[&bodies])?;
+            }
             self.sql.execute("DELETE FROM events WHERE event = ANY($1)", &[&events])?;
         }
         Ok(())

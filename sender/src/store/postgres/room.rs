@@ -32,11 +32,11 @@ impl Bounded for Work<'_> {
     fn shed_rows(&mut self, lane: LaneId, max: u32, reason: Reason) -> Result<u64> {
         self.ledger.need([lane])?;
         self.flush()?;
-        let held = self.held.rows(lane);
+        let (held, head) = (self.held.rows(lane), self.ledger.head(lane)?);
         let query = "SELECT delivery, bytes, attempts FROM deliveries WHERE lane = $1 AND state = 0
-            AND delivery <> ALL($3) ORDER BY at, delivery LIMIT $2";
+            AND at >= $4 AND delivery <> ALL($3) ORDER BY at, delivery LIMIT $2";
         let mut victims = Vec::new();
-        for row in self.sql.query(query, &[&lane, &i64::from(max), &held])? {
+        for row in self.sql.query(query, &[&lane, &i64::from(max), &held, &head])? {
             victims.push(Victim {
                 delivery: row.try_get(0)?,
                 bytes: row.try_get::<_, Count>(1)?.0,

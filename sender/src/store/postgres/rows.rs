@@ -52,6 +52,8 @@ pub(super) struct NewEvent {
     pub(super) key: Option<Arc<str>>,
     pub(super) received: StoreTime,
     pub(super) in_part: bool,
+    /// The one that is kept with it, and the numbers of the others.
+    pub(super) body: Option<Body>,
     pub(super) bodies: Vec<i64>,
     pub(super) deliveries: Vec<DeliveryId>,
 }
@@ -61,7 +63,8 @@ pub(super) struct NewEvent {
 pub(super) struct NewDelivery {
     pub(super) lane: LaneId,
     pub(super) event: i64,
-    pub(super) body: i64,
+    /// Nothing, if it is kept with the event.
+    pub(super) body: Option<i64>,
     pub(super) bytes: u64,
     pub(super) place: Place,
     pub(super) at: StoreTime,
@@ -86,6 +89,8 @@ pub(super) struct NewAttempt {
     pub(super) body_hash: u64,
     pub(super) before: Option<StoreTime>,
     pub(super) capped: bool,
+    /// Its delivery has none yet, so that nobody can have recorded this one.
+    pub(super) is_first: bool,
 }
 
 pub(super) const DELIVERIES: &str =

@@ -1,4 +1,4 @@
--- Schema 1. A released schema never changes: whatever comes later is a migration after it.
+-- Schema 2. A released schema never changes: whatever comes later is a migration after it.
 --
 -- Times are nanoseconds since 1970. Whoever changes a lane, or anything that belongs to one, has its row locked: lanes in
 -- the order of their numbers, then owners in theirs, then `state`, then the writer's own row of `totals`.
@@ -65,7 +65,8 @@ CREATE TABLE secrets (
 CREATE INDEX secrets_lane ON secrets (lane);
 
 -- The part of a subscriber that changes all the time: written once per commit. A lane without an owner was handed back in
--- order, or never had one. No index holds what changes with each commit, so that a change touches none.
+-- order, or never had one. How its queue changes (queues.rs): how often something came to wait, the soonest due of what did since
+-- the owner looked, how often anybody but the owner changed what may be handed out, a time before which nothing waits. No index holds what changes with each commit, so that a change touches none.
 CREATE TABLE lanes (
     lane int8 PRIMARY KEY,
     state int2 NOT NULL,
@@ -73,6 +74,10 @@ CREATE TABLE lanes (
     bytes_max int8 NOT NULL,
     when_full int2 NOT NULL,
     capped bool NOT NULL,
+    arrivals int8 NOT NULL DEFAULT 0,
+    earliest int8 NOT NULL DEFAULT 9223372036854775807,
+    disturbed int8 NOT NULL DEFAULT 0,
+    head int8 NOT NULL DEFAULT 0,
     owner int8,
     term int8 NOT NULL DEFAULT 0,
     accepted int8 NOT NULL DEFAULT 0,
@@ -116,6 +121,7 @@ CREATE SEQUENCE event_numbers;
 CREATE SEQUENCE body_numbers;
 CREATE SEQUENCE delivery_numbers;
 
+-- The first of an event's bodies is in its row. `bodies` names the others.
 CREATE TABLE events (
     event int8 PRIMARY KEY,
     id text COLLATE "C" NOT NULL,
@@ -124,7 +130,9 @@ CREATE TABLE events (
     received int8 NOT NULL,
     in_part bool NOT NULL,
     deliveries int8[] NOT NULL,
-    bodies int8[] NOT NULL
+    bodies int8[] NOT NULL,
+    hash int8,
+    bytes bytea
 );
 CREATE INDEX events_id ON events (id);
 
@@ -134,13 +142,14 @@ CREATE TABLE bodies (
     bytes bytea NOT NULL
 );
 
+-- body: nothing, if it is the one in the event's row.
 -- state: 0 waiting, 1 delivered, 2 dead, 3 coalesced. at: when it is due while it waits, when it was settled after.
 -- last_attempt: where the chain through `attempts` begins.
 CREATE TABLE deliveries (
     delivery int8 PRIMARY KEY,
     lane int8 NOT NULL,
     event int8 NOT NULL,
-    body int8 NOT NULL,
+    body int8,
     bytes int8 NOT NULL,
     state int2 NOT NULL,
     attempts int8 NOT NULL,

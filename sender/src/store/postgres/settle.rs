@@ -13,6 +13,7 @@ impl Work<'_> {
         for settlement in settlements {
             results.push(self.settle_one(settlement)?);
             self.held.give_back(settlement.lane, settlement.term, settlement.delivery);
+            self.queues.forget_row(settlement.lane, settlement.delivery);
         }
         Ok(Reply::Settled(results))
     }
@@ -33,9 +34,18 @@ impl Work<'_> {
         }
         let Some(before) = before else { return Ok(SettleResult::Absent) };
         let is_stale = current != Some(settlement.term);
+        if is_stale {
+            self.ledger.disturb(lane)?;
+        }
         match settlement.fate {
             Fate::Delivered => self.deliver(settlement, &before),
-            Fate::Released => Ok(SettleResult::Applied),
+            Fate::Released => {
+                // A claim beside this commit passes over it, and goes on behind it: the next one is to look there again.
+                if before.place == Place::Waiting {
+                    self.ledger.arrive(lane, before.at)?;
+                }
+                Ok(SettleResult::Applied)
+            }
             Fate::Retry { .. } | Fate::Dead(_) if is_stale => Ok(SettleResult::Stale),
             Fate::Retry { .. } | Fate::Dead(_) if before.place != Place::Waiting => Ok(SettleResult::Absent),
             Fate::Retry { due } => self.retry(settlement, &before, due),
@@ -58,6 +68,7 @@ impl Work<'_> {
         }
         let error = attempt.error.as_deref().map(shortened);
         let status = attempt.status.map(i32::from);
+        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
         let capped = self.ledger.lane(lane)?.is_some_and(|lane| lane.capped);
         self.rows.attempts.push(NewAttempt {
             at: attempt.at,
@@ -71,8 +82,8 @@ impl Work<'_> {
             body_hash: attempt.body_hash,
             before: last,
             capped,
+            is_first,
         });
-        let is_first = before.is_some_and(|before| before.last_attempt.is_none());
         self.gathered.stage(lane, attempt, is_first);
         let delivered = attempt.outcome == Outcome::Delivered;
         let latency_us = attempt.latency.0 / 1_000;
@@ -149,6 +160,7 @@ impl Work<'_> {
             row.at = due;
             row.attempts = settlement.attempts;
         });
+        self.ledger.arrive(settlement.lane, due)?;
         let (was, is) = (before.attempts > 0, settlement.attempts > 0);
         self.count_retrying(settlement.lane, was, is)?;
         Ok(SettleResult::Applied)

@@ -13,7 +13,7 @@ use crate::store::Command;
 const LANES: &str = concat!(
     "SELECT ",
     counts!(),
-    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped FROM lanes
+    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped, arrivals, earliest, disturbed, head FROM lanes
      WHERE lane = ANY($1) ORDER BY lane FOR UPDATE"
 );
 const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";

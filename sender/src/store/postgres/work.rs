@@ -1,12 +1,32 @@
 //! One commit under way: which part carries out which command.
 
+use super::named::{Named, is_named};
+use super::stop::Failed;
 use super::{Result, Work, columns};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
 use crate::store::reply::Reply;
 
 impl Work<'_> {
-    pub(super) fn carry_out(&mut self, command: &Command) -> Result<Reply> {
+    /// Carries out commands of which what they name is read together, unless that was done.
+    pub(super) fn carry_out_run(
+        &mut self,
+        run: &[Command],
+        is_read: bool,
+        replies: &mut Vec<Reply>,
+    ) -> std::result::Result<(), Failed> {
+        if !is_read && run.first().is_some_and(is_named) {
+            let named = Named::by(run, self.now, self.queues);
+            let read = named.look_up(self.sql, &self.ledger, &mut self.rows);
+            read.map_err(|stop| stop.doing("read what a commit is about"))?;
+        }
+        for command in run {
+            replies.push(self.carry_out(command).map_err(|stop| stop.doing(command.name()))?);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Result<Reply> {
         match command {
             Command::Emit(emit) => return self.emit(emit),
             Command::Settle(settlements) => {

@@ -73,7 +73,7 @@ struct Table {
 }
 
 impl Table {
-    /// Its name in a file, where most bodies are in the rows of their events.
+    /// Its name in a file.
     fn in_file(&self) -> &'static str {
         if self.name == "bodies" { "further_bodies" } else { self.name }
     }
@@ -110,7 +110,8 @@ const TABLES: [Table; 12] = [
     Table {
         name: "lanes",
         of_file: concat!(
-            "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), ",
+            "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), 0,
+             9223372036854775807, 0, 0, ",
             of_lane!()
         ),
         of_server: concat!("SELECT lane, state, rows_max, bytes_max, when_full, ", of_lane!()),
@@ -120,27 +121,28 @@ const TABLES: [Table; 12] = [
         of_file: "SELECT event, id, kind, key, received, in_part IS NOT NULL,
             '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
                 AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
-            '{' || concat_ws(',', CASE WHEN e.body IS NOT NULL THEN event + (SELECT next_body - 1 FROM totals) END,
-                (SELECT group_concat(body) FROM further_bodies
-                    WHERE body >= first_body AND body < first_body + bodies)) || '}' FROM events e",
+            '{' || coalesce((SELECT group_concat(body) FROM further_bodies
+                WHERE body >= first_body AND body < first_body + bodies), '') || '}', hash, body FROM events e",
         of_server: "SELECT event, id, kind, key, received,
             coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
             coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
             coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.body = ANY(bodies)), 0),
-            cardinality(bodies), CASE WHEN in_part THEN 1 END, NULL, NULL FROM events",
+            cardinality(bodies), CASE WHEN in_part THEN 1 END, hash, bytes FROM events",
     },
     Table {
         name: "bodies",
-        of_file: "SELECT event + (SELECT next_body - 1 FROM totals), hash, body FROM events WHERE body IS NOT NULL
-            UNION ALL SELECT body, hash, bytes FROM further_bodies",
+        of_file: "SELECT body, hash, bytes FROM further_bodies",
         of_server: "SELECT m.number, b.hash, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "deliveries",
-        of_file: "SELECT delivery, lane, event, iif(body = 0, event + (SELECT next_body - 1 FROM totals), body), bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error,
-            coalesce, signature FROM deliveries",
-        of_server: "SELECT delivery, lane, event, coalesce(m.number, 0), bytes, state, attempts, at, expires, ttl, last_attempt,
-            reason, status, error, d.coalesce, signature FROM deliveries d LEFT JOIN moved_bodies m USING (body)",
+        of_file: "SELECT delivery, lane, event, nullif(body, 0), bytes, state, attempts, at, expires, ttl, last_attempt, reason,
+            status, error, coalesce, signature FROM deliveries",
+        // What names a body that no event has names none in the file either.
+        of_server: "SELECT delivery, lane, event,
+            CASE WHEN body IS NULL THEN 0 ELSE coalesce(m.number, 9223372036854775807) END, bytes, state, attempts, at,
+            expires, ttl, last_attempt, reason, status, error, d.coalesce, signature
+            FROM deliveries d LEFT JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "attempts",

@@ -18,9 +18,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 const LOCK: &str = "LOCK TABLE lanes, owners, nodes, state, totals, subscribers, events, deliveries, outbox";
 const ROWS: &str =
     "SELECT (SELECT count(*) FROM subscribers), (SELECT count(*) FROM events), (SELECT count(*) FROM outbox)";
-/// The figures of a file, with what is behind them in [`STATE`] and [`TOTALS`]. Bodies that are in the rows of their events have
-/// numbers after those of all others there.
-const FIGURES: &str = "SELECT identity, roster, stirred, next_lane, next_event, next_body + next_event - 1, next_delivery, clock, accepted, delivered,
+/// The figures of a file, with what is behind them in [`STATE`] and [`TOTALS`].
+const FIGURES: &str = "SELECT identity, roster, stirred, next_lane, next_event, next_body, next_delivery, clock, accepted, delivered,
     dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us FROM totals";
 const STATE: &str = "UPDATE state SET identity = $1, roster = $2, stirred = $3, next_lane = $4";
 const NUMBERS: &str = "SELECT setval('event_numbers', $1, false), setval('body_numbers', $2, false),

@@ -1,7 +1,7 @@
 //! Handing out what is due.
 
 use hookproof_sender::engine::{DeliveryId, Nanos, Term};
-use hookproof_sender::store::command::{Claim, Fate};
+use hookproof_sender::store::command::{Claim, Dead, Fate, Reason, Redrive};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
 use crate::world::{Backend, LEASE, WIDE, World, body, claim, later, waiting};
@@ -165,4 +165,57 @@ pub(super) fn a_settlement_before_a_claim_counts_for_it<B: Backend>() {
     let replies = world.all(&[Command::Settle(settlements), claim(lane, term, 10)]);
     let Reply::Claimed(claimed) = &replies[1] else { panic!("{replies:?}") };
     assert_eq!(claimed.rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [second]);
+}
+
+pub(super) fn what_others_record_late_is_handed_out_as_well<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut other = world.backend.store();
+    let mut beside = world.store.claimer().unwrap();
+    let mut claim = |world: &mut World<B>| match &mut beside {
+        None => world.claim(lane, term),
+        Some(beside) => {
+            let claim = Claim { lane, term, max: 10, bytes_max: u64::MAX };
+            let claimed = beside.claim(world.now, &[claim]).unwrap().expect("the lane is held");
+            claimed[0].rows.iter().map(|row| row.delivery).collect()
+        }
+    };
+    // The first claim of a lane may be left to a commit.
+    assert_eq!(world.claim(lane, term), []);
+    for looks_in_between in [false, true] {
+        let received = world.now;
+        world.pass(Nanos::SECOND);
+        let sooner = world.emit_one(lane);
+        assert_eq!(claim(&mut world), [sooner]);
+        // Received before that, and recorded by somebody who was slow.
+        let mut event = world.event(&[lane]);
+        event.targets[0].due = received;
+        let replies = other.commit(world.now, &[Command::Emit(event)]).unwrap();
+        let Reply::Emitted(emitted) = &replies[0] else { panic!("{replies:?}") };
+        if looks_in_between {
+            world.settle(lane, term, sooner, Fate::Delivered);
+        }
+        assert_eq!(claim(&mut world), [waiting(&emitted.targets[0])]);
+        assert_eq!(claim(&mut world), []);
+    }
+}
+
+pub(super) fn what_waits_again_is_handed_out_again_wherever_it_is_due<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let first = world.emit_one(lane);
+    let due = world.now;
+    world.pass(Nanos::SECOND);
+    let second = world.emit_one(lane);
+    assert_eq!(world.claim(lane, term), [first, second]);
+    // Due at once, though others that were due later are handed out.
+    world.settle(lane, term, first, Fate::Retry { due });
+    assert_eq!(world.claim(lane, term), [first]);
+    world.settle(lane, term, first, Fate::Dead(Reason::Exhausted));
+    let which = Dead::These(vec![first]);
+    world.one(Command::Redrive(Redrive { which, after: None, max: 10 }));
+    assert_eq!(world.claim(lane, term), [first]);
+    world.settle(lane, term, second, Fate::Delivered);
+    world.settle(lane, term, first, Fate::Delivered);
+    assert_eq!(world.claim(lane, term), []);
 }

@@ -76,6 +76,8 @@ contract! {
         a_successor_finds_everything_waiting
         one_lane_sees_nothing_of_another
         a_settlement_before_a_claim_counts_for_it
+        what_others_record_late_is_handed_out_as_well
+        what_waits_again_is_handed_out_again_wherever_it_is_due
     }
     coalescing {
         the_newest_goes_out_when_the_window_of_the_first_ends

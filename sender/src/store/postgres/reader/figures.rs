@@ -46,7 +46,7 @@ fn count(sql: &Link, query: &'static str) -> Read<u64> {
 
 /// One look into the index for each lane that has something waiting.
 fn oldest_due(sql: &Link) -> Read<Option<StoreTime>> {
-    let query = "SELECT min((SELECT at FROM deliveries d WHERE d.lane = l.lane AND state = 0 ORDER BY at, delivery LIMIT 1))
+    let query = "SELECT min((SELECT at FROM deliveries d WHERE d.lane = l.lane AND state = 0 AND at >= l.head ORDER BY at, delivery LIMIT 1))
         FROM lanes l WHERE l.waiting > 0";
     sql.one(query, &[])?.try_get(0)
 }
@@ -75,7 +75,7 @@ const LANES: &str = concat!(
     "SELECT ",
     counts!(),
     ", l.lane, l.state, l.rows_max, l.bytes_max, l.when_full, l.owner, l.term, s.id, s.name,
-     (SELECT at FROM deliveries d WHERE d.lane = l.lane AND d.state = 0 ORDER BY at, delivery LIMIT 1)
+     (SELECT at FROM deliveries d WHERE d.lane = l.lane AND d.state = 0 AND d.at >= l.head ORDER BY at, delivery LIMIT 1)
      FROM lanes l JOIN subscribers s ON s.lane = l.lane WHERE l.lane > $1 ORDER BY l.lane LIMIT $2"
 );
 

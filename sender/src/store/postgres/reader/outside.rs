@@ -19,8 +19,9 @@ const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes, (SELECT m
     FROM state s";
 
 /// Deliveries above a place, and which transactions have ended: of one moment.
-const ARRIVED: &str = "SELECT delivery, pg_snapshot_xmin(pg_current_snapshot())::text::int8,
-    pg_snapshot_xmax(pg_current_snapshot())::text::int8 FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000";
+const ARRIVED: &str =
+    "SELECT ARRAY(SELECT delivery FROM deliveries WHERE delivery > $1 ORDER BY delivery LIMIT 10000),
+    pg_snapshot_xmin(pg_current_snapshot())::text::int8, pg_snapshot_xmax(pg_current_snapshot())::text::int8";
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
     let row = sql.one(GLANCE, &[])?;
@@ -43,13 +44,9 @@ pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> R
 }
 
 fn look(sql: &Link, arrivals: &mut Arrivals, settled: u64, late: &Cell<u64>) -> Read<()> {
-    let found = sql.query(ARRIVED, &[&DeliveryId(settled)])?;
-    let Some(first) = found.first() else { return Ok(()) };
-    let seen = Seen { ended_before: first.try_get::<_, Count>(1)?.0, next: first.try_get::<_, Count>(2)?.0 };
-    let numbers = found
-        .iter()
-        .map(|row| row.try_get::<_, Count>(0).map(|number| number.0))
-        .collect::<Read<Vec<_>>>()?;
+    let found = sql.one(ARRIVED, &[&DeliveryId(settled)])?;
+    let seen = Seen { ended_before: found.try_get::<_, Count>(1)?.0, next: found.try_get::<_, Count>(2)?.0 };
+    let numbers: Vec<u64> = found.try_get::<_, Vec<Count>>(0)?.into_iter().map(|number| number.0).collect();
     if arrivals.look(&numbers, seen) {
         late.set(late.get() + 1);
     }
@@ -75,8 +72,9 @@ pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> 
 
 pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime)>> {
     let query =
-        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) CROSS JOIN LATERAL
-        (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 ORDER BY at, delivery LIMIT 1) d
+        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) JOIN lanes l ON l.lane = u.lane
+        CROSS JOIN LATERAL (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 AND d.at >= l.head
+            ORDER BY at, delivery LIMIT 1) d
         ORDER BY u.place";
     sql.query(query, &[&lanes])?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }

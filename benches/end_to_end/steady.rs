@@ -1,0 +1,60 @@
+//! How steady the sender's rate on a server is, minute by minute, also while a stranger keeps a transaction open: PostgreSQL then
+//! keeps all that was deleted or changed since.
+
+use std::time::Duration;
+
+use crate::exchange::Failure;
+use crate::figures::{self, Rate};
+use crate::process::Place;
+use crate::server::Server;
+use crate::sink::Sink;
+use crate::{now, offer, serving};
+
+/// How long each half takes, and in how many parts it is told.
+const LASTS: Duration = Duration::from_secs(180);
+const PARTS: u32 = 9;
+/// Events between two looks at the clock.
+const EVENTS: u64 = 20_000;
+
+/// First with nobody else on the server, then beside a transaction that has read and stays open.
+pub(crate) fn measure(sink: &Sink) -> Result<(), Failure> {
+    let Some(server) = Server::named() else {
+        figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");
+        return Ok(());
+    };
+    let place = Place::Server(server.clone());
+    figures::title("on PostgreSQL, nobody else there");
+    slices(sink, &place)?;
+    figures::title("on PostgreSQL, beside a stranger's open transaction");
+    let stranger = server.hold()?;
+    slices(sink, &place)?;
+    drop(stranger);
+    Ok(())
+}
+
+fn slices(sink: &Sink, place: &Place) -> Result<(), Failure> {
+    let sender = serving(sink, place)?;
+    let mut recorded = 0;
+    for part in 1..=PARTS {
+        let (began, mut events) = (now(), 0);
+        let used = place.used()?;
+        while now() - began < LASTS / PARTS {
+            let before = sink.arrivals();
+            offer::flood(sender.address(), offer::KIND, EVENTS)?;
+            sink.wait_for(before + EVENTS)?;
+            events += EVENTS;
+        }
+        recorded += events;
+        sender.wait_until_recorded(recorded)?;
+        let rate = Rate::new(events, now() - began);
+        figures::rate(&format!("until {} s", (LASTS / PARTS * part).as_secs()), rate);
+        if let Some((before, after)) = used.zip(place.used()?) {
+            figures::count(
+                "  the server: processor time per delivery, µs",
+                before.micros_until(&after, events),
+            );
+        }
+    }
+    sender.stop()?;
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! What is known of the queues of the lanes that are held here, in memory only.
+//!
+//! - *Up to where a queue was handed out.* PostgreSQL keeps what was delivered in its tables and indexes until nobody can see it
+//!   any more, which a stranger's transaction can put off for hours. A claim that began at the head of the queue would walk over
+//!   all of that; so it begins where the last one ended.
+//! - *The rows that are handed out*, so that settling them reads nothing.
+//!
+//! Other nodes change these queues as well. Whoever does, counts it in the lane's row ([`Signs`]), under its lock: whoever holds the
+//! lane looks there before it relies on what it knows. To know nothing is always right, and slower.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::{Error, Row};
+
+use super::rows::Delivery;
+use super::values::Count;
+use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
+use crate::store::held::Held;
+
+/// A place in a queue: when a delivery is due, and its number.
+pub(super) type Place = (StoreTime, DeliveryId);
+
+/// What a lane's row says of changes to its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signs {
+    /// How often something came to wait in it, or waits again without being handed out.
+    pub(super) arrivals: u64,
+    /// Nothing that came to wait since whoever holds the lane last looked is due sooner.
+    pub(super) earliest: StoreTime,
+    /// How often a delivery was changed by anybody but the lane's owner, who settles it.
+    pub(super) disturbed: u64,
+    /// Nothing that waits is due sooner: whoever looks for the first in the queue need not begin before.
+    pub(super) head: StoreTime,
+}
+
+/// Later than anything is due.
+const NEVER: StoreTime = StoreTime(i64::MAX.cast_unsigned());
+
+impl Signs {
+    /// Of a lane that was just made.
+    pub(super) const NONE: Self = Self { arrivals: 0, earliest: NEVER, disturbed: 0, head: StoreTime(0) };
+
+    /// Reads four columns, from this one on.
+    pub(super) fn read(row: &Row, first: usize) -> Result<Self, Error> {
+        let count = |column| row.try_get::<_, Count>(column).map(|count| count.0);
+        let time = |column| row.try_get(column);
+        Ok(Self {
+            arrivals: count(first)?,
+            earliest: time(first + 1)?,
+            disturbed: count(first + 2)?,
+            head: time(first + 3)?,
+        })
+    }
+
+    /// Something came to wait.
+    pub(super) fn arrive(&mut self, due: StoreTime) {
+        self.arrivals += 1;
+        self.earliest = self.earliest.min(due);
+        self.head = self.head.min(due);
+    }
+
+    /// Whoever holds the lane has looked, and may know that nothing waits that is due sooner than this.
+    pub(super) fn are_seen(&mut self, head: Option<StoreTime>) {
+        self.earliest = NEVER;
+        self.head = self.head.max(head.unwrap_or_default());
+    }
+}
+
+/// What is handed out, and what is known of the queues that it is from.
+#[derive(Debug, Default)]
+pub(super) struct Hands {
+    pub(super) held: Held,
+    pub(super) queues: Queues,
+}
+
+/// The queues of the lanes that are held here.
+#[derive(Debug, Default)]
+pub(super) struct Queues(BTreeMap<LaneId, Queue>);
+
+/// One lane's, under one ownership.
+#[derive(Debug)]
+struct Queue {
+    term: Term,
+    /// All that waits up to here is handed out. Nothing: that is not known.
+    front: Option<Place>,
+    /// After this place, claims beside the commit under way have passed over what it moves. Where that comes to lie is known
+    /// once the commit is through, and may be where they have looked by then, since the database tells of it earlier.
+    moving_after: Option<Place>,
+    /// Nothing that waits is due sooner.
+    head: StoreTime,
+    /// The arrivals that were taken account of.
+    arrivals: u64,
+    /// What is handed out, and how often the lane had been disturbed before that was read.
+    rows: BTreeMap<DeliveryId, (u64, Delivery)>,
+}
+
+/// Where a claim begins to look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    /// After this place.
+    pub(super) place: Place,
+    /// How many that are handed out may be found after it.
+    pub(super) handed_out: usize,
+}
+
+impl Queues {
+    fn of(&mut self, lane: LaneId, term: Term) -> &mut Queue {
+        let new = || Queue {
+            term,
+            front: None,
+            moving_after: None,
+            head: StoreTime(0),
+            arrivals: 0,
+            rows: BTreeMap::new(),
+        };
+        let queue = self.0.entry(lane).or_insert_with(new);
+        if queue.term != term {
+            *queue = new();
+        }
+        queue
+    }
+
+    /// Takes account of what the lane's row says. The lane must be held under this ownership.
+    pub(super) fn look(&mut self, lane: LaneId, term: Term, signs: &Signs) {
+        let queue = self.of(lane, term);
+        queue.head = signs.head;
+        if signs.arrivals != queue.arrivals {
+            queue.arrivals = signs.arrivals;
+            queue.lower(signs.earliest);
+        }
+    }
+
+    /// Nothing that waits is due sooner, as far as that is known: what is handed out of the lane waits as well.
+    pub(super) fn head(
+        &self,
+        lane: LaneId,
+        term: Term,
+        handed_out: impl IntoIterator<Item = DeliveryId>,
+    ) -> Option<StoreTime> {
+        let queue = self.0.get(&lane).filter(|queue| queue.term == term)?;
+        let due = |delivery| queue.rows.get(&delivery).map(|(_, row)| row.at);
+        let mut head = queue.front?.0;
+        for delivery in handed_out {
+            head = head.min(due(delivery)?);
+        }
+        Some(head)
+    }
+
+    /// Where to look for more, of a lane of which so much is handed out.
+    pub(super) fn from(&mut self, lane: LaneId, term: Term, handed_out: usize) -> Search {
+        let queue = self.of(lane, term);
+        let place = queue.front.unwrap_or((queue.head, DeliveryId(0)));
+        let passed = queue.rows.iter().filter(|(delivery, (_, row))| (row.at, **delivery) <= place).count();
+        Search { place, handed_out: handed_out.saturating_sub(passed) }
+    }
+
+    /// More was handed out: all that waits up to a place, and these rows, read after the lane's row said this.
+    pub(super) fn advance(
+        &mut self,
+        (lane, term): (LaneId, Term),
+        place: Place,
+        signs: &Signs,
+        rows: impl IntoIterator<Item = (DeliveryId, Delivery)>,
+    ) {
+        let queue = self.of(lane, term);
+        queue.front = Some(place);
+        queue.rows.extend(rows.into_iter().map(|(delivery, row)| (delivery, (signs.disturbed, row))));
+    }
+
+    /// What lies after this place was passed over, since the commit under way moves it.
+    pub(super) fn pass_over(&mut self, (lane, term): (LaneId, Term), place: Place) {
+        let queue = self.of(lane, term);
+        queue.moving_after = Some(queue.moving_after.map_or(place, |before| before.min(place)));
+    }
+
+    /// A commit is through: what it moved, and was passed over meanwhile, is looked for again.
+    pub(super) fn step_back(&mut self) {
+        for queue in self.0.values_mut() {
+            if let Some(place) = queue.moving_after.take() {
+                queue.front = queue.front.map(|front| front.min(place));
+            }
+        }
+    }
+
+    /// A row that is handed out, and how often its lane had been disturbed before it was read.
+    pub(super) fn row(&self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<&(u64, Delivery)> {
+        self.0.get(&lane).filter(|queue| queue.term == term)?.rows.get(&delivery)
+    }
+
+    /// A row is settled.
+    pub(super) fn forget_row(&mut self, lane: LaneId, delivery: DeliveryId) {
+        if let Some(queue) = self.0.get_mut(&lane) {
+            queue.rows.remove(&delivery);
+        }
+    }
+
+    /// A commit failed: what it gave up, and was passed over meanwhile, waits as before.
+    pub(super) fn forget_fronts(&mut self) {
+        for queue in self.0.values_mut() {
+            (queue.front, queue.moving_after) = (None, None);
+        }
+    }
+
+    /// Keeps the lanes that are held under these ownerships.
+    pub(super) fn retain(&mut self, holds: impl Fn(LaneId, Term) -> bool) {
+        self.0.retain(|lane, queue| holds(*lane, queue.term));
+    }
+}
+
+impl Queue {
+    /// Something may wait that is due then.
+    fn lower(&mut self, due: StoreTime) {
+        self.front = self.front.map(|front| front.min((due, DeliveryId(0))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::read::Place as State;
+
+    const LANE: LaneId = LaneId(1);
+    const TERM: Term = Term(1);
+
+    fn row(at: u64) -> Delivery {
+        Delivery {
+            lane: LANE,
+            place: State::Waiting,
+            attempts: 0,
+            bytes: 1,
+            at: StoreTime(at),
+            last_attempt: None,
+            status: None,
+            error: None,
+            reason: None,
+        }
+    }
+
+    /// Of which deliveries 1 to 3 are handed out, due at ten times their numbers.
+    fn handed_out() -> (Queues, Signs) {
+        let (mut queues, mut signs) = (Queues::default(), Signs::NONE);
+        signs.arrive(StoreTime(10));
+        queues.look(LANE, TERM, &signs);
+        let rows = (1..4).map(|n| (DeliveryId(n), row(10 * n)));
+        queues.advance((LANE, TERM), (StoreTime(30), DeliveryId(3)), &signs, rows);
+        signs.are_seen(None);
+        (queues, signs)
+    }
+
+    #[test]
+    fn a_claim_begins_where_the_last_one_ended() {
+        let (mut queues, signs) = handed_out();
+        queues.look(LANE, TERM, &signs);
+        let from = queues.from(LANE, TERM, 3);
+        assert_eq!((from.place, from.handed_out), ((StoreTime(30), DeliveryId(3)), 0));
+    }
+
+    #[test]
+    fn what_arrives_late_is_looked_for_where_it_is_due() {
+        let (mut queues, mut signs) = handed_out();
+        signs.arrive(StoreTime(40));
+        signs.arrive(StoreTime(25));
+        signs.arrive(StoreTime(27));
+        queues.look(LANE, TERM, &signs);
+        let from = queues.from(LANE, TERM, 3);
+        assert_eq!((from.place, from.handed_out), ((StoreTime(25), DeliveryId(0)), 1), "3 lies beyond");
+    }
+
+    #[test]
+    fn what_a_commit_moves_is_looked_for_once_it_is_through() {
+        let (mut queues, _) = handed_out();
+        for place in [StoreTime(20), StoreTime(10), StoreTime(25)] {
+            queues.pass_over((LANE, TERM), (place, DeliveryId(0)));
+        }
+        assert_eq!(queues.from(LANE, TERM, 3).place.0, StoreTime(30), "it is still under way");
+        queues.step_back();
+        let from = queues.from(LANE, TERM, 3);
+        assert_eq!((from.place, from.handed_out), ((StoreTime(10), DeliveryId(0)), 3));
+        queues.advance((LANE, TERM), (StoreTime(40), DeliveryId(4)), &Signs::NONE, []);
+        queues.step_back();
+        assert_eq!(queues.from(LANE, TERM, 3).place.0, StoreTime(40), "once is enough");
+    }
+
+    #[test]
+    fn the_head_is_what_waits_first_handed_out_or_not() {
+        let (mut queues, mut signs) = handed_out();
+        let held = |ids: &[u64]| ids.iter().map(|id| DeliveryId(*id)).collect::<Vec<_>>();
+        assert_eq!(queues.head(LANE, TERM, held(&[2, 3])), Some(StoreTime(20)));
+        assert_eq!(queues.head(LANE, TERM, held(&[])), Some(StoreTime(30)), "the rest is due later");
+        assert_eq!(queues.head(LANE, TERM, held(&[2, 9])), None, "9 is not known");
+        signs.are_seen(queues.head(LANE, TERM, held(&[3])));
+        assert_eq!(signs.head, StoreTime(30));
+        signs.arrive(StoreTime(15));
+        assert_eq!(signs.head, StoreTime(15));
+        queues.look(LANE, TERM, &signs);
+        assert_eq!(queues.head(LANE, TERM, held(&[3])), Some(StoreTime(15)));
+    }
+
+    #[test]
+    fn nothing_is_known_of_another_ownership_or_after_a_failure() {
+        let (mut queues, _) = handed_out();
+        queues.forget_fronts();
+        let from = queues.from(LANE, TERM, 3);
+        assert_eq!((from.place, from.handed_out), ((StoreTime(0), DeliveryId(0)), 3));
+        assert_eq!(queues.head(LANE, TERM, []), None);
+        assert!(queues.row(LANE, TERM, DeliveryId(2)).is_some());
+        assert!(queues.row(LANE, Term(2), DeliveryId(2)).is_none());
+        assert_eq!(queues.from(LANE, Term(2), 0).place.0, StoreTime(0));
+        assert!(queues.row(LANE, TERM, DeliveryId(2)).is_none(), "the lane has changed hands");
+    }
+}
