@@ -1,5 +1,6 @@
 //! What comes after a run, however it went: the dead letters are listed, and what it began at the sender is taken back.
 
+use super::RunError;
 use super::emitter::Emission;
 use super::view::tell;
 use crate::driver::{Api, Processes};
@@ -52,8 +53,16 @@ pub(super) async fn list_dead(api: &Api, emission: &Emission, scenario: &Scenari
     true
 }
 
-/// Says what was to be done to the processes of the sender and was not, since that was asked last.
-pub(super) fn tell_undone(processes: &mut Processes, emission: &Emission) {
+/// Ends the processes of the sender, and says what was done to them otherwise than it was to be: first in the run, then here.
+pub(super) async fn end(processes: &mut Processes, emission: &Emission, within: u64) -> Result<(), RunError> {
+    let settled = processes.settle().await;
+    tell_undone(processes, emission);
+    let stopped = processes.stop(within).await;
+    tell_undone(processes, emission);
+    settled.and(stopped).map_err(RunError::Process)
+}
+
+fn tell_undone(processes: &mut Processes, emission: &Emission) {
     for undone in processes.take_undone() {
         tell(&undone.to_string());
         emission.recorder.keep(Record::Undone(undone.record(emission.clock.now())));

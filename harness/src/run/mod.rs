@@ -42,7 +42,7 @@ use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Pub
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
 use crate::wire::Scheme;
 use crate::wire::digest::sha256_hex;
-use after::{list_dead, tear_down, tell_differences, tell_undone};
+use after::{end, list_dead, tear_down, tell_differences};
 use conductor::Conductor;
 pub(crate) use conductor::scheme;
 use emitter::Emission;
@@ -196,11 +196,8 @@ impl Staged<'_> {
         };
         tell_differences(&api, told);
         tear_down(&api).await;
-        let settled = processes.settle().await;
-        tell_undone(&mut processes, &emission);
-        let stopped = processes.stop(self.scenario.sender.stop_within.0).await;
-        failure = failure.or(settled.and(stopped).map_err(RunError::Process).err());
-        tell_undone(&mut processes, &emission);
+        let stopped = end(&mut processes, &emission, self.scenario.sender.stop_within.0).await;
+        failure = failure.or(stopped.err());
         endpoints.close().await;
         drop(thread);
         if let Some(offset) = api.offset(clock.now()) {

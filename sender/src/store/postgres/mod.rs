@@ -165,7 +165,7 @@ impl PostgresStore {
     fn undo(&mut self) {
         let mut hands = self.hands();
         hands.held.undo();
-        hands.queues.forget_fronts();
+        hands.queues.forget();
         drop(hands);
         self.gathered.undo();
         self.taken_seen.clear();

@@ -194,11 +194,10 @@ impl Queues {
         }
     }
 
-    /// A commit failed: what it gave up, and was passed over meanwhile, waits as before.
-    pub(super) fn forget_fronts(&mut self) {
-        for queue in self.0.values_mut() {
-            (queue.front, queue.moving_after) = (None, None);
-        }
+    /// A commit failed: what it gave up, and was passed over meanwhile, waits as before; and rows that it read may have been as it
+    /// had written them.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
     }
 
     /// Keeps the lanes that are held under these ownerships.
@@ -299,10 +298,12 @@ mod tests {
     #[test]
     fn nothing_is_known_of_another_ownership_or_after_a_failure() {
         let (mut queues, _) = handed_out();
-        queues.forget_fronts();
+        queues.forget();
         let from = queues.from(LANE, TERM, 3);
         assert_eq!((from.place, from.handed_out), ((StoreTime(0), DeliveryId(0)), 3));
         assert_eq!(queues.head(LANE, TERM, []), None);
+        assert!(queues.row(LANE, TERM, DeliveryId(2)).is_none(), "it may have been read in that commit");
+        let (mut queues, _) = handed_out();
         assert!(queues.row(LANE, TERM, DeliveryId(2)).is_some());
         assert!(queues.row(LANE, Term(2), DeliveryId(2)).is_none());
         assert_eq!(queues.from(LANE, Term(2), 0).place.0, StoreTime(0));
