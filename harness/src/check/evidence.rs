@@ -12,7 +12,7 @@ pub(crate) use super::exchange::{Exchange, Outcome};
 use super::exchange::{exchanges, unread};
 use super::verdict::{WITNESS_ARRIVALS_MAX, Witness};
 use crate::scenario::{Answer, Behaviour, SECOND, Scenario, Subscriber};
-use crate::trace::{Cut, Process, ProcessEvent, Trace};
+use crate::trace::{Cut, Fault, Handshake, Process, ProcessEvent, Trace};
 
 /// What waited for an endpoint is read within so long of the moment at which that goes on.
 const READ_WITHIN: u64 = SECOND / 4;
@@ -128,7 +128,13 @@ impl<'a> Evidence<'a> {
         let arrival = self.trace.arrivals.get(n as usize)?;
         let handshakes = &self.trace.reached.handshakes;
         let at = handshakes.binary_search_by_key(&arrival.connection, |one| one.connection).ok()?;
-        (t.saturating_sub(handshakes[at].until) <= READ_WITHIN).then_some(handshakes[at].t)
+        let Handshake { t: dialled, until, first, .. } = handshakes[at];
+        // What came after an answer on the same connection waited for that, if for anything.
+        let waited = first.is_some_and(|first| {
+            let first = u32::try_from(first).unwrap_or(u32::MAX);
+            first == n || self.exchanges.get(first as usize).is_some_and(|first| t < first.begun)
+        });
+        (waited && t.saturating_sub(until) <= READ_WITHIN).then_some(dialled)
     }
 
     /// When the process was killed that sent what was read at `t`, if that was just before, and none was started meanwhile.
@@ -232,15 +238,25 @@ impl<'a> Evidence<'a> {
     /// fault kept it from that by then.
     pub(crate) fn noted_by(&self, t: u64) -> u64 {
         let promised = self.trace.declared.confirmed_within.unwrap_or(self.scenario.sender.confirm_within.0);
-        self.writable_from(t, promised).saturating_add(promised)
+        let writable = self.unwritable.iter().fold(t, |writable, (from, until)| {
+            if *from <= writable.saturating_add(promised) { writable.max(*until) } else { writable }
+        });
+        writable.saturating_add(promised)
     }
 
-    /// From when on the sender could write down what it learnt at `t` and has so long for: where a fault kept it from that,
-    /// from its end.
-    pub(crate) fn writable_from(&self, t: u64, within: u64) -> u64 {
-        self.unwritable.iter().fold(t, |writable, (from, until)| {
-            if *from <= writable.saturating_add(within) { writable.max(*until) } else { writable }
-        })
+    /// From when on a process that was asked to end could write down what it knew, as far as was decided by `until`: at once, or
+    /// from the end of what kept it from that.
+    pub(crate) fn could_end_from(&self, worker: u32, asked: u64, until: u64) -> u64 {
+        let name = format!("worker {worker}");
+        let concerns = |fault: &&Fault| {
+            let whom = fault.detail.as_deref().and_then(|detail| detail.split(',').next());
+            fault.keeps_from_writing() && fault.t <= until && whom.is_none_or(|whom| whom == name)
+        };
+        let faults = self.trace.faults.iter().filter(concerns);
+        let mut kept: Vec<(u64, u64)> = faults.filter_map(|fault| Some((fault.t, fault.until?))).collect();
+        kept.sort_unstable();
+        let over = |from: u64, (_, end): (u64, u64)| from.max(end);
+        kept.into_iter().filter(|(_, end)| *end > asked).fold(asked, over)
     }
 
     /// Whether a process was killed or stopped before the sender must have written down how a request ended, so that the

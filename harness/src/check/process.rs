@@ -35,9 +35,9 @@ pub(super) fn exits(evidence: &Evidence<'_>) -> Finding {
 /// Follows one worker's processes through the run.
 fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
     let within = evidence.scenario.sender.stop_within.0;
-    let since_writable = |asked| evidence.writable_from(asked, within);
     let (mut asked, mut killed) = (None, false);
     for one in lives {
+        let could_end = |asked| evidence.could_end_from(one.worker, asked, one.t);
         let at = |what: String| {
             let (from, until) = (asked.unwrap_or(one.t), one.t);
             Witness {
@@ -53,9 +53,7 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
             ProcessEvent::Asked => asked = Some(one.t),
             ProcessEvent::Killed => {
                 killed = true;
-                if let Some(since) =
-                    asked.filter(|since| one.t.saturating_sub(since_writable(*since)) >= within)
-                {
+                if let Some(since) = asked.filter(|since| one.t.saturating_sub(could_end(*since)) >= within) {
                     tally.see();
                     tally.broke(|| {
                         at(format!("had to be killed {} after it was asked to stop", show(one.t - since)))
@@ -66,7 +64,7 @@ fn follow(evidence: &Evidence<'_>, lives: &[&Process], tally: &mut Tally) {
                 // What is no process of the harness's ends without a status.
                 let status = one.status.as_deref().unwrap_or("exit 0");
                 // Without its store it can end, and not in order.
-                let is_bereft = asked.is_some_and(|asked| since_writable(asked) > one.t);
+                let is_bereft = asked.is_some_and(|asked| could_end(asked) > one.t);
                 if !killed && !is_bereft {
                     tally.see();
                     if asked.is_none() {

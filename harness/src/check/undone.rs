@@ -12,7 +12,7 @@ pub(super) fn weigh(id: &str, mut finding: Finding, trace: &Trace) -> Finding {
     let follows = FOLLOWING.iter().any(|start| id.starts_with(start));
     if finding.found == Found::Unseen && follows {
         // That it was not stopped at the end of the run, none of them needs.
-        let faults = trace.undone.iter().filter(|one| one.action != "stop");
+        let faults = trace.undone.iter().filter(|one| one.plan.is_some() || one.action != "stop");
         let told = faults.map(|one| format!("; {} was not done: {}", one.action, one.why));
         finding.sentence.extend(told.take(1));
     }

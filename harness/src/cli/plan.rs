@@ -30,7 +30,8 @@ Examples:
 
 Objectives: p50, p95, p99 and drain (lengths of time), shed, expired, dead and backlog (counts), each for everybody or,
 as in partner.p95<60s, for one. Without any, nothing may be shed or expire, and the backlog has to drain in the
-scenario's time. Exits with 1 where the traffic as it stands does not meet them, with any of the seeds.
+scenario's time. Exits with 1 where the traffic as it stands does not meet them, with any of the seeds; with --no-headroom only the
+scenario's own is tried.
 
 The machine is a limit like any other: what a sender carries on it a second, room for the database, and memory. The
 headroom is told with the interval in which that of another seed lies in 19 of 20 cases (Student's t on the logarithms of

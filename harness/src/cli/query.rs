@@ -329,7 +329,7 @@ mod tests {
                 said: endpoint.clone(),
                 count: 1,
             }),
-            Record::Handshake(Handshake { t, until: 2, connection: 1 }),
+            Record::Handshake(Handshake { t, until: 2, connection: 1, first: None }),
             Record::Undone(Undone {
                 t,
                 action: endpoint.clone(),

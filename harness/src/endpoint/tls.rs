@@ -199,7 +199,7 @@ pub(super) async fn shake_hands(
         agreed = agreed => match agreed? {
             Ok(tls) => {
                 let until = port.stage.clock.now();
-                port.stage.recorder.keep(Record::Handshake(Handshake { t, until, connection }));
+                port.stage.recorder.keep(Record::Handshake(Handshake { t, until, connection, first: None }));
                 let is_second = tls.get_ref().1.alpn_protocol() == Some(HTTP2);
                 return Some((Stream::Tls(Box::new(tls)), is_second));
             }

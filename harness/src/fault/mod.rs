@@ -10,4 +10,5 @@ mod timeline;
 
 pub use disk::{Room, limit_files};
 pub use lock::{Held, LockError, hold_database};
+pub(crate) use timeline::ends;
 pub use timeline::{Step, timeline};

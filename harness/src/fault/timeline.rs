@@ -23,7 +23,7 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
 
 /// Whether the harness has something to do at the end of it. A process that was killed or asked to stop is started again
 /// so long after it is gone, which is no moment that is known beforehand; a database is let go by whoever holds it.
-const fn ends(action: &FaultAction) -> bool {
+pub(crate) const fn ends(action: &FaultAction) -> bool {
     matches!(action, FaultAction::Stop | FaultAction::DiskFull | FaultAction::Partition { .. })
 }
 

@@ -37,6 +37,9 @@ fn title(text: impl Into<String>) -> Part {
     Part::Title(text.into())
 }
 
+/// What the rows of a subscriber have been tried with.
+const ROWS: &str = "Of each subscriber's rows one is enough with the scenario's own seed; the first was tried with every seed.";
+
 fn changes(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = &plan.headroom else { return Vec::new() };
     let mut parts = Vec::new();
@@ -47,7 +50,7 @@ fn changes(plan: &Plan) -> Vec<Part> {
         };
         let head = ["subscriber", "raise", "what that asks"].map(str::to_owned).to_vec();
         let rows = headroom.advice.changes.iter().map(row).collect();
-        parts.push(Part::Text("Of each subscriber's rows one is enough.".to_owned()));
+        parts.push(Part::Text(ROWS.to_owned()));
         parts.push(Part::Table(Table { head, rows, searched: false }));
     }
     if let Some(trial) = &headroom.advice.trial {
@@ -55,8 +58,11 @@ fn changes(plan: &Plan) -> Vec<Part> {
         parts.push(Part::Lines(vec![trial.patch.clone()]));
     }
     let more = headroom.advice.need.as_ref().map(super::machine::Need::told).into_iter();
+    let hopeless = headroom.advice.hopeless.iter();
+    let hopeless = hopeless.map(|name| format!("{name}: no change of its limits is enough."));
     parts.extend(
-        more.chain([unexamined(headroom).trim_end().to_owned()])
+        more.chain(hopeless)
+            .chain([unexamined(headroom).trim_end().to_owned()])
             .filter(|text| !text.is_empty())
             .map(Part::Text),
     );

@@ -250,7 +250,8 @@ pub(super) fn raises(change: &Change) -> String {
 /// What came of the patch.
 pub(super) fn tried(trial: &Trial) -> String {
     format!(
-        "All of it together, tried: it holds in {} of {} seeds. As settings, for --patch:",
+        "Tried together, the first of each subscriber: these subscribers meet their objectives in {} of {} seeds. As settings, for \
+         --patch:",
         trial.held, trial.seeds
     )
 }

@@ -1,6 +1,8 @@
 // The page of a run that goes on asks for itself again. What is open stays open; while somebody looks closer or searches, it stands.
 const isLookedAt = () => document.querySelector('text.zoom') || [...document.querySelectorAll('input.search')].some(one => one.value);
 const named = details => details.querySelector('summary').textContent.split(':')[0].trim();
+const TRIES = 10;
+let failed = 0;
 const again = async () => {
   const said = document.getElementById('live');
   try {
@@ -14,9 +16,12 @@ const again = async () => {
       document.querySelectorAll('details').forEach(one => { if (open.has(named(one))) one.open = true; });
       prepare();
     }
+    failed = 0;
     setTimeout(again, 1000);
   } catch {
-    if (said) said.textContent = `The run is over, or was ended: nothing is served any more. Its page: ${said.dataset.kept}`;
+    failed += 1;
+    if (failed < TRIES) setTimeout(again, 1000);
+    else if (said) said.textContent = `The run is over, or was ended: nothing is served any more. Its page: ${said.dataset.kept}`;
   }
 };
 setTimeout(again, 1000);

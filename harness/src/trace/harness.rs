@@ -92,6 +92,9 @@ pub struct Handshake {
     pub until: u64,
     /// The connection, numbered over the run.
     pub connection: u64,
+    /// The first arrival on it, once the trace is read.
+    #[serde(skip)]
+    pub first: Option<u64>,
 }
 
 /// How endpoints were reached.

@@ -173,7 +173,7 @@ impl Trace {
     /// When records refer to what isn't there, or causes come after their effects.
     pub fn settle(&mut self) -> Result<(), TraceError> {
         self.arrivals.sort_by_key(|arrival| arrival.n);
-        self.reached.handshakes.sort_by_key(|one| one.connection);
+        self.begin_connections();
         for (at, arrival) in self.arrivals.iter().enumerate() {
             if arrival.n != at as u64 {
                 return contradiction(format!("arrival {at} is missing or there twice"));
@@ -201,6 +201,21 @@ impl Trace {
         }
         self.outcomes()?;
         self.nothing_later()
+    }
+
+    /// Orders handshakes, and notes which arrival was the first on each connection.
+    fn begin_connections(&mut self) {
+        let handshakes = &mut self.reached.handshakes;
+        handshakes.sort_by_key(|one| one.connection);
+        if handshakes.is_empty() {
+            return;
+        }
+        for arrival in &self.arrivals {
+            let at = handshakes.binary_search_by_key(&arrival.connection, |one| one.connection);
+            if let Ok(at) = at {
+                handshakes[at].first.get_or_insert(arrival.n);
+            }
+        }
     }
 
     /// Every offer has an outcome, and no more than one. In a run that was not carried through, some have none.

@@ -74,18 +74,20 @@ fn what_comes_while_the_killed_process_is_not_back_was_sent_before() {
 
 #[test]
 fn what_waited_for_tls_to_be_agreed_was_sent_before() {
-    // TLS was agreed so long before the first attempt came, and that had taken so long.
-    for (agreed, took, expected) in [
-        (10 * MS, 800 * MS, Status::Pass),
-        (10 * MS, 100 * MS, Status::Fail),
-        (300 * MS, 800 * MS, Status::Fail),
+    // TLS was agreed so long before the first attempt came, that had taken so long, and the first on the connection was this.
+    for (agreed, took, first, expected) in [
+        (10 * MS, 800 * MS, 2, Status::Pass),
+        (10 * MS, 100 * MS, 2, Status::Fail),
+        (300 * MS, 800 * MS, 2, Status::Fail),
+        // That one had been answered.
+        (10 * MS, 800 * MS, 1, Status::Fail),
     ] {
         let over_tls = move |trace: &mut Trace| {
             build::deliver(trace, "a", 2, 4 * SECOND, 204);
             build::end(trace, 5 * SECOND);
             trace.arrivals[2].connection = 9;
             let until = 3 * SECOND - agreed;
-            let handshake = Handshake { t: until - took, until, connection: 9 };
+            let handshake = Handshake { t: until - took, until, connection: 9, first: Some(first) };
             trace.reached.handshakes.push(handshake);
         };
         for id in ["duplicate.bounded", "retry.status"] {

@@ -62,6 +62,25 @@ fn a_process_that_can_write_nothing_down_is_not_to_end_in_order() {
     }
 }
 
+#[test]
+fn what_kept_another_process_from_writing_or_came_later_excuses_no_end() {
+    use ProcessEvent::{Asked, Exited};
+    let failed: Life = &[(4, Asked, None), (5, Exited, Some("exit 1"))];
+    for (whom, from, expected) in [
+        ("worker 0", 3, Status::NotApplicable),
+        ("worker 0, owner of a", 3, Status::NotApplicable),
+        ("worker 1", 3, Status::Fail),
+        ("worker 0", 6, Status::Fail),
+    ] {
+        let cut_off = |trace: &mut Trace| {
+            lives(failed)(trace);
+            let (t, until, detail) = (from * SECOND, Some(20 * SECOND), Some(whom.to_owned()));
+            trace.faults.push(Fault { t, action: "partition".to_owned(), until, detail, plan: None });
+        };
+        check("process.exits", "[sender]\nworkers = 2", cut_off, expected);
+    }
+}
+
 /// Worker 1 of two is killed at 2.5 s. The connection of the first requests carries the later ones as well, or does not.
 fn kill_of_one(kept: bool) -> impl Fn(&mut Trace) {
     move |trace| {

@@ -181,7 +181,7 @@ fn a_patch_of_a_plan_carries_what_it_says() {
     let slo = ["--slo", "p95<20s", "--carry", "3", "--out", "plans"];
     let (code, told, why) = plan(&slo, folder.path());
     assert_eq!(code, Some(0), "{why}");
-    assert!(told.contains("it holds in 1 of 1 seeds"), "{told}");
+    assert!(told.contains("meet their objectives in 1 of 1 seeds"), "{told}");
     let patch = "plans/capacity-launch/patch.toml";
     let text = std::fs::read_to_string(folder.path().join(patch)).unwrap();
     assert!(text.contains("name = \"partner-c\"") && told.contains(&text), "{text}");

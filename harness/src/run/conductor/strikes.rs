@@ -93,7 +93,9 @@ impl Conductor<'_> {
             return self.recorder.keep(Record::Undone(Undone { t, action, worker: None, plan, why }));
         }
         let detail = fault.worker.as_ref().map(|target| target.told(worker));
-        let until = (lasts > 0).then(|| t.saturating_add(lasts));
+        // What the harness ends itself ends when that was planned, however late it was known whom it concerns.
+        let from = if crate::fault::ends(&fault.action) { fault.at.0 } else { t };
+        let until = (lasts > 0).then(|| from.saturating_add(lasts).max(t));
         let action = fault.action.name().to_owned();
         self.recorder.keep(Record::Fault(Fault { t, action, until, detail, plan }));
     }

@@ -22,6 +22,11 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 /// works on any statement.
 const ANSWER_WITHIN: Duration = Duration::from_secs(12);
 
+/// No shorter: whether a commit happened is asked once the server has given up the lost connection's transaction, after 5 s.
+const SHORTEST: Duration = Duration::from_secs(6);
+/// No longer: other programs take that setting for milliseconds.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// Where a database is.
 #[derive(Clone)]
 pub struct Address {
@@ -66,7 +71,8 @@ impl Address {
 
     /// How long the server may take for an answer, until it is as good as away.
     pub(super) fn answer_within(&self) -> Duration {
-        *self.config.get_tcp_user_timeout().unwrap_or(&ANSWER_WITHIN)
+        let asked = *self.config.get_tcp_user_timeout().unwrap_or(&ANSWER_WITHIN);
+        asked.clamp(SHORTEST, LONGEST)
     }
 }
 
