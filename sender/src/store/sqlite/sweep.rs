@@ -15,7 +15,7 @@ use crate::store::room::Bounded;
 pub(super) const EXPIRING: &str = "SELECT expires, delivery FROM expiring ORDER BY expires, delivery";
 
 /// No sweep looks at more deliveries that came since the last one, nor deletes more of what was left behind.
-const LOOKED_AT_MAX: u32 = 1_024;
+const LOOKED_AT_MAX: u32 = 8_192;
 
 /// One expired delivery.
 struct Expired {
