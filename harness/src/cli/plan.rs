@@ -40,7 +40,7 @@ what each seed carries); more seeds make it narrower.
 Launch questions, --with: kill, restart, stop, disk-full and lock-database @peak or @ a moment, the last three with how long
 (stop@30s 10s); NAME down LENGTH, from the peak or, as in 'partner-b down 10min@1min', from a moment; NAME answers LENGTH.
 
-Into --out go the page, plan.json, patch.toml (what to raise, for --patch), and partners/NAME.md, a sheet for each partner
+Into --out go the page, plan.json, patch.toml (what to raise, for --patch), and partners/NAME.md, a sheet for each partner (200 at most)
 that says what they will see.")]
 pub(super) struct Asks {
     /// The launch, as a scenario

@@ -92,22 +92,23 @@ fn acknowledges_what_it_cannot_write(trace: &mut Trace) {
     build::end(trace, 600 * SECOND);
 }
 
-fn dies_of_a_lock(trace: &mut Trace) {
-    trace.faults.push(fault(3 * SECOND / 2, "lock-database", Some(5 * SECOND / 2)));
+/// The process ends by itself in the midst of a fault.
+fn dies_of(trace: &mut Trace, action: &str) {
+    trace.faults.push(fault(3 * SECOND / 2, action, Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
     build::end(trace, 600 * SECOND);
+}
+
+fn dies_of_a_lock(trace: &mut Trace) {
+    dies_of(trace, "lock-database");
 }
 
 fn dies_with_its_database(trace: &mut Trace) {
-    trace.faults.push(fault(3 * SECOND / 2, "database-restart", Some(5 * SECOND / 2)));
-    trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
-    build::end(trace, 600 * SECOND);
+    dies_of(trace, "database-restart");
 }
 
 fn dies_of_being_cut_off(trace: &mut Trace) {
-    trace.faults.push(fault(3 * SECOND / 2, "partition", Some(5 * SECOND / 2)));
-    trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
-    build::end(trace, 600 * SECOND);
+    dies_of(trace, "partition");
 }
 
 fn is_slower_than_the_machine(trace: &mut Trace) {

@@ -4,11 +4,63 @@ use std::io;
 
 use rustix::process::Signal;
 
-use super::{Blow, Processes, READY_PAUSE_NS, Undone, note};
+use super::{Processes, READY_PAUSE_NS, note};
 use crate::driver::apart::Strike;
 use crate::driver::file::StopSignal;
 use crate::driver::process::{Launch, Process};
-use crate::trace::ProcessEvent;
+use crate::trace::{self, ProcessEvent};
+
+/// What was to be done to a process, and was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// To which.
+    pub worker: usize,
+    /// How it was to be ended.
+    pub blow: Blow,
+    /// Why not.
+    pub why: String,
+}
+
+/// What is to end a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blow {
+    /// Whether it is killed; else it is asked to stop.
+    pub kills: bool,
+    /// Which of the scenario's faults that is, from 0; none where the run is over.
+    pub plan: Option<u32>,
+}
+
+impl Undone {
+    /// As the trace has it.
+    #[must_use]
+    pub fn record(self, t: u64) -> trace::Undone {
+        let action = self.blow.word().to_owned();
+        let Blow { plan, .. } = self.blow;
+        trace::Undone { t, action, worker: u32::try_from(self.worker).ok(), plan, why: self.why }
+    }
+}
+
+impl Blow {
+    /// At the end of a run.
+    const fn at_the_end(kills: bool) -> Self {
+        Self { kills, plan: None }
+    }
+
+    /// In the scenario's words.
+    const fn word(self) -> &'static str {
+        match self {
+            Self { plan: None, .. } => "stop",
+            Self { kills: true, .. } => "kill",
+            Self { kills: false, .. } => "restart",
+        }
+    }
+}
+
+impl std::fmt::Display for Undone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} was not done: {}", self.blow.word(), self.why)
+    }
+}
 
 impl Processes {
     /// Ends a sender: by its driver's command, or else its process by a signal.

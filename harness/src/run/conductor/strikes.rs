@@ -15,8 +15,7 @@ impl Conductor<'_> {
         let scenario = self.scenario;
         let Some(fault) = scenario.faults.get(place) else { return };
         let over = self.clock.now() >= fault.at.0.saturating_add(fault.lasts.0);
-        let has_end = matches!(fault.action, FaultAction::Stop | FaultAction::Partition { .. });
-        if over && has_end {
+        if over && crate::fault::ends(&fault.action) {
             let name = fault.action.name();
             let why = "its time was over before its owner was known";
             return self.view.say(&format!("{name} was not applied: {why}"));
