@@ -1,8 +1,10 @@
 //! `hookproof plan` as people call it.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
+use hookproof::run::Clock;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::shipped;
@@ -34,6 +36,31 @@ fn the_answer_comes_first_and_the_page_is_written() {
     assert!(told.contains("what this machine carries was not measured"), "{told}");
     let page = std::fs::read_to_string(folder.path().join("plans/capacity-launch/plan.html")).unwrap();
     assert!(page.starts_with("<!doctype html>"));
+}
+
+/// Whether something has arrived in a run whose trace is somewhere in a folder.
+fn has_arrivals(place: &Path) -> bool {
+    let traces = place.read_dir().unwrap().filter_map(Result::ok).map(|one| one.path().join("trace.jsonl"));
+    let texts = traces.filter_map(|trace| std::fs::read_to_string(trace).ok());
+    texts.into_iter().any(|text| text.contains("\"k\":\"arrival\""))
+}
+
+#[test]
+fn a_measurement_that_is_interrupted_is_none() {
+    let (folder, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.arg("plan").arg(shipped().join("capacity-launch.toml")).args(["--no-headroom", "--seeds", "1"]);
+    command.current_dir(folder.path()).env("TMPDIR", place.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let clock = Clock::begun();
+    while !has_arrivals(place.path()) {
+        assert!(clock.now() < 60_000_000_000, "nothing is measured");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.code() == Some(130) && !told.contains("measured here"), "{told}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::check::{Evidence, figures};
-use crate::cli::exit::{HARNESS, USAGE};
+use crate::cli::exit::{HARNESS, INTERRUPTED, USAGE};
 use crate::cli::out::say;
 use crate::endpoint::{Reach, Spec};
 use crate::plan::machine::Machine;
@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::run::{Options, ceiling, play};
 use crate::scenario::{Duration, Range, Rate, SECOND, Scenario, Size, Store};
 use crate::sim::EPOCH;
-use crate::trace::{self, ClockKind, FORMAT, Header, Trace};
+use crate::trace::{self, ClockKind, Ended, FORMAT, Header, Trace};
 
 /// Where `hookproof run scenarios/throughput.toml` leaves its report.
 const THROUGHPUT: &str = "reports/runs/throughput/report.json";
@@ -203,6 +203,13 @@ async fn sender(scenario: &Scenario, ceiling: u64) -> Result<u64, (u8, String)> 
         play(&wide, &options, interrupts.first).await.map_err(|error| unmeasured(&error.to_string()))?;
     if let Some(failure) = &played.failure {
         return Err(unmeasured(&failure.to_string()));
+    }
+    match played.ended {
+        Ended::Done => {}
+        Ended::Interrupted => {
+            return Err((INTERRUPTED, "interrupted while the sender was measured".to_owned()));
+        }
+        Ended::SenderGone => return Err(unmeasured("the sender ended while it was measured")),
     }
     let trace = Trace::open(&played.trace).map_err(|error| unmeasured(&error.to_string()))?;
     let evidence = Evidence::new(&wide, &trace);
