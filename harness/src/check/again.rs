@@ -14,7 +14,7 @@ use super::given_up::longest_delay;
 use super::retry::after::contract_wait;
 use super::retry::asked::told_until;
 use crate::scenario::SECOND;
-use crate::trace::Lack;
+use crate::trace::{Fault, Lack};
 
 /// What a lane shows after a moment.
 pub(super) enum Again<'e> {
@@ -28,6 +28,16 @@ pub(super) enum Again<'e> {
 
 /// Looks at one lane from a moment on.
 pub(super) fn served_again<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64) -> Again<'e> {
+    look(evidence, at, from, None)
+}
+
+/// Looks at one lane while something befalls one of several processes: the others are to serve it.
+pub(super) fn served_meanwhile<'e>(evidence: &'e Evidence<'_>, at: u32, fault: &Fault) -> Again<'e> {
+    look(evidence, at, fault.t, Some(fault))
+}
+
+/// Looks at one lane from a moment on, though that has begun and lasts.
+fn look<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64, despite: Option<&Fault>) -> Again<'e> {
     let lane = &evidence.lanes[at as usize];
     let first_try = |one: &Delivery| evidence.attempts(one).first().map(|n| evidence.exchange(*n).t);
     let fresh = evidence.deliveries_of(at).iter().filter(|one| one.owed && one.dead.is_none());
@@ -48,7 +58,7 @@ pub(super) fn served_again<'e>(evidence: &'e Evidence<'_>, at: u32, from: u64) -
     }
     let expires =
         evidence.accepted(first).is_some_and(|t| t.saturating_add(lane.subscriber.retry.ttl.0) <= by);
-    if expires || by >= evidence.end || may_be_left_alone(evidence, lane, from, (by, wait)) {
+    if expires || by >= evidence.end || may_be_left_alone(evidence, lane, (from, despite), (by, wait)) {
         return Again::Nothing;
     }
     Again::Late { first, after: came.map(|t| t - from) }
@@ -62,7 +72,12 @@ fn held_on_purpose(lane: &Lane<'_>) -> u64 {
     contract_wait(lane).saturating_add(window).saturating_add(order)
 }
 
-fn may_be_left_alone(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, (by, wait): (u64, u64)) -> bool {
+fn may_be_left_alone(
+    evidence: &Evidence<'_>,
+    lane: &Lane<'_>,
+    (from, despite): (u64, Option<&Fault>),
+    (by, wait): (u64, u64),
+) -> bool {
     let ill = lane
         .subscriber
         .behaviours
@@ -74,7 +89,8 @@ fn may_be_left_alone(evidence: &Evidence<'_>, lane: &Lane<'_>, from: u64, (by, w
     // Of one end the trace has several lines.
     let later = from.saturating_add(SECOND);
     let upset = evidence.upsets.iter().any(|t| later < *t && *t <= by);
-    let mut faults = evidence.trace.faults.iter().filter(|fault| fault.hinders());
+    let is_other = |fault: &&Fault| despite.is_none_or(|one| !std::ptr::eq(one, *fault));
+    let mut faults = evidence.trace.faults.iter().filter(|fault| fault.hinders()).filter(is_other);
     let faulty =
         faults.any(|fault| fault.t <= by && (fault.t > from || fault.until.is_some_and(|t| t > from)));
     ill || upset

@@ -1,8 +1,9 @@
 //! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`: while the sender can't write,
 //! or its wall clock jumps, nothing is acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
-//! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]).
+//! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]). Where one of several processes
+//! is cut off for as long as that, the others serve its lanes in that time.
 
-use super::again::{Again, served_again};
+use super::again::{Again, served_again, served_meanwhile};
 use super::evidence::Evidence;
 use super::settled::{Fate, fates};
 use super::unsettled::{missing, not_settled_in_time, unless_late};
@@ -45,6 +46,7 @@ fn judge(evidence: &Evidence<'_>, action: &str) -> Finding {
         let until = fault.until.unwrap_or(fault.t);
         late += false_acknowledgements(evidence, fault, until, &mut tally);
         deaths(evidence, fault, until, &mut tally);
+        taken_over(evidence, fault, until, &mut tally);
         recovers(evidence, until, &mut tally);
     }
     let finding = tally.finding(
@@ -90,6 +92,22 @@ fn deaths(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally)
                 what,
                 arrivals: Vec::new(),
             });
+        }
+    }
+}
+
+/// What one of several processes served that is cut off for long enough, the others serve meanwhile.
+fn taken_over(evidence: &Evidence<'_>, fault: &Fault, until: u64, tally: &mut Tally) {
+    let sender = &evidence.scenario.sender;
+    let lasts = until.saturating_sub(fault.t);
+    if !fault.cuts_off() || sender.workers < 2 || lasts < sender.takeover_within.0 {
+        return;
+    }
+    for (at, _) in (0..).zip(&evidence.lanes) {
+        if let Again::Late { first, after } = served_meanwhile(evidence, at, fault) {
+            let after = after.map_or("never".to_owned(), show);
+            let what = format!("due while a process was cut off; the lane was served again after {after}");
+            tally.broke(|| evidence.absent(first, what));
         }
     }
 }

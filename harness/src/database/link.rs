@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -21,22 +22,46 @@ const CONNECTIONS_MAX: usize = 256;
 /// What is carried at once.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// What a link lets pass.
+/// What is done to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passage {
-    /// Everything.
-    Open,
-    /// Nothing, and neither side hears of it; what was said passes once it is open again.
-    Silent,
-    /// Nothing: connections are closed, and none can be made.
+pub enum Barrier {
+    /// Nothing passes, and neither side hears of it; what was said passes once it is open again.
+    Silence,
+    /// Nothing passes: connections are closed, and none can be made.
     Cut,
+}
+
+/// What is done to a link now: the same may be done to it several times over, and ends as often.
+#[derive(Clone, Copy, Debug, Default)]
+struct Barriers {
+    silences: u32,
+    cuts: u32,
+}
+
+impl Barriers {
+    const fn of(&mut self, barrier: Barrier) -> &mut u32 {
+        match barrier {
+            Barrier::Silence => &mut self.silences,
+            Barrier::Cut => &mut self.cuts,
+        }
+    }
+
+    const fn is_cut(&self) -> bool {
+        self.cuts > 0
+    }
+
+    const fn is_silent(&self) -> bool {
+        self.silences > 0 && !self.is_cut()
+    }
 }
 
 /// A link. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Link {
     folder: PathBuf,
-    passage: watch::Sender<Passage>,
+    barriers: watch::Sender<Barriers>,
+    /// Connections that it has carried.
+    carried: Arc<AtomicU64>,
     accepting: AbortHandle,
 }
 
@@ -47,9 +72,11 @@ impl Link {
         // Whoever keeps the server removes what is there, and is somebody else where the harness is root.
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
         let listener = UnixListener::bind(socket(&folder))?;
-        let (passage, passing) = watch::channel(Passage::Open);
-        let accepting = tokio::spawn(accept(listener, socket(server), passing)).abort_handle();
-        Ok(Self { folder, passage, accepting })
+        let (barriers, passage) = watch::channel(Barriers::default());
+        let carried = Arc::default();
+        let way = Way { server: socket(server), passage, carried: Arc::clone(&carried) };
+        let accepting = tokio::spawn(accept(listener, way)).abort_handle();
+        Ok(Self { folder, barriers, carried, accepting })
     }
 
     /// The address of the database by this way.
@@ -58,9 +85,28 @@ impl Link {
         super::server::address_in(&self.folder)
     }
 
-    /// Says what may pass from now on.
-    pub fn let_pass(&self, passage: Passage) {
-        self.passage.send_replace(passage);
+    /// Whether anybody has ever come by this way.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.carried.load(Ordering::Relaxed) > 0
+    }
+
+    /// Begins to let nothing pass.
+    pub fn bar(&self, barrier: Barrier) {
+        self.barriers.send_modify(|barriers| *barriers.of(barrier) += 1);
+    }
+
+    /// Ends what was begun so; what else was begun lasts.
+    pub fn unbar(&self, barrier: Barrier) {
+        self.barriers.send_modify(|barriers| {
+            let count = barriers.of(barrier);
+            *count = count.saturating_sub(1);
+        });
+    }
+
+    /// Ends all that was begun.
+    pub fn open_again(&self) {
+        self.barriers.send_replace(Barriers::default());
     }
 }
 
@@ -71,11 +117,19 @@ impl Drop for Link {
 }
 
 /// Where PostgreSQL listens in a folder.
-fn socket(folder: &Path) -> PathBuf {
+pub(super) fn socket(folder: &Path) -> PathBuf {
     folder.join(".s.PGSQL.5432")
 }
 
-async fn accept(listener: UnixListener, server: PathBuf, passage: watch::Receiver<Passage>) {
+/// Where a link leads to, and what may pass.
+#[derive(Clone, Debug)]
+struct Way {
+    server: PathBuf,
+    passage: watch::Receiver<Barriers>,
+    carried: Arc<AtomicU64>,
+}
+
+async fn accept(listener: UnixListener, way: Way) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut carried = JoinSet::new();
     loop {
@@ -83,10 +137,10 @@ async fn accept(listener: UnixListener, server: PathBuf, passage: watch::Receive
             accepted = listener.accept() => {
                 // Whoever finds no place is closed, and so is who is gone already.
                 let (Ok((near, _)), Ok(place)) = (accepted, Arc::clone(&places).try_acquire_owned()) else { continue };
-                let (server, passage) = (server.clone(), passage.clone());
+                let way = way.clone();
                 carried.spawn(async move {
                     // How it ends, both sides hear from their sockets.
-                    let _ = carry(near, &server, passage).await;
+                    let _ = carry(near, way).await;
                     drop(place);
                 });
             }
@@ -96,38 +150,40 @@ async fn accept(listener: UnixListener, server: PathBuf, passage: watch::Receive
 }
 
 /// Carries what both sides say, until one of them ends or the link is cut.
-async fn carry(near: UnixStream, server: &Path, mut passage: watch::Receiver<Passage>) -> io::Result<()> {
-    if open_or_cut(&mut passage).await == Passage::Cut {
+async fn carry(near: UnixStream, way: Way) -> io::Result<()> {
+    let Way { server, mut passage, carried } = way;
+    if !opens(&mut passage).await {
         return Ok(());
     }
     let (from_near, to_near) = near.into_split();
     let (from_far, to_far) = UnixStream::connect(server).await?.into_split();
+    carried.fetch_add(1, Ordering::Relaxed);
     tokio::select! {
         ended = pass_on(from_near, to_far, passage.clone()) => ended,
         ended = pass_on(from_far, to_near, passage.clone()) => ended,
-        _ = passage.wait_for(|passage| *passage == Passage::Cut) => Ok(()),
+        _ = passage.wait_for(Barriers::is_cut) => Ok(()),
     }
 }
 
 async fn pass_on(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut passage: watch::Receiver<Passage>,
+    mut passage: watch::Receiver<Barriers>,
 ) -> io::Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = from.read(&mut piece).await?;
         // That one side has gone is news that a silent link doesn't carry either.
-        if open_or_cut(&mut passage).await == Passage::Cut || read == 0 {
+        if !opens(&mut passage).await || read == 0 {
             return Ok(());
         }
         to.write_all(&piece[..read]).await?;
     }
 }
 
-/// Waits while the link is silent. One that nobody keeps any more is cut.
-async fn open_or_cut(passage: &mut watch::Receiver<Passage>) -> Passage {
-    passage.wait_for(|passage| *passage != Passage::Silent).await.map_or(Passage::Cut, |passage| *passage)
+/// Waits while the link is silent, and answers whether it is open then. One that nobody keeps any more is cut.
+async fn opens(passage: &mut watch::Receiver<Barriers>) -> bool {
+    passage.wait_for(|barriers| !barriers.is_silent()).await.is_ok_and(|barriers| !barriers.is_cut())
 }
 
 #[cfg(test)]
@@ -159,7 +215,7 @@ mod tests {
         let link = echoing(folder.path());
         let mut before = say(&link).await;
         assert_eq!(before.read_u8().await.unwrap(), b'?');
-        link.let_pass(Passage::Silent);
+        link.bar(Barrier::Silence);
         before.write_all(b"!").await.unwrap();
         let mut during = say(&link).await;
         // Whatever may pass has passed once both have waited for as long as others need.
@@ -167,7 +223,7 @@ mod tests {
             let heard = tokio::time::timeout(std::time::Duration::from_millis(50), peer.read_u8()).await;
             assert!(heard.is_err(), "{heard:?}");
         }
-        link.let_pass(Passage::Open);
+        link.unbar(Barrier::Silence);
         assert_eq!((before.read_u8().await.unwrap(), during.read_u8().await.unwrap()), (b'!', b'?'));
     }
 
@@ -177,12 +233,30 @@ mod tests {
         let link = echoing(folder.path());
         let mut before = say(&link).await;
         before.read_u8().await.unwrap();
-        link.let_pass(Passage::Silent);
-        link.let_pass(Passage::Cut);
+        link.bar(Barrier::Silence);
+        link.bar(Barrier::Cut);
         assert!(before.read_u8().await.is_err(), "the connection is closed");
         let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
         assert!(during.read_u8().await.is_err(), "and so is each that is made");
-        link.let_pass(Passage::Open);
+        link.open_again();
         assert_eq!(say(&link).await.read_u8().await.unwrap(), b'?');
+    }
+
+    #[tokio::test]
+    async fn what_ends_is_what_was_begun_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = echoing(folder.path());
+        assert!(!link.is_used());
+        [Barrier::Cut, Barrier::Silence, Barrier::Cut].into_iter().for_each(|barrier| link.bar(barrier));
+        link.unbar(Barrier::Cut);
+        let mut during = UnixStream::connect(socket(&link.folder)).await.unwrap();
+        assert!(during.read_u8().await.is_err(), "one cut lasts");
+        link.unbar(Barrier::Cut);
+        let mut silent = say(&link).await;
+        let heard = tokio::time::timeout(std::time::Duration::from_millis(50), silent.read_u8()).await;
+        assert!(heard.is_err() && !link.is_used(), "{heard:?}");
+        link.unbar(Barrier::Silence);
+        assert_eq!(silent.read_u8().await.unwrap(), b'?');
+        assert!(link.is_used());
     }
 }

@@ -10,12 +10,12 @@ mod link;
 mod server;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::scenario::{Durability, Store};
 use given::Given;
-pub use link::{Link, Passage};
+pub use link::{Barrier, Link};
 pub use server::Server;
 
 /// The environment variable with the address of a server to use in place of a private one.
@@ -32,6 +32,9 @@ pub enum DatabaseError {
          /usr/lib/postgresql; expected them (Debian: apt-get install postgresql), or the address of a server in {VARIABLE}"
     )]
     Missing,
+    /// The private server ended while it was used.
+    #[error("the run's own PostgreSQL server ended by itself; its log is {}", .0.display())]
+    Ended(PathBuf),
     /// The server that was named can't be used.
     #[error("the server of {VARIABLE} cannot be used: {0}; expected postgres://USER:PASSWORD@HOST/DATABASE")]
     Given(String),
@@ -76,9 +79,13 @@ impl Database {
     }
 
     /// Ends what was made for it, and waits until it is gone.
-    pub async fn close(self) {
-        if let Some(server) = self.server.and_then(Arc::into_inner) {
-            server.close().await;
+    ///
+    /// # Errors
+    /// When the private server was gone before.
+    pub async fn close(self) -> Result<(), DatabaseError> {
+        match self.server.and_then(Arc::into_inner) {
+            Some(server) => server.close().await,
+            None => Ok(()),
         }
     }
 

@@ -7,6 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
@@ -29,6 +30,7 @@ const UNREAD_MAX: usize = 1_024;
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
+    log: PathBuf,
     orders: Mutex<Orders>,
 }
 
@@ -38,6 +40,8 @@ struct Orders {
     to: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     log: mpsc::Receiver<String>,
+    /// Whether it was started, and not stopped since.
+    runs: bool,
     /// It ends with its input.
     keeper: Child,
 }
@@ -45,7 +49,7 @@ struct Orders {
 impl Server {
     /// Starts one with an empty database, and waits until it answers. What it says goes into `log`.
     pub(super) async fn start(durability: Durability, log: &Path) -> Result<Self, DatabaseError> {
-        let kept = tokio::fs::File::create(log).await?;
+        let (path, kept) = (log.to_owned(), tokio::fs::File::create(log).await?);
         // A process that was killed has written what it acknowledged, if not yet to the disk.
         let fsync = if durability == Durability::PowerLoss { "on" } else { "off" };
         let mut command = Command::new("sh");
@@ -58,12 +62,12 @@ impl Server {
         };
         let (tell, log) = mpsc::channel(UNREAD_MAX);
         tokio::spawn(keep(said, kept, tell));
-        let mut orders = Orders { to, answers: BufReader::new(answers).lines(), log, keeper };
+        let mut orders = Orders { to, answers: BufReader::new(answers).lines(), log, runs: false, keeper };
         let Some(folder) = orders.answer().await? else {
             return Err(orders.end().await);
         };
         orders.begin().await?;
-        Ok(Self { folder: folder.into(), orders: Mutex::new(orders) })
+        Ok(Self { folder: folder.into(), log: path, orders: Mutex::new(orders) })
     }
 
     /// The address of its one database.
@@ -80,11 +84,16 @@ impl Server {
     }
 
     /// Ends it, and waits until it is gone.
-    pub(super) async fn close(self) {
-        let Orders { to, mut keeper, .. } = self.orders.into_inner();
+    ///
+    /// # Errors
+    /// When it was gone before, and nobody had stopped it.
+    pub(super) async fn close(self) -> Result<(), DatabaseError> {
+        let Orders { to, runs, mut keeper, .. } = self.orders.into_inner();
+        let is_there = UnixStream::connect(super::link::socket(&self.folder)).await.is_ok();
         drop(to);
         // It ends in any case; how, its log says.
         let _ended = timeout(WITHIN, keeper.wait()).await;
+        if runs && !is_there { Err(DatabaseError::Ended(self.log)) } else { Ok(()) }
     }
 
     /// Stops it at once, as a crash would, and waits until it is gone.
@@ -93,6 +102,7 @@ impl Server {
     /// When its keeper is gone or doesn't answer.
     pub async fn stop(&self) -> Result<(), DatabaseError> {
         let mut orders = self.orders.lock().await;
+        orders.runs = false;
         orders.give("stop").await?;
         match orders.answer().await? {
             Some(_) => Ok(()),
@@ -135,6 +145,7 @@ impl Orders {
         let ready = async {
             while let Some(line) = self.log.recv().await {
                 if line.contains("is ready to accept connections") {
+                    self.runs = true;
                     return Ok(());
                 }
                 if line.contains("FATAL:") && !line.contains("the database system is") {

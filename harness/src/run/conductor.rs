@@ -14,7 +14,7 @@ use super::keeping::Keeping;
 use super::operator::Done;
 use super::view::View;
 use super::{Clock, Interrupt, Recorder, RunError};
-use crate::database::{Link, Passage, Server};
+use crate::database::{Link, Server};
 use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
 use crate::scenario::{Scenario, Standing};
@@ -211,7 +211,7 @@ impl Conductor<'_> {
     /// Ends what still lasts: the sender is asked to stop as it is without faults.
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
-        self.links.iter().for_each(|link| link.let_pass(Passage::Open));
+        self.links.iter().for_each(Link::open_again);
         if let Err(error) = self.processes.relieve() {
             self.view.say(&format!("a fault could not be ended: {error}"));
         }

@@ -109,9 +109,14 @@ pub async fn play(scenario: &Scenario, options: &Options, interrupt: Interrupt) 
         database: &database,
     };
     let played = staged.play(interrupt).await;
-    database.close().await;
+    let closed = database.close().await;
     // A run that could not begin has nothing to tell; one that did is told whole, whatever became of it.
-    let Course { ended, lag, dead_listed, failure } = played?;
+    let Course { mut ended, lag, dead_listed, mut failure } = played?;
+    if let Err(error) = closed {
+        // What came of the sender without its store says nothing of the sender.
+        ended = Ended::Interrupted;
+        failure = failure.or(Some(error.into()));
+    }
     let dropped = stage.recorder.dropped();
     let end = End { t: stage.clock.now(), ended, dead_listed, late: lag.late, dropped };
     let recorder = stage.recorder.clone();

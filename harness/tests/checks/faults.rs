@@ -3,7 +3,7 @@
 use hookproof::check::Status;
 use hookproof::trace::{Fault, Trace};
 
-use crate::build::check;
+use crate::build::{self, check};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -69,5 +69,39 @@ fn a_redrive_excuses_what_was_a_dead_letter_alone() {
     for id in ["duplicate.bounded", "retry.status"] {
         check(id, redrive, again(204), Status::Fail);
         check(id, redrive, again(500), Status::Pass);
+    }
+}
+
+/// Worker 0 is cut off for ten seconds from 3 s on; an event of 4 s comes at `t`, after what else was done.
+fn cut_off(t: u64, others: &'static [(u64, &'static str)]) -> impl Fn(&mut Trace) {
+    move |trace| {
+        let lasting = |from: u64, action: &str, whom: &str| Fault {
+            until: Some((from + 10) * SECOND),
+            ..fault(from * SECOND, action, Some(whom), None)
+        };
+        trace.faults.push(lasting(3, "partition", "worker 0"));
+        trace.faults.extend(others.iter().map(|(from, action)| lasting(*from, action, "worker 1")));
+        build::offer(trace, 3, 4 * SECOND, &["a"]);
+        build::deliver(trace, "a", 3, t * SECOND, 204);
+        build::end(trace, 60 * SECOND);
+    }
+}
+
+#[test]
+fn while_one_process_is_cut_off_the_others_serve_its_lanes() {
+    let plan = |workers: u32, within: u64| {
+        format!(
+            "[sender]\nstore = \"postgres\"\nworkers = {workers}\ntakeover_within = \"{within}s\"\n\
+             [[fault]]\nat = \"3s\"\nlasts = \"10s\"\ndo = \"partition\"\nworker = 0"
+        )
+    };
+    for (workers, within, t, others, expected) in [
+        (2, 6, 8, &[][..], Status::Pass),
+        (2, 6, 13, &[], Status::Fail),
+        (2, 11, 13, &[], Status::Pass),
+        (1, 6, 13, &[], Status::Pass),
+        (2, 6, 13, &[(5, "partition")], Status::Pass),
+    ] {
+        check("fault.partition", &plan(workers, within), cut_off(t, others), expected);
     }
 }

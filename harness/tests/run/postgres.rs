@@ -8,8 +8,8 @@ use hookproof::check::{Status, Strictness, judge};
 use hookproof::fault::hold_database;
 use hookproof::run::Clock;
 use hookproof::scenario::Scenario;
-use hookproof::trace::Trace;
-use rustix::process::Signal;
+use hookproof::trace::{Ended, Trace};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio_postgres::NoTls;
 
 use crate::postgres_server::{Fsync, Private, execute, none, query};
@@ -124,6 +124,35 @@ async fn a_run_that_ends_before_its_database_server_is_back_says_that_it_was_sto
     let [fault] = &trace.unwrap().faults[..] else { panic!("{said}") };
     assert_eq!((fault.action.as_str(), fault.until), ("database-restart", Some(u64::MAX)), "{said}");
     assert!(!said.contains("process.exits"), "without its store it need not end in order: {said}");
+}
+
+/// The process of the private server whose folder is in `place`.
+fn postmaster(place: &Path) -> Option<Pid> {
+    let folders = place.read_dir().unwrap().filter_map(Result::ok);
+    let file = folders.filter_map(|one| std::fs::read_to_string(one.path().join("data/postmaster.pid")).ok());
+    file.last()?.lines().next()?.parse().ok().and_then(Pid::from_raw)
+}
+
+#[tokio::test]
+async fn a_run_whose_own_database_server_dies_is_none() {
+    if server("a_run_whose_own_database_server_dies").is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let scenario = SHARED.replace("20s", "1s").replace("[sender]", "[sender]\nstop_within = \"1s\"");
+    let run = start(&scenario, place.path(), "");
+    let arrived =
+        || std::fs::read_to_string(run.folder.path().join("shared/trace.jsonl")).unwrap_or_default();
+    let clock = Clock::begun();
+    while !arrived().contains("\"k\":\"arrival\"") {
+        assert!(clock.now() < 60_000_000_000, "nothing arrives");
+        clock.pass(5_000_000).await;
+    }
+    kill_process(postmaster(place.path()).unwrap(), Signal::KILL).unwrap();
+    let (code, said, trace, _) = run.end();
+    assert!(code == Some(70) && said.contains("PostgreSQL server ended by itself"), "{code:?}: {said}");
+    let trailer = trace.unwrap().trailer.unwrap();
+    assert_eq!(trailer.ended, Ended::Interrupted, "it ran to its end without a store");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Conductor, text};
-use crate::database::Passage;
+use crate::database::{Barrier, Link};
 use crate::driver::{self, Blow, Processes};
 use crate::fault::{Room, Step};
 use crate::run::operator::{Errand, Operator};
@@ -38,7 +38,10 @@ impl Conductor<'_> {
                     FaultAction::DiskFull => {
                         self.each(worker, |processes, worker| processes.limit_files(worker, Room::Free))
                     }
-                    FaultAction::Partition { .. } => self.link(worker, Passage::Open),
+                    FaultAction::Partition { cut } => {
+                        self.links_of(worker).for_each(|link| link.unbar(barrier(cut)));
+                        Ok(())
+                    }
                     _ => Ok(()),
                 };
                 if let Err(error) = result {
@@ -77,9 +80,7 @@ impl Conductor<'_> {
             FaultAction::ClockStep { .. } => {
                 Err(std::io::Error::other("the clock of one process can't be set without privilege"))
             }
-            FaultAction::Partition { cut } => {
-                self.link(worker, if *cut { Passage::Cut } else { Passage::Silent })
-            }
+            FaultAction::Partition { cut } => self.cut_off(worker, barrier(*cut)),
             FaultAction::LockDatabase => return self.lock(fault),
             FaultAction::DatabaseRestart => return self.restart_database(fault),
             FaultAction::Limit { .. } | FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => {
@@ -122,13 +123,23 @@ impl Conductor<'_> {
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
     }
 
-    /// Says what passes between a process, or all of them, and the database server.
-    fn link(&self, worker: Option<usize>, passage: Passage) -> std::io::Result<()> {
+    /// The ways of a process, or of all of them, to the database server.
+    fn links_of(&self, worker: Option<usize>) -> impl Iterator<Item = &Link> {
+        let links = self.links.iter().enumerate();
+        links.filter(move |(at, _)| worker.is_none_or(|one| one == *at)).map(|(_, link)| link)
+    }
+
+    /// Lets nothing pass between a process, or all of them, and the database server.
+    fn cut_off(&self, worker: Option<usize>, barrier: Barrier) -> std::io::Result<()> {
         if self.links.is_empty() {
             return Err(std::io::Error::other("the database server is not the harness's own"));
         }
-        let concerned = self.links.iter().enumerate().filter(|(at, _)| worker.is_none_or(|one| one == *at));
-        concerned.for_each(|(_, link)| link.let_pass(passage));
+        if !self.links_of(worker).any(Link::is_used) {
+            return Err(std::io::Error::other(
+                "the sender has never come to the database by the address that it was given for this process",
+            ));
+        }
+        self.links_of(worker).for_each(|link| link.bar(barrier));
         Ok(())
     }
 
@@ -168,4 +179,9 @@ impl Conductor<'_> {
             )),
         }
     }
+}
+
+/// What is done to a link where it is cut, or else silenced.
+const fn barrier(cut: bool) -> Barrier {
+    if cut { Barrier::Cut } else { Barrier::Silence }
 }
