@@ -63,6 +63,28 @@ pub enum StoreError {
         /// Where it was.
         path: PathBuf,
     },
+    /// The database is older than what was seen of it: nothing that is remembered of it holds.
+    #[error(
+        "could not {doing}: the database has gone back to before what this process did there ({detail}), as after a restore, or a \
+         failover to a standby that lacked the last commits; start this process anew, so that it relies on nothing that is gone"
+    )]
+    WentBack {
+        /// What was being done.
+        doing: &'static str,
+        /// What was found.
+        detail: String,
+    },
+    /// Connections are not our own: prepared statements would be carried out for others.
+    #[error(
+        "could not {doing}: at {address} is a pooler that lends the server's sessions out for a transaction or a statement at a \
+         time, and ours must be our own; have it pool sessions (PgBouncer: pool_mode = session), or name the server itself"
+    )]
+    Pooled {
+        /// What was being done.
+        doing: &'static str,
+        /// Of what.
+        address: String,
+    },
     /// Made by a newer version of this program.
     #[error("{} has schema {found}, this program knows up to {known}; use the version that wrote it, or a newer one", .path.display())]
     Newer {

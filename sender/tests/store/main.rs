@@ -4,11 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod contract;
+mod gone_back;
 mod kills;
 mod law;
 mod log;
 mod older;
 mod parts;
+mod pooled;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;

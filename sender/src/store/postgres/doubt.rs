@@ -2,12 +2,16 @@
 //!
 //! Each commit writes a token into its writer's row of `totals`. Who lost the connection reads that row, locked, over
 //! another one: by then the server has either committed, or given up, and the token tells which.
+//!
+//! The same row tells, after each loss of the connection, whether what was committed before is still there. A server that was
+//! restored, or is a standby that lacked the last commits, has gone back: whoever relied on what it remembers would pass over
+//! what waits again, and take lanes for its own that are not. So it is told, and ends.
 
 use super::failure::failure;
 use super::ledger::Ledger;
 use super::link::{Ask, Link, Purpose};
 use super::values::int;
-use super::{Done, PostgresStore, StoreError};
+use super::{Done, PostgresStore, StoreError, open, sweep};
 use crate::engine::StoreTime;
 use crate::store::Command;
 use crate::store::reply::Reply;
@@ -68,16 +72,6 @@ impl Doubt {
         sql.query_all(&asks).map(|_| ())
     }
 
-    /// Whether it happened after all.
-    pub(super) fn happened(&self, sql: &Link, writer: i64) -> Result<bool, StoreError> {
-        let doing = "find out what came of a commit";
-        let row = sql.first("SELECT token FROM totals WHERE writer = $1 FOR UPDATE", &[&writer]);
-        let row = row.map_err(|error| failure(doing, &error))?;
-        let missing = || StoreError::Broken { doing, detail: "this writer's row is gone".to_owned() };
-        let token: i64 = row.ok_or_else(missing)?.try_get(0).map_err(|error| failure(doing, &error))?;
-        Ok(token == self.token)
-    }
-
     /// Whether these were its commands.
     pub(super) fn is_of(&self, commands: &[Command]) -> bool {
         format!("{:?}", self.commands) == format!("{commands:?}")
@@ -85,6 +79,35 @@ impl Doubt {
 
     pub(super) fn into_done(self) -> Done {
         self.done
+    }
+}
+
+/// The last token in a writer's row, if there is one. It is locked, so that a commit under way is waited for.
+fn token(sql: &Link, writer: i64) -> Result<Option<i64>, StoreError> {
+    let failed = |error| failure(FINDING_OUT, &error);
+    let row =
+        sql.first("SELECT token FROM totals WHERE writer = $1 FOR UPDATE", &[&writer]).map_err(failed)?;
+    row.map(|row| row.try_get(0)).transpose().map_err(failed)
+}
+
+const FINDING_OUT: &str = "find out what came of a commit";
+
+/// Leaves everybody the lanes that they have, for as long as whoever holds more than the database knows may believe so.
+const SPARE: &str = "UPDATE owners SET until = greatest(until, (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 + $1)";
+
+/// The last commit that is known to have happened: its token and when it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Committed {
+    pub(super) token: i64,
+    pub(super) at: StoreTime,
+}
+
+impl Committed {
+    /// Whether that is still there, given the token in the writer's row. A row that nobody has written to for long is another's to
+    /// delete.
+    fn is_there(self, found: Option<i64>, now: StoreTime) -> bool {
+        let forgotten = now.since(self.at) >= sweep::GONE_AFTER || self.token == 0;
+        found.map_or(forgotten, |found| found == self.token)
     }
 }
 
@@ -96,20 +119,47 @@ impl PostgresStore {
         now: StoreTime,
         commands: &[Command],
     ) -> Result<Option<Vec<Reply>>, StoreError> {
-        if self.link.as_ref().is_none_or(Link::is_closed) {
-            self.link = None;
-            self.link = Some(Link::open(&self.address, Purpose::Hot)?);
-            self.connected_again = Some(now);
-        }
-        let (Some(link), Some(doubt)) = (self.link.as_ref(), self.doubt.as_ref()) else { return Ok(None) };
-        let happened = doubt.happened(link, self.writer)?;
-        let Some(doubt) = self.doubt.take() else { return Ok(None) };
-        if !happened {
-            self.undo();
+        if self.link.as_ref().is_some_and(|link| !link.is_closed()) && self.doubt.is_none() {
             return Ok(None);
         }
-        let is_of = doubt.is_of(commands);
-        let replies = self.keep(doubt.into_done());
-        Ok(is_of.then_some(replies))
+        let link = match self.link.take().filter(|link| !link.is_closed()) {
+            Some(link) => link,
+            None => {
+                let link = open::connect(&self.address, Purpose::Hot)?;
+                self.connected_again = Some(now);
+                link
+            }
+        };
+        // A connection on which this can't be told is given up.
+        let found = token(&link, self.writer)?;
+        let doubt = self.doubt.take();
+        let is_in_doubt = doubt.is_some();
+        if let Some(doubt) = doubt.filter(|doubt| found == Some(doubt.token)) {
+            self.link = Some(link);
+            self.committed = Committed { token: doubt.token, at: now };
+            let is_of = doubt.is_of(commands);
+            let replies = self.keep(doubt.into_done());
+            return Ok(is_of.then_some(replies));
+        }
+        if !self.committed.is_there(found, now) {
+            return Err(self.gone_back(&link, found));
+        }
+        self.link = Some(link);
+        if is_in_doubt {
+            self.undo();
+        }
+        Ok(None)
+    }
+
+    /// What the database says of this writer is not what it has done.
+    fn gone_back(&self, link: &Link, found: Option<i64>) -> StoreError {
+        if let Err(error) = link.execute(SPARE, &[&int(self.lease.0)]) {
+            tracing::warn!(%error, "leases could not be extended in a database that has gone back");
+        }
+        let (known, found) =
+            (self.committed.token, found.map_or("none".to_owned(), |found| found.to_string()));
+        let detail =
+            format!("the last commit that it was told of is its {known}th, and the database knows {found}");
+        StoreError::WentBack { doing: FINDING_OUT, detail }
     }
 }

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 
 use super::address::Address;
 use crate::store::StoreError;
@@ -31,6 +31,19 @@ pub(super) enum Purpose {
     Hot,
     /// Whatever operators ask. It writes nothing, and each question ends after some seconds.
     Reading,
+    /// To find out what is there.
+    Looking,
+}
+
+impl Purpose {
+    /// What is set on a connection of that purpose.
+    pub(super) const fn settings(self) -> &'static str {
+        match self {
+            Self::Hot => HOT,
+            Self::Reading => READING,
+            Self::Looking => "",
+        }
+    }
 }
 
 /// What the server may do on a connection, and for how long. Plans of hot statements are made once: with few rows in a
@@ -73,8 +86,7 @@ impl Link {
         let doing = "connect to the database";
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Io { doing, detail: error.to_string() })?;
-        let first = if purpose == Purpose::Hot { HOT } else { READING };
-        let connected = wait_on(&runtime, address.connect(first));
+        let connected = wait_on(&runtime, address.connect(purpose.settings()));
         match connected {
             Ok((client, carried)) => Ok(Self {
                 client,
@@ -200,6 +212,17 @@ impl Link {
         let rows: u64 = self.wait(try_join_all(asked))?.into_iter().sum();
         self.changes.set(self.changes.get() + rows);
         Ok(())
+    }
+
+    /// The server's number for the session that this is carried on.
+    pub(super) fn session(&self) -> Result<Option<String>, tokio_postgres::Error> {
+        // Not prepared: where the session may be another's, a prepared statement may be another one.
+        let answers = self.wait(self.client.simple_query("SELECT pg_backend_pid()"))?;
+        let row = answers.iter().find_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        Ok(row.map(ToOwned::to_owned))
     }
 
     /// Statements without values.

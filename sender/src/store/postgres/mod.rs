@@ -67,7 +67,7 @@ mod wanted;
 mod work;
 
 pub use address::{Address, BadAddress};
-use doubt::Doubt;
+use doubt::{Committed, Doubt};
 pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
 use link::Link;
@@ -105,6 +105,9 @@ pub struct PostgresStore {
     writer: i64,
     /// The last commit's name in that row.
     token: i64,
+    committed: Committed,
+    /// The longest lease that anybody has asked for here.
+    lease: Nanos,
     limits: Limits,
     hands: Arc<Mutex<Hands>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
@@ -144,6 +147,8 @@ impl PostgresStore {
             link: Some(link),
             writer,
             token: 0,
+            committed: Committed::default(),
+            lease: Nanos(0),
             limits: options.limits,
             hands: Arc::default(),
             taken_seen: BTreeMap::new(),
@@ -310,7 +315,10 @@ impl PostgresStore {
         let doubt = Doubt::new(self.token, done);
         let committed = doubt.commit(sql, self.writer, now, &ledger);
         match committed {
-            Ok(()) => Ok(doubt.into_done()),
+            Ok(()) => {
+                self.committed = Committed { token: self.token, at: now };
+                Ok(doubt.into_done())
+            }
             // The server has said no: nothing happened.
             Err(error) if error.as_db_error().is_some() => Err(Stop::from(error).doing("commit")),
             Err(error) => {
@@ -339,7 +347,10 @@ impl Store for PostgresStore {
             return Ok(replies);
         }
         match self.transact(now, commands) {
-            Ok(done) => Ok(self.keep(done)),
+            Ok(done) => {
+                self.lease = commands.iter().filter_map(Command::lease).fold(self.lease, Nanos::max);
+                Ok(self.keep(done))
+            }
             Err(error) => {
                 if matches!(error, StoreError::Lost { .. }) {
                     self.link = None;

@@ -13,9 +13,29 @@ const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 
 const OPENING: &str = "open the store";
 
+/// How often two connections are compared.
+const LOOKS: u32 = 4;
+
+/// Connects, and makes sure that connections have sessions of the server to themselves: a pooler that lends sessions out for a
+/// transaction at a time lends one that nobody needs to both of two that take turns. Before that is known nothing is set, since
+/// it would be set for others.
+pub(super) fn connect(address: &Address, purpose: Purpose) -> Result<Link, StoreError> {
+    let doing = "connect to the database";
+    let (link, other) = (Link::open(address, Purpose::Looking)?, Link::open(address, Purpose::Looking)?);
+    let session = |link: &Link| link.session().map_err(|error| failure(doing, &error));
+    let first = session(&link)?;
+    for _ in 0..LOOKS {
+        if session(&other)? == first || session(&link)? != first {
+            return Err(StoreError::Pooled { doing, address: address.to_string() });
+        }
+    }
+    link.batch(purpose.settings()).map_err(|error| failure(doing, &error))?;
+    Ok(link)
+}
+
 /// Opens a database to write to, made or migrated if need be.
 pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, StoreError> {
-    let link = Link::open(address, Purpose::Hot)?;
+    let link = connect(address, Purpose::Hot)?;
     if recognise(&link, address)? < known() {
         if !options.create {
             return Err(foreign(address, "there are no tables of ours in it"));
@@ -28,7 +48,7 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
 
 /// Opens a database to read from.
 pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
-    let link = Link::open(address, Purpose::Reading)?;
+    let link = connect(address, Purpose::Reading)?;
     if recognise(&link, address)? < known() {
         return Err(foreign(
             address,

@@ -27,7 +27,7 @@ pub(super) const RETIRE: &str = "WITH gone AS (DELETE FROM totals WHERE writer =
     FROM them g WHERE t.writer = 0 AND g.clock IS NOT NULL";
 
 /// A writer that has written nothing for so long is gone. One that is not gets a new row.
-const GONE_AFTER: Nanos = Nanos::DAY.times(7);
+pub(super) const GONE_AFTER: Nanos = Nanos::DAY.times(7);
 
 impl Work<'_> {
     pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Reply> {

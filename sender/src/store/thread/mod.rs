@@ -10,6 +10,7 @@
 //! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
 //!   away. When a request fails for good, it alone is answered with the error.
+//! - A store that has gone back to before what was committed ends the thread: nobody who remembers that can go on.
 //! - Claims that the disk fails are answered so at once, since a single page may be at fault that nobody else needs.
 //!   Whoever claims tries again.
 //! - Who asks for more work is turned away before who settles it: emitters may use but a part of the queue.
@@ -90,7 +91,8 @@ impl StoreThread {
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "claims wait for commits"),
         }
-        let writer = Writer { store, clock, queue: queue.clone(), given_up: Complaints::default() };
+        let writer =
+            Writer { store, clock, queue: queue.clone(), given_up: Complaints::default(), is_lost: false };
         // The last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
         Ok(Self { handle: Handle { queue }, threads })
@@ -148,13 +150,17 @@ struct Writer {
     queue: Arc<Queue>,
     /// Why requests were given up.
     given_up: Complaints,
+    /// Whether nothing that is remembered of the store holds: the thread ends.
+    is_lost: bool,
 }
 
 impl Writer {
     fn run(mut self) {
         // However it ends, nobody must wait for it.
         let _closing = Closing(self.queue.clone());
-        while let Some(batch) = self.queue.take() {
+        while !self.is_lost
+            && let Some(batch) = self.queue.take()
+        {
             self.carry_out(batch);
         }
         if let Err(error) = self.store.close() {
@@ -212,6 +218,7 @@ impl Writer {
                         tracing::error!(%error, unsaid, "a request was given up; the same is said once a minute");
                     }
                     self.queue.gave_up(now, error.clone());
+                    self.is_lost |= matches!(error, StoreError::WentBack { .. });
                     return Err(error);
                 }
                 Err(error) => {

@@ -1,0 +1,127 @@
+//! A database that goes back to before what was committed there, as after a failover to a standby that lacked the last
+//! commits: whoever remembers more is told, and relies on nothing.
+
+use hookproof_sender::store::clock::Beginning;
+use hookproof_sender::store::command::{Renew, Which};
+use hookproof_sender::store::postgres::{Address, Options, PostgresStore};
+use hookproof_sender::store::{Command, Reply, Store, StoreError};
+
+use crate::postgres::Schema;
+use crate::postgres_server::{Fsync, Private, execute, none, query};
+use crate::world::{LEASE, ME, WIDE, World, YOU, acquire};
+
+/// A database on a server of its own, which can be brought back to how it was.
+struct Past {
+    server: Private,
+}
+
+impl Past {
+    fn new(test: &str) -> Option<Self> {
+        let Some(server) = Private::start(Fsync::Off) else {
+            none(test);
+            return None;
+        };
+        let past = Self { server };
+        past.order("CREATE DATABASE here");
+        Some(past)
+    }
+
+    fn order(&self, statement: &str) {
+        execute(&self.server.address("public"), statement);
+    }
+
+    fn address(&self) -> String {
+        self.server.address("public").replace("/postgres?", "/here?")
+    }
+
+    /// Notes how it is. Every connection is lost by that.
+    fn note(&self) {
+        self.order("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'here'");
+        self.order("CREATE DATABASE noted TEMPLATE here");
+    }
+
+    /// Brings it back to how it was when that was noted last.
+    fn go_back(&self) {
+        self.order("DROP DATABASE here WITH (FORCE)");
+        self.order("ALTER DATABASE noted RENAME TO here");
+    }
+}
+
+/// Commits as the store's thread does: again after what may pass.
+fn commit(store: &mut dyn Store, world: &World<Schema>, command: &Command) -> Result<Vec<Reply>, StoreError> {
+    loop {
+        match store.commit(world.now, std::slice::from_ref(command)) {
+            Err(error) if error.may_pass() => {}
+            ended => return ended,
+        }
+    }
+}
+
+fn open(past: &Past) -> PostgresStore {
+    let address: Address = past.address().parse().unwrap();
+    PostgresStore::open(&address, &Options { create: true, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn who_has_committed_what_is_gone_is_told_and_nobody_else() {
+    let Some(past) = Past::new("who_has_committed_what_is_gone_is_told") else { return };
+    let mut world = World::over(Schema::at_address(past.address()));
+    let (lane, _) = world.own_lane(WIDE);
+    let before = world.event(&[lane]);
+    let (mut one, mut other) = (open(&past), open(&past));
+    commit(&mut one, &world, &Command::Emit(before)).unwrap();
+    let [during, after, others, latest] = [(); 4].map(|()| world.event(&[lane]));
+    past.note();
+    let mut late = open(&past);
+    // The connection alone was lost: all that was committed is there.
+    commit(&mut one, &world, &Command::Emit(during)).unwrap();
+    past.go_back();
+    let error = commit(&mut one, &world, &Command::Emit(after.clone())).unwrap_err();
+    assert!(
+        matches!(error, StoreError::WentBack { .. }) && error.to_string().contains("gone back"),
+        "{error}"
+    );
+    let again = commit(&mut one, &world, &Command::Emit(after)).unwrap_err();
+    assert!(matches!(again, StoreError::WentBack { .. }), "it stays so: {again}");
+    for (store, event) in [(&mut other, others), (&mut late, latest)] {
+        commit(store, &world, &Command::Emit(event)).expect("of what it has done nothing is gone");
+    }
+    let mut world = World::over(Schema::at_address(past.address()));
+    assert_eq!(world.total().accepted, 3, "what was noted, and what came after; the rest is gone");
+    world.pass(LEASE);
+    assert_eq!(world.acquire(YOU, Which::All).len(), 1, "its lanes go on");
+}
+
+#[test]
+fn who_was_there_only_after_what_is_left_is_told_as_well() {
+    let Some(past) = Past::new("who_was_there_only_after_what_is_left") else { return };
+    let mut world = World::over(Schema::at_address(past.address()));
+    let (lane, _) = world.own_lane(WIDE);
+    let (during, after) = (world.event(&[lane]), world.event(&[lane]));
+    past.note();
+    let mut store = open(&past);
+    commit(&mut store, &world, &Command::Emit(during)).unwrap();
+    past.go_back();
+    let error = commit(&mut store, &world, &Command::Emit(after)).unwrap_err();
+    assert!(matches!(error, StoreError::WentBack { .. }), "{error}");
+}
+
+#[test]
+fn whoever_is_told_first_sees_to_it_that_nobody_takes_lanes_for_a_lease() {
+    let Some(past) = Past::new("whoever_is_told_first") else { return };
+    let mut world = World::over(Schema::at_address(past.address()));
+    world.new_lane(WIDE);
+    let mut store = open(&past);
+    store.begin_clock(Beginning { wall: world.now, machine: None, alone: false, back_max: LEASE }).unwrap();
+    commit(&mut store, &world, &acquire(ME, Which::All)).unwrap();
+    let until = || query(&past.address(), "SELECT until FROM owners")[0].parse::<u64>().unwrap();
+    past.note();
+    let noted = until();
+    let renew = Command::Renew(Renew { owner: ME, lease: LEASE, announce: None });
+    commit(&mut store, &world, &renew).unwrap();
+    let renewed = until();
+    past.go_back();
+    assert!(until() == noted && noted < renewed);
+    let error = commit(&mut store, &world, &renew).unwrap_err();
+    assert!(matches!(error, StoreError::WentBack { .. }) && until() >= renewed, "{error}");
+}
