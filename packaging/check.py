@@ -1,4 +1,5 @@
-"""Checks the files that other programs read: the action and the workflows, the recipe for GitLab, and the chart as it is rendered.
+"""Checks the files that other programs read: the action and the workflows, the recipe for GitLab, what Compose starts, and the chart
+as it is rendered.
 
     packaging/check.py REPOSITORY
 
@@ -57,6 +58,7 @@ def main(root):
     against("vendor.github-actions", root.glob(".github/actions/*/action.yml"))
     written = root / "harness/src/cli/init/workflow.yml"
     against("vendor.github-workflows", [*root.glob(".github/workflows/*.yml"), written])
+    against("vendor.compose-spec", sorted(root.glob("packaging/compose/*.yaml")))
     recipe = re.search(r"```yaml\n(.*?)```", (root / "docs/ci.md").read_text(), re.DOTALL).group(1)
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
         file.write(recipe)

@@ -140,7 +140,8 @@ impl Emitter {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = recorded.iter().filter(|id| seen < **id && **id <= last).count();
         recorded.retain(|id| last < *id);
-        u64::try_from(ours).is_ok_and(|ours| ours == last.0 - seen.0)
+        // A store that has gone back knows of fewer.
+        u64::try_from(ours).ok() == last.0.checked_sub(seen.0)
     }
 
     /// Records events, and answers for each in order once it is durable.

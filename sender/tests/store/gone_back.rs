@@ -125,3 +125,30 @@ fn whoever_is_told_first_sees_to_it_that_nobody_takes_lanes_for_a_lease() {
     let error = commit(&mut store, &world, &renew).unwrap_err();
     assert!(matches!(error, StoreError::WentBack { .. }) && until() >= renewed, "{error}");
 }
+
+#[test]
+fn a_process_whose_database_has_gone_back_says_so_and_ends() {
+    let Some(past) = Past::new("a_process_whose_database_has_gone_back") else { return };
+    let mut world = World::over(Schema::at_address(past.address()));
+    let lane = world.new_lane(WIDE);
+    let events = [(); 8].map(|()| Command::Emit(world.event(&[lane])));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hookproof-sender"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--db", &past.address()]).env("RUST_BACKTRACE", "0");
+    let process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let token = || query(&past.address(), "SELECT max(token) FROM totals")[0].parse::<u64>().unwrap();
+    let commits_on = || {
+        let before = token();
+        while token() <= before {}
+    };
+    commits_on();
+    past.note();
+    // It has seen deliveries that are gone then.
+    let mut store = open(&past);
+    events.iter().for_each(|event| drop(commit(&mut store, &world, event).unwrap()));
+    commits_on();
+    past.go_back();
+    let output = process.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("the database has gone back"), "{said}");
+    assert!(said.contains("start it anew") && !said.contains("panicked"), "{said}");
+}
