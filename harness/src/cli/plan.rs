@@ -10,10 +10,12 @@ use clap::Args;
 use super::exit::{FAILED, HARNESS, USAGE};
 use super::interrupt::interrupt_flag;
 use super::out::{line, say};
-use crate::plan::launch::{With, peak};
+use crate::plan::launch::{Condition, With};
 use crate::plan::scale::{AS_IT_STANDS, is_coarse, scaled};
 use crate::plan::slo::Slo;
-use crate::plan::{Asked, Plan, answer, page, plan, sheets, table, with_live, with_patch, with_recorded};
+use crate::plan::{
+    Asked, Plan, answer, is_sheet, page, plan, sheets, table, with_live, with_patch, with_recorded,
+};
 use crate::scenario::{Millionths, Scenario};
 use crate::sim::Options;
 use crate::traffic::Schedule;
@@ -39,9 +41,10 @@ what each seed carries); more seeds make it narrower.
 
 Launch questions, --with: kill, restart, stop, disk-full and lock-database @peak or @ a moment, the last three with how long
 (stop@30s 10s); NAME down LENGTH, from the peak or, as in 'partner-b down 10min@1min', from a moment; NAME answers LENGTH.
+Moments count from the beginning of the traffic.
 
-Into --out go the page, plan.json, patch.toml (what to raise, for --patch), and partners/NAME.md, a sheet for each partner (200 at most)
-that says what they will see.")]
+Into --out go the page, plan.json, patch.toml (what to raise, for --patch), and partners/NAME.md, a sheet for each partner that
+says what they will see.")]
 pub(super) struct Asks {
     /// The launch, as a scenario
     #[arg(value_name = "SCENARIO")]
@@ -74,6 +77,9 @@ pub(super) struct Asks {
     /// Where the page and the JSON go; reports/plan without it
     #[arg(long, value_name = "DIR", default_value = "reports/plan")]
     out: PathBuf,
+    /// Write sheets for so many partners at most, the first of the scenario
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    sheets: usize,
     /// The plan as JSON on stdout, in the place of the table
     #[arg(long)]
     json: bool,
@@ -109,7 +115,7 @@ impl Asks {
 
     fn plan(self) -> Result<u8, (u8, String)> {
         let usage = |why: String| (USAGE, why);
-        let scenario = self.scenario().map_err(usage)?;
+        let (scenario, conditions) = self.scenario().map_err(usage)?;
         let database = self.instead.from.clone().unwrap_or_else(|| PathBuf::from("sender.db"));
         let machine = self.machine.machine(&scenario, &database)?;
         let interrupt = interrupt_flag();
@@ -120,20 +126,16 @@ impl Asks {
             headroom: !self.no_headroom,
             seeds: self.seeds,
             machine,
+            conditions,
             options: Options { seed: self.seed, folder, interrupt, ..Options::default() },
         };
         let plan =
             plan(&scenario, &asked).map_err(|error| (super::sim::exit_code(&error), error.to_string()))?;
-        let page = self.write(&scenario, &plan).map_err(|error| (HARNESS, error.to_string()))?;
+        let written = self.write(&scenario, &plan).map_err(|error| (HARNESS, error.to_string()))?;
         if self.json {
             line(json(&plan));
         } else {
-            let folder = page.parent().unwrap_or(Path::new("")).join("partners");
-            let (answer, table, page) = (answer(&plan), table(&plan), page.display());
-            line(format_args!(
-                "{answer}\n\n{table}page: {page}\na sheet for each partner: {}",
-                folder.display()
-            ));
+            line(format_args!("{}\n\n{}{written}", answer(&plan), table(&plan)));
         }
         Ok(if !plan.model_errors.is_empty() {
             HARNESS
@@ -144,39 +146,51 @@ impl Asks {
         })
     }
 
-    /// The scenario with all that is to be different.
-    fn scenario(&self) -> Result<Scenario, String> {
+    /// The scenario with all that is to be different, and what that is.
+    fn scenario(&self) -> Result<(Scenario, Vec<Condition>), String> {
         let mut scenario = super::sim::read(&self.scenario, &self.set)
             .map_err(|problems| problems.join("\nhookproof plan: "))?;
+        let set = |set: &String| Condition::of_all(format!("--set {set}"), format!("{set}, as it was set"));
+        let mut conditions: Vec<Condition> = self.set.iter().map(set).collect();
+        let mut told = |option: &str, path: &Path, means: &str| {
+            conditions.push(Condition::of_all(format!("{option} {}", path.display()), means));
+        };
         if let Some(database) = &self.instead.from {
             let live = with_live(&scenario, database).map_err(|error| error.to_string())?;
             live.notes.iter().for_each(|note| say(format_args!("hookproof plan: {note}")));
             scenario = live.scenario;
+            told("--from", database, "subscribers and their latencies are those of a live sender");
         }
         if let Some(recording) = &self.instead.recorded {
             scenario = with_recorded(&scenario, recording).map_err(|error| error.to_string())?;
+            told("--recorded", recording, "the traffic is a recording");
         }
         if let Some(path) = &self.instead.patch {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("{} can't be read: {error}", path.display()))?;
             scenario =
                 with_patch(&scenario, &text).map_err(|error| format!("{}: {error}", path.display()))?;
+            told("--patch", path, "settings are changed by a patch");
         }
-        self.what_if(&mut scenario)?;
+        conditions.extend(self.what_if(&mut scenario)?);
         self.fits(&scenario)?;
-        Ok(scaled(&scenario, self.times.0 / AS_IT_STANDS))
+        if self.times != Millionths::ONE {
+            let times = format!("{} times the traffic", self.times);
+            conditions.push(Condition::of_all(format!("--times {}", self.times), times));
+        }
+        Ok((scaled(&scenario, self.times.0 / AS_IT_STANDS), conditions))
     }
 
     /// Asks the launch questions of it.
-    fn what_if(&self, scenario: &mut Scenario) -> Result<(), String> {
+    fn what_if(&self, scenario: &mut Scenario) -> Result<Vec<Condition>, String> {
         if self.instead.with.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let folder = self.scenario.parent().unwrap_or(Path::new(""));
         let seed = self.seed.unwrap_or(scenario.seed);
         let schedule = Schedule::compute(&scenario.traffic, &scenario.events, seed, folder);
-        let peak = peak(&schedule.map_err(|error| error.to_string())?);
-        self.instead.with.iter().try_for_each(|with| with.apply(scenario, peak))
+        let schedule = schedule.map_err(|error| error.to_string())?;
+        self.instead.with.iter().map(|with| with.apply(scenario, &schedule)).collect()
     }
 
     /// Whether what else was asked can be asked of it.
@@ -204,12 +218,16 @@ impl Asks {
         Ok(())
     }
 
-    fn write(&self, scenario: &Scenario, plan: &Plan) -> std::io::Result<PathBuf> {
+    /// Writes the plan's files; answers what they are.
+    fn write(&self, scenario: &Scenario, plan: &Plan) -> std::io::Result<String> {
         let folder = self.out.join(&plan.scenario);
         let partners = folder.join("partners");
         std::fs::create_dir_all(&partners)?;
-        for (name, text) in sheets(scenario, plan) {
+        remove_sheets(scenario, &partners)?;
+        let mut written = 0;
+        for (name, text) in sheets(scenario, plan).take(self.sheets) {
             std::fs::write(partners.join(name), text)?;
+            written += 1;
         }
         let trial = plan.headroom.as_ref().and_then(|headroom| headroom.advice.trial.as_ref());
         // What an earlier plan left there is not this one's advice.
@@ -217,8 +235,27 @@ impl Asks {
         std::fs::write(folder.join("plan.json"), json(plan))?;
         let path = folder.join("plan.html");
         std::fs::write(&path, page(plan))?;
-        Ok(path)
+        let (all, partners, path) = (scenario.subscribers.len(), partners.display(), path.display());
+        let whose = match all - written {
+            0 => "a sheet for each partner".to_owned(),
+            left => {
+                format!("sheets for {written} of {all} partners, without {left}; --sheets {all} writes all")
+            }
+        };
+        Ok(format!("page: {path}\n{whose}: {partners}"))
     }
+}
+
+/// Removes the sheets of an earlier plan: partners whom this one does not have would be handed theirs.
+fn remove_sheets(scenario: &Scenario, partners: &Path) -> std::io::Result<()> {
+    for entry in partners.read_dir()? {
+        let path = entry?.path();
+        let is_text = path.is_file() && path.extension().is_some_and(|extension| extension == "md");
+        if is_text && is_sheet(scenario, &String::from_utf8_lossy(&std::fs::read(&path)?)) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn names(scenario: &Scenario) -> String {

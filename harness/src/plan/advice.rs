@@ -1,36 +1,78 @@
 //! What would carry more: the least raise of one limit of a subscriber, or of several together where no single one does;
-//! what that costs the other side; and whether all of it together holds, in every seed that was tried.
+//! what that costs the other side; and whether all of it together holds. All of it stands on every seed that was tried.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::judge::{Judge, breaches, in_parallel};
+use super::judge::{Judge, breaches, in_parallel, worst_first};
 use super::machine::{Load, Need};
 use super::patch::patch;
 use super::scale::{AS_IT_STANDS, Knob, alone, scaled};
 use super::slo::Breach;
-use crate::scenario::{Scenario, Subscriber};
+use crate::scenario::{Scenario, Store, Subscriber};
 use crate::sim::SimError;
 
 /// Groups for which changes are looked for; the others are only named.
 const CHANGED_MAX: usize = 8;
 /// The most that a limit is raised, in thousandths.
 const RAISED_MAX: u64 = 64 * AS_IT_STANDS;
-/// How often the changes are raised further, where some seed asks for more than the one by which they were found.
+/// How often the changes are raised further, where together they are not enough.
 const FURTHER_MAX: usize = 8;
+
+/// What is said of them in words.
+const _: () = assert!(CHANGED_MAX == 8 && RAISED_MAX == 64 * AS_IT_STANDS);
 
 /// What would carry a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What the machine would have to carry for that, if that is too much for it.
-    pub need: Option<Need>,
+    /// With how many seeds the load was tried as it is; 0 where no advice was looked for.
+    pub tried: u64,
+    /// In how many of them something breaks.
+    pub failing: u64,
+    /// What the machine would need for that beyond what it has.
+    pub needs: Vec<Need>,
     /// What is to be changed for that, each subscriber's ways together, the smallest first.
     pub changes: Vec<Change>,
     /// The first way of each subscriber, tried together; none where there is nothing to change.
     pub trial: Option<Trial>,
-    /// Subscribers that no change of their limits lets carry that much.
-    pub hopeless: Vec<String>,
-    /// Subscribers that fail too, and for which no change was looked for.
-    pub unexamined: Vec<String>,
+    /// Subscribers that fail too, and for which nothing is to be changed.
+    pub unchanged: Vec<Unchanged>,
+}
+
+/// A subscriber, or a group, that fails and for which no change is advised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unchanged {
+    /// Whose, by the name in the file.
+    pub subscriber: String,
+    /// Why there is no change.
+    pub why: Why,
+}
+
+/// Why no change is advised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// No raise of its limits is enough.
+    NothingHelps,
+    /// By itself it meets its objectives: none of its limits is to blame.
+    HoldsAlone,
+    /// So many others fail that nothing was looked for.
+    NotExamined,
+}
+
+impl Why {
+    /// As the end of a sentence about it.
+    #[must_use]
+    pub const fn told(self) -> &'static str {
+        match self {
+            Self::NothingHelps => {
+                "no change of its limits is enough: each was raised to 64 times what it is, and all together"
+            }
+            Self::HoldsAlone => "it fails beside the others only; by itself it needs no change of its limits",
+            Self::NotExamined => "no change was looked for, as more than 8 fail",
+        }
+    }
 }
 
 /// What lets a subscriber, or all of a group, carry it.
@@ -82,95 +124,115 @@ pub(super) fn raise(
     carry: u64,
 ) -> Result<Advice, SimError> {
     let wanted = scaled(scenario, carry);
-    let figures = judge.figures(&wanted, None)?;
-    let load = Load::of(&wanted, &figures, judge.body_bytes);
-    let need = judge.machine.need(&wanted, load.per_second());
-    let broken = breaches(&wanted, judge.slos, &figures);
-    let groups = worst_of_each(&broken);
-    let (examined, others) = groups.split_at(groups.len().min(CHANGED_MAX));
-    let unexamined = others.iter().map(|breach| breach.group.clone()).collect();
-    let mut advice = Advice { need, unexamined, ..Advice::default() };
-    for breach in examined {
-        let Some(place) = wanted.subscribers.iter().position(|one| one.name == breach.subscriber) else {
+    let all = in_parallel(seeds.to_vec(), |seed| -> Result<_, SimError> {
+        let figures = judge.figures(&wanted, Some(seed))?;
+        Ok((Load::of(&wanted, &figures, judge.body_bytes), breaches(&wanted, judge.slos, &figures)))
+    });
+    let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let breaks = |(load, broken): &&(Load, Vec<Breach>)| {
+        !broken.is_empty() || !judge.machine.breaches(load).is_empty()
+    };
+    let load = all.iter().map(|(load, _)| *load).reduce(Load::most).unwrap_or_default();
+    let mut advice = Advice {
+        tried: seeds.len() as u64,
+        failing: all.iter().filter(breaks).count() as u64,
+        needs: judge.machine.needs(&load, scenario.sender.store == Store::Postgres),
+        ..Advice::default()
+    };
+    for (examined, breach) in worst_of_each(all.into_iter().flat_map(|(_, broken)| broken)).iter().enumerate()
+    {
+        let place = wanted.subscribers.iter().position(|one| one.name == breach.subscriber);
+        let Some(place) = place.filter(|_| examined < CHANGED_MAX) else {
+            advice.unchanged.push(Unchanged { subscriber: breach.group.clone(), why: Why::NotExamined });
             continue;
         };
-        let lane = alone(&wanted, place);
-        // What it meets by itself is none of its limits' fault.
-        if judge.lane_holds(&lane)? {
-            continue;
+        match ways(&alone(&wanted, place), judge, seeds)? {
+            Ok(ways) => advice.changes.extend(ways),
+            Err(why) => advice.unchanged.push(Unchanged { subscriber: breach.group.clone(), why }),
         }
-        let ways = ways(&lane, judge)?;
-        if ways.is_empty() {
-            advice.hopeless.push(breach.group.clone());
-        }
-        advice.changes.extend(ways.iter().map(|way| change(&lane.subscribers[0], way)));
     }
     advice.trial = try_together(&wanted, judge, seeds, &mut advice.changes)?;
     Ok(advice)
 }
 
 /// The worst breach of each group, the worst first.
-fn worst_of_each(broken: &[Breach]) -> Vec<&Breach> {
-    let mut groups: Vec<&Breach> = Vec::new();
-    for breach in broken {
-        if groups.iter().all(|one| one.group != breach.group) {
-            groups.push(breach);
-        }
-    }
-    groups
+fn worst_of_each(broken: impl Iterator<Item = Breach>) -> Vec<Breach> {
+    let mut broken: Vec<Breach> = broken.collect();
+    worst_first(&mut broken);
+    let mut seen = BTreeSet::new();
+    broken.retain(|breach| seen.insert(breach.group.clone()));
+    broken
 }
 
 /// Each limit whose raise mends a subscriber; or the limits that do it together. What costs the other side nothing comes
 /// first, then what is raised the least, then what raises no other limit with it.
-fn ways(lane: &Scenario, judge: &Judge<'_>) -> Result<Vec<Settings>, SimError> {
-    let mut ways = Vec::new();
-    for knob in Knob::ALL {
-        if let Some(least) = least(|thousandths| mends(lane, &[(knob, thousandths)], judge))? {
-            ways.push(vec![(knob, least)]);
-        }
+fn ways(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Result<Vec<Change>, Why>, SimError> {
+    let subscriber = &lane.subscribers[0];
+    let (mut failing, mut holding) = (Vec::new(), Vec::new());
+    for (seed, holds) in seeds.iter().zip(in_parallel(seeds.to_vec(), |seed| judge.lane_holds(lane, seed))) {
+        if holds? { holding.push(*seed) } else { failing.push(*seed) }
     }
+    if failing.is_empty() {
+        return Ok(Err(Why::HoldsAlone));
+    }
+    let seeds = [failing, holding].concat();
+    let raised = in_parallel(Knob::ALL.to_vec(), |knob| -> Result<_, SimError> {
+        let raised = least(&seeds, |seed, thousandths| mends(lane, &[(knob, thousandths)], judge, &[seed]))?;
+        Ok(raised.map(|thousandths| vec![(knob, thousandths)]))
+    });
+    let mut ways = raised.into_iter().filter_map(Result::transpose).collect::<Result<Vec<Settings>, _>>()?;
     if ways.is_empty() {
-        ways.extend(together(lane, judge)?);
+        ways.extend(together(lane, judge, &seeds)?);
     }
-    ways.sort_by_cached_key(|way| {
-        let change = change(&lane.subscribers[0], way);
+    let mut changes: Vec<Change> = ways.iter().map(|way| change(subscriber, way)).collect();
+    changes.sort_by_key(|change| {
         let factor = change.raises.iter().map(|raise| raise.factor).max();
-        let knobs = || way.iter().map(|(knob, _)| *knob);
-        let takes_along = knobs().any(|knob| knob.takes_along(&lane.subscribers[0]));
+        let knobs = || change.settings.iter().map(|(knob, _)| *knob);
+        let takes_along = knobs().any(|knob| knob.takes_along(subscriber));
         (knobs().any(|knob| knob != Knob::Queue), factor, takes_along)
     });
-    Ok(ways)
+    Ok(if changes.is_empty() { Err(Why::NothingHelps) } else { Ok(changes) })
 }
 
 /// The least raise of all limits alike that mends it, and of that each limit taken back as far as it goes.
-fn together(lane: &Scenario, judge: &Judge<'_>) -> Result<Option<Settings>, SimError> {
+fn together(lane: &Scenario, judge: &Judge<'_>, seeds: &[u64]) -> Result<Option<Settings>, SimError> {
     let subscriber = &lane.subscribers[0];
     let mut knobs = Knob::apart(subscriber).to_vec();
     knobs.retain(|knob| knob.raise(&mut subscriber.clone(), AS_IT_STANDS));
     let alike = |thousandths: u64| knobs.iter().map(|knob| (*knob, thousandths)).collect::<Settings>();
-    let Some(most) = least(|thousandths| mends(lane, &alike(thousandths), judge))? else { return Ok(None) };
+    let most = least(seeds, |seed, thousandths| mends(lane, &alike(thousandths), judge, &[seed]))?;
+    let Some(most) = most else { return Ok(None) };
     let mut settings = alike(most);
     for place in 0..settings.len() {
         let with = |thousandths: u64| {
             let mut tried = settings.clone();
             tried[place].1 = thousandths;
-            tried
+            mends(lane, &tried, judge, seeds)
         };
-        let back = if mends(lane, &with(AS_IT_STANDS), judge)? {
-            AS_IT_STANDS
-        } else {
-            closest(AS_IT_STANDS, most, |thousandths| mends(lane, &with(thousandths), judge))?
-        };
-        settings[place].1 = back;
+        settings[place].1 =
+            if with(AS_IT_STANDS)? { AS_IT_STANDS } else { closest(AS_IT_STANDS, most, with)? };
     }
     settings.retain(|(_, thousandths)| *thousandths > AS_IT_STANDS);
     Ok(Some(settings))
 }
 
-fn mends(lane: &Scenario, settings: &[(Knob, u64)], judge: &Judge<'_>) -> Result<bool, SimError> {
+/// Whether a subscriber by itself meets its objectives with its limits raised, with every one of these seeds.
+fn mends(
+    lane: &Scenario,
+    settings: &[(Knob, u64)],
+    judge: &Judge<'_>,
+    seeds: &[u64],
+) -> Result<bool, SimError> {
     let mut raised = lane.clone();
-    let is_there = raised.subscribers.first_mut().is_some_and(|one| apply(settings, one));
-    Ok(is_there && judge.lane_holds(&raised)?)
+    if !raised.subscribers.first_mut().is_some_and(|one| apply(settings, one)) {
+        return Ok(false);
+    }
+    for seed in seeds {
+        if !judge.lane_holds(&raised, *seed)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Raises a subscriber's limits; false if it has none of one kind.
@@ -178,13 +240,24 @@ fn apply(settings: &[(Knob, u64)], subscriber: &mut Subscriber) -> bool {
     !settings.is_empty() && settings.iter().all(|(knob, thousandths)| knob.raise(subscriber, *thousandths))
 }
 
-/// The least raise with which something holds, if there is one.
-fn least(mut holds: impl FnMut(u64) -> Result<bool, SimError>) -> Result<Option<u64>, SimError> {
-    // The furthest first: most limits that don't help at all are known by that alone.
-    if !holds(RAISED_MAX)? {
-        return Ok(None);
+/// The least raise with which something holds with each of these seeds, if there is one; with the first it does not hold as
+/// it is.
+fn least(
+    seeds: &[u64],
+    mut holds: impl FnMut(u64, u64) -> Result<bool, SimError>,
+) -> Result<Option<u64>, SimError> {
+    let mut raised = AS_IT_STANDS;
+    for seed in seeds {
+        if raised > AS_IT_STANDS && holds(*seed, raised)? {
+            continue;
+        }
+        // The furthest first: most limits that don't help at all are known by that alone.
+        if !holds(*seed, RAISED_MAX)? {
+            return Ok(None);
+        }
+        raised = closest(raised, RAISED_MAX, |thousandths| holds(*seed, thousandths))?;
     }
-    closest(AS_IT_STANDS, RAISED_MAX, holds).map(Some)
+    Ok(Some(raised))
 }
 
 /// The least that holds, to a twentieth, between what does not and what does.
@@ -263,15 +336,9 @@ fn try_together(
 
 /// The first change of each group.
 fn chosen(changes: &[Change]) -> Vec<Change> {
-    let is_first = |place: usize, one: &Change| {
-        changes[..place].iter().all(|before| before.subscriber != one.subscriber)
-    };
-    changes
-        .iter()
-        .enumerate()
-        .filter(|(place, one)| is_first(*place, one))
-        .map(|(_, one)| one.clone())
-        .collect()
+    let mut chosen = changes.to_vec();
+    chosen.dedup_by(|next, first| next.subscriber == first.subscriber);
+    chosen
 }
 
 /// Raises the first change of a group by a tenth, and at least so far that it is another one.

@@ -31,7 +31,8 @@ pub struct Headroom {
     pub coarse: bool,
     /// Whether more was not tried, or not changed for, as it has more events than can be simulated.
     pub too_many: bool,
-    /// How long it takes at each load that was simulated with the scenario's own seed, in the order of loads.
+    /// How long it takes at each load that was simulated with the scenario's own seed, in the order of loads; another seed
+    /// may break a little sooner or later.
     pub curve: Vec<Point>,
     /// What breaks first, the worst before the others.
     pub breaks: Vec<Breach>,
@@ -45,7 +46,8 @@ pub struct Headroom {
 impl Headroom {
     /// The curve without what lies far beyond the edge: the search doubles, and that would flatten what comes before.
     pub(super) fn near(&self) -> impl Iterator<Item = &Point> {
-        let far = self.carries.map_or(u64::MAX, |carries| carries * 2).max(self.fails.unwrap_or(0));
+        let far =
+            self.carries.map_or(u64::MAX, |carries| carries.saturating_mul(2)).max(self.fails.unwrap_or(0));
         self.curve.iter().filter(move |point| point.load <= far)
     }
 }
@@ -99,7 +101,7 @@ pub(super) fn search(
     all.sort_by_key(|one| (one.edge.holds, one.edge.fails));
     let middle = all.swap_remove((all.len() - 1) / 2);
     let (carries, fails) = (middle.edge.holds, middle.edge.fails);
-    let next = carries.map_or(AS_IT_STANDS, |held| (held / AS_IT_STANDS + 1) * AS_IT_STANDS);
+    let next = carries.map_or(AS_IT_STANDS, |held| (held / AS_IT_STANDS + 1).saturating_mul(AS_IT_STANDS));
     let mut headroom = Headroom {
         carries,
         fails,
@@ -113,7 +115,8 @@ pub(super) fn search(
         carry: asked.carry.unwrap_or(next),
         advice: Advice::default(),
     };
-    if fails.is_some_and(|fails| fails <= headroom.carry) {
+    // Where nothing broke and nothing is asked for, nobody needs advice.
+    if fails.is_some() || asked.carry.is_some() {
         match advice::raise(scenario, judge, &seeds, headroom.carry) {
             Ok(advice) => headroom.advice = advice,
             // So much is not known to hold, and not known to be mended by anything.
@@ -124,15 +127,10 @@ pub(super) fn search(
     Ok(headroom)
 }
 
-fn judged(
-    scenario: &Scenario,
-    load: u64,
-    figures: &Figures,
-    judge: &Judge<'_>,
-) -> (Vec<Breach>, Option<Point>) {
+fn judged(scenario: &Scenario, load: u64, figures: &Figures, judge: &Judge<'_>) -> (Vec<Breach>, Point) {
     let broken = judge.breaches(scenario, figures);
     let point = Point::of(load, figures, broken.is_empty());
-    (broken, Some(point))
+    (broken, point)
 }
 
 /// The curve in the order of loads, with a few loads more where the search went over them, so that it can be seen how it
@@ -146,7 +144,7 @@ fn filled(mut curve: Vec<Point>, scenario: &Scenario, judge: &Judge<'_>) -> Resu
             if curve.iter().all(|point| point.load.abs_diff(load) * 10 > load) {
                 let scaled = scaled(scenario, load);
                 let (_, point) = judged(&scaled, load, &judge.figures(&scaled, None)?, judge);
-                curve.extend(point);
+                curve.push(point);
             }
         }
     }
@@ -180,15 +178,16 @@ fn stretch(
     let (start, step) = near.map_or((AS_IT_STANDS, DOUBLE), |near| (near, NEAR));
     let found = edge(start / unit, step, |units| {
         let thousandths = units * unit;
-        let (broken, point) = if let Some(breach) = judge.surely_breaks(present, thousandths) {
-            (vec![breach], None)
-        } else if seed == judge.seed(scenario) && thousandths == AS_IT_STANDS {
-            judged(scenario, thousandths, present, judge)
+        let broken = if let Some(breach) = judge.surely_breaks(present, thousandths) {
+            vec![breach]
         } else {
+            let is_present = seed == judge.seed(scenario) && thousandths == AS_IT_STANDS;
             let scaled = scaled(scenario, thousandths);
-            judged(&scaled, thousandths, &judge.figures(&scaled, Some(seed))?, judge)
+            let figures = if is_present { None } else { Some(judge.figures(&scaled, Some(seed))?) };
+            let (broken, point) = judged(&scaled, thousandths, figures.as_ref().unwrap_or(present), judge);
+            curve.push(point);
+            broken
         };
-        curve.extend(point);
         let holds = broken.is_empty();
         if holds {
             seen.holds = seen.holds.max(Some(thousandths));
@@ -197,12 +196,11 @@ fn stretch(
         }
         Ok::<bool, SimError>(holds)
     });
-    match found {
-        Ok(_) => Ok(Stretch { edge: seen, breaks, curve, too_many: false }),
+    let too_many = match found {
+        Ok(_) => false,
         // Only more than this traffic can be too much: that much was simulated before.
-        Err(SimError::Schedule(ScheduleError::TooMany)) => {
-            Ok(Stretch { edge: seen, breaks, curve, too_many: true })
-        }
-        Err(error) => Err(error),
-    }
+        Err(SimError::Schedule(ScheduleError::TooMany)) => true,
+        Err(error) => return Err(error),
+    };
+    Ok(Stretch { edge: seen, breaks, curve, too_many })
 }

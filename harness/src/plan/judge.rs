@@ -33,7 +33,7 @@ pub fn breaches(scenario: &Scenario, slos: &[Slo], figures: &Figures) -> Vec<Bre
     breaches
 }
 
-fn worst_first(breaches: &mut [Breach]) {
+pub(super) fn worst_first(breaches: &mut [Breach]) {
     breaches.sort_by(|one, other| other.excess.cmp(&one.excess).then(one.subscriber.cmp(&other.subscriber)));
 }
 
@@ -70,9 +70,9 @@ impl Judge<'_> {
         simulated(scenario, &options).map(|simulated| simulated.figures)
     }
 
-    /// Whether a subscriber by itself meets its objectives; the machine is not asked.
-    pub(super) fn lane_holds(&self, lane: &Scenario) -> Result<bool, SimError> {
-        Ok(breaches(lane, self.slos, &self.figures(lane, None)?).is_empty())
+    /// Whether a subscriber by itself meets its objectives with a seed; the machine is not asked.
+    pub(super) fn lane_holds(&self, lane: &Scenario, seed: u64) -> Result<bool, SimError> {
+        Ok(breaches(lane, self.slos, &self.figures(lane, Some(seed))?).is_empty())
     }
 
     /// What breaks without a doubt, and need not be simulated: so many more events than the machine takes.

@@ -1,9 +1,11 @@
 //! Launch questions: what if the sender is killed at the peak, a partner is away for ten minutes, or answers slowly? Each
 //! changes the scenario before it is planned. Pure.
 
-use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
+use crate::check::verdict::show;
 use crate::scenario::problem::nearest;
 use crate::scenario::{
     Answer, Behaviour, Duration, FaultAction, FaultPlan, Millionths, Range, SECOND, Scenario, Subscriber,
@@ -12,7 +14,14 @@ use crate::traffic::Schedule;
 
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum With {
+pub struct With {
+    text: String,
+    what: What,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
     /// `kill@peak`: something is done to the sender.
     Fault {
         /// What.
@@ -42,28 +51,56 @@ pub enum With {
 
 /// When it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+enum When {
     /// In the middle of the second in which the most events are offered.
     Peak,
     /// So long after the beginning.
     At(Duration),
 }
 
-/// What can be done to the sender, and whether that needs its end.
-const FAULTS: [(&str, FaultAction, bool); 5] = [
-    ("kill", FaultAction::Kill, false),
-    ("restart", FaultAction::Restart, false),
-    ("stop", FaultAction::Stop, true),
-    ("disk-full", FaultAction::DiskFull, true),
-    ("lock-database", FaultAction::LockDatabase, true),
+/// Something that is otherwise than the scenario says: the plan stands under it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// As it was asked.
+    pub asked: String,
+    /// What it means, with its moment.
+    pub means: String,
+    /// Whom alone it is about: a subscriber or a group; none for all of them.
+    pub whom: Option<String>,
+}
+
+impl Condition {
+    /// What is so for everybody.
+    #[must_use]
+    pub fn of_all(asked: impl Into<String>, means: impl Into<String>) -> Self {
+        Self { asked: asked.into(), means: means.into(), whom: None }
+    }
+
+    /// What it means to one partner, with no word of another.
+    pub(super) fn told_to(&self, partner: &Subscriber) -> &str {
+        match &self.whom {
+            Some(whom) if *whom != partner.name && *whom != partner.group => {
+                "another partner is away or slow meanwhile"
+            }
+            _ => &self.means,
+        }
+    }
+}
+
+/// What can be done to the sender, whether that needs its end, and how it is told.
+const FAULTS: [(&str, FaultAction, bool, &str); 5] = [
+    ("kill", FaultAction::Kill, false, "the sender is killed"),
+    ("restart", FaultAction::Restart, false, "the sender is restarted"),
+    ("stop", FaultAction::Stop, true, "the sender is stopped"),
+    ("disk-full", FaultAction::DiskFull, true, "the sender's disk is full"),
+    ("lock-database", FaultAction::LockDatabase, true, "the sender's database is locked"),
 ];
 
 const EXPECTED: &str =
     "expected one like kill@peak, stop@30s 10s, 'partner-b down 10min' or 'partner-a answers 2s'";
 
 /// The middle of the second in which the most events are offered, in nanoseconds since the beginning.
-#[must_use]
-pub fn peak(schedule: &Schedule) -> u64 {
+fn peak(schedule: &Schedule) -> u64 {
     let (mut best, mut second) = ((0, 0), (0, 0));
     for due in schedule.due() {
         let at = due.at / SECOND;
@@ -76,24 +113,26 @@ pub fn peak(schedule: &Schedule) -> u64 {
 }
 
 impl With {
-    /// Changes a scenario whose traffic is at its highest at `peak`.
+    /// Changes a scenario with this traffic; answers what that means.
     ///
     /// # Errors
-    /// When it is about nobody.
-    pub fn apply(&self, scenario: &mut Scenario, peak: u64) -> Result<(), String> {
-        let at = |when: When| match when {
-            When::Peak => Duration(peak),
-            When::At(at) => at,
-        };
-        match self {
-            Self::Fault { action, when, lasts } => {
-                let (at, lasts, action) = (at(*when), *lasts, action.clone());
+    /// When it is about nobody, or about a moment after the end of the run.
+    pub fn apply(&self, scenario: &mut Scenario, schedule: &Schedule) -> Result<Condition, String> {
+        let at = |when: When| self.moment(when, scenario, schedule);
+        let (means, whom) = match &self.what {
+            What::Fault { action, when, lasts } => {
+                let (at, lasts, action) = (at(*when)?, *lasts, action.clone());
+                let told =
+                    FAULTS.iter().find(|(_, known, ..)| *known == action).map_or("", |(.., told)| told);
                 scenario.faults.push(FaultPlan { at, lasts, worker: None, action });
                 scenario.faults.sort_by_key(|fault| fault.at);
+                let length = if lasts.0 == 0 { String::new() } else { format!(", for {lasts}") };
+                (format!("{told} {} after the traffic begins{length}", show(at.0)), None)
             }
-            Self::Down { whom, lasts, when } => {
+            What::Down { whom, lasts, when } => {
+                let at = at(*when)?;
                 let away = Behaviour {
-                    at: at(*when),
+                    at,
                     lasts: Some(*lasts),
                     answer: Answer::Refuse,
                     share: Millionths::ONE,
@@ -102,10 +141,30 @@ impl With {
                     serves: None,
                 };
                 self.each(scenario, whom, |one| one.behaviours.insert(0, away.clone()))?;
+                let from = show(at.0);
+                (format!("{whom} is away {from} after the traffic begins, for {lasts}"), Some(whom.clone()))
             }
-            Self::Answers { whom, range } => self.each(scenario, whom, |one| one.answers = *range)?,
+            What::Answers { whom, range } => {
+                self.each(scenario, whom, |one| one.answers = *range)?;
+                (format!("{whom} answers after {range}"), Some(whom.clone()))
+            }
+        };
+        Ok(Condition { asked: self.text.clone(), means, whom })
+    }
+
+    fn moment(&self, when: When, scenario: &Scenario, schedule: &Schedule) -> Result<Duration, String> {
+        let When::At(at) = when else { return Ok(Duration(peak(schedule))) };
+        let end = schedule.lasts().saturating_add(scenario.drain.0);
+        if at.0 < end {
+            return Ok(at);
         }
-        Ok(())
+        Err(format!(
+            "--with '{}' comes after the end of the run, {} after the traffic begins: that goes on for {}, with {} to drain",
+            self.text,
+            show(end),
+            show(schedule.lasts()),
+            show(scenario.drain.0)
+        ))
     }
 
     fn each(
@@ -118,7 +177,10 @@ impl With {
         if !scenario.subscribers.iter().any(concerned) {
             let names = scenario.subscribers.iter().map(|one| one.name.as_str());
             let hint = nearest(whom, names).map_or(String::new(), |meant| format!("; did you mean {meant}?"));
-            return Err(format!("--with '{self}' is about nobody: there is no subscriber {whom:?}{hint}"));
+            return Err(format!(
+                "--with '{}' is about nobody: there is no subscriber {whom:?}{hint}",
+                self.text
+            ));
         }
         scenario.subscribers.iter_mut().filter(|one| concerned(one)).for_each(change);
         Ok(())
@@ -137,33 +199,38 @@ impl FromStr for With {
             let read = word.parse::<Duration>().map_err(|why| wrong(&format!("{word:?}: {why}")))?;
             if read.0 == 0 { Err(wrong("it lasts no time at all")) } else { Ok(read) }
         };
-        match words[..] {
+        let what = match words[..] {
             [fault] => {
                 let (action, when, needs) = done(fault).map_err(|why| wrong(&why))?;
                 if needs {
                     return Err(wrong("it needs its end, a length of time after the moment"));
                 }
-                Ok(Self::Fault { action, when, lasts: Duration(0) })
+                What::Fault { action, when, lasts: Duration(0) }
             }
             [fault, lasts] if fault.contains('@') => {
                 let (action, when, _) = done(fault).map_err(|why| wrong(&why))?;
-                Ok(Self::Fault { action, when, lasts: length(lasts)? })
+                What::Fault { action, when, lasts: length(lasts)? }
             }
             [whom, "down", lasts] => {
                 let (lasts, when) = match lasts.split_once('@') {
                     Some((lasts, when)) => (lasts, moment(when).map_err(|why| wrong(&why))?),
                     None => (lasts, When::Peak),
                 };
-                Ok(Self::Down { whom: whom.to_owned(), lasts: length(lasts)?, when })
+                What::Down { whom: whom.to_owned(), lasts: length(lasts)?, when }
             }
             [whom, "answers", range] => {
                 let range = range.parse().map_err(|why: String| wrong(&format!("{range:?}: {why}")))?;
-                Ok(Self::Answers { whom: whom.to_owned(), range })
+                What::Answers { whom: whom.to_owned(), range }
             }
-            [_, "down"] => Err(wrong("it needs its end, a length of time")),
-            [_, "answers"] => Err(wrong("it needs a length of time")),
-            _ => Err(wrong("it is neither something done to the sender nor something about a subscriber")),
-        }
+            [_, "down"] => return Err(wrong("it needs its end, a length of time")),
+            [_, "answers"] => return Err(wrong("it needs a length of time")),
+            _ => {
+                return Err(wrong(
+                    "it is neither something done to the sender nor something about a subscriber",
+                ));
+            }
+        };
+        Ok(Self { text: text.to_owned(), what })
     }
 }
 
@@ -171,7 +238,7 @@ impl FromStr for With {
 fn done(text: &str) -> Result<(FaultAction, When, bool), String> {
     let (word, when) = text.split_once('@').ok_or_else(|| "it has no moment, such as @peak".to_owned())?;
     let known = FAULTS.iter().find(|(name, ..)| *name == word);
-    let (_, action, needs) = known.ok_or_else(|| {
+    let (_, action, needs, _) = known.ok_or_else(|| {
         let names: Vec<&str> = FAULTS.iter().map(|(name, ..)| *name).collect();
         format!("{word:?} is none of {}", names.join(", "))
     })?;
@@ -183,26 +250,6 @@ fn moment(text: &str) -> Result<When, String> {
         return Ok(When::Peak);
     }
     text.parse().map(When::At).map_err(|why| format!("{text:?} is neither peak nor a moment: {why}"))
-}
-
-impl fmt::Display for When {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Peak => f.write_str("peak"),
-            Self::At(at) => write!(f, "{at}"),
-        }
-    }
-}
-
-impl fmt::Display for With {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fault { action, when, lasts: Duration(0) } => write!(f, "{}@{when}", action.name()),
-            Self::Fault { action, when, lasts } => write!(f, "{}@{when} {lasts}", action.name()),
-            Self::Down { whom, lasts, when } => write!(f, "{whom} down {lasts}@{when}"),
-            Self::Answers { whom, range } => write!(f, "{whom} answers {range}"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -218,7 +265,7 @@ mod tests {
         let mut scenario = Scenario::from_text(TEXT, "s.toml").unwrap();
         let folder = std::path::Path::new(".");
         let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, folder).unwrap();
-        text.parse::<With>()?.apply(&mut scenario, peak(&schedule)).map(|()| scenario)
+        text.parse::<With>()?.apply(&mut scenario, &schedule).map(|_| scenario)
     }
 
     #[test]
@@ -261,6 +308,11 @@ mod tests {
                 "about nobody: there is no subscriber \"partner-d\"; did you mean partner-b?",
             ),
             ("", "neither something done"),
+            (
+                "kill@63s",
+                "after the end of the run, 63 s after the traffic begins: that goes on for 3 s, with 60 s",
+            ),
+            ("partner-b down 1s@2h", "after the end of the run"),
         ];
         for (text, part) in rows {
             let why = asked(text).unwrap_err();
@@ -282,24 +334,9 @@ mod tests {
             ),
             gap in prop::sample::select(vec!["", " "]),
         ) {
-            let mut scenario = Scenario::from_text(TEXT, "s.toml").unwrap();
-            if let Ok(with) = words.join(gap).parse::<With>() {
-                let _ = with.apply(&mut scenario, u64::MAX);
+            if words.join(gap).parse::<With>().is_ok() {
+                let _ = asked(&words.join(gap));
             }
-        }
-
-        #[test]
-        fn what_is_told_reads_back(at in 0_u64..10_000, lasts in 1_u64..10_000, kind in 0_usize..8, is_peak: bool) {
-            let when = if is_peak { When::Peak } else { When::At(Duration::from_millis(at)) };
-            let lasts = Duration::from_millis(lasts);
-            let whom = "partner-b".to_owned();
-            let with = match FAULTS.get(kind) {
-                Some((_, action, _)) => With::Fault { action: action.clone(), when, lasts },
-                None if kind == 5 => With::Down { whom, lasts, when },
-                None if kind == 6 => With::Answers { whom, range: Range::just(lasts) },
-                None => With::Fault { action: FaultAction::Kill, when, lasts: Duration(0) },
-            };
-            prop_assert_eq!(with.to_string().parse(), Ok(with));
         }
     }
 }

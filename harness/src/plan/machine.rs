@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::scale::{AS_IT_STANDS, times};
 use super::slo::Breach;
-use crate::scenario::{Scenario, Store, Subscriber};
+use crate::scenario::{Scenario, Subscriber};
 use crate::sim::figures::Figures;
 
 /// How a breach names it: no subscriber can have this name.
@@ -17,6 +17,8 @@ pub struct Machine {
     pub ceiling_per_second: Option<u64>,
     /// What a sender carries on it, in requests or events a second, whichever are more.
     pub carries_per_second: Option<u64>,
+    /// Whether that is all that it was offered, so that it may carry more.
+    pub at_least: bool,
     /// How that is known.
     pub source: String,
     /// How many such machines are on the store; 0 counts as 1.
@@ -40,16 +42,21 @@ pub struct Load {
     pub memory_bytes: u64,
 }
 
-/// What would carry a load that is too much for the machine.
+/// Something that a load asks beyond what the machine has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// Requests or events a second that are asked for.
-    pub per_second: u64,
-    /// What is carried now, by all nodes together.
-    pub carries: u64,
+    /// What.
+    pub what: &'static str,
+    /// How much is asked for: a count a second, or bytes.
+    pub asked: u64,
+    /// What there is, on all nodes together.
+    pub has: u64,
     /// How many such nodes would do, where the store is shared and its server keeps up with them.
     pub nodes: Option<u64>,
 }
+
+/// What a machine carries in a second.
+const CARRIED: &str = "requests or events in a second";
 
 /// A row that is held: its body, and about so much around it.
 const AROUND_BYTES: u64 = 512;
@@ -70,6 +77,17 @@ impl Load {
         }
     }
 
+    /// The most of either in each respect.
+    #[must_use]
+    pub fn most(self, other: Self) -> Self {
+        Self {
+            peak_per_second: self.peak_per_second.max(other.peak_per_second),
+            peak_events: self.peak_events.max(other.peak_events),
+            database_bytes: self.database_bytes.max(other.database_bytes),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
+
     /// Requests or events in the busiest second, whichever are more: an event that nobody is owed is taken and kept too.
     #[must_use]
     pub fn per_second(&self) -> u64 {
@@ -84,46 +102,51 @@ impl Machine {
         self.carries_per_second.map(|each| each.saturating_mul(self.nodes.max(1)))
     }
 
-    /// What a load asks beyond what there is.
+    /// What a load asks beyond what there is, as limits that are passed.
     #[must_use]
     pub fn breaches(&self, load: &Load) -> Vec<Breach> {
-        let count = |count: u64| format!("{count}/s");
-        let size = |bytes: u64| format!("{} MiB", bytes >> 20);
-        let what = "requests or events in a second";
-        let limits = [
-            (what, self.capacity(), load.per_second(), &count as &dyn Fn(u64) -> String),
-            ("database", self.disk_bytes, load.database_bytes, &size),
-            ("memory", self.memory_bytes, load.memory_bytes, &size),
-        ];
-        let beyond = |(what, most, asked, show): (&str, Option<u64>, u64, &dyn Fn(u64) -> String)| {
-            let most = most.filter(|most| asked > *most)?;
-            Some(Breach {
-                subscriber: NAME.to_owned(),
-                group: NAME.to_owned(),
-                objective: format!("{what}<={}", show(most)),
-                figure: show(asked),
-                excess: asked.saturating_mul(AS_IT_STANDS) / most.max(1),
-            })
+        let breach = |need: Need| Breach {
+            subscriber: NAME.to_owned(),
+            group: NAME.to_owned(),
+            objective: format!("{}<={}", need.what, need.show(need.has)),
+            figure: need.show(need.asked),
+            excess: need.asked.saturating_mul(AS_IT_STANDS) / need.has.max(1),
         };
-        limits.into_iter().filter_map(beyond).collect()
+        self.needs(load, false).into_iter().map(breach).collect()
     }
 
-    /// What would carry this load, if what it does in a second is too much.
+    /// What a load asks beyond what there is, on a store that nodes share or do not.
     #[must_use]
-    pub fn need(&self, scenario: &Scenario, per_second: u64) -> Option<Need> {
-        let carries = self.capacity().filter(|most| per_second > *most)?;
-        let shared = scenario.sender.store == Store::Postgres;
-        let each = self.carries_per_second.unwrap_or(0).max(1);
-        Some(Need { per_second, carries, nodes: shared.then(|| per_second.div_ceil(each)) })
+    pub fn needs(&self, load: &Load, shared: bool) -> Vec<Need> {
+        let limits = [
+            (CARRIED, self.capacity(), load.per_second()),
+            ("database", self.disk_bytes, load.database_bytes),
+            ("memory", self.memory_bytes, load.memory_bytes),
+        ];
+        let each = self.carries_per_second.filter(|_| shared);
+        let need = |(what, has, asked): (&'static str, Option<u64>, u64)| {
+            let has = has.filter(|has| asked > *has)?;
+            let nodes = each.filter(|_| what == CARRIED).map(|each| asked.div_ceil(each.max(1)));
+            Some(Need { what, asked, has, nodes })
+        };
+        limits.into_iter().filter_map(need).collect()
     }
 }
 
 impl Need {
+    fn show(&self, figure: u64) -> String {
+        if self.what == CARRIED { format!("{figure}/s") } else { format!("{} MiB", figure >> 20) }
+    }
+
     /// What is to be done, as the end of a sentence.
     #[must_use]
     pub fn told(&self) -> String {
-        let times = times(self.per_second.saturating_mul(AS_IT_STANDS) / self.carries.max(1));
-        let one = format!("{} a second are asked for, {times} what is carried", self.per_second);
+        if self.what != CARRIED {
+            let (asked, has) = (self.show(self.asked), self.show(self.has));
+            return format!("{} of {asked} instead of {has}", self.what);
+        }
+        let times = times(self.asked.saturating_mul(AS_IT_STANDS) / self.has.max(1));
+        let one = format!("{} a second are asked for, {times} what is carried", self.asked);
         match self.nodes {
             Some(nodes) => format!("{one}: {nodes} such nodes on the shared store, if its server keeps up"),
             None => format!("{one}: a machine that is so much faster, or a store that nodes can share"),
@@ -155,14 +178,20 @@ mod tests {
 
     #[test]
     fn nodes_help_where_the_store_is_shared() {
-        let of = |store: &str| {
-            let text = format!(
-                "name = \"s\"\n[sender]\nstore = \"{store}\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n\
-                 [[subscriber]]\nname = \"a\"\n"
-            );
-            let machine = Machine { carries_per_second: Some(50), nodes: 2, ..Machine::default() };
-            machine.need(&Scenario::from_text(&text, "s.toml").unwrap(), 120).map(|need| need.nodes)
+        let machine = Machine {
+            carries_per_second: Some(50),
+            nodes: 2,
+            disk_bytes: Some(2 << 20),
+            ..Machine::default()
         };
-        assert_eq!([of("postgres"), of("sqlite")], [Some(Some(3)), Some(None)]);
+        let nodes =
+            |shared: bool| machine.needs(&LOAD, shared).iter().map(|need| need.nodes).collect::<Vec<_>>();
+        assert_eq!((nodes(true), nodes(false)), (vec![Some(3), None], vec![None, None]));
+        let told: Vec<String> = machine.needs(&LOAD, false).iter().map(Need::told).collect();
+        assert!(
+            told[0].starts_with("120 a second are asked for, 1.2× what is carried: a machine"),
+            "{told:?}"
+        );
+        assert_eq!(told[1], "database of 3 MiB instead of 2 MiB");
     }
 }

@@ -36,7 +36,7 @@ pub use live::{Live, LiveError, with_live, with_recorded};
 pub use page::page;
 pub use patch::with_patch;
 pub use service::service;
-pub use sheet::sheets;
+pub use sheet::{is_sheet, sheets};
 pub use table::{answer, table};
 
 use crate::check::verdict::show;
@@ -47,6 +47,7 @@ use crate::traffic::Schedule;
 use bound::{Bounds, bounds};
 use headroom::Headroom;
 use judge::Judge;
+use launch::Condition;
 use machine::{Load, Machine};
 use slo::{Breach, Slo};
 
@@ -63,6 +64,8 @@ pub struct Asked {
     pub seeds: u64,
     /// What the machine can do.
     pub machine: Machine,
+    /// What the scenario that is planned has otherwise than its file says.
+    pub conditions: Vec<Condition>,
     /// How it is simulated.
     pub options: Options,
 }
@@ -124,6 +127,8 @@ pub struct MachinePlan {
 pub struct Plan {
     /// Of which scenario.
     pub scenario: String,
+    /// What is otherwise than the scenario says.
+    pub conditions: Vec<Condition>,
     /// The objectives.
     pub objectives: Vec<String>,
     /// Those that the traffic as it stands does not meet, the worst first.
@@ -189,6 +194,7 @@ pub fn plan(scenario: &Scenario, asked: &Asked) -> Result<Plan, SimError> {
     let headroom = asked.headroom.then(|| headroom::search(scenario, &judge, &figures, asked));
     Ok(Plan {
         scenario: scenario.name.clone(),
+        conditions: asked.conditions.clone(),
         objectives: slos.iter().map(ToString::to_string).collect(),
         breaches: judge.breaches(scenario, &figures),
         refused: figures.refused,

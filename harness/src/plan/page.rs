@@ -3,7 +3,7 @@
 use super::headroom::{Headroom, Point};
 use super::scale::times;
 use super::slo::NEVER;
-use super::table::{HEAD, answer, raises, row, show_short, tried, unexamined};
+use super::table::{HEAD, advised, answer, machine_rows, raises, row, show_short, tried, within};
 use super::{LanePlan, Plan};
 use crate::catalogue::Verdict;
 use crate::report::{Band, Cell, Chart, Document, Headline, Part, Shape, Table};
@@ -16,18 +16,19 @@ const CHARTS_MAX: usize = 24;
 #[must_use]
 pub fn page(plan: &Plan) -> String {
     let errors = plan.model_errors.iter().map(|error| format!("Error in the model: {error}"));
+    let conditions = plan.conditions.iter().map(|one| format!("With {}: {}.", one.asked, one.means));
     let mut parts = changes(plan);
     parts.extend(curve(plan));
     parts.extend(subscribers(plan));
     parts.extend(charts(plan));
-    parts.extend(machine(plan));
+    parts.extend([title("The machine"), Part::Table(Table::pairs(machine_rows(&plan.machine)))]);
     crate::report::page(&Document {
         title: plan.scenario.clone(),
         about: format!("Plan. Objectives: {}", plan.objectives.join(", ")),
         verdict: Headline {
             status: Some(if plan.holds() { Verdict::Pass } else { Verdict::Fail }),
             sentence: answer(plan),
-            more: errors.collect(),
+            more: errors.chain(conditions).collect(),
         },
         parts,
     })
@@ -38,7 +39,7 @@ fn title(text: impl Into<String>) -> Part {
 }
 
 /// What the rows of a subscriber have been tried with.
-const ROWS: &str = "Of each subscriber's rows one is enough with the scenario's own seed; the first was tried with every seed.";
+const ROWS: &str = "Of each subscriber's rows one is enough, with every seed that was tried.";
 
 fn changes(plan: &Plan) -> Vec<Part> {
     let Some(headroom) = &plan.headroom else { return Vec::new() };
@@ -57,15 +58,7 @@ fn changes(plan: &Plan) -> Vec<Part> {
         parts.push(Part::Text(tried(trial)));
         parts.push(Part::Lines(vec![trial.patch.clone()]));
     }
-    let more = headroom.advice.need.as_ref().map(super::machine::Need::told).into_iter();
-    let hopeless = headroom.advice.hopeless.iter();
-    let hopeless = hopeless.map(|name| format!("{name}: no change of its limits is enough."));
-    parts.extend(
-        more.chain(hopeless)
-            .chain([unexamined(headroom).trim_end().to_owned()])
-            .filter(|text| !text.is_empty())
-            .map(Part::Text),
-    );
+    parts.extend(advised(headroom).into_iter().map(|line| Part::Text(format!("{line}."))));
     if !parts.is_empty() {
         parts.insert(0, title(format!("To carry {}", times(headroom.carry))));
     }
@@ -78,13 +71,14 @@ fn curve(plan: &Plan) -> Vec<Part> {
         return Vec::new();
     };
     let points: Vec<&Point> = headroom.near().collect();
-    // What is beyond the edge is seen beside it, if only a little of it was simulated.
-    let beyond = headroom.fails.into_iter().chain(headroom.interval.map(|one| one.high));
-    let beyond = beyond.map(|load| load + load / 10).max().unwrap_or(1);
-    let most = points.last().map_or(1, |point| point.load).max(beyond);
+    // What is beyond the edge is seen beside it, if only a little of it was simulated; but not what is far beyond.
+    let edge = headroom.fails.max(headroom.carries).unwrap_or(1);
+    let spread = headroom.interval.map_or(0, |one| one.high.min(edge.saturating_mul(2)));
+    let beyond = edge.max(spread);
+    let most = points.last().map_or(1, |point| point.load).max(beyond.saturating_add(beyond / 10));
     let drawn = |what: &str, of: fn(&Point) -> Option<u64>| {
         let mut chart = Chart::over(what, (0, most), show_short);
-        chart.places = (0..=4).map(|part| (most * part / 4, times(most * part / 4))).collect();
+        chart.places = (0..=4).map(|part| most / 4 * part).map(|load| (load, times(load))).collect();
         let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
         chart.bands = broken(headroom, most);
@@ -92,7 +86,10 @@ fn curve(plan: &Plan) -> Vec<Part> {
     };
     vec![
         title("Load against time"),
-        Part::Text("Of the slowest subscriber; what never ends is not drawn.".to_owned()),
+        Part::Text(
+            "Of the slowest subscriber, with the scenario's own seed; what never ends is not drawn."
+                .to_owned(),
+        ),
         drawn("95th percentile until a delivery is taken", |point| point.p95_ns),
         drawn("Until the backlog is gone, after the traffic", |point| point.drain_ns),
     ]
@@ -104,7 +101,7 @@ fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
         class: "endpoint",
         from: one.low,
         until: one.high.min(most),
-        what: format!("breaks in here in 19 of 20 seeds: {} to {}", times(one.low), times(one.high)),
+        what: format!("breaks in here in 19 of 20 seeds: {}", within(&one)),
     });
     let from = headroom.fails.map(|fails| Band {
         class: "witness",
@@ -149,24 +146,4 @@ fn charts(plan: &Plan) -> Vec<Part> {
         parts.push(Part::Text(format!("{} subscribers more are in the table.", lanes.len() - CHARTS_MAX)));
     }
     parts
-}
-
-fn machine(plan: &Plan) -> [Part; 2] {
-    let (load, limits) = (&plan.machine.load, &plan.machine.limits);
-    let unknown = || "not measured".to_owned();
-    let rate = |rate: Option<u64>| rate.map_or_else(unknown, |rate| format!("{rate}/s"));
-    let room = |bytes: u64, most: Option<u64>| {
-        let most = most.map_or(String::new(), |most| format!(" of {} MiB", most >> 20));
-        format!("{} MiB{most}", bytes >> 20)
-    };
-    let rows = [
-        ("requests in the busiest second", load.peak_per_second.to_string()),
-        ("events in the busiest second", load.peak_events.to_string()),
-        ("what a sender carries here", rate(limits.capacity())),
-        ("how that is known", limits.source.clone()),
-        ("a bare client's ceiling here", rate(limits.ceiling_per_second)),
-        ("database, at its largest", room(load.database_bytes, limits.disk_bytes)),
-        ("deliveries in memory, by the sender's bounds", room(load.memory_bytes, limits.memory_bytes)),
-    ];
-    [title("The machine"), Part::Table(Table::pairs(rows.into_iter().filter(|(_, told)| !told.is_empty())))]
 }

@@ -13,14 +13,14 @@ pub(super) fn patch<'a>(
 ) -> String {
     let mut text = String::new();
     for (group, cost) in groups {
-        let of = |scenario: &Scenario| -> Option<Subscriber> {
-            scenario.subscribers.iter().find(|one| one.group == group).cloned()
-        };
+        let of =
+            |scenario: &Scenario| scenario.subscribers.iter().find(|one| one.group == group).map(settings);
         let (Some(before), Some(after)) = (of(before), of(after)) else { continue };
         let mut table = Table::from_iter([("name".to_owned(), Value::from(group))]);
-        for (section, settings) in [("limit", limit(&before, &after)), ("queue", queue(&before, &after))] {
-            if !settings.is_empty() {
-                table.insert(section.to_owned(), settings.into());
+        for ((section, old), (_, mut new)) in before.into_iter().zip(after) {
+            new.retain(|key, value| old.get(key) != Some(value));
+            if !new.is_empty() {
+                table.insert(section.to_owned(), new.into());
             }
         }
         let document = Table::from_iter([("subscriber".to_owned(), Value::from(vec![table]))]);
@@ -30,40 +30,24 @@ pub(super) fn patch<'a>(
     text
 }
 
-fn limit(before: &Subscriber, after: &Subscriber) -> Table {
-    let (old, new) = (&before.limit, &after.limit);
-    let mut table = Table::new();
-    if let (Some(old), Some(new)) = (old.bucket, new.bucket) {
-        differing(&mut table, "rate", old.rate.to_string(), new.rate.to_string());
-        differing(&mut table, "burst", i64::from(old.burst), i64::from(new.burst));
-    }
-    let texts = |subscriber: &Subscriber| -> Vec<String> {
-        subscriber.limit.windows.iter().map(ToString::to_string).collect()
-    };
-    differing(&mut table, "windows", texts(before), texts(after));
-    if let (Some(old), Some(new)) = (old.in_flight, new.in_flight) {
-        differing(&mut table, "in_flight", i64::from(old), i64::from(new));
-    }
-    table
+/// A subscriber's limits and the bounds of its queue, section by section.
+fn settings(one: &Subscriber) -> [(&'static str, Table); 2] {
+    let (limit, queue) = (&one.limit, &one.queue);
+    let whole = |rows: u64| i64::try_from(rows).unwrap_or(i64::MAX).into();
+    let windows: Vec<String> = limit.windows.iter().map(ToString::to_string).collect();
+    let limit = [
+        ("rate", limit.bucket.map(|bucket| bucket.rate.to_string().into())),
+        ("burst", limit.bucket.map(|bucket| i64::from(bucket.burst).into())),
+        ("windows", Some(windows.into())),
+        ("in_flight", limit.in_flight.map(|count| i64::from(count).into())),
+    ];
+    let queue =
+        [("rows", queue.rows.map(whole)), ("bytes", queue.bytes.map(|bytes| bytes.to_string().into()))];
+    [("limit", table(limit)), ("queue", table(queue))]
 }
 
-fn queue(before: &Subscriber, after: &Subscriber) -> Table {
-    let (old, new) = (&before.queue, &after.queue);
-    let mut table = Table::new();
-    let whole = |rows: u64| i64::try_from(rows).unwrap_or(i64::MAX);
-    if let (Some(old), Some(new)) = (old.rows, new.rows) {
-        differing(&mut table, "rows", whole(old), whole(new));
-    }
-    if let (Some(old), Some(new)) = (old.bytes, new.bytes) {
-        differing(&mut table, "bytes", old.to_string(), new.to_string());
-    }
-    table
-}
-
-fn differing<T: Into<Value> + PartialEq>(table: &mut Table, key: &str, old: T, new: T) {
-    if old != new {
-        table.insert(key.to_owned(), new.into());
-    }
+fn table<const COUNT: usize>(settings: [(&str, Option<Value>); COUNT]) -> Table {
+    settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 /// The scenario with settings laid over it: `[[subscriber]]` by name, everything else by key.

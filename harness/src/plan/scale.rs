@@ -83,43 +83,50 @@ impl Knob {
 
     /// Raises it to so many thousandths of what it was, rounded up; false if there is nothing to raise.
     pub fn raise(self, subscriber: &mut Subscriber, thousandths: u64) -> bool {
-        // What is more than the sender takes already is left to the sender to refuse.
-        let more = |count: u64, most: u64| {
+        let mut is_there = false;
+        self.each(subscriber, |count, most| {
+            is_there = true;
+            // What is more than the sender takes already is left to the sender to refuse.
             count.saturating_mul(thousandths).div_ceil(AS_IT_STANDS).min(most.max(count))
-        };
-        let narrow =
-            |count: u32, most: u32| u32::try_from(more(count.into(), most.into())).unwrap_or(u32::MAX);
+        });
+        is_there
+    }
+
+    /// Changes each count that it raises, told with the most that the sender takes: its own first, then what goes with it.
+    fn each(self, subscriber: &mut Subscriber, mut change: impl FnMut(u64, u64) -> u64) {
         let (limit, queue) = (&mut subscriber.limit, &mut subscriber.queue);
-        let is_there = match self {
-            Self::Rate | Self::Burst => limit.bucket.is_some(),
-            Self::Windows => !limit.windows.is_empty(),
-            Self::InFlight => limit.in_flight.is_some(),
-            Self::Queue => queue.rows.is_some() || queue.bytes.is_some(),
-        };
-        if !is_there {
-            return false;
-        }
+        let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         match (self, &mut limit.bucket) {
+            // Without a bucket there is neither, whatever goes with it.
+            (Self::Rate | Self::Burst, None) => return,
             (Self::Rate, Some(bucket)) => {
                 let most = u128::from(RATE_MAX) * u128::from(bucket.rate.per.0) / u128::from(SECOND);
-                bucket.rate.count = more(bucket.rate.count, u64::try_from(most).unwrap_or(u64::MAX));
+                bucket.rate.count = change(bucket.rate.count, u64::try_from(most).unwrap_or(u64::MAX));
             }
-            (Self::Burst, Some(bucket)) => bucket.burst = narrow(bucket.burst, BURST_MAX),
+            (Self::Burst, Some(bucket)) => bucket.burst = narrow(change(bucket.burst.into(), BURST_MAX)),
             _ => {}
         }
         match self {
             Self::Rate | Self::Windows => {
-                limit.windows.iter_mut().for_each(|window| window.count = more(window.count, WINDOW_MAX));
+                limit.windows.iter_mut().for_each(|window| window.count = change(window.count, WINDOW_MAX));
             }
             Self::Burst | Self::InFlight => {
-                limit.in_flight = limit.in_flight.map(|count| narrow(count, IN_FLIGHT_MAX));
+                limit.in_flight = limit.in_flight.map(|count| narrow(change(count.into(), IN_FLIGHT_MAX)));
             }
             Self::Queue => {
-                queue.rows = queue.rows.map(|rows| more(rows, ROWS_MAX));
-                queue.bytes = queue.bytes.map(|bytes| Size(more(bytes.0, BYTES_MAX)));
+                queue.rows = queue.rows.map(|rows| change(rows, ROWS_MAX));
+                queue.bytes = queue.bytes.map(|bytes| Size(change(bytes.0, BYTES_MAX)));
             }
         }
-        true
+    }
+
+    fn counts(self, subscriber: &Subscriber) -> Vec<u64> {
+        let mut counts = Vec::new();
+        self.each(&mut subscriber.clone(), |count, _| {
+            counts.push(count);
+            count
+        });
+        counts
     }
 
     /// What it is, as the scenario would write it.
@@ -160,34 +167,16 @@ impl Knob {
     /// Whether a limit of another kind is raised with it.
     #[must_use]
     pub fn takes_along(self, subscriber: &Subscriber) -> bool {
-        match self {
-            Self::Rate => !subscriber.limit.windows.is_empty(),
-            Self::Burst => subscriber.limit.in_flight.is_some(),
-            Self::Windows | Self::InFlight | Self::Queue => false,
-        }
+        matches!(self, Self::Rate | Self::Burst) && self.counts(subscriber).len() > 1
     }
 
     /// How far it was raised from one subscriber to the other, in thousandths: of the limits that it raises, the one that
     /// was raised the most.
     #[must_use]
     pub fn factor(self, before: &Subscriber, after: &Subscriber) -> u64 {
-        let factor = |before: u64, after: u64| after.saturating_mul(AS_IT_STANDS) / before.max(1);
-        let both = |of: &dyn Fn(&Subscriber) -> Option<u64>| Some(factor(of(before)?, of(after)?));
-        let rate = both(&|one| one.limit.bucket.map(|bucket| bucket.rate.count));
-        let burst = both(&|one| one.limit.bucket.map(|bucket| bucket.burst.into()));
-        let in_flight = both(&|one| one.limit.in_flight.map(u64::from));
-        let pairs = before.limit.windows.iter().zip(&after.limit.windows);
-        let windows = pairs.map(|(old, new)| factor(old.count, new.count)).max();
-        let rows = both(&|one| one.queue.rows);
-        let bytes = both(&|one| one.queue.bytes.map(|bytes| bytes.0));
-        let raised = match self {
-            Self::Rate => rate.max(windows),
-            Self::Burst => burst.max(in_flight),
-            Self::Windows => windows,
-            Self::InFlight => in_flight,
-            Self::Queue => rows.max(bytes),
-        };
-        raised.unwrap_or(AS_IT_STANDS)
+        let counts = self.counts(before).into_iter().zip(self.counts(after));
+        let raised = counts.map(|(before, after)| after.saturating_mul(AS_IT_STANDS) / before.max(1));
+        raised.max().unwrap_or(AS_IT_STANDS)
     }
 
     /// What it asks of the other side, or of this one.
@@ -217,9 +206,9 @@ impl Knob {
 
 /// The most that the sender takes.
 const RATE_MAX: u64 = 1_000_000;
-const BURST_MAX: u32 = 1_000_000;
+const BURST_MAX: u64 = 1_000_000;
 const WINDOW_MAX: u64 = 1_000_000;
-const IN_FLIGHT_MAX: u32 = 10_000;
+const IN_FLIGHT_MAX: u64 = 10_000;
 const ROWS_MAX: u64 = 1_000_000_000;
 const BYTES_MAX: u64 = 1 << 40;
 

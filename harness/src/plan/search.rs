@@ -2,8 +2,10 @@
 
 /// In thousandths: how close the two sides of the edge are brought, in proportion.
 const CLOSE: u64 = 20;
-/// The furthest that is looked for, in thousandths beyond where the search begins: 64 times as far.
-const FURTHEST: u64 = 63_000;
+/// The furthest that is looked for, in thousandths of where the search begins.
+pub(super) const TRIED_MAX: u64 = 64_000;
+/// The same, beyond where it begins.
+const FURTHEST: u64 = TRIED_MAX - 1_000;
 /// The first step where nothing is known: to twice as much, or half as much.
 pub const DOUBLE: u64 = 1_000;
 /// The first step from where the edge is said to be near.

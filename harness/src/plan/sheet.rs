@@ -8,15 +8,25 @@ use super::{Plan, slo};
 use crate::scenario::{Pattern, Scenario, Subscriber};
 use crate::sim::figures::{Figures, LaneFigures};
 
-/// Partners with a sheet of their own: nobody hands out more by hand.
-const SHEETS_MAX: usize = 200;
-
 /// A sheet for each partner: the name of its file, and its text.
+pub fn sheets<'a>(scenario: &'a Scenario, plan: &'a Plan) -> impl Iterator<Item = (String, String)> + 'a {
+    plan.figures.iter().flat_map(move |figures| {
+        let both = scenario.subscribers.iter().zip(&figures.lanes);
+        both.map(move |(one, lane)| (format!("{}.md", one.name), sheet(scenario, one, lane, figures, plan)))
+    })
+}
+
+/// Whether a text is the sheet of some partner of this scenario.
 #[must_use]
-pub fn sheets(scenario: &Scenario, plan: &Plan) -> Vec<(String, String)> {
-    let Some(figures) = &plan.figures else { return Vec::new() };
-    let both = scenario.subscribers.iter().zip(&figures.lanes).take(SHEETS_MAX);
-    both.map(|(one, lane)| (format!("{}.md", one.name), sheet(scenario, one, lane, figures, plan))).collect()
+pub fn is_sheet(scenario: &Scenario, text: &str) -> bool {
+    text.starts_with(&title(scenario, "")) && text.lines().next().is_some_and(|line| line.ends_with(SEES))
+}
+
+/// The end of a sheet's first line.
+const SEES: &str = " will see";
+
+fn title(scenario: &Scenario, partner: &str) -> String {
+    format!("# {}: what {partner}", scenario.name)
 }
 
 fn sheet(
@@ -26,7 +36,7 @@ fn sheet(
     figures: &Figures,
     plan: &Plan,
 ) -> String {
-    let mut text = format!("# {}: what {} will see\n\n", scenario.name, subscriber.name);
+    let mut text = format!("{}{SEES}\n\n", title(scenario, &subscriber.name));
     let kinds: Vec<&str> = subscriber.events.iter().map(Pattern::as_str).collect();
     let busiest = lane.busiest;
     let late = |thousandths: u32| match Measure::Latency(thousandths).of(lane, figures) {
@@ -56,6 +66,9 @@ fn sheet(
     text.push_str("| | |\n|---|---|\n");
     for (name, value) in rows {
         let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+    }
+    for condition in &plan.conditions {
+        let _ = writeln!(text, "\nThis stands under a condition: {}.", condition.told_to(subscriber));
     }
     text.push_str(
         "\nFigures of a simulation with the launch as it is planned. Answer with any status from 200 to 299 as soon as the \

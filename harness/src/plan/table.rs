@@ -1,10 +1,14 @@
 //! The plan in a terminal: the answer in one sentence, then the table.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::advice::{Change, Raise, Trial};
+use super::advice::{Advice, Change, Raise, Trial, Why};
 use super::headroom::Headroom;
+use super::interval::Interval;
+use super::machine::Need;
 use super::scale::times;
+use super::search::TRIED_MAX;
 use super::slo::NEVER;
 use super::{LanePlan, MachinePlan, Plan, machine};
 use crate::check::verdict::show;
@@ -32,10 +36,17 @@ pub(super) const HEAD: [&str; 13] = [
     "expired",
 ];
 
-/// The answer, in one sentence.
+/// The answer, in one sentence, with what it stands under.
 #[must_use]
 pub fn answer(plan: &Plan) -> String {
-    let Some(headroom) = &plan.headroom else { return present(plan) };
+    let asked: Vec<&str> = plan.conditions.iter().map(|one| one.asked.as_str()).collect();
+    let under = if asked.is_empty() { String::new() } else { format!("with {}: ", asked.join(", ")) };
+    let told = plan.headroom.as_ref().map_or_else(|| present(plan), |headroom| stretches(plan, headroom));
+    format!("{under}{told}")
+}
+
+/// How far it stretches, what breaks first, and what would carry more.
+fn stretches(plan: &Plan, headroom: &Headroom) -> String {
     let carries = match (headroom.carries, headroom.fails) {
         (Some(held), Some(_)) if held >= 1_000 => format!("carries {} this traffic", times(held)),
         (Some(held), Some(_)) => format!("does not carry this traffic, only {} of it", times(held)),
@@ -49,7 +60,9 @@ pub fn answer(plan: &Plan) -> String {
         (None, _) => "does not carry this traffic, nor any part of it that was tried".to_owned(),
     };
     let breaks = headroom.breaks.first().map_or(String::new(), |breach| {
-        format!("; {} breaks first ({}: {})", breach.subscriber, breach.objective, breach.figure)
+        let is_bound = breach.subscriber == machine::NAME && plan.machine.limits.at_least;
+        let (breaks, more) = if is_bound { ("may break", " or more") } else { ("breaks", "") };
+        format!("; {} {breaks} first ({}{more}: {})", breach.subscriber, breach.objective, breach.figure)
     });
     format!("{carries}{}{breaks}{}", spread(headroom), remedy(headroom))
 }
@@ -62,38 +75,46 @@ fn spread(headroom: &Headroom) -> String {
         short => format!(", and this traffic fails in {short} of {seeds}"),
     };
     match &headroom.interval {
-        Some(one) => format!(
-            " ({} to {} in 19 of 20 seeds, from {} tried{short})",
-            times(one.low),
-            times(one.high),
-            one.seeds
-        ),
+        Some(one) => format!(" ({} in 19 of 20 seeds, from {} tried{short})", within(one), one.seeds),
         None if seeds > 1 => format!(" (tried with {seeds} seeds{short})"),
         None => " (by one seed)".to_owned(),
     }
 }
 
-/// What would mend what breaks first.
-fn remedy(headroom: &Headroom) -> String {
-    let Some(breach) = headroom.breaks.first() else { return String::new() };
-    let carry = times(headroom.carry);
-    if breach.subscriber == machine::NAME {
-        return headroom
-            .advice
-            .need
-            .as_ref()
-            .map_or(String::new(), |need| format!(": to carry {carry}, {}", need.told()));
-    }
-    let Some(change) = first_change(headroom, &breach.group) else { return String::new() };
-    let others = headroom.advice.changes.iter().filter(|other| other.subscriber != change.subscriber);
-    let mut names: Vec<&str> = others.map(|other| other.subscriber.as_str()).collect();
-    names.dedup();
-    let more = match names.len() + headroom.advice.unexamined.len() {
-        0 => String::new(),
-        count => format!(", and change {count} more below"),
-    };
-    format!(": to carry {carry}, {}{more}", change.cost)
+/// From where to where; nothing beyond what is looked for is told as a figure.
+pub(super) fn within(interval: &Interval) -> String {
+    let high =
+        if interval.high > TRIED_MAX { "more than was tried".to_owned() } else { times(interval.high) };
+    format!("{} to {high}", times(interval.low))
 }
+
+/// What would mend what breaks first; or why nothing is said to.
+fn remedy(headroom: &Headroom) -> String {
+    let (Some(breach), advice) = (headroom.breaks.first(), &headroom.advice) else { return String::new() };
+    let is_it = |subscriber: &str| subscriber == breach.group;
+    let unchanged = advice.unchanged.iter().find(|one| is_it(&one.subscriber));
+    let told = if is_it(machine::NAME) {
+        advice.needs.first().map(Need::told)
+    } else if let Some(change) = advice.changes.iter().find(|change| is_it(&change.subscriber)) {
+        Some(format!("{}{}", change.cost, others(advice, &change.subscriber)))
+    } else {
+        unchanged.map(|one| format!("{}: {}", one.subscriber, one.why.told()))
+    };
+    let rest = if advice.failing == 0 { NOTHING } else { "others need a change, named below" };
+    let told = told.or_else(|| (advice.tried > 0).then(|| rest.to_owned()));
+    told.map_or(String::new(), |told| format!(": to carry {}, {told}", times(headroom.carry)))
+}
+
+/// Who else is to be changed, or looked at.
+fn others(advice: &Advice, told: &str) -> String {
+    let changed = advice.changes.iter().map(|change| &change.subscriber);
+    let unchanged = advice.unchanged.iter().map(|one| &one.subscriber);
+    let others: BTreeSet<&String> = changed.chain(unchanged).filter(|one| *one != told).collect();
+    if others.is_empty() { String::new() } else { format!(", and change {} more below", others.len()) }
+}
+
+/// What is to be changed where all seeds carry it.
+const NOTHING: &str = "nothing has to be changed";
 
 /// How it is with the traffic as it stands: what never gets there, before what takes too long.
 fn present(plan: &Plan) -> String {
@@ -116,10 +137,6 @@ fn present(plan: &Plan) -> String {
     };
     let worst = format!("{} ({}: {}){others}", worst.subscriber, worst.objective, worst.figure);
     format!("does not meet its objectives: {}; worst is {worst}", told.join(", "))
-}
-
-fn first_change<'a>(headroom: &'a Headroom, group: &str) -> Option<&'a Change> {
-    headroom.advice.changes.iter().find(|change| change.subscriber == group)
 }
 
 /// The table, and what else there is to say.
@@ -147,7 +164,13 @@ pub fn table(plan: &Plan) -> String {
             plan.refused
         );
     }
-    let _ = writeln!(text, "machine: {}", machine_line(&plan.machine));
+    for condition in &plan.conditions {
+        let _ = writeln!(text, "with {}: {}", condition.asked, condition.means);
+    }
+    text.push_str("machine:\n");
+    for (name, told) in machine_rows(&plan.machine) {
+        let _ = writeln!(text, "  {name}: {told}");
+    }
     let _ = writeln!(
         text,
         "model: a commit takes {} to {}, at every load",
@@ -202,25 +225,29 @@ fn show_or_never(nanos: Option<u64>) -> String {
 }
 
 /// What the machine has to do, beside what it can do.
-fn machine_line(MachinePlan { load, limits }: &MachinePlan) -> String {
-    let carries = limits.capacity().map_or_else(
-        || "what this machine carries was not measured".to_owned(),
-        |most| {
-            let percent = load.per_second() * 100 / most.max(1);
-            format!("{percent} % of the {most}/s that are carried ({})", limits.source)
-        },
-    );
-    let room = |most: Option<u64>| most.map_or(String::new(), |most| format!(" of {}", most >> 20));
-    format!(
-        "{} requests and {} events in the busiest second, {carries}; database up to {}{} MiB; what waits in memory up to \
-         {}{} MiB",
-        load.peak_per_second,
-        load.peak_events,
-        load.database_bytes >> 20,
-        room(limits.disk_bytes),
-        load.memory_bytes >> 20,
-        room(limits.memory_bytes)
-    )
+pub(super) fn machine_rows(MachinePlan { load, limits }: &MachinePlan) -> Vec<(&'static str, String)> {
+    let unknown = || "not measured".to_owned();
+    let room = |bytes: u64, most: Option<u64>| {
+        let most = most.map_or(String::new(), |most| format!(" of {} MiB", most >> 20));
+        format!("{} MiB{most}", bytes >> 20)
+    };
+    let carries = limits.capacity().map_or_else(unknown, |most| {
+        let more = if limits.at_least { " or more" } else { "" };
+        format!("{most}/s{more}, of which {} % are asked for", load.per_second() * 100 / most.max(1))
+    });
+    let rows = [
+        ("requests in the busiest second", load.peak_per_second.to_string()),
+        ("events in the busiest second", load.peak_events.to_string()),
+        ("what a sender carries here", carries),
+        ("how that is known", limits.source.clone()),
+        (
+            "a bare client's ceiling here",
+            limits.ceiling_per_second.map_or_else(unknown, |rate| format!("{rate}/s")),
+        ),
+        ("database, at its largest", room(load.database_bytes, limits.disk_bytes)),
+        ("deliveries in memory, by the sender's bounds", room(load.memory_bytes, limits.memory_bytes)),
+    ];
+    rows.into_iter().filter(|(_, told)| !told.is_empty()).collect()
 }
 
 /// Load against time, with the place where it breaks.
@@ -236,7 +263,10 @@ fn curve(headroom: &Headroom) -> String {
         let [p95, drained] = [point.p95_ns, point.drain_ns].map(show_or_never);
         rows.push(vec![times(point.load), p95, drained, mark.to_owned()]);
     }
-    format!("\n{}\n", columns(&rows))
+    format!(
+        "\nload against time, of the slowest subscriber with the scenario's own seed:\n{}\n",
+        columns(&rows)
+    )
 }
 
 /// What is raised, and how far.
@@ -263,18 +293,11 @@ fn changes(headroom: &Headroom) -> String {
         let (whom, raises, cost) = (&change.subscriber, raises(change), &change.cost);
         let _ = writeln!(text, "to carry {carry}: {whom}: raise {raises}: {cost}");
     }
-    if let Some(need) = &headroom.advice.need {
-        let _ = writeln!(text, "to carry {carry}: {}: {}", machine::NAME, need.told());
-    }
     if let Some(trial) = &headroom.advice.trial {
         let _ = writeln!(text, "{}\n\n{}\n", tried(trial), trial.patch);
     }
-    for name in &headroom.advice.hopeless {
-        let _ = writeln!(text, "to carry {carry}: {name}: no change of its limits is enough");
-    }
-    text.push_str(&unexamined(headroom));
-    if headroom.too_many && headroom.fails.is_some_and(|fails| fails <= headroom.carry) {
-        let _ = writeln!(text, "to carry {carry}: so many events can't be simulated");
+    for line in advised(headroom) {
+        let _ = writeln!(text, "to carry {carry}: {line}");
     }
     if headroom.coarse {
         text.push_str("recorded traffic was scaled in whole multiples\n");
@@ -282,17 +305,26 @@ fn changes(headroom: &Headroom) -> String {
     text
 }
 
-/// Who else is to be changed, and wasn't looked at.
-pub(super) fn unexamined(headroom: &Headroom) -> String {
-    if headroom.advice.unexamined.is_empty() {
-        return String::new();
+/// What else there is to say of what would carry more, and why no more is advised: a line each.
+pub(super) fn advised(headroom: &Headroom) -> Vec<String> {
+    let advice = &headroom.advice;
+    let mut lines: Vec<String> =
+        advice.needs.iter().map(|need| format!("{}: {}", machine::NAME, need.told())).collect();
+    for why in [Why::NothingHelps, Why::HoldsAlone, Why::NotExamined] {
+        let of_it = advice.unchanged.iter().filter(|one| one.why == why);
+        let names: Vec<&str> = of_it.map(|one| one.subscriber.as_str()).collect();
+        if !names.is_empty() {
+            lines.push(format!("{}: {}", names.join(", "), why.told()));
+        }
     }
-    format!(
-        "to carry {}: {} more fail, and no change was looked for: {}\n",
-        times(headroom.carry),
-        headroom.advice.unexamined.len(),
-        headroom.advice.unexamined.join(", ")
-    )
+    match advice.tried {
+        0 if headroom.too_many => lines.push("so many events can't be simulated".to_owned()),
+        seeds if seeds > 0 && advice.failing == 0 => {
+            lines.push(format!("{NOTHING}: it holds with each of the seeds that were tried, {seeds}"));
+        }
+        _ => {}
+    }
+    lines
 }
 
 #[cfg(test)]

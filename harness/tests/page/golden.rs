@@ -163,6 +163,7 @@ fn small_plan() -> String {
             source: "given".to_owned(),
             ..Machine::default()
         },
+        conditions: Vec::new(),
         options: hookproof::sim::Options::default(),
     };
     page(&plan(&scenario, &asked).expect("a plan"))

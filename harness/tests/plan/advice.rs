@@ -1,5 +1,6 @@
 //! What is advised: tried by simulation, laid over the scenario as it is printed, with figures that are right.
 
+use hookproof::plan::advice::Why;
 use hookproof::plan::judge::breaches;
 use hookproof::plan::scale::scaled;
 use hookproof::plan::{Asked, Plan, answer, page, plan, table, with_patch};
@@ -104,7 +105,13 @@ fn an_endpoint_that_never_answers_is_helped_by_no_limit() {
     let scenario = Scenario::from_text(&text, "two.toml").unwrap();
     let plan = planned(&scenario, &["p95<10s"], 1_000, 1);
     let headroom = plan.headroom.clone().unwrap();
-    assert_eq!((headroom.advice.hopeless, headroom.advice.trial), (vec!["a".to_owned()], None));
+    let advice = headroom.advice;
+    assert_eq!((advice.unchanged[0].why, advice.trial), (Why::NothingHelps, None));
+    assert!(
+        answer(&plan).contains(": to carry 1×, a: no change of its limits is enough"),
+        "{}",
+        answer(&plan)
+    );
     assert!(table(&plan).contains("a: no change of its limits is enough"), "{}", table(&plan));
     // With other seeds neither: no small part of the traffic is said to be carried.
     let plan = planned(&scenario, &["p95<10s"], 1_000, 3);

@@ -33,7 +33,7 @@ fn the_answer_comes_first_and_the_page_is_written() {
     let (code, told, _) = plan(&["--no-headroom", "--out", "plans"], folder.path());
     assert_eq!(code, Some(0));
     assert!(told.lines().next().unwrap().contains("partner-c"), "{told}");
-    assert!(told.contains("what this machine carries was not measured"), "{told}");
+    assert!(told.contains("what a sender carries here: not measured"), "{told}");
     let page = std::fs::read_to_string(folder.path().join("plans/capacity-launch/plan.html")).unwrap();
     assert!(page.starts_with("<!doctype html>"));
 }
@@ -182,7 +182,9 @@ fn a_recording_is_played_whole() {
     assert_eq!((whole("carries"), whole("fails")), (0, 0), "{told}");
     let (code, told, _) = played(&["--slo", "partner-c.p95<1ms"]);
     assert_eq!(code, Some(1));
-    assert!(told.starts_with("does not carry this traffic; less of a recording can't be played"), "{told}");
+    let sentence =
+        "with --recorded real.csv: does not carry this traffic; less of a recording can't be played";
+    assert!(told.starts_with(sentence), "{told}");
 }
 
 #[test]
@@ -249,10 +251,23 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
         run = reports.remove(0);
     }
     let write = |run: &Value| std::fs::write(&report, run.to_string()).unwrap();
-    write(&run);
-    let (code, _, why) = asked(&["--throughput", "report.json"]);
-    assert_eq!((code, why.contains("says no efficiency")), (Some(64), true), "{why}");
-    (run["delivered_per_second"], run["ceiling_per_second"]) = (3_000.into(), 10_000.into());
+    // Only a run of our own sender counts, that was done and judged.
+    let ours = ["driver", "ended", "judgement", "delivered_per_second"];
+    let values: [Value; 4] = ["hookproof".into(), "done".into(), run["judgement"].clone(), 3_000.into()];
+    (run["ended"], run["judgement"]["status"]) = ("interrupted".into(), "inconclusive".into());
+    for (key, value) in ours.into_iter().zip(values) {
+        write(&run);
+        let (code, _, why) = asked(&["--throughput", "report.json"]);
+        let expected = match key {
+            "driver" => "it was played with the driver sim",
+            "ended" => "the run was interrupted",
+            "judgement" => "the run was not judged",
+            _ => "it says no efficiency",
+        };
+        assert_eq!((code, why.contains(expected)), (Some(64), true), "{key}: {why}");
+        run[key] = value;
+    }
+    run["ceiling_per_second"] = 10_000.into();
     write(&run);
     let (_, told, why) = asked(&["--throughput", "report.json"]);
     let limits = &value(&told)["machine"]["limits"];
@@ -260,6 +275,24 @@ fn the_machine_is_given_or_told_by_a_report_of_a_run() {
         ["ceiling_per_second", "carries_per_second"].map(|key| limits[key].as_u64().unwrap());
     assert_eq!(carries, ceiling * 3 / 10, "{why}");
     assert!(limits["source"].as_str().unwrap().starts_with("30 % of a bare client's "), "{told}");
+}
+
+#[test]
+fn a_report_of_the_last_run_that_does_not_count_is_told_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let last = folder.path().join("reports/runs/throughput");
+    std::fs::create_dir_all(&last).unwrap();
+    let scenario = shipped().join("capacity-launch.toml");
+    let report = last.join("report.json");
+    let simulated =
+        hookproof(&["sim", scenario.to_str().unwrap(), "--json", report.to_str().unwrap()], folder.path());
+    assert!(simulated.status.success(), "{}", String::from_utf8_lossy(&simulated.stderr));
+    let output = hookproof(&["plan", scenario.to_str().unwrap(), "--json", "--no-headroom"], folder.path());
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{why}");
+    assert!(why.contains("report.json does not count: it was played with the driver sim"), "{why}");
+    let limits = &value(&String::from_utf8(output.stdout).unwrap())["machine"]["limits"];
+    assert!(limits["source"].as_str().unwrap().starts_with("measured here: "), "{limits}");
 }
 
 #[test]
@@ -275,4 +308,80 @@ fn the_machine_is_measured_with_the_sender_itself() {
         ["ceiling_per_second", "carries_per_second"].map(|key| limits[key].as_u64().unwrap());
     assert!(carries > 0 && ceiling > 0, "{limits}");
     assert!(limits["source"].as_str().unwrap().starts_with("measured here: "), "{limits}");
+}
+
+#[test]
+fn what_was_asked_is_told_wherever_the_plan_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked =
+        ["--with", "kill@peak", "--with", "partner-b down 30s@20s", "--times", "2", "--set", "drain=4min"];
+    let (_, told, why) = plan(&[&["--no-headroom", "--out", "plans"], &asked[..]].concat(), folder.path());
+    let conditions = [
+        "--set drain=4min: drain=4min, as it was set",
+        "kill@peak: the sender is killed 29.5 s after the traffic begins",
+        "partner-b down 30s@20s: partner-b is away 20 s after the traffic begins, for 30s",
+        "--times 2: 2 times the traffic",
+    ];
+    assert!(
+        told.starts_with("with --set drain=4min, kill@peak, partner-b down 30s@20s, --times 2: "),
+        "{told}{why}"
+    );
+    let read =
+        |name: &str| std::fs::read_to_string(folder.path().join("plans/capacity-launch").join(name)).unwrap();
+    let (page, found) = (read("plan.html"), value(&read("plan.json")));
+    for (place, condition) in conditions.into_iter().enumerate() {
+        assert!(told.contains(&format!("with {condition}")), "{told}");
+        assert!(page.contains(&format!("With {condition}.")), "{condition}");
+        let (asked, means) = condition.split_once(": ").unwrap();
+        assert_eq!(
+            [&found["conditions"][place]["asked"], &found["conditions"][place]["means"]],
+            [asked, means]
+        );
+    }
+    // A partner reads what concerns it, and no name of another.
+    let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
+    assert!(theirs.contains("partner-b is away 20 s after"), "{theirs}");
+    assert!(anothers.contains("another partner is away") && !anothers.contains("partner-b"), "{anothers}");
+    for part in ["the sender is killed 29.5 s after", "2 times the traffic"] {
+        assert!(theirs.contains(part) && anothers.contains(part), "{part}: {theirs}");
+    }
+}
+
+#[test]
+fn a_question_about_a_moment_after_the_end_is_refused_with_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for late in ["kill@370s", "partner-b down 1min@2h"] {
+        let (code, _, why) = plan(&["--no-headroom", "--with", late], folder.path());
+        let end = "after the end of the run, 370 s after the traffic begins: that goes on for 70 s, with 300 s to drain";
+        assert_eq!((code, why.contains(end)), (Some(64), true), "{late}: {why}");
+    }
+}
+
+#[test]
+fn sheets_are_those_of_this_plan_and_no_older_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.toml");
+    let planned = |count: u64, more: &[&str]| {
+        let text = format!(
+            "name = \"many\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"p\"\ncount = {count}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let all =
+            [&["plan", path.to_str().unwrap(), "--no-measure", "--no-headroom", "--out", "plans"], more];
+        String::from_utf8(hookproof(&all.concat(), folder.path()).stdout).unwrap()
+    };
+    let partners = folder.path().join("plans/many/partners");
+    let count = || partners.read_dir().unwrap().count();
+    let told = planned(202, &[]);
+    assert_eq!(count(), 200);
+    assert!(told.contains("sheets for 200 of 202 partners, without 2; --sheets 202 writes all: "), "{told}");
+    let told = planned(202, &["--sheets", "202"]);
+    assert_eq!((count(), told.contains("a sheet for each partner: ")), (202, true), "{told}");
+    // What somebody else keeps there is theirs.
+    std::fs::write(partners.join("notes.md"), "# many: what to tell them\n").unwrap();
+    planned(2, &[]);
+    let mut names: Vec<String> =
+        partners.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["notes.md", "p-1.md", "p-2.md"]);
 }

@@ -1,7 +1,7 @@
 //! The machine as a limit like any other.
 
 use hookproof::plan::machine::{Machine, NAME};
-use hookproof::plan::{Asked, Plan, answer, plan, table};
+use hookproof::plan::{Asked, Plan, answer, page, plan, table};
 use hookproof::scenario::Scenario;
 
 use crate::asked;
@@ -39,7 +39,7 @@ fn a_limit_that_breaks_before_the_machine_is_named_as_ever() {
     let narrow = "limit = { rate = \"20/s\", burst = 5 }\n";
     let headroom = planned("", narrow, carrying(1_000)).headroom.unwrap();
     assert_eq!(headroom.breaks[0].subscriber, "a");
-    assert_eq!(headroom.advice.need, None);
+    assert_eq!(headroom.advice.needs, []);
 }
 
 #[test]
@@ -61,9 +61,13 @@ fn events_that_nobody_is_owed_load_the_machine_too() {
 fn a_shared_store_is_told_in_nodes() {
     let shared = "[sender]\nstore = \"postgres\"\n";
     let plan = planned(shared, WIDE, Machine { nodes: 2, ..carrying(20) });
-    assert_eq!(plan.headroom.clone().unwrap().advice.need.unwrap().nodes, Some(3), "{:?}", plan.headroom);
+    assert_eq!(plan.headroom.clone().unwrap().advice.needs[0].nodes, Some(3), "{:?}", plan.headroom);
     let told = table(&plan);
-    assert!(told.contains("3 such nodes on the shared store") && told.contains("of the 40/s"), "{told}");
+    assert!(
+        told.contains("3 such nodes on the shared store")
+            && told.contains("what a sender carries here: 40/s, of which 2"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -81,5 +85,32 @@ fn room_for_the_backlog_is_a_limit() {
     assert!(
         breaches.iter().any(|one| one.subscriber == NAME && one.objective.starts_with("memory")),
         "{breaches:?}"
+    );
+}
+
+#[test]
+fn what_was_measured_as_a_lower_bound_is_told_as_one() {
+    let machine = Machine { at_least: true, source: "measured here".to_owned(), ..carrying(45) };
+    let plan = planned("", WIDE, machine);
+    let told = answer(&plan);
+    assert!(
+        told.contains("this machine may break first (requests or events in a second<=45/s or more: "),
+        "{told}"
+    );
+    let told = table(&plan);
+    assert!(told.contains("what a sender carries here: 45/s or more, of which 2"), "{told}");
+    assert!(page(&plan).contains("45/s or more"));
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_told_with_what_it_needs() {
+    let narrow = "limit = { rate = \"1/s\", burst = 1 }\n";
+    let known = planned("", narrow, Machine::default()).machine.load;
+    let plan =
+        planned("", WIDE, Machine { disk_bytes: Some(known.database_bytes / 8), ..Machine::default() });
+    let told = answer(&plan);
+    assert!(
+        told.contains("this machine breaks first (database<=") && told.contains(", database of "),
+        "{told}"
     );
 }

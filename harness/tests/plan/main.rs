@@ -40,6 +40,7 @@ pub(crate) fn asked(slos: &[&str]) -> Asked {
         headroom: false,
         seeds: 1,
         machine: Machine::default(),
+        conditions: Vec::new(),
         options: Options { folder: shipped(), ..Options::default() },
     }
 }

@@ -8,7 +8,7 @@ use crate::{asked, launch};
 fn a_sheet_says_what_the_partner_will_see_and_nothing_of_others() {
     let scenario = launch();
     let plan = plan(&scenario, &asked(&[])).unwrap();
-    let sheets = sheets(&scenario, &plan);
+    let sheets: Vec<_> = sheets(&scenario, &plan).collect();
     let names: Vec<&str> = sheets.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["partner-a.md", "partner-b.md", "partner-c.md"]);
     let lane = &plan.figures.as_ref().unwrap().lanes[1];

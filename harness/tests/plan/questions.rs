@@ -1,7 +1,7 @@
 //! Launch questions: what if something goes wrong at the peak, and the curve of load against time.
 
 use hookproof::plan::headroom::Point;
-use hookproof::plan::launch::{With, peak};
+use hookproof::plan::launch::With;
 use hookproof::plan::{Asked, Plan, page, plan, table};
 use hookproof::traffic::Schedule;
 
@@ -11,7 +11,7 @@ fn what_if(question: &str, headroom: bool) -> Plan {
     let mut scenario = launch();
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, scenario.seed, &shipped()).unwrap();
     if !question.is_empty() {
-        question.parse::<With>().unwrap().apply(&mut scenario, peak(&schedule)).unwrap();
+        question.parse::<With>().unwrap().apply(&mut scenario, &schedule).unwrap();
     }
     plan(&scenario, &Asked { headroom, ..asked(&["p95<20s"]) }).unwrap()
 }

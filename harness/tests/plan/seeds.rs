@@ -2,8 +2,11 @@
 
 use hookproof::plan::headroom::Headroom;
 use hookproof::plan::interval::Interval;
-use hookproof::plan::{Asked, answer, plan};
+use hookproof::plan::judge::breaches;
+use hookproof::plan::scale::scaled;
+use hookproof::plan::{Asked, answer, page, plan, with_patch};
 use hookproof::scenario::Scenario;
+use hookproof::sim::{Keep, Options, simulate};
 
 use crate::{asked, launch};
 
@@ -62,11 +65,62 @@ fn a_load_that_some_seed_fails_is_not_said_to_hold() {
     let headroom = stretched(&by_chance(), &["p95<2s"], 6);
     let mut carried: Vec<u64> = headroom.seeds.iter().copied().flatten().collect();
     carried.sort_unstable();
-    let middle = hookproof::plan::scale::scaled(&by_chance(), carried[2].midpoint(carried[3]));
+    let middle = scaled(&by_chance(), carried[2].midpoint(carried[3]));
     let plan = plan(&middle, &Asked { headroom: true, seeds: 6, ..asked(&["p95<2s"]) }).unwrap();
     let short = plan.headroom.as_ref().unwrap().short;
     assert!((1..6).contains(&short) && !plan.holds(), "{short}");
     assert!(answer(&plan).contains(&format!("and this traffic fails in {short} of 6")), "{}", answer(&plan));
+}
+
+#[test]
+fn advice_stands_on_the_seeds_that_the_answer_stands_on() {
+    let scenario = Scenario { seed: 4, ..by_chance() };
+    let headroom = stretched(&scenario, &["p95<2s"], 3);
+    // The scenario's own seed carries as much; the middle one does not.
+    let carry = headroom.seeds[0];
+    assert!(carry > headroom.fails, "{headroom:?}");
+    let asked = Asked { headroom: true, seeds: 3, carry, ..asked(&["p95<2s"]) };
+    let plan = plan(&scenario, &asked).unwrap();
+    let headroom = plan.headroom.clone().unwrap();
+    assert!(answer(&plan).contains(": to carry ") && headroom.advice.changes.len() > 1, "{}", answer(&plan));
+    // Each row by itself is enough with every seed, not the first alone.
+    for change in &headroom.advice.changes {
+        let raise = &change.raises[0];
+        let setting = match raise.knob {
+            "rate" => format!("limit.rate = \"{}\"", raise.to),
+            "burst" => format!("limit.burst = {}", raise.to.split(' ').next().unwrap()),
+            other => panic!("{other}"),
+        };
+        let patch = format!("[[subscriber]]\nname = \"a\"\n{setting}\n");
+        let patched = scaled(&with_patch(&scenario, &patch).unwrap(), carry.unwrap());
+        for seed in scenario.seed..scenario.seed + 3 {
+            let options = Options { keep: Keep::Figures, seed: Some(seed), ..asked.options.clone() };
+            let figures = simulate(&patched, &options).unwrap().figures;
+            assert_eq!(breaches(&patched, &asked.slos, &figures), [], "{patch} with seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_needs_no_change_is_said_to_need_none() {
+    let asked = Asked { headroom: true, seeds: 2, carry: Some(1_000), ..asked(&["p95<2s"]) };
+    let plan = plan(&by_chance(), &asked).unwrap();
+    let advice = plan.headroom.clone().unwrap().advice;
+    assert_eq!((advice.changes.len(), advice.trial), (0, None));
+    let told = answer(&plan);
+    assert!(told.ends_with(": to carry 1×, nothing has to be changed"), "{told}");
+}
+
+#[test]
+fn a_spread_without_measure_is_drawn_and_told_within_what_was_tried() {
+    let mut plan = plan(&by_chance(), &Asked { headroom: true, seeds: 2, ..asked(&["p95<2s"]) }).unwrap();
+    let headroom = plan.headroom.as_mut().unwrap();
+    headroom.interval = Some(Interval { low: 1, high: u64::MAX, seeds: 2 });
+    assert!(page(&plan).contains("Load against time"));
+    assert!(answer(&plan).contains(" to more than was tried in 19 of 20 seeds"), "{}", answer(&plan));
+    let headroom = plan.headroom.as_mut().unwrap();
+    (headroom.carries, headroom.fails) = (Some(u64::MAX - 1), Some(u64::MAX));
+    assert!(page(&plan).contains("Load against time"));
 }
 
 /// `cargo test -p hookproof --test plan -- --ignored --nocapture intervals`.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::check::{Evidence, figures};
+use crate::check::{Evidence, Status, figures};
 use crate::cli::exit::{HARNESS, INTERRUPTED, USAGE};
 use crate::cli::out::say;
 use crate::endpoint::{Reach, Spec};
@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::run::{Options, ceiling, play};
 use crate::scenario::{Duration, Range, Rate, SECOND, Scenario, Size, Store};
 use crate::sim::EPOCH;
-use crate::trace::{self, ClockKind, Ended, FORMAT, Header, Trace};
+use crate::trace::{self, ClockKind, Ended, FORMAT, Header, OURS, Trace};
 
 /// Where `hookproof run scenarios/throughput.toml` leaves its report.
 const THROUGHPUT: &str = "reports/runs/throughput/report.json";
@@ -83,41 +83,64 @@ impl MachineArgs {
         if let Some((millionths, path)) = self.efficiency(scenario)? {
             let carries = u128::from(ceiling) * u128::from(millionths) / 1_000_000;
             machine.carries_per_second = Some(u64::try_from(carries).unwrap_or(u64::MAX));
-            let percent = millionths / 10_000;
-            machine.source =
-                format!("{percent} % of a bare client's {ceiling}/s here, by {}", path.display());
+            machine.source = format!(
+                "{} % of a bare client's {ceiling}/s here, by {}",
+                millionths / 10_000,
+                path.display()
+            );
             return Ok(());
         }
         say("measuring how much the sender carries on this machine; --machine RATE says it");
-        let carries = runtime.block_on(sender(scenario, ceiling))?;
-        machine.carries_per_second = Some(carries);
+        let (carries, at_least) = runtime.block_on(sender(scenario, ceiling))?;
+        (machine.carries_per_second, machine.at_least) = (Some(carries), at_least);
         let percent = carries.saturating_mul(100) / ceiling.max(1);
-        machine.source = format!("measured here: {percent} % of a bare client's {ceiling}/s");
+        let more = if at_least { ", which is all that it was offered" } else { "" };
+        machine.source = format!("measured here: {percent} % of a bare client's {ceiling}/s{more}");
         Ok(())
     }
 
-    /// How much of the ceiling a sender reached in a run, in millionths, and in which.
+    /// How much of the ceiling a sender reached in a run, in millionths, and in which. What was given has to count; of the
+    /// last run it is said why it does not.
     fn efficiency(&self, scenario: &Scenario) -> Result<Option<(u64, PathBuf)>, (u8, String)> {
-        let last = PathBuf::from(THROUGHPUT);
-        let is_there = scenario.sender.store == Store::Sqlite && last.exists();
-        let Some(path) = self.throughput.clone().or_else(|| is_there.then_some(last)) else {
-            return Ok(None);
-        };
-        let wrong = |why: &str| {
-            (
-                USAGE,
-                format!("{}: {why}; expected the report.json of a run of throughput.toml", path.display()),
-            )
-        };
-        let text = std::fs::read_to_string(&path).map_err(|error| wrong(&error.to_string()))?;
-        let report: Report = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
-        let speed = &report.speed;
-        match (speed.delivered_per_second, speed.ceiling_per_second) {
-            (Some(delivered), Some(ceiling)) if ceiling > 0 => {
-                Ok(Some((delivered.saturating_mul(1_000_000) / ceiling, path)))
-            }
-            _ => Err(wrong("it says no efficiency")),
+        let expected = "expected the report.json of a run of throughput.toml with the sender itself";
+        if let Some(path) = &self.throughput {
+            let wrong = |why: String| (USAGE, format!("{}: {why}; {expected}", path.display()));
+            return reached(path).map(|millionths| Some((millionths, path.clone()))).map_err(wrong);
         }
+        let last = Path::new(THROUGHPUT);
+        if scenario.sender.store != Store::Sqlite || !last.exists() {
+            return Ok(None);
+        }
+        match reached(last) {
+            Ok(millionths) => Ok(Some((millionths, last.to_owned()))),
+            Err(why) => {
+                say(format_args!("{THROUGHPUT} does not count: {why}; {expected}"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// How much of the ceiling our own sender reached by a report, in millionths; or why it says nothing of that.
+fn reached(path: &Path) -> Result<u64, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let report: Report = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    if report.driver != OURS {
+        return Err(format!("it was played with the driver {}", report.driver));
+    }
+    match report.ended {
+        Some(Ended::Done) => {}
+        Some(Ended::Interrupted) => return Err("the run was interrupted".to_owned()),
+        Some(Ended::SenderGone) => return Err("the sender ended in the run".to_owned()),
+        None => return Err("its trace was cut short".to_owned()),
+    }
+    let judged = [Status::Pass, Status::Warn, Status::Fail].contains(&report.judgement.status);
+    if !judged {
+        return Err(format!("the run was not judged ({})", report.judgement.sentence));
+    }
+    match (report.speed.delivered_per_second, report.speed.ceiling_per_second) {
+        (Some(delivered), Some(ceiling)) if ceiling > 0 => Ok(delivered.saturating_mul(1_000_000) / ceiling),
+        _ => Err("it says no efficiency".to_owned()),
     }
 }
 
@@ -165,8 +188,19 @@ async fn bare(scenario: &Scenario) -> Result<u64, (u8, String)> {
     ceiling(vec![spec], &vec![b'x'; size], header).await.map_err(|error| unmeasured(&error.to_string()))
 }
 
-/// What the sender delivers a second to one subscriber without a narrow limit, where half of the ceiling is offered.
-async fn sender(scenario: &Scenario, ceiling: u64) -> Result<u64, (u8, String)> {
+/// What the sender delivers a second to one subscriber without a narrow limit, and whether that is all that it was offered:
+/// half of the ceiling, and the whole where that was not enough.
+async fn sender(scenario: &Scenario, ceiling: u64) -> Result<(u64, bool), (u8, String)> {
+    let (carries, keeps_up) = delivers(scenario, (ceiling / 2).max(1)).await?;
+    if !keeps_up {
+        return Ok((carries, false));
+    }
+    let (more, keeps_up) = delivers(scenario, ceiling).await?;
+    Ok((carries.max(more), keeps_up))
+}
+
+/// What the sender delivers a second of so many events, and whether that is all of them.
+async fn delivers(scenario: &Scenario, offered: u64) -> Result<(u64, bool), (u8, String)> {
     let bytes = scenario.events.data_bytes;
     let store = match scenario.sender.store {
         Store::Sqlite => "sqlite",
@@ -179,7 +213,7 @@ async fn sender(scenario: &Scenario, ceiling: u64) -> Result<u64, (u8, String)> 
          answers = \"0ms\"\n",
         scenario.seed,
         scenario.sender.durability.name(),
-        (ceiling / 2).max(1),
+        offered,
         bytes.least,
         bytes.most,
     );
@@ -215,5 +249,39 @@ async fn sender(scenario: &Scenario, ceiling: u64) -> Result<u64, (u8, String)> 
     let evidence = Evidence::new(&wide, &trace);
     let milli =
         figures::delivered_per_second_milli(&evidence).ok_or_else(|| unmeasured("nothing was delivered"))?;
-    Ok(milli / 1_000)
+    Ok((milli / 1_000, keeps_up(&evidence)))
+}
+
+/// Whether the sender kept up with all that it was offered: its API let nothing wait, and deliveries went on for no longer than
+/// a part of the time in which events were accepted.
+fn keeps_up(evidence: &Evidence<'_>) -> bool {
+    const PART: u64 = 20;
+    let accepted = || evidence.trace.accepted.iter().map(|one| one.t);
+    let delivered = evidence.exchanges.iter().filter(|exchange| exchange.is_delivered());
+    let (first, last) = (accepted().min().unwrap_or(0), accepted().max().unwrap_or(0));
+    let end = delivered.map(|exchange| exchange.end).max().unwrap_or(0);
+    figures::held_back(evidence).is_none() && end.saturating_sub(last) * PART <= last - first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{self, Keep, simulate};
+
+    /// Whether the sender keeps up with 200 events a second where one subscriber takes so many.
+    fn keeps_up_at(rate: u64) -> bool {
+        let text = format!(
+            "name = \"machine\"\n[[traffic]]\nshape = \"steady\"\nrate = \"200/s\"\nlasts = \"2s\"\n[[subscriber]]\n\
+             name = \"wide\"\nlimit = {{ rate = \"{rate}/s\", burst = 50 }}\n"
+        );
+        let scenario = Scenario::from_text(&text, "machine").unwrap();
+        let options = sim::Options { keep: Keep::Trace, ..sim::Options::default() };
+        let trace = Trace::read(simulate(&scenario, &options).unwrap().trace.as_slice()).unwrap();
+        keeps_up(&Evidence::new(&scenario, &trace))
+    }
+
+    #[test]
+    fn all_that_was_offered_is_told_from_all_that_is_carried() {
+        assert!(keeps_up_at(1_000) && !keeps_up_at(150));
+    }
 }
