@@ -78,7 +78,7 @@ fn curve(plan: &Plan) -> Vec<Part> {
     let most = points.last().map_or(1, |point| point.load).max(beyond.saturating_add(beyond / 10));
     let drawn = |what: &str, of: fn(&Point) -> Option<u64>| {
         let mut chart = Chart::over(what, (0, most), show_short);
-        chart.places = (0..=4).map(|part| most / 4 * part).map(|load| (load, times(load))).collect();
+        chart.places = places(most);
         let points = points.iter().filter_map(|point| Some((point.load, of(point)?))).collect();
         chart.shapes = vec![Shape::Line { class: "waiting", name: String::new(), points, holds: false }];
         chart.bands = broken(headroom, most);
@@ -93,6 +93,13 @@ fn curve(plan: &Plan) -> Vec<Part> {
         drawn("95th percentile until a delivery is taken", |point| point.p95_ns),
         drawn("Until the backlog is gone, after the traffic", |point| point.drain_ns),
     ]
+}
+
+/// Round multiples up to the most, ten of them or fewer.
+fn places(most: u64) -> Vec<(u64, String)> {
+    let steps = (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    let step = steps.take_while(|step| *step <= most / 4).last().unwrap_or(1);
+    (0..=most / step).map(|place| (place * step, times(place * step))).collect()
 }
 
 /// Where it breaks, and where that may be with other seeds.
@@ -113,7 +120,8 @@ fn broken(headroom: &Headroom, most: u64) -> Vec<Band> {
 }
 
 fn subscribers(plan: &Plan) -> [Part; 2] {
-    let cells = |lane: &LanePlan| row(lane).into_iter().map(Cell::Number).collect();
+    let cell = |(place, text)| if place == 0 { Cell::Text(text) } else { Cell::Number(text) };
+    let cells = |lane: &LanePlan| row(lane).into_iter().enumerate().map(cell).collect();
     let rows: Vec<Vec<Cell>> = plan.lanes.iter().map(cells).collect();
     let searched = rows.len() > CHARTS_MAX;
     let table = Table { head: HEAD.map(str::to_owned).to_vec(), rows, searched };

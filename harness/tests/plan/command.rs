@@ -318,7 +318,7 @@ fn what_was_asked_is_told_wherever_the_plan_is_read() {
     let (_, told, why) = plan(&[&["--no-headroom", "--out", "plans"], &asked[..]].concat(), folder.path());
     let conditions = [
         "--set drain=4min: drain=4min, as it was set",
-        "kill@peak: the sender is killed 29.5 s after the traffic begins",
+        "kill@peak: the sender is killed 30.5 s after the traffic begins",
         "partner-b down 30s@20s: partner-b is away 20 s after the traffic begins, for 30s",
         "--times 2: 2 times the traffic",
     ];
@@ -342,7 +342,7 @@ fn what_was_asked_is_told_wherever_the_plan_is_read() {
     let (theirs, anothers) = (read("partners/partner-b.md"), read("partners/partner-a.md"));
     assert!(theirs.contains("partner-b is away 20 s after"), "{theirs}");
     assert!(anothers.contains("another partner is away") && !anothers.contains("partner-b"), "{anothers}");
-    for part in ["the sender is killed 29.5 s after", "2 times the traffic"] {
+    for part in ["the sender is killed 30.5 s after", "2 times the traffic"] {
         assert!(theirs.contains(part) && anothers.contains(part), "{part}: {theirs}");
     }
 }
