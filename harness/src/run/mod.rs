@@ -182,7 +182,7 @@ impl Staged<'_> {
             traffic_end: lasts,
             view: View::new(&self.scenario.name, lasts, self.options.show, self.follow()),
             errands: JoinSet::new(),
-            struck: std::collections::BTreeMap::new(),
+            struck: BTreeMap::new(),
         };
         // From here on there is a trace to be ended, whatever breaks.
         let conducted = conductor.conduct(emitting, &stop, interrupt.clone()).await;
@@ -306,8 +306,7 @@ impl Staged<'_> {
             ("run", self.stage.tokens.run()),
             ("ca", identity.map_or(String::new(), |identity| identity.trust().display().to_string())),
         ];
-        let variables: Variables =
-            variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let variables = Variables::from(variables.map(|(name, value)| (name.to_owned(), value)));
         Ok(Api::new(self.file.clone(), &ports, variables)?)
     }
 
