@@ -61,6 +61,8 @@ fn the_promised_scenarios_are_all_there() {
         "nodes-kill",
         "nodes-rolling",
         "nodes-partition",
+        "nodes-clock",
+        "scale-out",
         "database-restart",
         "rotated-credentials",
         "gone",

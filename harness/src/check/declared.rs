@@ -12,7 +12,7 @@ pub(super) fn lacking(what: Lack) -> Finding {
 }
 
 /// What each of these checks needs.
-const NEEDS: [(&str, Lack); 27] = [
+const NEEDS: [(&str, Lack); 28] = [
     ("queue.bounded", Lack::Depth),
     ("queue.truth", Lack::Depth),
     ("queue.memory", Lack::Start),
@@ -33,6 +33,7 @@ const NEEDS: [(&str, Lack); 27] = [
     ("fault.database-restart", Lack::Start),
     ("fault.partition", Lack::Start),
     ("fault.clock-step", Lack::Start),
+    ("fault.clock-skew", Lack::Start),
     ("breaker.opens", Lack::Breaker),
     ("breaker.one-probe", Lack::Breaker),
     ("breaker.cooldown", Lack::Breaker),

@@ -31,10 +31,10 @@ impl Evidence<'_> {
 }
 
 /// Until when a fault disturbs the sender: a change of a limit and a redrive are moments; a rotation of secrets disturbs
-/// nothing.
+/// nothing, and neither may a process whose wall clock is wrong.
 fn over(fault: &Fault) -> Option<u64> {
     match fault.action.as_str() {
-        "rotate" => None,
+        "rotate" | "clock-skew" => None,
         "limit" | "redrive" => Some(fault.t),
         _ => Some(fault.until.unwrap_or(fault.t)),
     }

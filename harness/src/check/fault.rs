@@ -1,13 +1,14 @@
-//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`: while the sender can't write,
-//! or its wall clock jumps, nothing is acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
+//! `fault.disk-full`, `fault.locked`, `fault.database-restart`, `fault.partition`, `fault.clock-step`, `fault.clock-skew`: while the
+//! sender can't write, or its wall clock jumps or that of one process is wrong, nothing is acknowledged that is lost later; the process doesn't die of it; and it goes on afterwards: each lane for which events were
 //! acknowledged after the fault, or waited at its end, is served again in time ([`super::again`]). Where one of several processes
 //! is cut off for as long as that, the others serve its lanes in that time.
 
 use super::again::{Again, served_again, served_meanwhile};
 use super::evidence::Evidence;
+use super::offset::{Skew, is_stamped, skews};
 use super::settled::{Fate, fates};
 use super::unsettled::{missing, not_settled_in_time, unless_late};
-use super::verdict::{Finding, Tally, Witness, show};
+use super::verdict::{Finding, Found, Tally, Witness, show};
 use crate::trace::{Fault, ProcessEvent};
 
 /// `fault.disk-full`
@@ -33,6 +34,27 @@ pub(super) fn partition(evidence: &Evidence<'_>) -> Finding {
 /// `fault.clock-step`
 pub(super) fn clock_step(evidence: &Evidence<'_>) -> Finding {
     judge(evidence, "clock-step")
+}
+
+/// `fault.clock-skew`: nothing passes that no timestamp shows, since a program may ask for the time in a way that the fault
+/// does not reach.
+pub(super) fn clock_skew(evidence: &Evidence<'_>) -> Finding {
+    let finding = judge(evidence, "clock-skew");
+    let is_shown = |skew: &Skew| {
+        let ahead = evidence.ahead.saturating_add(skew.ahead);
+        let during = evidence.trace.arrivals.iter().filter(|arrival| skew.covers(arrival.t));
+        { during }.any(|arrival| is_stamped(evidence.trace, arrival, ahead))
+    };
+    let skews = skews(evidence);
+    let unshown = skews.iter().find(|skew| !is_shown(skew));
+    match unshown.filter(|_| finding.found == Found::Held) {
+        Some(skew) => {
+            let far = show(skew.ahead.unsigned_abs());
+            let side = if skew.ahead < 0 { "behind" } else { "ahead" };
+            Finding::unseen(format!("no timestamp shows a clock that is {far} {side}"))
+        }
+        None => finding,
+    }
 }
 
 fn judge(evidence: &Evidence<'_>, action: &str) -> Finding {

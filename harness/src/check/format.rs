@@ -2,20 +2,18 @@
 //!
 //! The signature is judged by the harness's own verifier as the request comes in; the trace holds its word. A timestamp is
 //! compared with the arrival's moment on the sender's clock (`offset`), ±5 s; requests that an endpoint left unread during a stall, or
-//! that were sent while the sender's clock was stepped, have no such moment. An id is one delivery's own: the same on all
+//! that were sent while the sender's clock was stepped, have no such moment. While the clock of one process is set wrong
+//! (`clock-skew`), a timestamp may be off by that much instead, and by nothing else. An id is one delivery's own: the same on all
 //! of its attempts, on no other delivery of the subscriber, and without the dot that separates what is signed.
 
 use std::collections::BTreeMap;
 
 use super::evidence::{Evidence, Outcome};
-use super::offset::timestamp;
+use super::offset::{is_stamped, skews, timestamp, unix_seconds};
 use super::rotation::{Rotations, rotations};
 use super::verdict::{Finding, Tally, show};
 use crate::scenario::{Answer, Profile, SECOND, Subscriber};
 use crate::trace::{Arrival, CutKind, Signs, Verified};
-
-/// How far a timestamp may be from its arrival, in seconds.
-pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
 
 /// Every arrival at a subscriber's endpoint: its number, its lane, and itself.
 fn arrivals<'e>(evidence: &'e Evidence<'_>) -> impl Iterator<Item = (u32, u32, &'e Arrival)> {
@@ -137,6 +135,7 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
     let steps = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-step");
     let steps: Vec<(u64, u64)> = steps.map(|fault| (fault.t, fault.until.map_or(u64::MAX, over))).collect();
     let is_stepped = |t: u64| steps.iter().any(|(from, until)| *from <= t && t <= *until);
+    let skews = skews(evidence);
     let mut tally = Tally::default();
     let ahead = evidence.ahead;
     for (n, lane, arrival) in arrivals(evidence).filter(|(_, lane, _)| is_fresh(evidence, *lane)) {
@@ -144,11 +143,12 @@ pub(super) fn fresh(evidence: &Evidence<'_>) -> Finding {
             continue;
         }
         tally.see();
-        let now = evidence.trace.header.began_unix_ns.saturating_add(arrival.t);
-        let now = now.saturating_add_signed(ahead) / SECOND;
-        let text = timestamp(arrival).unwrap_or_default();
-        let right = text.parse::<u64>().is_ok_and(|stamp| stamp.abs_diff(now) <= TIMESTAMP_TOLERANCE);
-        if !right {
+        let wrong =
+            skews.iter().filter(|skew| skew.covers(arrival.t)).map(|skew| ahead.saturating_add(skew.ahead));
+        let is_right = |ahead| is_stamped(evidence.trace, arrival, ahead);
+        if !is_right(ahead) && !{ wrong }.any(is_right) {
+            let text = timestamp(arrival).unwrap_or_default();
+            let now = unix_seconds(evidence.trace, arrival, ahead);
             let what = format!("the timestamp is {text:?}; it arrived at {now}");
             tally.broke(|| evidence.witness(lane, &[n], what));
         }

@@ -102,7 +102,7 @@ const fn check(id: &'static str, find: fn(&Evidence<'_>) -> Finding) -> Check {
 }
 
 /// Every check, in the catalogue's order, where its text and its weight are.
-pub const CHECKS: [Check; 71] = [
+pub const CHECKS: [Check; 72] = [
     check("format.post-json", format::post_json),
     check("format.signature", format::signature),
     check("format.timestamp", format::fresh),
@@ -169,6 +169,7 @@ pub const CHECKS: [Check; 71] = [
     check("fault.database-restart", fault::database_restart),
     check("fault.partition", fault::partition),
     check("fault.clock-step", fault::clock_step),
+    check("fault.clock-skew", fault::clock_skew),
     check("latency.first-attempt", figures::first_attempt),
     check("efficiency", figures::efficiency),
     check("harness.schedule", figures::schedule),

@@ -2,8 +2,12 @@
 //! that: by the offset that the run measured ([`crate::trace::Offset`]), or, where its answers have no `Date`, by the median
 //! of what its stamps are ahead of their arrivals.
 
+use super::evidence::Evidence;
 use crate::scenario::SECOND;
 use crate::trace::{Arrival, Lack, Trace};
+
+/// How far a timestamp may be from its arrival, in seconds.
+pub(super) const TIMESTAMP_TOLERANCE: u64 = 5;
 
 /// What is further off is no clock of a machine that is looked after, but a mistake in the stamp.
 const FARTHEST: i64 = 600 * SECOND.cast_signed();
@@ -29,6 +33,44 @@ fn by_stamps(trace: &Trace) -> i64 {
     let mut all: Vec<i64> = trace.arrivals.iter().filter_map(ahead).collect();
     all.sort_unstable();
     all.get(all.len() / 2).copied().unwrap_or(0)
+}
+
+/// A time in which the wall clock of some process was set wrong.
+pub(super) struct Skew {
+    from: u64,
+    until: u64,
+    /// How far it was ahead, in nanoseconds.
+    pub(super) ahead: i64,
+}
+
+impl Skew {
+    /// Whether a request that came at that moment may have been stamped by such a clock.
+    pub(super) fn covers(&self, t: u64) -> bool {
+        // A second more, as it may have been stamped before the clock was put right.
+        self.from <= t && t <= self.until.saturating_add(SECOND)
+    }
+}
+
+/// Whenever a process's clock was set wrong.
+pub(super) fn skews(evidence: &Evidence<'_>) -> Vec<Skew> {
+    let faults = evidence.trace.faults.iter().filter(|fault| fault.action == "clock-skew");
+    let skew = |fault: &crate::trace::Fault| {
+        let plan = evidence.scenario.faults.get(usize::try_from(fault.plan?).ok()?)?;
+        let ahead = plan.action.clock_offset()?;
+        Some(Skew { from: fault.t, until: fault.until.unwrap_or(u64::MAX), ahead })
+    };
+    faults.filter_map(skew).collect()
+}
+
+/// The moment of an arrival in Unix seconds, by a clock that is so many nanoseconds ahead of the harness's.
+pub(super) fn unix_seconds(trace: &Trace, arrival: &Arrival, ahead: i64) -> u64 {
+    trace.header.began_unix_ns.saturating_add(arrival.t).saturating_add_signed(ahead) / SECOND
+}
+
+/// Whether a request is stamped with the moment of its arrival, by such a clock.
+pub(super) fn is_stamped(trace: &Trace, arrival: &Arrival, ahead: i64) -> bool {
+    let stamp = timestamp(arrival).and_then(|text| text.parse::<u64>().ok());
+    stamp.is_some_and(|stamp| stamp.abs_diff(unix_seconds(trace, arrival, ahead)) <= TIMESTAMP_TOLERANCE)
 }
 
 /// The timestamp of a request, in Unix seconds: its header's, or the one inside the signature.

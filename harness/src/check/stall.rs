@@ -14,7 +14,7 @@
 use super::Check;
 use super::epochs::Epoch;
 use super::evidence::Evidence;
-use super::format::TIMESTAMP_TOLERANCE;
+use super::offset::TIMESTAMP_TOLERANCE;
 use super::rate::level::Level;
 use super::verdict::{Finding, Found, Witness, show};
 use crate::scenario::SECOND;

@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
+use crate::fault::{has_clock, tidy_clock};
+
 /// What is kept of what one process prints.
 const LOG_BYTES_MAX: u64 = 32 << 20;
 
@@ -37,6 +39,8 @@ pub struct Process {
     gone: bool,
     /// Whether what it has started goes on without it.
     leaves_children: bool,
+    /// Whether its wall clock can be set.
+    has_clock: bool,
 }
 
 impl Process {
@@ -60,7 +64,7 @@ impl Process {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(keep(stderr, log));
         }
-        Ok(Self { child, pid, gone: false, leaves_children: false })
+        Ok(Self { child, pid, gone: false, leaves_children: false, has_clock: has_clock(&launch.env) })
     }
 
     /// Its id, which is its group's too.
@@ -151,6 +155,9 @@ fn resident_pages(pid: Pid) -> Option<u64> {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if self.has_clock {
+            tidy_clock(self.pid);
+        }
         if self.leaves_children {
             return;
         }
@@ -281,6 +288,33 @@ mod tests {
         assert!(members.len() >= 2 && members.contains(&process.pid()), "{members:?}");
         let one = resident_pages(process.pid()).expect("its own") * rustix::param::page_size() as u64;
         assert!(process.resident_bytes().expect("of all") > one, "more than {one} bytes");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_a_settable_clock_keeps_in_memory_goes_with_its_process() {
+        use crate::fault::WallClock;
+
+        if WallClock::library().is_none() {
+            return eprintln!("what_a_settable_clock_keeps_in_memory: skipped: no libfaketime");
+        }
+        let skewed = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
+                      [[fault]]\nat = \"0s\"\ndo = \"clock-skew\"\nby = \"1h\"\n";
+        let scenario = crate::scenario::Scenario::from_text(skewed, "x.toml").expect("valid");
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock =
+            WallClock::of(&scenario, folder.path()).expect("a clock").remove(&0).expect("of one process");
+        let log = folder.path().join("log");
+        let command = ["/bin/sh", "-c", "echo up; sleep 600"].into_iter().map(Into::into).collect();
+        let launch = Launch { holder: None, command, env: clock.env(), log: log.clone() };
+        let process = Process::start(&launch).expect("a shell");
+        while std::fs::read_to_string(&log).unwrap_or_default().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let kept = Path::new("/dev/shm").join(format!("faketime_shm_{}", process.pid().as_raw_nonzero()));
+        assert!(kept.exists(), "the library is loaded");
+        drop(process);
+        assert!(!kept.exists(), "{}", kept.display());
     }
 
     #[test]

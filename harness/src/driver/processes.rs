@@ -1,6 +1,7 @@
 //! The processes of the sender under test: started together, watched, struck down and started again. One that is detached is no
 //! process of ours ([`super::apart`]), and neither is one whose process was struck and that answers all the same.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
@@ -53,10 +54,12 @@ struct Worker {
     frozen: bool,
     /// Whether it may write to files, and whoever comes after it.
     room: Room,
+    /// Whether it is not there at the start.
+    is_later: bool,
 }
 
 /// What processes are started with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProcessConfig {
     /// The `hookproof` program.
     pub program: PathBuf,
@@ -66,6 +69,10 @@ pub struct ProcessConfig {
     pub arguments: Vec<String>,
     /// Where each finds its database, if that is not where the driver's variables say.
     pub databases: Vec<String>,
+    /// Environment variables beside the driver's, by the number of the process that has them.
+    pub env: BTreeMap<usize, Vec<(String, String)>>,
+    /// Those that are not there at the start, by their numbers.
+    pub later: BTreeSet<usize>,
 }
 
 impl Processes {
@@ -93,10 +100,11 @@ impl Processes {
                 let trust = start.trust.iter().filter(|_| is_tls);
                 let command = start.command.iter().chain(trust).map(fill).collect::<Result<Vec<_>, _>>()?;
                 let env = start.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
+                let more = config.env.get(&at).into_iter().flatten().cloned().map(Ok);
                 let launch = Launch {
                     holder: Some(config.program.clone()),
                     command: command.into_iter().chain(config.arguments.clone()).map(Into::into).collect(),
-                    env: env.collect::<Result<_, ApiError>>()?,
+                    env: env.chain(more).collect::<Result<_, ApiError>>()?,
                     log: log_path(&config.logs, number),
                 };
                 workers.push(Worker {
@@ -110,6 +118,7 @@ impl Processes {
                     again_at: None,
                     frozen: false,
                     room: Room::Free,
+                    is_later: config.later.contains(&at),
                 });
             }
         } else {
@@ -119,10 +128,13 @@ impl Processes {
         Ok(Self { workers, api, clock, recorder, undone: Vec::new() })
     }
 
-    /// Starts all, one after another, and waits until each is ready: the first one makes the database.
+    /// Starts all that are there at the start, one after another, and waits until each is ready: the first one makes the database.
     pub async fn start(&mut self) -> Result<(), StartError> {
         let within = self.api.file().start.as_ref().map_or(0, |start| start.within.0);
         for worker in 0..self.workers.len() {
+            if self.workers[worker].is_later {
+                continue;
+            }
             // What an earlier run's sender said last is not what this one died of.
             let begun =
                 std::fs::File::create(&self.workers[worker].launch.log).and_then(|_| self.begin(worker));
@@ -263,6 +275,18 @@ impl Processes {
     /// As for all that is done to a process: when there is none, or the signal can't be sent.
     pub fn strike(&mut self, number: usize, blow: Blow, again_after: u64) -> io::Result<()> {
         self.end(number, blow, Some(again_after))
+    }
+
+    /// Starts a process that was not there at the start.
+    ///
+    /// # Errors
+    /// When it is there already, or can't be started.
+    pub fn join(&mut self, number: usize) -> io::Result<()> {
+        if !std::mem::take(&mut self.workers[number].is_later) {
+            return Err(io::Error::other(format!("process {number} of the sender is there already")));
+        }
+        std::fs::File::create(&self.workers[number].launch.log)?;
+        self.begin(number)
     }
 
     /// Stops a process where it stands.

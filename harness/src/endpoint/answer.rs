@@ -18,14 +18,22 @@ pub(crate) struct Rendered {
 impl Rendered {
     /// The bytes of its head over HTTP/1.1.
     pub(crate) fn head(&self) -> Vec<u8> {
-        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
-        for (name, value) in &self.fields {
-            // A line's end inside a value would be another field.
-            let value = value.replace(['\r', '\n'], " ");
-            head.push_str(&format!("{name}: {value}\r\n"));
+        /// What most heads take.
+        const USUAL_BYTES: usize = 256;
+        let mut head = Vec::with_capacity(USUAL_BYTES);
+        let status = self.status.to_string();
+        for part in ["HTTP/1.1 ", &status, " ", reason(self.status), "\r\n"] {
+            head.extend_from_slice(part.as_bytes());
         }
-        head.push_str("\r\n");
-        head.into_bytes()
+        for (name, value) in &self.fields {
+            head.extend_from_slice(name.as_bytes());
+            head.extend_from_slice(b": ");
+            // A line's end inside a value would be another field.
+            head.extend(value.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        head
     }
 }
 

@@ -1,6 +1,7 @@
 //! One connection to an endpoint: requests in, stamped and recorded; answers out, or what happens instead.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
@@ -75,17 +76,20 @@ async fn requests(
     mut tether: ShutdownSignal,
 ) {
     let clock = &port.stage.clock;
+    // Waited for with each request, and made once: to register with a watch costs more than to look.
+    let mut closed = pin!(tether.closed());
+    let mut shut = pin!(async { drop(open.wait_for(|open| !*open).await) });
     let mut wire = Wire::new(stream, clock.clone());
     loop {
         tokio::select! {
-            () = tether.closed() => return,
+            () = &mut closed => return,
             // While the port is closed nobody is there to hold idle connections either.
-            _ = open.wait_for(|open| !*open) => return wire.stream.reset_at_end(),
+            () = &mut shut => return wire.stream.reset_at_end(),
             ready = wire.readable() => if ready.is_err() { return },
         }
         let endpoint = match port.alone() {
             Some(endpoint) => Arc::clone(endpoint),
-            None => match named(&port, &mut wire, &mut tether).await {
+            None => match named(&port, &mut wire, &mut closed).await {
                 Some(endpoint) => endpoint,
                 None => return,
             },
@@ -96,7 +100,7 @@ async fn requests(
             Before::Reset => {
                 // It is read to be counted; the peer cannot tell.
                 tokio::select! {
-                    () = tether.closed() => {}
+                    () = &mut closed => {}
                     _ = wire.begin() => {}
                 }
                 endpoint.unread(&wire, CutKind::Reset);
@@ -104,7 +108,7 @@ async fn requests(
             }
             Before::Wait(until) => {
                 tokio::select! {
-                    () = tether.closed() => return,
+                    () = &mut closed => return,
                     () = clock.until(until) => {}
                 }
                 // Of a port that is shared, the head was read to learn whom it is for; the endpoint reads it now.
@@ -113,7 +117,7 @@ async fn requests(
                 }
             }
         }
-        let then = exchange(&endpoint, &mut wire, number, luck, &mut tether).await;
+        let then = exchange(&endpoint, &mut wire, number, luck, &mut closed).await;
         match then {
             Ok(Then::Again) => {}
             // A connection that broke has nothing more to say; what was seen of it is recorded.
@@ -124,15 +128,19 @@ async fn requests(
 
 /// The endpoint that the next request on a shared port is for. Requests before it that are for none are noted, and answered 404.
 /// None if the connection ends instead.
-async fn named(port: &Port, wire: &mut Wire, tether: &mut ShutdownSignal) -> Option<Arc<Endpoint>> {
+async fn named(
+    port: &Port,
+    wire: &mut Wire,
+    mut closed: impl Future<Output = ()> + Unpin,
+) -> Option<Arc<Endpoint>> {
     const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
     loop {
         let first_byte = tokio::select! {
-            () = tether.closed() => return None,
+            () = &mut closed => return None,
             begun = wire.begin() => begun.ok()??,
         };
         let head = tokio::select! {
-            () = tether.closed() => return None,
+            () = &mut closed => return None,
             head = wire.head() => head,
         };
         let (head, _) = match head {
@@ -146,7 +154,7 @@ async fn named(port: &Port, wire: &mut Wire, tether: &mut ShutdownSignal) -> Opt
             return Some(Arc::clone(endpoint));
         }
         let request = tokio::select! {
-            () = tether.closed() => None,
+            () = &mut closed => None,
             request = wire.request() => request.ok(),
         };
         let body = request.as_ref().map_or(wire.rest(), |request| request.body.as_slice());
@@ -193,12 +201,12 @@ async fn exchange(
     wire: &mut Wire,
     connection: u64,
     luck: Luck,
-    tether: &mut ShutdownSignal,
+    mut closed: impl Future<Output = ()> + Unpin,
 ) -> io::Result<Then> {
     let clock = &endpoint.stage.clock;
     let Some(first_byte) = wire.begin().await? else { return Ok(Then::End) };
     let request = tokio::select! {
-        () = tether.closed() => Err(CutKind::RunEnded),
+        () = &mut closed => Err(CutKind::RunEnded),
         request = wire.request() => request.map_err(|error| how(&error)),
     };
     let request = match request {
@@ -215,7 +223,7 @@ async fn exchange(
     let act = Act { endpoint, n, luck };
     let keep_alive = if request.keep_alive { Then::Again } else { Then::End };
     tokio::select! {
-        () = tether.closed() => {
+        () = &mut closed => {
             endpoint.cut(n, CutKind::RunEnded);
             Ok(Then::End)
         }

@@ -1,8 +1,24 @@
 //! Dates as HTTP writes them.
 
+use std::cell::RefCell;
+
+thread_local! {
+    /// The date that was written last, which is mostly that of the next answer too.
+    static LAST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+}
+
 /// A moment, in seconds since 1970, as HTTP dates are written: `Sun, 06 Nov 1994 08:49:37 GMT`.
 #[must_use]
 pub fn http_date(unix_seconds: u64) -> String {
+    LAST.with_borrow_mut(|last| {
+        if last.0 != unix_seconds {
+            *last = (unix_seconds, written(unix_seconds));
+        }
+        last.1.clone()
+    })
+}
+
+fn written(unix_seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

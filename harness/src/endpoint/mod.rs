@@ -48,7 +48,7 @@ pub use tls::{Identity, TlsError};
 
 use crate::clock::Clock;
 use crate::scenario::{Behaviour, Duration, Range};
-use crate::trace::{Record, Recorder, SharedSecret};
+use crate::trace::{Head, Record, Recorder, Shared, SharedSecret, Text};
 use crate::traffic::Tokens;
 use crate::wire::{Key, Scheme};
 use choice::Choices;
@@ -107,12 +107,16 @@ pub struct Keys {
 #[derive(Debug)]
 struct Endpoint {
     name: String,
+    /// The same, as its records have it.
+    text: Text,
     /// What its subscriber is told.
     url: String,
     scheme: Scheme,
     /// None while they are not known: then nothing can be verified.
     secrets: RwLock<Vec<Key>>,
     choices: Choices,
+    /// The head of its latest request, which is mostly that of the next.
+    last_head: Mutex<Option<Shared<Head>>>,
     stage: Stage,
 }
 
@@ -250,7 +254,16 @@ impl Endpoint {
     fn new(spec: Spec, number: u64, url: String, stage: &Stage) -> Self {
         let Spec { name, behaviours, answers, scheme, .. } = spec;
         let choices = Choices::new(behaviours, answers, stage.seed, number);
-        Self { name, url, scheme, secrets: RwLock::default(), choices, stage: stage.clone() }
+        Self {
+            text: name.as_str().into(),
+            name,
+            url,
+            scheme,
+            secrets: RwLock::default(),
+            choices,
+            last_head: Mutex::default(),
+            stage: stage.clone(),
+        }
     }
 }
 

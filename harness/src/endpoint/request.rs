@@ -34,18 +34,51 @@ pub(super) struct Request {
     /// Its path, with the query.
     pub(super) path: String,
     /// Its header fields, in their order and spelling.
-    pub(super) fields: Vec<(String, Vec<u8>)>,
+    pub(super) fields: Fields,
     /// Its body, without the framing of chunks.
     pub(super) body: Vec<u8>,
     /// Whether the connection may carry another one.
     pub(super) keep_alive: bool,
 }
 
+/// Header fields in their order and spelling, close together: a request has ten of them or more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fields {
+    names: String,
+    values: Vec<u8>,
+    /// Where the name and the value of each end.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Fields {
+    /// None yet, with room for so many, of so many bytes together.
+    pub(super) fn with_room(count: usize, bytes: usize) -> Self {
+        let (names, values) = (String::with_capacity(bytes), Vec::with_capacity(bytes));
+        Self { names, values, ends: Vec::with_capacity(count) }
+    }
+
+    pub(super) fn push(&mut self, name: &str, value: &[u8]) {
+        self.names.push_str(name);
+        self.values.extend_from_slice(value);
+        self.ends.push((self.names.len(), self.values.len()));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let mut from = (0, 0);
+        self.ends.iter().map(move |end| {
+            let (name, value) = from;
+            from = *end;
+            (&self.names[name..end.0], &self.values[value..end.1])
+        })
+    }
+}
+
 impl Request {
     /// The first field of a name, as text.
     #[must_use]
     pub(super) fn field(&self, name: &str) -> Option<&str> {
-        let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let mut fields = self.fields.iter();
+        let found = fields.find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 }
@@ -271,10 +304,12 @@ fn parse(buffer: &[u8]) -> Result<Option<(Request, usize)>, ReadError> {
     let mut parsed = httparse::Request::new(&mut fields);
     let status = parsed.parse(buffer).map_err(|_| ReadError::Malformed("its head cannot be parsed"))?;
     let httparse::Status::Complete(head) = status else { return Ok(None) };
+    let mut all = Fields::with_room(parsed.headers.len(), head);
+    parsed.headers.iter().for_each(|field| all.push(field.name, field.value));
     let mut request = Request {
         method: parsed.method.unwrap_or_default().to_owned(),
         path: parsed.path.unwrap_or_default().to_owned(),
-        fields: parsed.headers.iter().map(|field| (field.name.to_owned(), field.value.to_vec())).collect(),
+        fields: all,
         ..Request::default()
     };
     let connection = request.field("connection").unwrap_or_default().to_ascii_lowercase();

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use super::Endpoint;
 use super::answer::Rendered;
 use super::request::{Request, Wire};
-use crate::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Signed, Text, Verified};
+use crate::trace::{Answer, Arrival, Cut, CutKind, Head, Record, Shared, Signed, Text, Verified};
 use crate::wire::digest::sha256_hex;
 
 impl Endpoint {
@@ -44,14 +44,13 @@ impl Endpoint {
 
     /// Records that an exchange ended without an answer: of an arrival, or of what began and was not read whole.
     pub(super) fn keep_cut(&self, n: Option<u64>, how: CutKind, began: Option<u64>, token: Option<u64>) {
-        let (t, endpoint) = (self.stage.clock.now(), self.name.as_str().into());
+        let (t, endpoint) = (self.stage.clock.now(), self.text.clone());
         self.stage.recorder.keep(Record::Cut(Cut { t, endpoint, n, how, began, token }));
     }
 
     /// The record of a request, but for its number.
     pub(super) fn arrival(&self, request: &Request, t: u64, read: u64, connection: u64) -> Arrival {
-        let fields: Vec<_> =
-            request.fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        let fields: Vec<_> = request.fields.iter().collect();
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
         let seen = self.scheme.verify(&secrets, &fields, &request.body);
         let verified = match seen.verdict {
@@ -61,22 +60,17 @@ impl Endpoint {
             Err(wrong) => Verified::No(wrong.to_string().into()),
         };
         let mut tokens = self.stage.tokens.find_all(&request.body).into_iter();
-        let head = Head {
-            method: request.method.as_str().into(),
-            path: request.path.as_str().into(),
-            content_type: request.field("content-type").map(Text::from),
-        };
         Arrival {
             t,
             read,
             n: 0,
-            endpoint: self.name.as_str().into(),
+            endpoint: self.text.clone(),
             connection,
             token: tokens.next(),
             more: tokens.collect(),
             id: seen.id.map(Text::from),
             attempt: seen.attempt.map(Text::from),
-            head: head.into(),
+            head: self.head(request),
             bytes: u64::try_from(request.body.len()).unwrap_or(u64::MAX),
             sha256: sha256_hex(&request.body).into(),
             signed: Signed {
@@ -85,5 +79,21 @@ impl Endpoint {
                 timestamp: seen.timestamp.map(Text::from),
             },
         }
+    }
+    /// What a request has in common with most: the same as of the one before it, if it is.
+    fn head(&self, request: &Request) -> Shared<Head> {
+        let content_type = request.field("content-type");
+        let mut last = self.last_head.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = last.as_ref().filter(|head| {
+            let own = (head.method.as_str(), head.path.as_str(), head.content_type.as_deref());
+            own == (request.method.as_str(), request.path.as_str(), content_type)
+        });
+        if let Some(same) = same {
+            return same.clone();
+        }
+        let (method, path) = (request.method.as_str().into(), request.path.as_str().into());
+        let head = Shared::from(Head { method, path, content_type: content_type.map(Text::from) });
+        *last = Some(head.clone());
+        head
     }
 }

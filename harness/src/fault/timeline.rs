@@ -15,7 +15,7 @@ pub enum Step<'a> {
 #[must_use]
 pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
     let mut steps: Vec<_> = faults.iter().map(|fault| (fault.at.0, Step::Begin(fault))).collect();
-    let lasting = faults.iter().filter(|fault| ends(&fault.action));
+    let lasting = faults.iter().filter(|fault| ends(&fault.action) && fault.lasts.0 > 0);
     steps.extend(lasting.map(|fault| (fault.at.0.saturating_add(fault.lasts.0), Step::End(fault))));
     steps.sort_by_key(|(at, step)| (*at, matches!(step, Step::Begin(_))));
     steps
@@ -24,7 +24,8 @@ pub fn timeline(faults: &[FaultPlan]) -> Vec<(u64, Step<'_>)> {
 /// Whether the harness has something to do at the end of it. A process that was killed or asked to stop is started again
 /// so long after it is gone, which is no moment that is known beforehand; a database is let go by whoever holds it.
 pub(crate) const fn ends(action: &FaultAction) -> bool {
-    matches!(action, FaultAction::Stop | FaultAction::DiskFull | FaultAction::Partition { .. })
+    use FaultAction::{ClockSkew, DiskFull, Partition, Stop};
+    matches!(action, Stop | ClockSkew { .. } | DiskFull | Partition { .. })
 }
 
 #[cfg(test)]

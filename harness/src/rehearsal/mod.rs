@@ -88,8 +88,7 @@ pub async fn rehearse(
     let config = ProcessConfig {
         program: options.program.to_owned(),
         logs: options.folder.to_owned(),
-        arguments: Vec::new(),
-        databases: Vec::new(),
+        ..ProcessConfig::default()
     };
     let mut processes = match Processes::new(&api, 1, &config, &clock, &stage.recorder) {
         Ok(processes) => processes,

@@ -17,6 +17,7 @@ use super::{Clock, Interrupt, Recorder, RunError};
 use crate::database::{Link, Server};
 use crate::driver::{Api, DriverFile, Processes, Sample};
 use crate::endpoint::Keys;
+use crate::fault::WallClock;
 use crate::scenario::{Scenario, Standing};
 use crate::trace::{Depth, Ended, Kept, Record};
 use crate::traffic::Lag;
@@ -39,6 +40,8 @@ pub(super) struct Conductor<'a> {
     pub(super) server: Option<Arc<Server>>,
     /// The way to it of each process, where it may be cut.
     pub(super) links: &'a [Link],
+    /// The wall clocks that can be set, by their processes.
+    pub(super) clocks: &'a BTreeMap<usize, WallClock>,
     /// Of each subscriber, in their order.
     pub(super) schemes: Vec<Scheme>,
     pub(super) clock: Clock,
@@ -212,7 +215,8 @@ impl Conductor<'_> {
     async fn relieve(&mut self) {
         self.errands.shutdown().await;
         self.links.iter().for_each(Link::open_again);
-        if let Err(error) = self.processes.relieve() {
+        let clocks = self.set_clocks(None, 0);
+        if let Err(error) = clocks.and_then(|()| self.processes.relieve()) {
             self.view.say(&format!("a fault could not be ended: {error}"));
         }
     }

@@ -41,6 +41,21 @@ pub enum RunError {
         /// The driver.
         driver: String,
     },
+    /// A fault sets the clock of a process, and there is nothing to do that with.
+    #[error(
+        "the scenario sets the clock of one process (clock-skew), which libfaketime does, and it is not installed; expected Debian's \
+         package faketime (apt-get install faketime), or the path of libfaketimeMT.so.1 in HOOKPROOF_FAKETIME"
+    )]
+    Faketime,
+    /// A fault sets the clock of a process, and the harness starts none.
+    #[error(
+        "the scenario sets the clock of one process (clock-skew), and the driver {driver} has no [start]; expected a driver by which \
+         the harness starts the sender"
+    )]
+    NoProcess {
+        /// The driver.
+        driver: String,
+    },
     /// The database cannot be had.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -146,6 +161,8 @@ impl RunError {
                     | Self::Files { .. }
                     | Self::Slack { .. }
                     | Self::Owner { .. }
+                    | Self::Faketime
+                    | Self::NoProcess { .. }
                     | Self::Store { .. }
                     | Self::Database(DatabaseError::Missing | DatabaseError::Given(_))
                     | Self::Reach(_)

@@ -2,6 +2,7 @@
 
 use super::RunError;
 use crate::driver::DriverFile;
+use crate::fault::{WallClock, sets_clocks};
 use crate::scenario::{Scenario, Slack, Store};
 use crate::trace::OURS;
 
@@ -13,6 +14,12 @@ pub(super) fn is_fit(scenario: &Scenario, file: &DriverFile) -> Result<(), RunEr
     }
     if scenario.sender.store == Store::Postgres && !file.names_database() {
         return Err(RunError::Store { driver: file.name.clone() });
+    }
+    if sets_clocks(scenario) {
+        if file.start.is_none() {
+            return Err(RunError::NoProcess { driver: file.name.clone() });
+        }
+        WallClock::library().ok_or(RunError::Faketime)?;
     }
     let owners = scenario.faults.iter().filter_map(|fault| fault.worker.clone());
     if let Some(target) =

@@ -19,6 +19,7 @@ mod operator;
 mod options;
 mod view;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -36,7 +37,8 @@ use tokio::task::JoinSet;
 use crate::database::{Database, DatabaseError, Link};
 use crate::driver::{Api, DriverFile, ProcessConfig, Processes, Subscription, Variables};
 use crate::endpoint::{Endpoints, Identity, Spec, Stage};
-use crate::scenario::{FaultAction, FaultPlan, Range, Scenario};
+use crate::fault::WallClock;
+use crate::scenario::{FaultAction, FaultPlan, Scenario};
 use crate::trace::ledger::Ledger;
 use crate::trace::{Ceiling, ClockKind, Declared, End, Ended, FORMAT, Header, Public, Record, TraceFile};
 use crate::traffic::{Chance, Lag, Schedule, Tokens};
@@ -153,12 +155,8 @@ impl Staged<'_> {
         let opening = thread.open(self.specs()?, &self.stage, &self.options.reach, identity);
         let endpoints = opening.await.map_err(RunError::Endpoints)?;
         let links = self.links()?;
-        let config = ProcessConfig {
-            program: self.options.program.clone(),
-            logs: self.options.out.clone(),
-            arguments: self.scenario.sender.arguments.clone(),
-            databases: links.iter().map(Link::address).collect(),
-        };
+        let clocks = WallClock::of(self.scenario, &self.options.out).map_err(RunError::Process)?;
+        let config = self.config(&links, &clocks);
         let mut processes = Processes::new(&api, self.scenario.sender.workers, &config, &clock, &recorder)?;
         let told = self.make_ready(&api, &mut processes, &endpoints, &interrupt).await?;
         let tokens = self.stage.tokens;
@@ -177,13 +175,14 @@ impl Staged<'_> {
             keys: endpoints.keys(),
             server: self.database.server().cloned(),
             links: &links,
+            clocks: &clocks,
             schemes: self.schemes()?,
             clock: clock.clone(),
             recorder: emission.recorder.clone(),
             traffic_end: lasts,
             view: View::new(&self.scenario.name, lasts, self.options.show, self.follow()),
             errands: JoinSet::new(),
-            struck: std::collections::BTreeMap::new(),
+            struck: BTreeMap::new(),
         };
         // From here on there is a trace to be ended, whatever breaks.
         let conducted = conductor.conduct(emitting, &stop, interrupt.clone()).await;
@@ -288,9 +287,8 @@ impl Staged<'_> {
     async fn measure_ceiling(&self) -> Result<(), RunError> {
         let first = self.schedule.due().first();
         let body = first.map(|due| self.schedule.data(due, self.stage.tokens)).unwrap_or_default();
-        let mut specs = self.specs()?;
-        specs.iter_mut().for_each(at_their_best);
-        let per_second = ceiling(specs, body.as_bytes(), self.header()).await.map_err(RunError::Endpoints)?;
+        let measuring = ceiling(self.specs()?, body.as_bytes(), self.header());
+        let per_second = measuring.await.map_err(RunError::Endpoints)?;
         self.stage.recorder.keep(Record::Ceiling(Ceiling { t: 0, per_second }));
         Ok(())
     }
@@ -308,9 +306,19 @@ impl Staged<'_> {
             ("run", self.stage.tokens.run()),
             ("ca", identity.map_or(String::new(), |identity| identity.trust().display().to_string())),
         ];
-        let variables: Variables =
-            variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let variables = Variables::from(variables.map(|(name, value)| (name.to_owned(), value)));
         Ok(Api::new(self.file.clone(), &ports, variables)?)
+    }
+
+    fn config(&self, links: &[Link], clocks: &BTreeMap<usize, WallClock>) -> ProcessConfig {
+        ProcessConfig {
+            program: self.options.program.clone(),
+            logs: self.options.out.clone(),
+            arguments: self.scenario.sender.arguments.clone(),
+            databases: links.iter().map(Link::address).collect(),
+            env: clocks.iter().map(|(worker, clock)| (*worker, clock.env())).collect(),
+            later: self.scenario.joining(),
+        }
     }
 
     /// A way for each process to the private database server, where a fault may cut it.
@@ -352,13 +360,6 @@ impl Staged<'_> {
         }
         Ok(())
     }
-}
-
-/// An endpoint that answers at once, and never badly: the ceiling is the machine's, not that of endpoints on a slow day.
-fn at_their_best(spec: &mut Spec) {
-    spec.behaviours.clear();
-    let at_once = crate::scenario::Duration(0);
-    spec.answers = Range { least: at_once, most: at_once };
 }
 
 /// What comes of something, unless somebody wants the run to end before.

@@ -8,7 +8,7 @@
 //! with a file is said all at once, each `Problem` with its line. Nothing here touches a disk, a clock or a network.
 //!
 //! - `quantity`: durations, rates, sizes and ranges.
-//! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `expect`: the sections.
+//! - `traffic`, `subscriber`, `contract`, `retry`, `behaviour`, `sender`, `fault`, `expect`: the sections.
 //! - `ending`: when a run of it is over. `target`: to which process a fault is done.
 //! - `form`, `reader`, `document`: how any section is read.
 //! - `schema`: the same forms as JSON Schema, for editors.
@@ -18,6 +18,7 @@ pub mod contract;
 mod document;
 mod ending;
 pub mod expect;
+pub mod fault;
 mod form;
 pub mod problem;
 pub mod quantity;
@@ -35,13 +36,16 @@ pub use ending::Standing;
 pub use expect::{
     Duplicates, Expect, Holds, KeptBound, Known, LatencyBound, Percentiles, PressureBound, QueueRows, Speeds,
 };
+pub use fault::{FaultAction, FaultPlan};
 pub use problem::Problem;
 pub use quantity::{Duration, Millionths, Range, Rate, SECOND, Size, Whole, Window};
 pub use retry::{Backoff, Breaker, Retry};
-pub use sender::{Durability, FaultAction, FaultPlan, Setup, Store};
+pub use sender::{Durability, Setup, Store};
 pub use subscriber::{Coalesce, Handling, Pattern, Profile, Subscriber};
 pub use target::FaultTarget;
 pub use traffic::{Events, Phase, Shape};
+
+use std::collections::BTreeSet;
 
 use form::{Form, Section, may, must};
 use reader::{Problems, Reader};
@@ -67,7 +71,7 @@ const ROOT: Section = Section {
         must("traffic", Form::Tables(&traffic::PHASE), "phases of traffic, in order"),
         may("events", Form::Table(&traffic::EVENTS), "the events that the traffic consists of"),
         must("subscriber", Form::Tables(&subscriber::SUBSCRIBER), "the endpoints and their contracts"),
-        may("fault", Form::Tables(&sender::FAULT), "what is done to the sender under test"),
+        may("fault", Form::Tables(&fault::FAULT), "what is done to the sender under test"),
         may("expect", Form::Table(&expect::EXPECT), "what must hold"),
     ],
 };
@@ -135,6 +139,13 @@ impl Scenario {
     #[must_use]
     pub fn subscriber(&self, name: &str) -> Option<&Subscriber> {
         self.subscribers.iter().find(|subscriber| subscriber.name == name)
+    }
+
+    /// The processes that are not there before a fault starts them, by their numbers.
+    #[must_use]
+    pub fn joining(&self) -> BTreeSet<usize> {
+        let started = self.faults.iter().filter(|fault| fault.action == FaultAction::Start);
+        started.filter_map(|fault| fault.worker.as_ref()?.worker()).collect()
     }
 
     /// About how many events it offers.

@@ -111,6 +111,13 @@ fn names_must_exist_and_be_unique() {
     refused(&with(&partition("lasts = \"1s\"")), "partition needs [sender] store = \"postgres\"");
     refused(&with(&partition("")), "missing; this needs its end");
     refused(&with(&partition("lasts = \"1s\"\nhow = \"slow\"")), "expected one of silence, cut");
+    let skew = |by: &str| format!("[[fault]]\nat = \"1s\"\ndo = \"clock-skew\"\n{by}");
+    refused(&with(&skew("")), "missing; a clock that is set needs how far");
+    refused(&with(&skew("by = \"-14s\"")), "expected 15s or more");
+    let start = |more: &str| format!("[sender]\nworkers = 2\n[[fault]]\nat = \"1s\"\ndo = \"start\"\n{more}");
+    refused(&with(&start("")), "expected a number from 1");
+    refused(&with(&start("worker = 0")), "expected a number from 1");
+    refused(&with(&start("worker = 1\ntimes = 2\nevery = \"1s\"")), "expected a number from 1, and once");
     let restart = "[[fault]]\nat = \"1s\"\ndo = \"database-restart\"";
     refused(&with(restart), "database-restart needs [sender] store = \"postgres\"");
     let on_a_server = format!("[sender]\nstore = \"postgres\"\n{restart}");

@@ -22,7 +22,7 @@ impl World<'_> {
             roster.get(lane).ok_or_else(|| SimError::Defect(format!("lane {} is unknown", lane.0)))?;
         let ready = subscriber.ready().map_err(|fault| SimError::Defect(fault.to_string()))?;
         let name = self.ids.name(exchange.row.received, exchange.row.delivery);
-        let wall = self.wall_at(exchange.began);
+        let wall = self.wall_of(worker, exchange.began);
         let headers = sign_attempt(ready, &name, &exchange.row, exchange.number, wall)
             .map_err(|unusable| SimError::Defect(unusable.to_string()))?;
         let fields: Vec<(&str, &[u8])> =

@@ -171,7 +171,10 @@ impl<'a> World<'a> {
         }
         drop(first);
         self.figures.traffic_end = self.play.schedule.lasts();
-        (0..self.slots.len()).try_for_each(|worker| self.start(worker))?;
+        let later = self.given.scenario.joining();
+        (0..self.slots.len())
+            .filter(|worker| !later.contains(worker))
+            .try_for_each(|worker| self.start(worker))?;
         self.later(0, SimEvent::Sample);
         self.later(self.given.model.upkeep_ns, SimEvent::Upkeep);
         if let Some(due) = self.play.schedule.due().first() {
@@ -186,7 +189,7 @@ impl<'a> World<'a> {
     fn birth(&self, worker: usize) -> Birth<'static> {
         let number = u64::try_from(worker).unwrap_or_default();
         let seed = mix(self.given.seed ^ mix(number << 32 | self.slots[worker].generation));
-        let (at, wall, mutant) = (self.now, self.wall(), self.given.options.mutant);
+        let (at, wall, mutant) = (self.now, self.wall_of(worker, self.now), self.given.options.mutant);
         let alone = self.slots.iter().all(|slot| slot.process.is_none());
         Birth { path: Path::new(""), at, wall, seed, dead: &[], lease: self.given.lease, mutant, alone }
     }

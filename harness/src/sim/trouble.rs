@@ -28,7 +28,12 @@ impl<'a> World<'a> {
                     .unwrap_or_default();
                 struck.into_iter().try_for_each(|worker| self.thaw(worker))
             }
-            Step::End(_) => Ok(()),
+            Step::End(fault) => {
+                if let FaultAction::ClockSkew { .. } = fault.action {
+                    self.concerned(fault)?.into_iter().for_each(|worker| self.slots[worker].skew = 0);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -48,8 +53,13 @@ impl<'a> World<'a> {
             FaultAction::Kill => concerned.into_iter().try_for_each(|worker| self.kill(worker, lasts))?,
             FaultAction::Stop => concerned.into_iter().try_for_each(|worker| self.freeze(worker))?,
             FaultAction::Restart => concerned.into_iter().try_for_each(|worker| self.ask(worker, lasts))?,
-            FaultAction::ClockStep { by, back } => {
-                let by = i64::try_from(by.0).unwrap_or(i64::MAX) * if *back { -1 } else { 1 };
+            FaultAction::Start => concerned.into_iter().try_for_each(|worker| self.start(worker))?,
+            FaultAction::ClockSkew { .. } => {
+                let ahead = fault.action.clock_offset().unwrap_or_default();
+                concerned.into_iter().for_each(|worker| self.slots[worker].skew = ahead);
+            }
+            FaultAction::ClockStep { .. } => {
+                let by = fault.action.clock_offset().unwrap_or_default();
                 self.troubles.clock_offset = self.troubles.clock_offset.saturating_add(by);
                 if lasts > 0 {
                     self.later(lasts, SimEvent::StepClock(-by));

@@ -36,6 +36,8 @@ pub(super) struct WorkerSlot {
     pub(super) stash: Vec<ProcessEvent>,
     pub(super) dirty: bool,
     pub(super) wake_at: u64,
+    /// How far its wall clock is ahead of the machine's, in nanoseconds.
+    pub(super) skew: i64,
     /// The subscribers as its last process knew them.
     pub(super) roster: Arc<Roster>,
     /// How long after its end it is started again.
@@ -101,7 +103,12 @@ impl World<'_> {
         self.wall_at(self.now)
     }
 
-    pub(super) fn wall_at(&self, t: u64) -> StoreTime {
+    /// The same as one process reads it, then.
+    pub(super) fn wall_of(&self, worker: usize, t: u64) -> StoreTime {
+        StoreTime(self.wall_at(t).0.saturating_add_signed(self.slots[worker].skew))
+    }
+
+    fn wall_at(&self, t: u64) -> StoreTime {
         StoreTime((EPOCH.0 + t).saturating_add_signed(self.troubles.clock_offset))
     }
 

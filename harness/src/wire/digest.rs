@@ -14,8 +14,11 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for digit in bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
+        text.push(char::from(DIGITS[usize::from(digit)]));
+    }
+    text
 }
 
 /// The bytes of a hexadecimal text in lower case; nothing if it is anything else.

@@ -21,12 +21,18 @@ struct Broken {
     status: Status,
 }
 
-const BROKEN: [Broken; 10] = [
+const BROKEN: [Broken; 11] = [
     Broken {
         check: "fault.clock-step",
         more: "[sender]\ntakeover_within = \"2s\"\n\
                [[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"clock-step\"\nby = \"-1h\"",
         breaks: stands_still_until_its_clock_is_right,
+        status: Status::Fail,
+    },
+    Broken {
+        check: "fault.clock-skew",
+        more: "[[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"clock-skew\"\nby = \"90s\"",
+        breaks: dies_of_a_clock,
         status: Status::Fail,
     },
     Broken {
@@ -97,6 +103,10 @@ fn dies_of(trace: &mut Trace, action: &str) {
     trace.faults.push(fault(3 * SECOND / 2, action, Some(5 * SECOND / 2)));
     trace.processes.push(process(2 * SECOND, ProcessEvent::Exited));
     build::end(trace, 600 * SECOND);
+}
+
+fn dies_of_a_clock(trace: &mut Trace) {
+    dies_of(trace, "clock-skew");
 }
 
 fn dies_of_a_lock(trace: &mut Trace) {

@@ -185,3 +185,39 @@ fn a_clock_that_was_stepped_back_is_asked_for_the_time_again() {
     check("format.timestamp", steps, stepped(None), Status::Pass);
     check("format.timestamp", steps, stepped(Some(19 * SECOND / 10)), Status::Fail);
 }
+
+/// A process whose clock is 90 s ahead from 1.5 to 2.5 s, by two timestamps.
+fn skewed(stamps: [&'static str; 2]) -> impl Fn(&mut Trace) {
+    move |trace| {
+        trace.faults.push(fault(3 * SECOND / 2, "clock-skew", Some(5 * SECOND / 2)));
+        for (arrival, stamp) in trace.arrivals.iter_mut().skip(1).zip(stamps) {
+            arrival.signed.timestamp = Some(stamp.into());
+        }
+    }
+}
+
+const SKEW: &str = "[[fault]]\nat = \"1500ms\"\nlasts = \"1s\"\ndo = \"clock-skew\"\nby = \"90s\"";
+
+#[test]
+fn a_clock_that_is_set_wrong_excuses_a_timestamp_that_is_off_by_as_much_and_then_alone() {
+    for (stamps, expected) in [
+        (["92", "3"], Status::Pass),
+        (["2", "3"], Status::Pass),
+        (["92", "93"], Status::Pass),
+        (["47", "3"], Status::Fail),
+    ] {
+        check("format.timestamp", SKEW, skewed(stamps), expected);
+    }
+    let later = |trace: &mut Trace| {
+        skewed(["92", "93"])(trace);
+        trace.faults[0].until = Some(19 * SECOND / 10);
+    };
+    check("format.timestamp", SKEW, later, Status::Fail);
+}
+
+#[test]
+fn a_clock_that_no_timestamp_shows_to_be_wrong_was_not_tried() {
+    check("fault.clock-skew", SKEW, skewed(["92", "3"]), Status::Pass);
+    check("fault.clock-skew", SKEW, skewed(["2", "3"]), Status::Inconclusive);
+    check("fault.clock-skew", SKEW, |_| (), Status::Inconclusive);
+}

@@ -6,7 +6,7 @@ use std::time::Duration as Length;
 use hookproof::endpoint::{Endpoints, Spec, Stage};
 use hookproof::run::{Clock, Message, Recorder};
 use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
-use hookproof::trace::Record;
+use hookproof::trace::{ClockKind, End, Ended, FORMAT, Header, Record};
 use hookproof::traffic::Tokens;
 use hookproof::wire::{Key, Profile, Secret};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -257,14 +257,9 @@ const MEASURED_NS: u64 = 1_000_000_000;
 /// Requests a second that an endpoint answers to a bare client, recording all of them as in a run.
 pub(crate) async fn recording_rate() -> u64 {
     let clock = Clock::begun();
-    let (recorder, messages) = Recorder::new(100_000);
-    let writer = std::thread::spawn(move || {
-        let mut bytes = 0;
-        while let Ok(Message::Record(record)) = messages.recv() {
-            bytes += serde_json::to_vec(&record).unwrap().len();
-        }
-        bytes
-    });
+    // The writer of a run, but for the disk.
+    let (recorder, writer) = Recorder::writing(std::io::sink()).unwrap();
+    recorder.begin(header());
     let stage = Stage { clock, recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = Spec {
         name: "a".to_owned(),
@@ -276,10 +271,34 @@ pub(crate) async fn recording_rate() -> u64 {
     let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
     let rate = rate(endpoints.addresses()[0]).await;
     endpoints.close().await;
-    assert_eq!(stage.recorder.dropped(), 0);
-    drop(stage);
-    assert!(writer.join().unwrap() > 0);
+    let (arrivals, dropped) = (stage.recorder.arrivals(), stage.recorder.dropped());
+    assert!(dropped == 0 && arrivals >= rate, "{arrivals} arrivals, {dropped} dropped");
+    let end = End { t: stage.clock.now(), ended: Ended::Done, dead_listed: false, late: 0, dropped };
+    tokio::task::spawn_blocking(move || {
+        stage.recorder.end(end);
+        writer.join()
+    })
+    .await
+    .unwrap()
+    .unwrap()
+    .unwrap();
     rate
+}
+
+fn header() -> Header {
+    Header {
+        format: FORMAT,
+        version: "0".to_owned(),
+        scenario: "rate".to_owned(),
+        scenario_sha256: String::new(),
+        schedule_sha256: String::new(),
+        seed: 1,
+        driver: "none".to_owned(),
+        clock: ClockKind::Real,
+        clock_resolution_ns: 1,
+        began_unix_ns: 0,
+        scenario_toml: String::new(),
+    }
 }
 
 /// The same of the HTTP library's own server, which does nothing but answer.

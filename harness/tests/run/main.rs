@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod agreement;
+mod clock;
 mod gate;
+mod joins;
 mod live;
 mod open;
 mod postgres;

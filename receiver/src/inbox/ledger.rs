@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tracing::warn;
 
-use super::file::{Watched, write_nothing_new};
+use super::file::{Durability, Watched, write_nothing_new};
 use super::reader::Unreadable;
 use super::work::{Delivery, Failure, RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
@@ -52,6 +52,9 @@ pub(super) struct Ledger {
     retry: RetryPolicy,
     keep: Duration,
     waiting_max: Amount,
+    /// Whether a commit of arrivals waits for the disk, and whether the next commit does.
+    durability: Durability,
+    syncs: bool,
     /// What waits, as of the last commit.
     waiting: Amount,
     swept: Option<Millis>,
@@ -89,7 +92,9 @@ impl Ledger {
         let waiting = sql.query_row(sum, [], |row| Ok(Amount { rows: row.get(0)?, bytes: row.get(1)? }))?;
         let waiting_max = Amount { rows: options.waiting_max, bytes: options.waiting_bytes_max };
         let (retry, keep) = (options.retry, options.keep);
-        Ok(Self { sql, watched, work, retry, keep, waiting_max, waiting, swept: None })
+        let durability = options.durability;
+        let syncs = durability == Durability::PowerLoss;
+        Ok(Self { sql, watched, work, retry, keep, waiting_max, durability, syncs, waiting, swept: None })
     }
 
     /// As [`Self::commit`], if the file is still there.
@@ -103,14 +108,44 @@ impl Ledger {
         self.commit(now, arrivals, settlements).map_err(|error| error.to_string())
     }
 
-    /// Carries out everything in one transaction. What it answers is true on disk. With nothing to carry out, it writes a
+    /// Carries out everything in one transaction. What it answers of arrivals is true on disk. With nothing to carry out, it writes a
     /// page all the same, to see whether it can.
     fn commit(
         &mut self,
         now: Millis,
         arrivals: &[&Arrival],
         settlements: &[Settlement],
-    ) -> rusqlite::Result<Vec<Result<Accepted, Refused>>> {
+    ) -> Result<Vec<Result<Accepted, Refused>>, CommitError> {
+        // What was done is worked on again if a power cut takes it.
+        self.sync(!arrivals.is_empty() || settlements.is_empty())?;
+        // To guard each record of the work by itself costs more than what it writes, and few fail.
+        match self.try_commit(now, arrivals, settlements, Guard::Transaction) {
+            Err(CommitError::Spoilt) => self.try_commit(now, arrivals, settlements, Guard::Savepoint),
+            done => done,
+        }
+    }
+
+    /// Says whether the next commit waits for the disk, where any does.
+    fn sync(&mut self, syncs: bool) -> rusqlite::Result<()> {
+        let syncs = syncs && self.durability == Durability::PowerLoss;
+        if self.syncs != syncs {
+            self.sql.execute_batch(if syncs {
+                "PRAGMA synchronous = FULL"
+            } else {
+                "PRAGMA synchronous = NORMAL"
+            })?;
+            self.syncs = syncs;
+        }
+        Ok(())
+    }
+
+    fn try_commit(
+        &mut self,
+        now: Millis,
+        arrivals: &[&Arrival],
+        settlements: &[Settlement],
+        guard: Guard,
+    ) -> Result<Vec<Result<Accepted, Refused>>, CommitError> {
         let sweeping = self.swept.is_none_or(|swept| now < swept || now.since(swept) >= SWEEP_EVERY);
         let mut waiting = self.waiting;
         let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -119,7 +154,7 @@ impl Ledger {
             accepted.push(accept(&transaction, now, arrival, &mut waiting, self.waiting_max)?);
         }
         for settlement in settlements {
-            if settle(&transaction, now, settlement, &*self.work, self.retry)? {
+            if settle(&transaction, now, settlement, (&*self.work, guard), self.retry)? {
                 waiting = waiting.take(Amount { rows: 1, bytes: settlement.body_bytes });
             }
         }
@@ -134,6 +169,26 @@ impl Ledger {
         }
         Ok(accepted)
     }
+}
+
+/// What undoes a record of the work that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    /// The end of the whole transaction.
+    Transaction,
+    /// A savepoint of its own.
+    Savepoint,
+}
+
+/// A commit that was not made.
+#[derive(Debug, thiserror::Error)]
+enum CommitError {
+    /// The file does not take it.
+    #[error(transparent)]
+    Sql(#[from] rusqlite::Error),
+    /// A record of the work failed, which only the end of the transaction undoes.
+    #[error("the work could not record something")]
+    Spoilt,
 }
 
 fn accept(
@@ -166,11 +221,17 @@ fn settle(
     transaction: &Transaction<'_>,
     now: Millis,
     Settlement { delivery, outcome, is_final, .. }: &Settlement,
-    work: &dyn Work,
+    (work, guard): (&dyn Work, Guard),
     retry: RetryPolicy,
-) -> rusqlite::Result<bool> {
+) -> Result<bool, CommitError> {
     let outcome = match outcome {
-        Ok(()) => record(transaction, now, delivery, work)?,
+        Ok(()) => {
+            let recorded = record(transaction, now, delivery, (work, guard))?;
+            if recorded.is_err() && guard == Guard::Transaction {
+                return Err(CommitError::Spoilt);
+            }
+            recorded
+        }
         Err(failure) => Err(failure.clone()),
     };
     let Err(Failure(error)) = outcome else { return Ok(true) };
@@ -191,9 +252,13 @@ fn record(
     transaction: &Transaction<'_>,
     now: Millis,
     delivery: &Delivery,
-    work: &dyn Work,
+    (work, guard): (&dyn Work, Guard),
 ) -> rusqlite::Result<Result<(), Failure>> {
-    transaction.execute_batch("SAVEPOINT record")?;
+    let savepoint = |step: &str| match guard {
+        Guard::Savepoint => transaction.execute_batch(step),
+        Guard::Transaction => Ok(()),
+    };
+    savepoint("SAVEPOINT record")?;
     let done = "UPDATE received SET attempts = attempts + 1, due_ms = NULL, finished_ms = ?2, error = NULL,
          body = NULL WHERE seq = ?1 AND due_ms IS NOT NULL";
     if transaction.prepare_cached(done)?.execute(params![delivery.seq, now.0])? == 0 {
@@ -201,7 +266,7 @@ fn record(
             id = delivery.id,
             "somebody else has done a delivery too: are there two receivers on this inbox?"
         );
-        transaction.execute_batch("RELEASE record")?;
+        savepoint("RELEASE record")?;
         return Ok(Ok(()));
     }
     let recording = std::panic::AssertUnwindSafe(|| work.record(transaction, delivery));
@@ -214,9 +279,9 @@ fn record(
         let effect = "INSERT INTO effects (id, done_ms) VALUES (?1, ?2)";
         transaction.prepare_cached(effect)?.execute(params![delivery.id, now.0])?;
     } else {
-        transaction.execute_batch("ROLLBACK TO record")?;
+        savepoint("ROLLBACK TO record")?;
     }
-    transaction.execute_batch("RELEASE record")?;
+    savepoint("RELEASE record")?;
     Ok(recorded)
 }
 

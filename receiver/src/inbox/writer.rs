@@ -1,5 +1,8 @@
 //! The thread that writes: whatever has come while a commit was under way goes into the next one, together with what those
 //! are about to send who were answered by the last. One wait for the disk for all of them, where each alone would cost one.
+//!
+//! How work went is noted in commits between those, while whoever was answered gets the next arrivals ready. They don't wait for
+//! the disk: the next arrivals' commit takes them along, and what a power cut takes is worked on again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,9 +63,12 @@ fn run(
         if taken.is_empty() {
             return;
         }
-        answered = taken.len();
         let closing = taken.iter().any(is_close);
-        carry_out(&mut ledger, &mut taken, clock, wake, writes);
+        let round = Round::of(&mut taken);
+        if !round.replies.is_empty() {
+            answered = round.replies.len();
+        }
+        carry_out(&mut ledger, round, clock, wake, writes);
         if closing {
             // What comes from here on is told that the inbox is closed.
             orders.close();
@@ -74,8 +80,12 @@ const fn is_close(order: &Order) -> bool {
     matches!(order, Order::Close)
 }
 
-/// Takes what there is, or waits until there is something; and then for as many as were answered by the last commit, who
-/// may all be about to come again, unless that takes too long. Takes nothing once all is over.
+const fn is_arrival(order: &Order) -> bool {
+    matches!(order, Order::Accept { .. })
+}
+
+/// Takes what there is, or waits until there is something; and, with arrivals, for as many of them as were answered by the last
+/// commit, who may all be about to come again, unless that takes too long. Takes nothing once all is over.
 async fn gather(
     orders: &mut mpsc::Receiver<Order>,
     taken: &mut Vec<Order>,
@@ -86,7 +96,12 @@ async fn gather(
         return;
     }
     let rest = async {
-        while taken.len() < answered && !taken.iter().any(is_close) {
+        // What was done waits for nobody: while it is noted, they come.
+        let is_wanting = |arrivals: usize| 0 < arrivals && arrivals < answered;
+        while is_wanting(taken.iter().filter(|order| is_arrival(order)).count())
+            && taken.len() < COMMIT_MAX
+            && !taken.iter().any(is_close)
+        {
             if orders.recv_many(taken, COMMIT_MAX - taken.len()).await == 0 {
                 return;
             }
@@ -96,42 +111,68 @@ async fn gather(
     let _ = timeout(within, rest).await;
 }
 
-fn carry_out(ledger: &mut Ledger, taken: &mut Vec<Order>, clock: &Clock, wake: &Bell, writes: &AtomicBool) {
-    let (mut arrivals, mut replies) = (Vec::new(), Vec::new());
-    let (mut settlements, mut settled) = (Vec::new(), Vec::new());
-    for order in taken.drain(..) {
-        match order {
-            Order::Accept { arrival, reply } => {
-                arrivals.push(arrival);
-                replies.push(reply);
+/// What is carried out together.
+#[derive(Default)]
+struct Round {
+    arrivals: Vec<Arrival>,
+    replies: Vec<oneshot::Sender<Result<Accepted, Refused>>>,
+    settlements: Vec<Settlement>,
+    settled: Vec<oneshot::Sender<bool>>,
+}
+
+impl Round {
+    fn of(taken: &mut Vec<Order>) -> Self {
+        let mut round = Self::default();
+        for order in taken.drain(..) {
+            match order {
+                Order::Accept { arrival, reply } => {
+                    round.arrivals.push(arrival);
+                    round.replies.push(reply);
+                }
+                Order::Settle { settlements, reply } => {
+                    round.settlements.extend(settlements);
+                    round.settled.push(reply);
+                }
+                Order::Close => {}
             }
-            Order::Settle { settlements: some, reply } => {
-                settlements.extend(some);
-                settled.push(reply);
-            }
-            Order::Close => {}
+        }
+        round
+    }
+}
+
+/// Arrivals first, as their senders wait.
+fn carry_out(ledger: &mut Ledger, round: Round, clock: &Clock, wake: &Bell, writes: &AtomicBool) {
+    if !round.replies.is_empty() {
+        let arrivals: Vec<_> = round.arrivals.iter().collect();
+        let committed = commit(ledger, &arrivals, &[], clock, writes);
+        let answers = committed.unwrap_or_else(|error| vec![Err(Refused::Disk(error)); round.replies.len()]);
+        let is_new = answers.contains(&Ok(Accepted::New));
+        // Whoever does not wait for an answer any more will ask again.
+        for (reply, answer) in round.replies.into_iter().zip(answers) {
+            let _ = reply.send(answer);
+        }
+        if is_new {
+            wake.ring();
         }
     }
-    if replies.is_empty() && settled.is_empty() {
-        return;
+    if !round.settled.is_empty() {
+        let is_noted = commit(ledger, &[], &round.settlements, clock, writes).is_ok();
+        for reply in round.settled {
+            let _ = reply.send(is_noted);
+        }
     }
-    let committed = ledger.commit_if_there(clock.now(), &arrivals.iter().collect::<Vec<_>>(), &settlements);
-    let durable = committed.is_ok();
-    writes.store(durable, Ordering::Relaxed);
-    let answers = committed.unwrap_or_else(|error| {
-        error!(error, "can't write the inbox");
-        vec![Err(Refused::Disk(error)); replies.len()]
-    });
-    if answers.contains(&Ok(Accepted::New)) {
-        wake.ring();
-    }
-    // Whoever does not wait for an answer any more will ask again.
-    for (reply, answer) in replies.into_iter().zip(answers) {
-        let _ = reply.send(answer);
-    }
-    for reply in settled {
-        let _ = reply.send(durable);
-    }
+}
+
+fn commit(
+    ledger: &mut Ledger,
+    arrivals: &[&Arrival],
+    settlements: &[Settlement],
+    clock: &Clock,
+    writes: &AtomicBool,
+) -> Result<Vec<Result<Accepted, Refused>>, String> {
+    let committed = ledger.commit_if_there(clock.now(), arrivals, settlements);
+    writes.store(committed.is_ok(), Ordering::Relaxed);
+    committed.inspect_err(|error| error!(error, "can't write the inbox"))
 }
 
 #[cfg(test)]
@@ -144,33 +185,38 @@ mod tests {
         Order::Settle { settlements: Vec::new(), reply: oneshot::channel().0 }
     }
 
+    fn accept() -> Order {
+        Order::Accept { arrival: Arrival::new("a", "a"), reply: oneshot::channel().0 }
+    }
+
     #[tokio::test]
     async fn a_commit_takes_along_all_who_were_answered_by_the_last() {
         let (sender, mut orders) = mpsc::channel(8);
         let callers = async {
             for _ in 0..3 {
+                sender.send(accept()).await.unwrap();
                 sender.send(settle()).await.unwrap();
                 tokio::task::yield_now().await;
             }
         };
         let mut taken = Vec::new();
         tokio::join!(gather(&mut orders, &mut taken, 3, AN_HOUR), callers);
-        assert_eq!(taken.len(), 3);
+        assert_eq!(taken.iter().filter(|order| is_arrival(order)).count(), 3);
     }
 
     #[tokio::test]
     async fn it_waits_for_nobody_who_takes_too_long() {
         let (sender, mut orders) = mpsc::channel(8);
         let mut taken = Vec::new();
-        sender.send(settle()).await.unwrap();
+        sender.send(accept()).await.unwrap();
         gather(&mut orders, &mut taken, 3, Duration::from_millis(1)).await;
         assert_eq!(taken.len(), 1);
     }
 
     #[tokio::test]
-    async fn who_comes_alone_waits_for_nobody_and_nor_does_the_end() {
+    async fn who_comes_alone_waits_for_nobody_and_nor_does_what_was_done_or_the_end() {
         let (sender, mut orders) = mpsc::channel(8);
-        for (order, answered) in [(settle(), 1), (Order::Close, 64)] {
+        for (order, answered) in [(accept(), 1), (settle(), 64), (Order::Close, 64)] {
             let mut taken = Vec::new();
             sender.send(order).await.unwrap();
             gather(&mut orders, &mut taken, answered, AN_HOUR).await;

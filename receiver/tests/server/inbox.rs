@@ -130,9 +130,9 @@ fn work_that_always_fails_is_given_up_and_holds_nobody_up() {
     assert_eq!(shelf.effects().processed(10).unwrap(), ["good"]);
 }
 
-/// Writes to a table of its own, and fails after the first time that it has.
+/// Writes to a table of its own, and fails after the first times that it has.
 struct Recording {
-    failed: AtomicUsize,
+    failures: AtomicUsize,
     told: Mutex<Sender<()>>,
 }
 
@@ -140,24 +140,33 @@ impl Work for Recording {
     fn record(&self, transaction: &rusqlite::Transaction<'_>, delivery: &Delivery) -> rusqlite::Result<()> {
         transaction.execute_batch("CREATE TABLE IF NOT EXISTS mine (id TEXT)")?;
         transaction.execute("INSERT INTO mine VALUES (?1)", [&delivery.id])?;
-        let first = self.failed.fetch_add(1, Ordering::Relaxed) == 0;
         self.told.lock().unwrap().send(()).unwrap();
-        if first { Err(rusqlite::Error::InvalidQuery) } else { Ok(()) }
+        let fails =
+            self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if fails.is_ok() { Err(rusqlite::Error::InvalidQuery) } else { Ok(()) }
     }
 }
 
 #[test]
-fn what_is_recorded_is_recorded_once_even_if_recording_fails() {
-    let shelf = Shelf::new();
-    let (told, heard) = channel();
-    let inbox = shelf.open(Recording { failed: AtomicUsize::new(0), told: Mutex::new(told) });
-    accept(&inbox, "a").unwrap();
-    assert_eq!(heard.iter().take(2).count(), 2);
-    inbox.close();
-    let sql = rusqlite::Connection::open(shelf.options().path).unwrap();
-    let recorded: u32 = sql.query_row("SELECT count(*) FROM mine", [], |row| row.get(0)).unwrap();
-    assert_eq!(recorded, 1);
-    assert_eq!(shelf.effects().processed(10).unwrap(), ["a"]);
+fn what_is_recorded_is_recorded_once_however_often_recording_fails() {
+    for failures in 1..=4 {
+        let shelf = Shelf::new();
+        let (told, heard) = channel();
+        let work = Recording { failures: AtomicUsize::new(failures), told: Mutex::new(told) };
+        let inbox = shelf.open(work);
+        accept(&inbox, "a").unwrap();
+        assert_eq!(heard.iter().take(failures + 1).count(), failures + 1);
+        accept(&inbox, "b").unwrap();
+        assert_eq!(heard.iter().take(1).count(), 1);
+        inbox.close();
+        let sql = rusqlite::Connection::open(shelf.options().path).unwrap();
+        let recorded: Vec<String> = sql
+            .prepare("SELECT id FROM mine ORDER BY id")
+            .and_then(|mut ids| ids.query_map([], |row| row.get(0))?.collect())
+            .unwrap();
+        assert_eq!(recorded, ["a", "b"], "{failures} failures");
+        assert_eq!(shelf.effects().processed(10).unwrap(), ["a", "b"]);
+    }
 }
 
 /// Takes as long as somebody holds it up.

@@ -23,12 +23,8 @@ fn started_by(folder: &std::path::Path, command: &str) -> (Processes, Receiver<M
     let port = super::super::free_port().unwrap();
     let api = Api::new(DriverFile::parse(&file, "x.toml").unwrap(), &[port], Variables::new()).unwrap();
     let (recorder, records) = Recorder::new(1_000);
-    let config = ProcessConfig {
-        program: PathBuf::new(),
-        logs: folder.to_owned(),
-        arguments: Vec::new(),
-        databases: Vec::new(),
-    };
+    let config =
+        ProcessConfig { program: PathBuf::new(), logs: folder.to_owned(), ..ProcessConfig::default() };
     let mut processes = Processes::new(&api, 1, &config, &Clock::begun(), &recorder).unwrap();
     processes.workers[0].launch.holder = None;
     (processes, records)

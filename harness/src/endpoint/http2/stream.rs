@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Response};
 use crate::endpoint::answer::{Rendered, render};
 use crate::endpoint::choice::{Before, Luck};
 use crate::endpoint::deed::{Deed, is_blackhole, ok};
-use crate::endpoint::request::{BODY_BYTES_MAX, Request};
+use crate::endpoint::request::{BODY_BYTES_MAX, Fields, Request};
 use crate::endpoint::{Endpoint, ShutdownSignal};
 use crate::scenario::{self, Behaviour, Duration, Reply};
 use crate::trace::CutKind;
@@ -204,15 +204,10 @@ pub(super) async fn read(source: &mut RecvStream, body: &mut Vec<u8>) -> Result<
 
 /// A request as the endpoint knows it.
 pub(super) fn taken(parts: &http::request::Parts, body: Vec<u8>) -> Request {
-    let fields = parts.headers.iter();
+    let mut fields = Fields::default();
+    parts.headers.iter().for_each(|(name, value)| fields.push(name.as_str(), value.as_bytes()));
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-    Request {
-        method: parts.method.to_string(),
-        path: path.to_owned(),
-        fields: fields.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect(),
-        body,
-        keep_alive: true,
-    }
+    Request { method: parts.method.to_string(), path: path.to_owned(), fields, body, keep_alive: true }
 }
 
 /// The head of an answer. A character that no field may have is shown as another that makes as little sense.

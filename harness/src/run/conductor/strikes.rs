@@ -42,6 +42,7 @@ impl Conductor<'_> {
                         self.links_of(worker).for_each(|link| link.unbar(barrier(cut)));
                         Ok(())
                     }
+                    FaultAction::ClockSkew { .. } => self.set_clocks(worker, 0),
                     _ => Ok(()),
                 };
                 if let Err(error) = result {
@@ -77,8 +78,12 @@ impl Conductor<'_> {
             FaultAction::DiskFull => {
                 self.each(worker, |processes, worker| processes.limit_files(worker, Room::Full))
             }
+            FaultAction::Start => self.each(worker, Processes::join),
+            FaultAction::ClockSkew { .. } => {
+                self.set_clocks(worker, fault.action.clock_offset().unwrap_or_default())
+            }
             FaultAction::ClockStep { .. } => {
-                Err(std::io::Error::other("the clock of one process can't be set without privilege"))
+                Err(std::io::Error::other("the machine's clock can't be set without privilege"))
             }
             FaultAction::Partition { cut } => self.cut_off(worker, barrier(*cut)),
             FaultAction::LockDatabase => return self.lock(fault),
@@ -121,6 +126,12 @@ impl Conductor<'_> {
         let concerned = worker.map_or(0..self.processes.len(), |worker| worker..worker + 1);
         let results: Vec<_> = concerned.map(|worker| strike(self.processes, worker)).collect();
         if results.iter().any(Result::is_ok) { Ok(()) } else { results.into_iter().collect() }
+    }
+
+    /// Sets the wall clock of a process, or of all whose clocks can be set, so many nanoseconds ahead.
+    pub(super) fn set_clocks(&self, worker: Option<usize>, ahead: i64) -> std::io::Result<()> {
+        let concerned = self.clocks.iter().filter(|(at, _)| worker.is_none_or(|one| one == **at));
+        concerned.map(|(_, clock)| clock).try_for_each(|clock| clock.set(ahead))
     }
 
     /// The ways of a process, or of all of them, to the database server.

@@ -62,12 +62,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
     let scenario = Scenario::from_text(TWO_CHANGES, "x.toml").unwrap();
     let (recorder, records) = Recorder::new(1_000);
     let clock = Clock::begun();
-    let config = ProcessConfig {
-        program: PathBuf::new(),
-        logs: PathBuf::new(),
-        arguments: Vec::new(),
-        databases: Vec::new(),
-    };
+    let config = ProcessConfig { program: PathBuf::new(), logs: PathBuf::new(), ..ProcessConfig::default() };
     let mut processes = Processes::new(&api, 1, &config, &clock, &recorder).unwrap();
     let schedule = Schedule::compute(&scenario.traffic, &scenario.events, 1, Path::new(".")).unwrap();
     let emission = Emission {
@@ -85,6 +80,7 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
         processes: &mut processes,
         server: None,
         links: &[],
+        clocks: &BTreeMap::new(),
         keys: Keys::default(),
         schemes: vec![Profile::Github.into()],
         clock,

@@ -5,7 +5,7 @@ use hookproof::trace::ProcessEvent;
 use super::Row;
 use super::run::{Run, calm, forgiving};
 
-pub(super) const ROWS: [Row; 9] = [
+pub(super) const ROWS: [Row; 10] = [
     Row {
         check: "crash.ack-then-kill",
         broken: "an event that was taken just before a kill never comes; the scenario lets one be lost",
@@ -83,7 +83,25 @@ pub(super) const ROWS: [Row; 9] = [
             run.moved(1, 33_000);
         },
     },
+    Row {
+        check: "fault.clock-skew",
+        broken: "what a process took whose clock was ahead comes half a minute after that is right again; five seconds are promised",
+        good: skewed,
+        breaks: |run| {
+            run.moved(2, 33_000);
+        },
+    },
 ];
+
+/// The clock of the only process is ahead from 1 to 3 s, as a timestamp shows; what it took last comes right after that.
+fn skewed() -> Run {
+    let fault = "[[fault]]\nat = \"1s\"\nlasts = \"2s\"\ndo = \"clock-skew\"\nby = \"90s\"";
+    // Without a rate that could be used too little: a wrong clock is no excuse for that.
+    let mut run = Run::limited("in_flight = 10", &format!("[sender]\ntakeover_within = \"5s\"\n{fault}"));
+    run.delivery(0, 500).fault(1_000, "clock-skew", 3_000).delivery(1, 1_500).stamped(1, 91);
+    run.event(2, 2_000).request(2, 3_010, 204);
+    run
+}
 
 /// A process is asked to stop, and another one takes its place.
 fn stopped() -> Run {

@@ -79,6 +79,12 @@ impl Run {
         self
     }
 
+    /// A request is stamped with that second.
+    pub(super) fn stamped(&mut self, n: usize, second: u64) -> &mut Self {
+        self.trace.arrivals[n].signed.timestamp = Some(second.to_string().into());
+        self
+    }
+
     /// The request that was written down last never comes.
     pub(super) fn unsent(&mut self) -> &mut Self {
         self.trace.arrivals.pop();

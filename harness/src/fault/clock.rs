@@ -1,0 +1,135 @@
+//! A wall clock that is wrong for one process, without privilege: libfaketime, which is loaded into the process, adds to what
+//! the system says the offset that a file holds. It is read anew each time, so that the clock can be set while the process runs,
+//! and stays set for whoever is started in its place.
+//!
+//! Only what asks the C library is deceived, by the name of the wall clock: monotonic clocks and the times of files stay right,
+//! and so does the database server. A program without the C library hears nothing of it; whether it was done, the timestamps of
+//! its requests tell (`fault.clock-skew`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Pid;
+
+use crate::scenario::{FaultAction, FaultTarget, SECOND, Scenario};
+
+/// Where Debian's package has the library, below [`FOLDERS`] and a machine's name.
+const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
+const FOLDERS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"];
+/// Names the library, where it is elsewhere.
+const NAMED_BY: &str = "HOOKPROOF_FAKETIME";
+/// What loads a library into a program.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The wall clock of one process.
+#[derive(Debug)]
+pub struct WallClock {
+    library: PathBuf,
+    file: PathBuf,
+}
+
+/// Whether a scenario sets the clock of some process.
+#[must_use]
+pub fn sets_clocks(scenario: &Scenario) -> bool {
+    scenario.faults.iter().any(|fault| matches!(fault.action, FaultAction::ClockSkew { .. }))
+}
+
+impl WallClock {
+    /// The library that makes it wrong, if it is there.
+    #[must_use]
+    pub fn library() -> Option<PathBuf> {
+        if let Some(named) = std::env::var_os(NAMED_BY).filter(|named| !named.is_empty()) {
+            return Some(PathBuf::from(named)).filter(|path| path.is_file());
+        }
+        let machines = FOLDERS.iter().flat_map(|folder| {
+            let below = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+            std::iter::once(PathBuf::from(folder)).chain(below)
+        });
+        machines.map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
+    }
+
+    /// The clocks of the processes that a scenario sets the clock of, by their numbers; all right at first.
+    ///
+    /// # Errors
+    /// When the library is not there, or their files cannot be written to the folder.
+    pub fn of(scenario: &Scenario, folder: &Path) -> io::Result<BTreeMap<usize, Self>> {
+        let mut clocks = BTreeMap::new();
+        let skews =
+            scenario.faults.iter().filter(|fault| matches!(fault.action, FaultAction::ClockSkew { .. }));
+        for fault in skews {
+            let library = Self::library().ok_or_else(|| io::Error::other("libfaketime is not there"))?;
+            let all = 0..usize::try_from(scenario.sender.workers).unwrap_or_default();
+            let one = fault.worker.as_ref().and_then(FaultTarget::worker);
+            for worker in one.map_or(all, |worker| worker..worker + 1) {
+                // The process may have another folder to work in.
+                let file = std::path::absolute(folder)?.join(format!("sender-{worker}.clock"));
+                let clock = Self { library: library.clone(), file };
+                clock.set(0)?;
+                clocks.insert(worker, clock);
+            }
+        }
+        Ok(clocks)
+    }
+
+    /// What a process has to be started with.
+    #[must_use]
+    pub fn env(&self) -> Vec<(String, String)> {
+        let mut preload = self.library.display().to_string();
+        if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+            preload = format!("{preload}:{}", others.to_string_lossy());
+        }
+        let file = self.file.display().to_string();
+        let env = [
+            (PRELOAD, preload.as_str()),
+            ("FAKETIME_TIMESTAMP_FILE", &file),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("NO_FAKE_STAT", "1"),
+        ];
+        env.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+
+    /// Sets it so many nanoseconds ahead, or back if that is less than 0; rounded to milliseconds.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn set(&self, ahead: i64) -> io::Result<()> {
+        let sign = if ahead < 0 { '-' } else { '+' };
+        let (whole, rest) = (ahead.unsigned_abs() / SECOND, ahead.unsigned_abs() % SECOND / 1_000_000);
+        // Whoever reads meanwhile reads the old file or the new one.
+        let next = self.file.with_extension("clock-next");
+        std::fs::write(&next, format!("{sign}{whole}.{rest:03}\n"))?;
+        std::fs::rename(next, &self.file)
+    }
+}
+
+/// Removes what the library leaves of a process that was started with such a clock, and is gone.
+pub fn tidy_clock(pid: Pid) {
+    let pid = pid.as_raw_nonzero();
+    for name in [format!("faketime_shm_{pid}"), format!("sem.faketime_sem_{pid}")] {
+        // It may have removed them itself.
+        let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
+    }
+}
+
+/// Whether a process is started with a clock that can be set.
+#[must_use]
+pub fn has_clock(env: &[(String, String)]) -> bool {
+    env.iter().any(|(name, _)| name == "FAKETIME_TIMESTAMP_FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_written_as_the_library_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = WallClock { library: PathBuf::new(), file: folder.path().join("clock") };
+        for (ahead, text) in [(0, "+0.000\n"), (-90_000_000_000, "-90.000\n"), (1_500_000_000, "+1.500\n")] {
+            clock.set(ahead).unwrap();
+            assert_eq!(std::fs::read_to_string(&clock.file).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What is done to the sender under test while it works.
+
+use super::contract::{LIMIT, Limit};
+use super::form::{Form, Section, may, must};
+use super::quantity::Duration;
+use super::reader::Reader;
+use super::target::FaultTarget;
+
+pub(super) const FAULT: Section = Section {
+    about: "Something that is done to the sender under test while it works.",
+    fields: &[
+        must("at", Form::Duration, "when, since the run began"),
+        must(
+            "do",
+            Form::Word(&[
+                "kill",
+                "stop",
+                "restart",
+                "start",
+                "clock-step",
+                "clock-skew",
+                "disk-full",
+                "lock-database",
+                "database-restart",
+                "partition",
+                "limit",
+                "rotate",
+                "redrive",
+            ]),
+            "what",
+        ),
+        may(
+            "lasts",
+            Form::Duration,
+            "for how long: until it is started again, continued, or has room again; 0s without it",
+        ),
+        may("times", Form::Count, "how many times; 1 without it"),
+        may("every", Form::Duration, "from one time to the next"),
+        may(
+            "worker",
+            Form::Either(&Form::Count, &Form::Text),
+            "which of several processes, from 0; for kill, stop, restart and partition also \"owner of NAME\": the one that serves \
+             this subscriber then; all without it",
+        ),
+        may(
+            "how",
+            Form::Word(&["silence", "cut"]),
+            "partition: nothing arrives and nobody hears of it, or every connection is closed; silence without it",
+        ),
+        may("by", Form::Text, "clock-step, clock-skew: how far, such as \"1h\" or \"-1h\""),
+        may(
+            "subscriber",
+            Form::Text,
+            "limit, rotate, redrive: whose, by the name in the file; all that have it",
+        ),
+        may("limit", Form::Table(&LIMIT), "limit: what it may be sent from then on"),
+        may("within", Form::Duration, "limit: the delay after which it must hold; 1s without it"),
+        may(
+            "timeout",
+            Form::Duration,
+            "limit: how long an attempt may take from then on; as the subscriber has it without it",
+        ),
+    ],
+};
+
+/// Something that is done to the sender under test while it works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// When, since the run began.
+    pub at: Duration,
+    /// For how long.
+    pub lasts: Duration,
+    /// To which of several processes; none for all.
+    pub worker: Option<FaultTarget>,
+    /// What.
+    pub action: FaultAction,
+}
+
+/// What is done to the sender under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultAction {
+    /// SIGKILL; started again after `lasts`.
+    Kill,
+    /// SIGSTOP; SIGCONT after `lasts`.
+    Stop,
+    /// SIGTERM; started again once it is gone, and `lasts` later.
+    Restart,
+    /// A process that is not there before is started, and shares the work of the others from then on.
+    Start,
+    /// Its wall clock jumps, for `lasts` if that is given.
+    ClockStep {
+        /// How far.
+        by: Duration,
+        /// Whether backwards.
+        back: bool,
+    },
+    /// The wall clock of one process is wrong, and nothing else is: for `lasts` if that is given, else to the end.
+    ClockSkew {
+        /// By how much.
+        by: Duration,
+        /// Whether it is behind.
+        back: bool,
+    },
+    /// It can't write for `lasts`.
+    DiskFull,
+    /// Somebody else holds its database for `lasts`.
+    LockDatabase,
+    /// The database server is stopped as by a crash, and started again after `lasts`.
+    DatabaseRestart,
+    /// A process and its database server can't reach each other for `lasts`.
+    Partition {
+        /// Whether connections are closed; else nobody hears of it.
+        cut: bool,
+    },
+    /// Its operator changes a contract.
+    Limit {
+        /// Whose: a group's name.
+        subscriber: Option<String>,
+        /// To what.
+        limit: Limit,
+        /// The delay after which it must hold.
+        within: Duration,
+        /// How long an attempt may take from then on; none for as the subscriber has it.
+        timeout: Option<Duration>,
+    },
+    /// Its operator adds a secret, and retires the older one `lasts` later.
+    Rotate {
+        /// Whose: a group's name.
+        subscriber: Option<String>,
+    },
+    /// Its operator sends the dead letters again.
+    Redrive {
+        /// Whose: a group's name.
+        subscriber: Option<String>,
+    },
+}
+
+impl FaultAction {
+    /// The scenario's word for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::Start => "start",
+            Self::ClockStep { .. } => "clock-step",
+            Self::ClockSkew { .. } => "clock-skew",
+            Self::DiskFull => "disk-full",
+            Self::LockDatabase => "lock-database",
+            Self::DatabaseRestart => "database-restart",
+            Self::Partition { .. } => "partition",
+            Self::Limit { .. } => "limit",
+            Self::Rotate { .. } => "rotate",
+            Self::Redrive { .. } => "redrive",
+        }
+    }
+
+    /// How far it sets a wall clock ahead, in nanoseconds; less than 0 where that is back. None for what sets no clock.
+    #[must_use]
+    pub fn clock_offset(&self) -> Option<i64> {
+        let (Self::ClockStep { by, back } | Self::ClockSkew { by, back }) = self else { return None };
+        let by = i64::try_from(by.0).unwrap_or(i64::MAX);
+        Some(if *back { -by } else { by })
+    }
+
+    /// Whether it is something an operator does through the sender's API, rather than something that befalls it.
+    #[must_use]
+    pub const fn is_operation(&self) -> bool {
+        matches!(self, Self::Limit { .. } | Self::Rotate { .. } | Self::Redrive { .. })
+    }
+
+    /// Whose contract or secrets it concerns, by the name in the file; none for all, or for what concerns none.
+    #[must_use]
+    pub fn subscriber(&self) -> Option<&str> {
+        match self {
+            Self::Limit { subscriber, .. } | Self::Rotate { subscriber } | Self::Redrive { subscriber } => {
+                subscriber.as_deref()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl FaultAction {
+    /// Whether what an operator does concerns this subscriber: named itself, or by its group, or all are meant.
+    #[must_use]
+    pub fn concerns(&self, group: &str, name: &str) -> bool {
+        self.is_operation() && self.subscriber().is_none_or(|whom| whom == group || whom == name)
+    }
+}
+
+const WORDS: [(&str, ()); 13] = [
+    ("kill", ()),
+    ("stop", ()),
+    ("restart", ()),
+    ("start", ()),
+    ("clock-step", ()),
+    ("clock-skew", ()),
+    ("disk-full", ()),
+    ("lock-database", ()),
+    ("database-restart", ()),
+    ("partition", ()),
+    ("limit", ()),
+    ("rotate", ()),
+    ("redrive", ()),
+];
+
+impl FaultPlan {
+    /// The most times that one fault may be done.
+    const TIMES_MAX: u64 = 10_000;
+    /// A clock that is wrong by no more than this might as well be right, by the timestamps of its process.
+    const SKEW_MIN: Duration = Duration::from_secs(15);
+
+    /// One `[[fault]]`, as often as it is done.
+    pub(super) fn read(reader: &Reader<'_>) -> Vec<Self> {
+        let (Some(at), Some(action)) = (reader.get::<Duration>("at"), action(reader)) else {
+            return Vec::new();
+        };
+        let times = reader.or("times", 1_u64);
+        if !(1..=Self::TIMES_MAX).contains(&times) {
+            reader.wrong("times", format!("expected 1 to {}", Self::TIMES_MAX));
+            return Vec::new();
+        }
+        if times > 1 && !reader.has("every") {
+            reader.wrong("every", "missing; what is done several times needs the time between");
+        }
+        let every = reader.or("every", Duration::default());
+        let lasts = reader.or("lasts", Duration::default());
+        let worker: Option<FaultTarget> = reader.get("worker");
+        use FaultAction::{DiskFull, Kill, LockDatabase, Partition, Restart, Stop};
+        let strikes = matches!(action, Kill | Stop | Restart | Partition { .. });
+        if !strikes && worker.as_ref().is_some_and(|target| target.owner_of().is_some()) {
+            reader.wrong("worker", "expected a number; an owner is killed, stopped, restarted or cut off");
+        }
+        if matches!(action, Stop | DiskFull | LockDatabase | Partition { .. }) && lasts.0 == 0 {
+            reader.wrong("lasts", "missing; this needs its end");
+        }
+        if action == FaultAction::Start
+            && (times > 1 || worker.as_ref().and_then(FaultTarget::worker).unwrap_or(0) == 0)
+        {
+            reader.wrong("worker", "expected a number from 1, and once; the first process makes the database, and is there at the start");
+        }
+        let later = |n: u64| Duration(at.0.saturating_add(every.0.saturating_mul(n)));
+        (0..times)
+            .map(|n| Self { at: later(n), lasts, worker: worker.clone(), action: action.clone() })
+            .collect()
+    }
+}
+
+fn action(reader: &Reader<'_>) -> Option<FaultAction> {
+    let subscriber = || reader.get("subscriber");
+    let word: String = reader.get("do")?;
+    let action = match word.as_str() {
+        "kill" => FaultAction::Kill,
+        "stop" => FaultAction::Stop,
+        "restart" => FaultAction::Restart,
+        "start" => FaultAction::Start,
+        "clock-step" => {
+            let (by, back) = offset(reader)?;
+            FaultAction::ClockStep { by, back }
+        }
+        "clock-skew" => {
+            let (by, back) = offset(reader)?;
+            if by < FaultPlan::SKEW_MIN {
+                reader.wrong("by", "expected 15s or more, so that timestamps show whether it was done");
+            }
+            FaultAction::ClockSkew { by, back }
+        }
+        "disk-full" => FaultAction::DiskFull,
+        "lock-database" => FaultAction::LockDatabase,
+        "database-restart" => FaultAction::DatabaseRestart,
+        "partition" => {
+            let cut = if reader.has("how") {
+                reader.word("how", &[("silence", false), ("cut", true)])?
+            } else {
+                false
+            };
+            FaultAction::Partition { cut }
+        }
+        "limit" => {
+            if !reader.has("limit") {
+                reader.wrong("limit", "missing; a changed limit needs what it is changed to");
+            }
+            let limit = Limit::read(&reader.table("limit")?);
+            let within = reader.or("within", Duration::from_secs(1));
+            FaultAction::Limit { subscriber: subscriber(), limit, within, timeout: reader.get("timeout") }
+        }
+        "rotate" => FaultAction::Rotate { subscriber: subscriber() },
+        "redrive" => FaultAction::Redrive { subscriber: subscriber() },
+        _ => {
+            reader.word("do", &WORDS)?;
+            return None;
+        }
+    };
+    let used: &[&str] = match action {
+        FaultAction::ClockStep { .. } => &["by"],
+        FaultAction::ClockSkew { .. } => &["by", "worker"],
+        FaultAction::Limit { .. } => &["subscriber", "limit", "within", "timeout"],
+        FaultAction::Rotate { .. } | FaultAction::Redrive { .. } => &["subscriber"],
+        FaultAction::DatabaseRestart => &[],
+        FaultAction::Partition { .. } => &["worker", "how"],
+        _ => &["worker"],
+    };
+    for key in ["by", "how", "subscriber", "limit", "within", "timeout", "worker"] {
+        if reader.has(key) && !used.contains(&key) {
+            reader.wrong(key, "what is done does not go by it");
+        }
+    }
+    Some(action)
+}
+
+/// How far a clock is set, and whether back.
+fn offset(reader: &Reader<'_>) -> Option<(Duration, bool)> {
+    let Some(text) = reader.get::<String>("by") else {
+        reader.wrong("by", "missing; a clock that is set needs how far, such as \"1h\" or \"-1h\"");
+        return None;
+    };
+    let (back, far) = text.strip_prefix('-').map_or((false, text.as_str()), |far| (true, far));
+    let far = far.parse().map_err(|what| reader.wrong("by", format!("expected \"1h\" or \"-1h\": {what}")));
+    Some((far.ok()?, back))
+}

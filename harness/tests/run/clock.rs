@@ -1,0 +1,84 @@
+//! Runs in which the wall clock of one process is wrong. Skipped with one line where there is no libfaketime, unless
+//! `HOOKPROOF_DEMANDS` names it.
+
+use std::path::Path;
+use std::process::Command;
+
+use hookproof::check::{Status, Strictness, judge};
+use hookproof::fault::WallClock;
+use hookproof::scenario::Scenario;
+
+use super::start;
+
+const SKEWED: &str = r#"
+name  = "skewed"
+drain = "20s"
+[sender]
+workers         = 2
+takeover_within = "10s"
+[[traffic]]
+shape = "steady"
+rate  = "5/s"
+lasts = "7s"
+[[subscriber]]
+name  = "one"
+count = 16
+limit = { rate = "200/s", burst = 100, in_flight = 20 }
+retry = { base = "500ms", cap = "1s", attempts = 5, ttl = "60s" }
+[[fault]]
+at     = "1s"
+do     = "clock-skew"
+worker = 1
+by     = "-90s"
+lasts  = "4s"
+"#;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn is_there(test: &str) -> bool {
+    let found = WallClock::library().is_some();
+    if !found {
+        let demands = std::env::var("HOOKPROOF_DEMANDS").unwrap_or_default();
+        assert!(!demands.split(',').any(|demand| demand == "faketime"), "{test}: no libfaketime");
+        eprintln!("{test}: skipped: no libfaketime");
+    }
+    found
+}
+
+#[test]
+fn a_process_whose_clock_is_wrong_stamps_by_it_and_is_otherwise_as_good_as_any() {
+    if !is_there("a_process_whose_clock_is_wrong") {
+        return;
+    }
+    let (_, said, trace, _) = start("skewed", SKEWED, &[]).end();
+    let trace = trace.unwrap();
+    let scenario = Scenario::from_text(SKEWED, "skewed.toml").unwrap();
+    let verdicts = judge(&scenario, &trace, Strictness::Usual).verdicts;
+    for check in ["fault.clock-skew", "format.timestamp", "format.signature", "loss.none"] {
+        let verdict = verdicts.iter().find(|one| one.id == check).unwrap();
+        assert_eq!(verdict.status, Status::Pass, "{check}: {}: {said}", verdict.sentence);
+    }
+    let [fault] = &trace.faults[..] else { panic!("{said}") };
+    assert_eq!(fault.until, Some(5 * SECOND), "{said}");
+    // Those of its seconds that are a minute and a half back came while its clock was set, and not before or after.
+    let wrong = trace.arrivals.iter().filter(|arrival| {
+        let second = (trace.header.began_unix_ns + arrival.t) / SECOND;
+        let stamp: u64 = arrival.signed.timestamp.as_deref().unwrap().parse().unwrap();
+        second.abs_diff(stamp) > 60
+    });
+    let times: Vec<u64> = wrong.map(|arrival| arrival.t).collect();
+    assert!(!times.is_empty() && times.iter().all(|t| (SECOND..7 * SECOND).contains(t)), "{times:?}: {said}");
+}
+
+#[test]
+fn without_the_library_the_scenario_is_refused_and_nothing_is_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, SKEWED).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
+    command.arg("run").arg(&file).arg("--out").arg(folder.path());
+    let output = command.env("HOOKPROOF_FAKETIME", "/nowhere/libfaketimeMT.so.1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(64) && said.contains("package faketime"), "{output:?}");
+    assert!(!Path::exists(&folder.path().join("skewed/trace.jsonl")), "{said}");
+}
