@@ -315,16 +315,6 @@ pub struct Renew {
 }
 
 impl Command {
-    /// For how long lanes are asked for, if they are.
-    #[must_use]
-    pub const fn lease(&self) -> Option<Nanos> {
-        match self {
-            Self::Acquire(acquire) => Some(acquire.lease),
-            Self::Renew(renew) => Some(renew.lease),
-            _ => None,
-        }
-    }
-
     /// What is being done, for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {

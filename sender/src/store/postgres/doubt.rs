@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::link::{Ask, Link, Purpose};
 use super::values::int;
 use super::{Done, PostgresStore, StoreError, open, sweep};
-use crate::engine::StoreTime;
+use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
 use crate::store::reply::Reply;
 
@@ -95,19 +95,42 @@ const FINDING_OUT: &str = "find out what came of a commit";
 /// Leaves everybody the lanes that they have, for as long as whoever holds more than the database knows may believe so.
 const SPARE: &str = "UPDATE owners SET until = greatest(until, (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 + $1)";
 
-/// The last commit that is known to have happened: its token and when it was.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Committed {
+/// What a writer knows of its own commits.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    /// The last one's name in the writer's row, whatever came of it.
     pub(super) token: i64,
-    pub(super) at: StoreTime,
+    /// The last one that is known to have happened, and when that was.
+    known: i64,
+    at: StoreTime,
+    /// One of which is not known what came.
+    pub(super) doubt: Option<Doubt>,
+    /// The longest lease that any of them asked for.
+    lease: Nanos,
 }
 
-impl Committed {
-    /// Whether that is still there, given the token in the writer's row. A row that nobody has written to for long is another's to
-    /// delete.
-    fn is_there(self, found: Option<i64>, now: StoreTime) -> bool {
-        let forgotten = now.since(self.at) >= sweep::GONE_AFTER || self.token == 0;
-        found.map_or(forgotten, |found| found == self.token)
+impl Commits {
+    /// One has happened.
+    pub(super) const fn happened(&mut self, token: i64, now: StoreTime) {
+        (self.known, self.at) = (token, now);
+    }
+
+    /// Notes for how long these ask for lanes.
+    pub(super) fn note_leases(&mut self, commands: &[Command]) {
+        for command in commands {
+            match command {
+                Command::Acquire(acquire) => self.lease = self.lease.max(acquire.lease),
+                Command::Renew(renew) => self.lease = self.lease.max(renew.lease),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the last that is known is still there, given the token in the writer's row. A row that nobody has written to for long is
+    /// another's to delete.
+    fn is_there(&self, found: Option<i64>, now: StoreTime) -> bool {
+        let forgotten = now.since(self.at) >= sweep::GONE_AFTER || self.known == 0;
+        found.map_or(forgotten, |found| found == self.known)
     }
 }
 
@@ -119,7 +142,7 @@ impl PostgresStore {
         now: StoreTime,
         commands: &[Command],
     ) -> Result<Option<Vec<Reply>>, StoreError> {
-        if self.link.as_ref().is_some_and(|link| !link.is_closed()) && self.doubt.is_none() {
+        if self.link.as_ref().is_some_and(|link| !link.is_closed()) && self.commits.doubt.is_none() {
             return Ok(None);
         }
         let link = match self.link.take().filter(|link| !link.is_closed()) {
@@ -132,16 +155,16 @@ impl PostgresStore {
         };
         // A connection on which this can't be told is given up.
         let found = token(&link, self.writer)?;
-        let doubt = self.doubt.take();
+        let doubt = self.commits.doubt.take();
         let is_in_doubt = doubt.is_some();
         if let Some(doubt) = doubt.filter(|doubt| found == Some(doubt.token)) {
             self.link = Some(link);
-            self.committed = Committed { token: doubt.token, at: now };
+            self.commits.happened(doubt.token, now);
             let is_of = doubt.is_of(commands);
             let replies = self.keep(doubt.into_done());
             return Ok(is_of.then_some(replies));
         }
-        if !self.committed.is_there(found, now) {
+        if !self.commits.is_there(found, now) {
             return Err(self.gone_back(&link, found));
         }
         self.link = Some(link);
@@ -153,11 +176,10 @@ impl PostgresStore {
 
     /// What the database says of this writer is not what it has done.
     fn gone_back(&self, link: &Link, found: Option<i64>) -> StoreError {
-        if let Err(error) = link.execute(SPARE, &[&int(self.lease.0)]) {
+        if let Err(error) = link.execute(SPARE, &[&int(self.commits.lease.0)]) {
             tracing::warn!(%error, "leases could not be extended in a database that has gone back");
         }
-        let (known, found) =
-            (self.committed.token, found.map_or("none".to_owned(), |found| found.to_string()));
+        let (known, found) = (self.commits.known, found.map_or("none".to_owned(), |found| found.to_string()));
         let detail =
             format!("the last commit that it was told of is its {known}th, and the database knows {found}");
         StoreError::WentBack { doing: FINDING_OUT, detail }

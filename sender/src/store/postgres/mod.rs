@@ -67,7 +67,7 @@ mod wanted;
 mod work;
 
 pub use address::{Address, BadAddress};
-use doubt::{Committed, Doubt};
+use doubt::{Commits, Doubt};
 pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
 use link::Link;
@@ -103,11 +103,7 @@ pub struct PostgresStore {
     link: Option<Link>,
     /// This store object's row in `totals`.
     writer: i64,
-    /// The last commit's name in that row.
-    token: i64,
-    committed: Committed,
-    /// The longest lease that anybody has asked for here.
-    lease: Nanos,
+    commits: Commits,
     limits: Limits,
     hands: Arc<Mutex<Hands>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
@@ -117,8 +113,6 @@ pub struct PostgresStore {
     written: Written,
     /// Numbers of deliveries that a commit took which was begun anew.
     unused: Vec<DeliveryId>,
-    /// A commit of which is not known what came.
-    doubt: Option<Doubt>,
     /// When the connection was made again, if it was ever lost.
     connected_again: Option<StoreTime>,
     /// Leases are reckoned by the server's clock, not by the times handed in.
@@ -146,9 +140,7 @@ impl PostgresStore {
             address: address.clone(),
             link: Some(link),
             writer,
-            token: 0,
-            committed: Committed::default(),
-            lease: Nanos(0),
+            commits: Commits::default(),
             limits: options.limits,
             hands: Arc::default(),
             taken_seen: BTreeMap::new(),
@@ -156,7 +148,6 @@ impl PostgresStore {
             gathered: Gathered::default(),
             written: Written::default(),
             unused: Vec::new(),
-            doubt: None,
             connected_again: None,
             by_server_clock: false,
         })
@@ -198,7 +189,7 @@ impl PostgresStore {
             match self.attempt(now, commands, &wanted) {
                 Ok(done) => return Ok(done),
                 // Whether what was noted holds is found out with what came of the commit.
-                Err(Failed { stop: Stop::Database(error), doing }) if self.doubt.is_some() => {
+                Err(Failed { stop: Stop::Database(error), doing }) if self.commits.doubt.is_some() => {
                     return Err(failure(doing, &error));
                 }
                 Err(Failed { stop, doing }) => {
@@ -311,18 +302,19 @@ impl PostgresStore {
             sql.batch("COMMIT").map_err(|error| Stop::from(error).doing("commit"))?;
             return Ok(done);
         }
-        self.token += 1;
-        let doubt = Doubt::new(self.token, done);
+        self.commits.token += 1;
+        let token = self.commits.token;
+        let doubt = Doubt::new(token, done);
         let committed = doubt.commit(sql, self.writer, now, &ledger);
         match committed {
             Ok(()) => {
-                self.committed = Committed { token: self.token, at: now };
+                self.commits.happened(token, now);
                 Ok(doubt.into_done())
             }
             // The server has said no: nothing happened.
             Err(error) if error.as_db_error().is_some() => Err(Stop::from(error).doing("commit")),
             Err(error) => {
-                self.doubt = Some(doubt.about(commands));
+                self.commits.doubt = Some(doubt.about(commands));
                 Err(Stop::from(error).doing("commit"))
             }
         }
@@ -348,7 +340,7 @@ impl Store for PostgresStore {
         }
         match self.transact(now, commands) {
             Ok(done) => {
-                self.lease = commands.iter().filter_map(Command::lease).fold(self.lease, Nanos::max);
+                self.commits.note_leases(commands);
                 Ok(self.keep(done))
             }
             Err(error) => {
