@@ -13,7 +13,7 @@ use crate::{PACE_LASTS, PACE_PER_SECOND, WAITING, now, offer};
 /// Lanes that have nothing to do, and for how long it is looked what that costs.
 const IDLE_LANES: u64 = 10_000;
 const IDLE_LASTS: Duration = Duration::from_secs(60);
-const IDLE_SHARE_WANTED: f64 = 0.02;
+const IDLE_PERCENT_WANTED: f64 = 2.0;
 const IDLE_MIB_WANTED: f64 = 200.0;
 
 /// Deliveries of the lane beside a backlog.
@@ -163,9 +163,9 @@ fn idle(server: &Server) -> Result<(), Failure> {
     offer::wait_until(began + IDLE_LASTS);
     let after = server.used()?;
     figures::wanted(
-        "the server: share of a core",
-        before.share_until(&after, now() - began),
-        IDLE_SHARE_WANTED,
+        "the server: % of a core",
+        before.percent_until(&after, now() - began),
+        IDLE_PERCENT_WANTED,
     );
     let memory = nodes.iter().map(Sender::resident_mib).sum::<Result<f64, Failure>>()?;
     figures::wanted("resident memory of both nodes, MiB", memory, IDLE_MIB_WANTED);

@@ -25,9 +25,9 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// The share of a processor that it had until a later moment.
-    pub(crate) fn share_until(&self, later: &Self, took: Duration) -> f64 {
-        float(later.ticks - self.ticks) * TICK_MICROS / 1_000_000.0 / took.as_secs_f64()
+    /// How much of one processor it had until a later moment.
+    pub(crate) fn percent_until(&self, later: &Self, took: Duration) -> f64 {
+        float(later.ticks - self.ticks) * TICK_MICROS / 10_000.0 / took.as_secs_f64()
     }
 
     /// Microseconds of processor time until a later moment, for each of these events.
