@@ -39,7 +39,7 @@ impl Going {
 fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
     let repeats: usize = std::env::var("HOOKPROOF_REPEATS")
         .map_or(20, |repeats| repeats.parse().expect("HOOKPROOF_REPEATS is a number"));
-    let sink = Arc::new(Sink::start());
+    let sink = Arc::new(Sink::willing());
     let test = "how_long_lanes_stand_still";
     let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS) else {
         return;

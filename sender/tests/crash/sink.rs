@@ -50,6 +50,7 @@ pub(crate) struct Sink {
 
 struct Shared {
     began: Instant,
+    refuses: bool,
     arrivals: Mutex<Vec<Arrival>>,
     changed: Condvar,
 }
@@ -62,12 +63,22 @@ impl Shared {
 }
 
 impl Sink {
-    #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+    /// One that refuses some.
     pub(crate) fn start() -> Self {
+        Self::start_as(true)
+    }
+
+    /// One that takes whatever comes.
+    pub(crate) fn willing() -> Self {
+        Self::start_as(false)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+    fn start_as(refuses: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (arrivals, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { began: Instant::now(), arrivals, changed });
+        let shared = Arc::new(Shared { began: Instant::now(), refuses, arrivals, changed });
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -167,7 +178,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
         let event =
             serde_json::from_slice::<serde_json::Value>(&body).unwrap()["id"].as_str().unwrap().to_owned();
         let mut arrivals = shared.arrivals.lock().unwrap();
-        let taken = !arrivals.len().is_multiple_of(REFUSED_EVERY);
+        let taken = !(shared.refuses && arrivals.len().is_multiple_of(REFUSED_EVERY));
         arrivals.push(Arrival { at: shared.now(), path, delivery, ahead, event, body, taken });
         drop(arrivals);
         shared.changed.notify_all();
