@@ -208,7 +208,7 @@ impl Database {
         Serving::start(
             command,
             &node.address.to_string(),
-            &[&["--node", node.name][..], &lease].concat(),
+            &[&["--node", node.name, "--log", "info,hookproof_sender::runtime=debug"][..], &lease].concat(),
             tell,
         )
     }
