@@ -49,6 +49,8 @@ impl Work<'_> {
         // Whose a lane is, the database does not know: all that are free are read where it counts.
         let max = if acquire.homes.is_none() { i64::from(acquire.max) } else { i64::MAX };
         let found = match &acquire.which {
+            // Nodes ask again and again, also where nothing waits for anybody: then no lane has to be looked at.
+            Which::WithWork { .. } if self.ledger.totals().waiting == 0 => Vec::new(),
             Which::WithWork { after } => self.sql.query(WITH_WORK, &[&taken, after, &max])?,
             Which::All => self.sql.query(ALL, &[&taken, &max])?,
             Which::These(lanes) => return self.free_of(acquire, lanes),
