@@ -393,13 +393,13 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
     let first = claiming.world.emit_one(claiming.lane);
     let (now, claim) = (claiming.world.now, claiming.claim());
     let Claiming { between, world, beside, lane, term } = &mut claiming;
-    assert_eq!(deliveries(&beside.claim(now, &[claim.clone()]).unwrap().unwrap()), [first]);
+    assert_eq!(deliveries(&beside.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap()), [first]);
     let second = world.emit_one(*lane);
     between.lose_at(b"SELECT", Loss::Silence);
     let has_failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let claimed = scope.spawn(|| {
-            let claimed = beside.claim(now, &[claim.clone()]);
+            let claimed = beside.claim(now, std::slice::from_ref(&claim));
             has_failed.store(true, Ordering::SeqCst);
             claimed
         });
@@ -411,9 +411,12 @@ fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further
         assert!(matches!(error, StoreError::Lost { .. }), "{error}");
     });
     // Nobody waits for a connection of its own; in a while there is one again.
-    assert_eq!(beside.claim(now, &[claim.clone()]).unwrap().map(|claimed| deliveries(&claimed)), None);
+    assert_eq!(
+        beside.claim(now, std::slice::from_ref(&claim)).unwrap().map(|claimed| deliveries(&claimed)),
+        None
+    );
     let later = later(now, Nanos::from_secs(5));
-    assert_eq!(deliveries(&beside.claim(later, &[claim.clone()]).unwrap().unwrap()), [second]);
+    assert_eq!(deliveries(&beside.claim(later, std::slice::from_ref(&claim)).unwrap().unwrap()), [second]);
 }
 
 /// What the database tells a claim may be from before a commit that has ended by the time that it is told.
@@ -437,7 +440,7 @@ fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
         let Claiming { between, world, beside, .. } = &mut claiming;
         between.lose_at(b"SELECT 3\0", Loss::Late);
         std::thread::scope(|scope| {
-            let claimed = scope.spawn(|| beside.claim(now, &[claim.clone()]).unwrap().unwrap());
+            let claimed = scope.spawn(|| beside.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap());
             between.wait_until_lost();
             let settled = world.settlement(lane, term, handed_out[0], fate);
             world.one(Command::Settle(vec![settled]));
