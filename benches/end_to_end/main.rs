@@ -1,6 +1,7 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
 //! end_to_end`; with `-- scale`, what a million waiting deliveries do to it. Where `HOOKPROOF_POSTGRES` names a server with a
-//! database to itself, the same is measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes.
+//! database to itself, the same is measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes; with `-- nodes`,
+//! what several nodes do on it.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
@@ -9,6 +10,7 @@
 mod bare;
 mod exchange;
 mod figures;
+mod nodes;
 mod offer;
 mod process;
 mod scale;
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let done = match arguments.get(1).map(String::as_str) {
         Some(process::BARE) => bare::main(&arguments[2..]),
         Some("scale") => Sink::start().and_then(|sink| scale::measure(&sink, WAITING, EVENTS)),
+        Some("nodes") => nodes::measure(&arguments[2..]),
         Some("steady") => Sink::start().and_then(|sink| steady::measure(&sink)),
         Some("server") => measure(&[], events(), PACE_LASTS),
         // `cargo test --all-targets` runs benches too: once through is all that it wants to know.

@@ -120,7 +120,7 @@ pub(crate) fn paced(
 }
 
 #[expect(clippy::disallowed_methods, reason = "the bench's schedule is what it waits for")]
-fn wait_until(moment: Instant) {
+pub(crate) fn wait_until(moment: Instant) {
     std::thread::sleep(moment.saturating_duration_since(now()));
 }
 

@@ -1,5 +1,6 @@
 //! The processes that are measured, each this program under another name.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -44,14 +45,22 @@ pub(crate) struct Bare;
 
 impl Sender {
     pub(crate) fn start(database: Database) -> Result<Self, Failure> {
+        let mut sender = Self::beside(&database, &[])?;
+        sender.database = Some(database);
+        Ok(sender)
+    }
+
+    /// One more on a database, with options of its own.
+    pub(crate) fn beside(database: &Database, options: &[&str]) -> Result<Self, Failure> {
         let mut child = database
             .program()?
             .args(["serve", "--listen", "127.0.0.1:0", "--allow-private-targets", "--log-json"])
             .args(database.durability.iter().flat_map(|durability| ["--durability", durability]))
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()?;
         let address = listening(&mut child)?;
-        Ok(Self { child, address, database: Some(database) })
+        Ok(Self { child, address, database: None })
     }
 
     /// Subscribers over the API, one after another.
@@ -115,12 +124,16 @@ impl Sender {
 
     /// Stops it in order, and leaves its database.
     pub(crate) fn stop(mut self) -> Result<Database, Failure> {
+        let database = self.database.take();
+        self.end()?;
+        database.ok_or_else(|| Failure::Says("the sender had no database of its own".to_owned()))
+    }
+
+    /// Stops it in order.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         let status = self.child.wait()?;
-        match self.database.take() {
-            Some(database) if status.success() => Ok(database),
-            _ => Err(Failure::Says(format!("the sender ended with {status}"))),
-        }
+        if status.success() { Ok(()) } else { Err(Failure::Says(format!("the sender ended with {status}"))) }
     }
 }
 
@@ -159,6 +172,20 @@ impl Database {
         let mut add = self.program()?;
         add.args(["subscriber", "add", name, url, "--events", events, "--allow-private-targets"]);
         done(add.args(settings))
+    }
+
+    /// How many lanes each node has, by its name.
+    pub(crate) fn lanes_by_node(&self) -> Result<BTreeMap<String, u64>, Failure> {
+        let output = self.program()?.args(["nodes", "--json"]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lanes = |line: &str| {
+            let name = line.split("\"name\":\"").nth(1)?.split('"').next()?;
+            let lanes = line.split("\"lanes\":").nth(1)?;
+            let digits = lanes.split(|letter: char| !letter.is_ascii_digit()).next()?;
+            Some((name.to_owned(), digits.parse().ok()?))
+        };
+        let all: Option<BTreeMap<_, _>> = text.lines().map(lanes).collect();
+        all.ok_or_else(|| Failure::Says(format!("the nodes are told of as '{}'", text.trim())))
     }
 
     /// Pauses the one subscriber.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::exchange::Failure;
 use crate::figures::{self, Rate};
-use crate::process::{Place, Sender};
+use crate::process::{Database, Place, Sender};
 use crate::sink::Sink;
 use crate::{now, offer};
 
@@ -47,12 +47,17 @@ pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failur
 
 fn serving(sink: &Sink) -> Result<Sender, Failure> {
     let database = PLACE.database()?;
-    database.add("fast", &sink.url(), "fast.*", UNLIMITED.iter().chain(&ROOM))?;
-    database.add("slow", &sink.url(), "slow.*", SLOW.iter().chain(&ROOM))?;
+    add_fast_and_slow(&database, sink)?;
     Sender::start(database)
 }
 
-fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rate, Failure> {
+/// A subscriber that takes everything at once, and one that takes one event a second.
+pub(crate) fn add_fast_and_slow(database: &Database, sink: &Sink) -> Result<(), Failure> {
+    database.add("fast", &sink.url(), "fast.*", UNLIMITED.iter().chain(&ROOM))?;
+    database.add("slow", &sink.url(), "slow.*", SLOW.iter().chain(&ROOM))
+}
+
+pub(crate) fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rate, Failure> {
     let before = sink.fast_arrivals();
     let began = now();
     offer::flood(sender.address(), "fast.one", events)?;

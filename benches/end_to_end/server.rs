@@ -1,6 +1,7 @@
 //! A PostgreSQL server, as far as the bench looks at it: the one that `HOOKPROOF_POSTGRES` names.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -19,11 +20,16 @@ pub(crate) struct Server(String);
 pub(crate) struct Used {
     /// Bytes of its log.
     pub(crate) log_bytes: u64,
-    /// Ticks of the processor, of everything on this machine that is called `postgres`.
+    /// Ticks of the processor, of all its processes.
     pub(crate) ticks: u64,
 }
 
 impl Used {
+    /// How much of one processor it had until a later moment.
+    pub(crate) fn percent_until(&self, later: &Self, took: Duration) -> f64 {
+        float(later.ticks - self.ticks) * TICK_MICROS / 10_000.0 / took.as_secs_f64()
+    }
+
     /// Microseconds of processor time until a later moment, for each of these events.
     pub(crate) fn micros_until(&self, later: &Self, events: u64) -> f64 {
         float(later.ticks - self.ticks) * TICK_MICROS / float(events)
@@ -56,7 +62,12 @@ impl Server {
         let log_bytes = told.and_then(|text| text.parse().ok());
         let log_bytes = log_bytes
             .ok_or_else(|| Failure::Says("the server does not tell the place of its log".to_owned()))?;
-        Ok(Used { log_bytes, ticks: ticks()? })
+        // One of those that last.
+        let one = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+        let one = self
+            .ask(one)?
+            .ok_or_else(|| Failure::Says("the server does not tell its processes".to_owned()))?;
+        Ok(Used { log_bytes, ticks: ticks(&one)? })
     }
 
     /// Begins a transaction, and keeps it open.
@@ -89,18 +100,32 @@ impl Server {
     }
 }
 
-/// What all processes called `postgres` have had of the processors.
-fn ticks() -> Result<u64, Failure> {
+/// What the processes of a server have had of the processors, given one of them: their parent, its children, and those of them that
+/// have ended.
+fn ticks(one: &str) -> Result<u64, Failure> {
+    let parent = figures_of(one).and_then(|figures| figures.get(PARENT).copied());
+    let parent = parent.ok_or_else(|| Failure::Says(format!("the system does not tell of process {one}")))?;
     let mut sum = 0;
     for process in std::fs::read_dir("/proc")?.map_while(Result::ok) {
         // One that has ended meanwhile is no longer there to be read.
-        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
-        let Some((name, rest)) = stat.rsplit_once(')') else { continue };
-        if name.ends_with("(postgres") {
-            let spent =
-                rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
-            sum += spent.sum::<u64>();
+        let name = process.file_name();
+        let Some(figures) = name.to_str().and_then(figures_of) else { continue };
+        if name.to_str() == Some(&parent.to_string()) {
+            sum += figures.iter().skip(SPENT).take(4).sum::<u64>();
+        } else if figures.get(PARENT) == Some(&parent) {
+            sum += figures.iter().skip(SPENT).take(2).sum::<u64>();
         }
     }
     Ok(sum)
+}
+
+/// Where in [`figures_of`] a process's parent is, and what it has spent by itself and in the system, and its ended children.
+const PARENT: usize = 1;
+const SPENT: usize = 11;
+
+/// What the system tells of a process, behind its name; what is no number counts as none.
+fn figures_of(process: &str) -> Option<Vec<u64>> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    Some(rest.split_whitespace().map(|figure| figure.parse().unwrap_or(0)).collect())
 }

@@ -47,6 +47,11 @@ enum Wanted {
 
 impl Sink {
     pub(crate) fn start() -> Result<Self, Failure> {
+        Self::start_slow(Duration::ZERO)
+    }
+
+    /// One that takes so long for each answer.
+    pub(crate) fn start_slow(takes: Duration) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
@@ -58,7 +63,7 @@ impl Sink {
             there: Condvar::new(),
             latencies: Mutex::default(),
         });
-        runtime.spawn(accept(listener, Arc::clone(&seen)));
+        runtime.spawn(accept(listener, Arc::clone(&seen), takes));
         Ok(Self { address, seen, _runtime: runtime })
     }
 
@@ -143,14 +148,14 @@ impl Seen {
     }
 }
 
-async fn accept(listener: TcpListener, seen: Arc<Seen>) {
+async fn accept(listener: TcpListener, seen: Arc<Seen>, takes: Duration) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         // A socket that cannot be told so is slower, and still right.
         drop(stream.set_nodelay(true));
         let seen = Arc::clone(&seen);
         tokio::spawn(async move {
-            let service = service_fn(|request| take(request, &seen));
+            let service = service_fn(|request| take(request, &seen, takes));
             // A connection that breaks off is missed in the count.
             drop(
                 hyper::server::conn::http1::Builder::new()
@@ -161,7 +166,11 @@ async fn accept(listener: TcpListener, seen: Arc<Seen>) {
     }
 }
 
-async fn take(request: Request<Incoming>, seen: &Seen) -> Result<Response<Empty<Bytes>>, hyper::Error> {
+async fn take(
+    request: Request<Incoming>,
+    seen: &Seen,
+    takes: Duration,
+) -> Result<Response<Empty<Bytes>>, hyper::Error> {
     let at = seen.clock.elapsed_now();
     let body = request.into_body().collect().await?.to_bytes();
     if let Some(emitted) = offer::emitted_at(&body) {
@@ -176,9 +185,17 @@ async fn take(request: Request<Incoming>, seen: &Seen) -> Result<Response<Empty<
     if counted.load(Ordering::SeqCst) >= count {
         seen.there.notify_all();
     }
+    if !takes.is_zero() {
+        pass(takes).await;
+    }
     let mut answer = Response::new(Empty::new());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     Ok(answer)
+}
+
+#[expect(clippy::disallowed_methods, reason = "an endpoint that takes its time is what is measured")]
+async fn pass(takes: Duration) {
+    tokio::time::sleep(takes).await;
 }
 
 trait ElapsedNow {

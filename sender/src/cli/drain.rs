@@ -1,6 +1,6 @@
 //! `drain`: deliver what is due for a while, then end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::signals::Signals;
 use super::words::rough;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::runtime::Sender;
+use crate::runtime::{Sender, process_is_alive, process_is_dead};
 use crate::store::Database;
 use crate::store::lane::{LaneState, OwnerId};
-use crate::store::read::Reader;
+use crate::store::read::{Owner, Reader};
 
 /// How often to look whether anything is left to do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ impl Drain {
             return Err(Failure::usage(format_args!("--for is {}; expected 100ms to 1d", self.span)));
         }
         let options = self.delivering.options(common.existing_database()?)?;
-        let others = Arc::new(owners(&common.existing_database()?));
+        let others = Arc::new(Others::of(common.existing_database()?));
         let session = WriteSession::open(options, self.delivering.requests.settings()?)?;
         let (sender, clock) = (session.sender(), session.sender().clock());
         let begun = clock.now();
@@ -65,22 +65,38 @@ impl Drain {
     }
 }
 
-/// Who delivers already. Who that is must be known before we are one of them: from the moment on which a subscriber is
+/// Who else delivers. Who was there must be known before we are one of them: from the moment on which a subscriber is
 /// ours in the store, it takes a little until this process knows.
-fn owners(database: &Database) -> BTreeSet<OwnerId> {
-    // A database that can't be read yet, because it has to be migrated first, has nobody on it. One that can't be read
-    // at all will be refused when it is opened.
-    let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
-    owners.into_iter().map(|owner| owner.owner).collect()
+struct Others {
+    database: Database,
+    /// Until when the leases of those lasted who were there.
+    before: BTreeMap<OwnerId, StoreTime>,
+}
+
+impl Others {
+    fn of(database: Database) -> Self {
+        // A database that can't be read yet, because it has to be migrated first, has nobody on it. One that can't be read
+        // at all will be refused when it is opened.
+        let owners = Look::open(&database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
+        let before = owners.into_iter().map(|owner| (owner.owner, owner.until)).collect();
+        Self { database, before }
+    }
+
+    /// Those who were there and deliver, as far as is known from these owners. Who was killed has a lease for a while, and renews
+    /// it no more: its subscribers are for us once that is over.
+    fn living(&self, owners: &[Owner]) -> BTreeSet<OwnerId> {
+        let lives = |owner: &&Owner| {
+            let is_renewed = self.before.get(&owner.owner).is_some_and(|until| owner.until > *until);
+            process_is_alive(&self.database, owner.owner)
+                || is_renewed && !process_is_dead(&self.database, owner.owner)
+        };
+        let was_there = |owner: &&Owner| self.before.contains_key(&owner.owner);
+        owners.iter().filter(was_there).filter(lives).map(|owner| owner.owner).collect()
+    }
 }
 
 /// Works until the end of its time, or until nothing is left: whether it was that.
-async fn work(
-    sender: &Sender,
-    begun: StoreTime,
-    span: Nanos,
-    others: &Arc<BTreeSet<OwnerId>>,
-) -> Result<bool, Failure> {
+async fn work(sender: &Sender, begun: StoreTime, span: Nanos, others: &Arc<Others>) -> Result<bool, Failure> {
     let until = StoreTime(begun.0.saturating_add(span.0));
     let left = Duration::from_nanos(until.since(sender.clock().now()).0);
     let mut signals = Signals::new()?;
@@ -92,7 +108,7 @@ async fn work(
 }
 
 /// Waits until nothing is left that this process could deliver before then.
-async fn idle(sender: &Sender, until: StoreTime, others: &Arc<BTreeSet<OwnerId>>) -> Result<(), Failure> {
+async fn idle(sender: &Sender, until: StoreTime, others: &Arc<Others>) -> Result<(), Failure> {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -108,13 +124,15 @@ async fn idle(sender: &Sender, until: StoreTime, others: &Arc<BTreeSet<OwnerId>>
     }
 }
 
-/// Whether something falls due before then for a subscriber that is nobody else's.
+/// Whether something falls due before then for a subscriber that is nobody else's, or of whose owner nobody knows yet whether it
+/// lives.
 fn has_work(
     reader: &dyn Reader,
     until: StoreTime,
-    others: &BTreeSet<OwnerId>,
+    others: &Others,
     held_back: &BTreeSet<LaneId>,
 ) -> Result<bool, Failure> {
+    let others = others.living(&reader.owners()?);
     let mut found = false;
     each(
         |from| reader.lanes(from, PAGE_ROWS),
@@ -137,7 +155,8 @@ struct Left {
     other_subscribers: u64,
 }
 
-fn left(reader: &dyn Reader, others: &BTreeSet<OwnerId>) -> Result<Left, Failure> {
+fn left(reader: &dyn Reader, others: &Others) -> Result<Left, Failure> {
+    let others = others.living(&reader.owners()?);
     let mut left = Left::default();
     each(
         |from| reader.lanes(from, PAGE_ROWS),

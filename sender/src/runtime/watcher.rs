@@ -2,6 +2,7 @@
 //! subscribers changed. A thread of its own with a reader of its own; one cheap glance every few milliseconds, and a
 //! closer look only where the glance shows a change.
 
+mod calm;
 mod outbox;
 
 use std::io;
@@ -14,15 +15,16 @@ use tracing::{error, info};
 use super::clock::{Clock, wall};
 use super::emitter::Emitter;
 use super::events::EventSender;
-use super::lookout::{LOOK_EVERY, LOOKS_BETWEEN_OWNERS, Lookout};
+use super::lookout::{LOOKS_BETWEEN_OWNERS, Lookout};
 use super::owner::evict_the_dead;
 use crate::dispatch::Event;
 use crate::engine::StoreTime;
 use crate::roster::{Roster, Subscriber};
 use crate::store::lane::OwnerId;
-use crate::store::read::Reader;
+use crate::store::read::{Glance, Reader};
 use crate::store::thread::Handle;
 use crate::store::{Database, StoreError};
+use calm::Calm;
 pub(super) use outbox::Outbox;
 
 /// The store's own thread says what is wrong with the store; the watcher, only if that has not for so many looks.
@@ -83,9 +85,11 @@ impl Watcher {
     /// Watches until the other end of `stop` is dropped.
     fn watch(mut self, stop: &Receiver<()>) {
         let (mut failed, mut said) = (0_u64, false);
-        while stop.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        let mut calm = Calm::of(&self.database);
+        while stop.recv_timeout(calm.pause()) == Err(RecvTimeoutError::Timeout) {
             match self.look() {
-                Ok(()) => {
+                Ok(glance) => {
+                    calm.note(glance);
                     if said {
                         info!("looking for new work succeeds again");
                     }
@@ -110,7 +114,7 @@ impl Watcher {
         *looked = LastLook { at, error };
     }
 
-    fn look(&mut self) -> Result<(), StoreError> {
+    fn look(&mut self) -> Result<Glance, StoreError> {
         let Self { lookout, reader, emitter, events, .. } = self;
         let mut before = Arc::clone(lookout.roster());
         let recorded_here = |after, last| emitter.recorded_all_between(after, last);
@@ -131,6 +135,6 @@ impl Watcher {
         if self.looks.is_multiple_of(u64::from(LOOKS_BETWEEN_OWNERS)) {
             evict_the_dead(&self.database, &*self.reader, &self.store, self.owner)?;
         }
-        Ok(())
+        Ok(glance)
     }
 }

@@ -140,6 +140,11 @@ impl Held {
         if self.moving.contains(&delivery) { InHand::Moving } else { self.in_hand(lane, delivery) }
     }
 
+    /// What the commit under way changes without holding it any more.
+    pub(super) fn moving(&self) -> impl Iterator<Item = DeliveryId> {
+        self.moving.iter().copied()
+    }
+
     /// The lanes held for an owner.
     pub(super) fn of(&self, owner: OwnerId) -> Vec<(LaneId, Term)> {
         let mine = self.lanes.iter().filter(|(_, hand)| hand.owner == owner);

@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod cluster;
 mod emitter;
+mod failover;
 mod judge;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
@@ -13,6 +15,7 @@ mod postgres_server;
 mod process;
 mod sharing;
 mod sink;
+mod way;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -57,6 +57,22 @@ fn kills_of_the_server_itself_lose_nothing() {
     );
 }
 
+/// Its lease lasts on when a process is killed: what it owned is for the next one all the same, once that is over.
+#[test]
+fn a_drain_delivers_in_the_place_of_a_process_that_was_killed() {
+    let sink = Arc::new(Sink::start());
+    let Some(database) = database("a_drain_delivers_in_the_place_of_one", &sink) else { return };
+    let emit = ["emit", "--type", "order.paid", "--data", "{\"order\":1}"];
+    let emitted = || json(&database, &emit)["id"].as_str().unwrap().to_owned();
+    let mut node = database.serve_as("first");
+    sink.wait_for_events(&[emitted()]);
+    node.kill();
+    let id = emitted();
+    let drained = json(&database, &["drain", "--allow-private-targets", "--for", "60s"]);
+    assert_eq!((&drained["waiting"], &drained["nothing_left"]), (&0.into(), &true.into()), "{drained}");
+    sink.wait_for_events(&[id]);
+}
+
 /// What a command prints, as JSON.
 fn json(database: &Database, arguments: &[&str]) -> Value {
     let output = database.command().args(arguments).arg("--json").output().unwrap();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
@@ -34,7 +35,26 @@ impl Place {
     }
 }
 
+/// A process that delivers. It ends with this.
 pub(crate) struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has mostly ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of several nodes, which keeps its name and its place when it is started again.
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    /// By its own way to the server.
+    pub(crate) database: String,
+    /// By how many seconds its clock is ahead of the machine's.
+    pub(crate) clock_ahead: i64,
+}
 
 /// What a node has of the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +124,16 @@ impl Database {
         self.run(&["nodes", "--json"]).lines().map(share).collect()
     }
 
+    /// The paths of the lanes that a node on a server has.
+    pub(crate) fn lanes_of(&self, name: &str) -> Vec<String> {
+        let query = format!(
+            "SELECT '/' || split_part(s.url, '/', 4) FROM lanes l JOIN subscribers s USING (lane)
+             JOIN nodes n ON n.owner = l.owner JOIN owners o ON o.owner = n.owner
+             WHERE n.name = '{name}' AND o.until > (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000"
+        );
+        postgres_server::query(&self.server().address("public"), &query)
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -162,19 +192,29 @@ impl Database {
         }
     }
 
-    fn start(&self, address: &str, options: &[&str]) -> Serving {
+    /// Starts a node. What it says is told line by line.
+    pub(crate) fn serve_node(&self, node: &Node, tell: impl FnMut(&str) + Send + 'static) -> Serving {
         let mut command = self.command();
-        command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]).args(options);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("\"address\"") {
-            line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "the sender ended before it listened");
+        command.env("HOOKPROOF_DB", &node.database);
+        if node.clock_ahead != 0 {
+            let library = wrong_clock().expect("a clock is wrong only where it can be");
+            command.env("LD_PRELOAD", library).env("FAKETIME", format!("{:+}s", node.clock_ahead));
+            // Wall clocks alone.
+            for only in ["FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC", "FAKETIME_DISABLE_SHM"] {
+                command.env(only, "1");
+            }
         }
-        // Read to the end, or the sender would wait for room in the pipe.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::stderr()));
-        Serving(child)
+        let lease = self.lease("1s");
+        Serving::start(
+            command,
+            &node.address.to_string(),
+            &[&["--node", node.name, "--log", "info,hookproof_sender::runtime=debug"][..], &lease].concat(),
+            tell,
+        )
+    }
+
+    fn start(&self, address: &str, options: &[&str]) -> Serving {
+        Serving::start(self.command(), address, options, |line| eprint!("{line}"))
     }
 
     pub(crate) fn command(&self) -> Command {
@@ -188,9 +228,16 @@ impl Database {
     }
 }
 
+/// What makes the wall clock of a program wrong, where Debian's libfaketime is installed.
+pub(crate) fn wrong_clock() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.map_while(Result::ok);
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    libraries.find(|library| library.exists())
+}
+
 /// A place at which the emitter finds each sender in turn. It is below the ports that the system gives to those who ask for
 /// any, so that nobody else gets it while a sender is dead.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let first = 10_000 + u16::try_from(std::process::id() % 9_000).unwrap();
     let candidates = (first..first + 1_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     // Two tests of one program may ask at the same time: each keeps the one that it got for as long as it runs.
@@ -203,14 +250,47 @@ fn free_address() -> SocketAddr {
 }
 
 impl Serving {
+    fn start(
+        mut command: Command,
+        address: &str,
+        options: &[&str],
+        mut tell: impl FnMut(&str) + Send + 'static,
+    ) -> Self {
+        command.args(["serve", "--listen", address, "--allow-private-targets", "--log-json"]).args(options);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        let (mut before, serving) = (String::new(), Self(child));
+        while !line.contains("\"address\"") {
+            before.push_str(&line);
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "the sender ended before it listened: {before}");
+        }
+        // Read to the end, or the sender would wait for room in the pipe.
+        std::thread::spawn(move || {
+            line.clear();
+            while log.read_line(&mut line).is_ok_and(|read| read > 0) {
+                tell(&line);
+                line.clear();
+            }
+        });
+        serving
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let told =
+            Command::new("kill").args([&format!("-{name}"), &self.0.id().to_string()]).status().unwrap();
+        assert!(told.success());
+    }
+
     pub(crate) fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
     pub(crate) fn stop_in_order(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        self.signal("TERM");
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
     }
 }

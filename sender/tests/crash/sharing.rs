@@ -24,19 +24,23 @@ const SETTINGS: [&str; 7] = [
 ];
 const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
 
-struct Cluster {
-    sink: Arc<Sink>,
-    database: Database,
+pub(crate) struct Cluster {
+    pub(crate) sink: Arc<Sink>,
+    pub(crate) database: Database,
+    pub(crate) lanes: usize,
 }
 
 impl Cluster {
     /// Waits until the living nodes share all lanes as they are to. Who looks again waits for traffic, not for time.
-    fn wait_until_shared(&self, is_so: impl Fn(&BTreeMap<String, Share>) -> bool) -> BTreeMap<String, Share> {
+    pub(crate) fn wait_until_shared(
+        &self,
+        is_so: impl Fn(&BTreeMap<String, Share>) -> bool,
+    ) -> BTreeMap<String, Share> {
         loop {
             let shares = self.database.shares();
             let owned: usize = shares.values().map(|share| share.lanes).sum();
             let at_home = shares.values().all(|share| share.lanes == share.home_of);
-            if owned == LANES && at_home && is_so(&shares) {
+            if owned == self.lanes && at_home && is_so(&shares) {
                 return shares;
             }
             self.sink.wait_for(self.sink.count() + 1);
@@ -50,7 +54,7 @@ impl Cluster {
             let arrivals = self.sink.arrivals();
             let seen: BTreeSet<&str> =
                 arrivals[before..].iter().map(|arrival| arrival.path.as_str()).collect();
-            if seen.len() == LANES {
+            if seen.len() == self.lanes {
                 return;
             }
             self.sink.wait_for(arrivals.len() + 1);
@@ -76,7 +80,7 @@ fn nodes_share_the_lanes_of_a_server_and_what_moves_is_neither_lost_nor_doubled(
 }
 
 fn share_among_four(sink: Arc<Sink>, database: Database) {
-    let cluster = Cluster { sink: Arc::clone(&sink), database };
+    let cluster = Cluster { sink: Arc::clone(&sink), database, lanes: LANES };
     let mut serving = vec![cluster.database.serve_as(NAMES[0])];
     let emitter = Emitter::start(cluster.database.address(), Arc::clone(&sink), LANES);
     let shares = cluster.wait_until_shared(|shares| shares.len() == 1);

@@ -19,6 +19,8 @@ pub(crate) struct Arrival {
     /// Which of the subscribers, by the path of its endpoint.
     pub(crate) path: String,
     pub(crate) delivery: String,
+    /// By how many seconds the clock of whoever signed it is ahead of the machine's.
+    pub(crate) ahead: i64,
     /// The event's id.
     pub(crate) event: String,
     pub(crate) body: Vec<u8>,
@@ -33,6 +35,7 @@ impl Arrival {
             at,
             path: String::new(),
             delivery: String::new(),
+            ahead: 0,
             event: String::new(),
             body: vec![],
             taken: true,
@@ -47,6 +50,7 @@ pub(crate) struct Sink {
 
 struct Shared {
     began: Instant,
+    refuses: bool,
     arrivals: Mutex<Vec<Arrival>>,
     changed: Condvar,
 }
@@ -59,12 +63,22 @@ impl Shared {
 }
 
 impl Sink {
-    #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+    /// One that refuses some.
     pub(crate) fn start() -> Self {
+        Self::start_as(true)
+    }
+
+    /// One that takes whatever comes.
+    pub(crate) fn willing() -> Self {
+        Self::start_as(false)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test's one clock")]
+    fn start_as(refuses: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (arrivals, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { began: Instant::now(), arrivals, changed });
+        let shared = Arc::new(Shared { began: Instant::now(), refuses, arrivals, changed });
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -101,6 +115,14 @@ impl Sink {
         drop(self.shared.changed.wait_while(arrivals, |arrivals| !enough(arrivals)).unwrap());
     }
 
+    /// Waits until so many paths have had something after that time.
+    pub(crate) fn wait_for_time(&self, time: u64, paths: usize) {
+        self.wait_until(|arrivals| {
+            let after = arrivals.iter().rev().take_while(|arrival| arrival.at > time);
+            after.map(|arrival| arrival.path.as_str()).collect::<BTreeSet<_>>().len() == paths
+        });
+    }
+
     /// Waits until all these events were taken. What is missing long after the last arrival is lost.
     pub(crate) fn wait_for_events(&self, events: &[String]) {
         self.wait_for_taken(events.iter().cloned().collect(), |arrival| arrival.event.clone());
@@ -124,10 +146,19 @@ impl Sink {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the machine's clock, beside which those of senders may be wrong"
+)]
+fn wall_seconds() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_secs()).unwrap()
+}
+
 fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let (mut line, mut delivery, mut length) = (String::new(), String::new(), 0);
+        let (mut line, mut delivery, mut length, mut ahead) = (String::new(), String::new(), 0, 0);
         if reader.read_line(&mut line)? == 0 {
             return Ok(());
         }
@@ -137,6 +168,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
             reader.read_line(&mut line)?;
             match line.trim_end().to_ascii_lowercase().split_once(": ") {
                 Some(("webhook-id", _)) => delivery = line["webhook-id: ".len()..].trim_end().to_owned(),
+                Some(("webhook-timestamp", value)) => ahead = value.parse::<i64>().unwrap() - wall_seconds(),
                 Some(("content-length", value)) => length = value.parse().unwrap(),
                 _ => {}
             }
@@ -146,8 +178,8 @@ fn serve(stream: &TcpStream, shared: &Shared) -> std::io::Result<()> {
         let event =
             serde_json::from_slice::<serde_json::Value>(&body).unwrap()["id"].as_str().unwrap().to_owned();
         let mut arrivals = shared.arrivals.lock().unwrap();
-        let taken = !arrivals.len().is_multiple_of(REFUSED_EVERY);
-        arrivals.push(Arrival { at: shared.now(), path, delivery, event, body, taken });
+        let taken = !(shared.refuses && arrivals.len().is_multiple_of(REFUSED_EVERY));
+        arrivals.push(Arrival { at: shared.now(), path, delivery, ahead, event, body, taken });
         drop(arrivals);
         shared.changed.notify_all();
         let mut stream = stream;

@@ -4,8 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -28,6 +28,7 @@ pub(crate) struct Private {
     folder: PathBuf,
     orders: Mutex<ChildStdin>,
     told: Mutex<Receiver<String>>,
+    answers: Mutex<BufReader<ChildStdout>>,
     keeper: Mutex<Child>,
 }
 
@@ -65,14 +66,16 @@ impl Private {
             }
         });
         let mut folder = String::new();
-        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut folder).unwrap();
+        let mut answers = BufReader::new(keeper.stdout.take().unwrap());
+        answers.read_line(&mut folder).unwrap();
         if folder.is_empty() {
             let told: Vec<_> = told.iter().collect();
             assert_eq!(keeper.wait().unwrap().code(), Some(NO_PROGRAMS), "initdb: {told:?}");
             return None;
         }
-        let (orders, told) = (Mutex::new(orders), Mutex::new(told));
-        let server = Self { folder: folder.trim().into(), orders, told, keeper: Mutex::new(keeper) };
+        let (orders, told, answers) = (Mutex::new(orders), Mutex::new(told), Mutex::new(answers));
+        let keeper = Mutex::new(keeper);
+        let server = Self { folder: folder.trim().into(), orders, told, answers, keeper };
         server.begin();
         Some(server)
     }
@@ -93,6 +96,14 @@ impl Private {
         }
     }
 
+    /// Ends it in immediate mode: its clients are cut off, and it recovers as after a crash.
+    pub(crate) fn end(&self) {
+        self.order("stop");
+        let mut stopped = String::new();
+        self.answers.lock().unwrap().read_line(&mut stopped).unwrap();
+        assert_eq!(stopped.trim(), "stopped");
+    }
+
     /// Kills the server with SIGKILL.
     pub(crate) fn kill(&self) {
         self.order("kill");
@@ -104,8 +115,12 @@ impl Private {
 
     /// Where it is, with a schema of its own for whoever asks.
     pub(crate) fn address(&self, schema: &str) -> String {
-        let host = self.folder.display().to_string().replace('/', "%2F");
-        format!("postgresql://hookproof@{host}/postgres?options=-csearch_path%3D{schema}")
+        address_in(&self.folder, schema)
+    }
+
+    /// Where its socket is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 }
 
@@ -119,6 +134,12 @@ impl Drop for Private {
             let _ = keeper.wait();
         }
     }
+}
+
+/// The address of a server whose socket is in a folder.
+pub(crate) fn address_in(folder: &Path, schema: &str) -> String {
+    let host = folder.display().to_string().replace('/', "%2F");
+    format!("postgresql://hookproof@{host}/postgres?options=-csearch_path%3D{schema}")
 }
 
 /// A schema that nobody else uses, on the server that all tests of a binary share; nothing, where there is none, which is

@@ -4,13 +4,16 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use hookproof_sender::engine::{Nanos, StoreTime};
+use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{Claim, Fate, Which};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
-use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
+use hookproof_sender::store::reply::{Claimed, Placed};
+use hookproof_sender::store::{Claimer, Command, Reader, Reply, Store, StoreError};
 
 use crate::postgres_server::{by_way_of, execute, new_schema};
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
@@ -74,6 +77,8 @@ enum Loss {
     Cut,
     /// Nobody hears of anything any more.
     Silence,
+    /// None: what the server says then comes later, once it is let go.
+    Late,
 }
 
 /// When a connection is lost, and how: when the server says that.
@@ -83,6 +88,7 @@ type Armed = Arc<Mutex<Option<(&'static [u8], Loss)>>>;
 struct Between {
     port: u16,
     armed: Armed,
+    let_go: Sender<()>,
 }
 
 impl Between {
@@ -90,16 +96,18 @@ impl Between {
         let port = listener.local_addr().unwrap().port();
         let at = Armed::default();
         let armed = Arc::clone(&at);
+        let (let_go, held) = channel();
+        let held = Arc::new(Mutex::new(held));
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let server = UnixStream::connect(&socket).unwrap();
                 let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-                let armed = Arc::clone(&armed);
-                std::thread::spawn(move || carry(server, client, &armed));
+                let (armed, held) = (Arc::clone(&armed), Arc::clone(&held));
+                std::thread::spawn(move || carry(server, client, &armed, &held));
             }
         });
-        Self { port, armed: at }
+        Self { port, armed: at, let_go }
     }
 
     fn lose_at(&self, words: &'static [u8], loss: Loss) {
@@ -109,25 +117,40 @@ impl Between {
     fn has_lost(&self) -> bool {
         self.armed.lock().unwrap().is_none()
     }
+
+    fn wait_until_lost(&self) {
+        while !self.has_lost() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn let_go(&self) {
+        self.let_go.send(()).unwrap();
+    }
 }
 
 /// Carries what the server says, up to the words at which the connection is lost.
-fn carry(mut server: UnixStream, mut client: TcpStream, armed: &Mutex<Option<(&'static [u8], Loss)>>) {
+fn carry(
+    mut server: UnixStream,
+    mut client: TcpStream,
+    armed: &Mutex<Option<(&'static [u8], Loss)>>,
+    held: &Mutex<Receiver<()>>,
+) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(length @ 1..) = server.read(&mut bytes) {
         let said = &bytes[..length];
-        let mut armed = armed.lock().unwrap();
-        if let Some((_, loss)) =
-            armed.take_if(|(words, _)| said.windows(words.len()).any(|some| some == *words))
-        {
-            if loss == Loss::Silence {
+        let says_it = |(words, _): &mut (&[u8], Loss)| said.windows(words.len()).any(|some| some == *words);
+        let lost = armed.lock().unwrap().take_if(says_it);
+        match lost.map(|(_, loss)| loss) {
+            None => {}
+            Some(Loss::Cut) => break,
+            Some(Loss::Silence) => {
                 // The sockets stay as they are, for as long as the tests last.
                 std::mem::forget((server, client));
                 return;
             }
-            break;
+            Some(Loss::Late) => held.lock().unwrap().recv().unwrap(),
         }
-        drop(armed);
         if client.write_all(said).is_err() {
             break;
         }
@@ -333,4 +356,119 @@ fn what_waits_again_is_handed_out_though_somebody_claimed_before_its_commit_was_
         assert_eq!(claim(world.now), [first], "{fate:?}");
         assert_eq!(claim(world.now), []);
     }
+}
+
+/// A lane with deliveries in a store that is reached by way of something that can lose connections, and whoever claims beside it.
+struct Claiming {
+    between: Between,
+    world: World<Schema>,
+    beside: Box<dyn Claimer>,
+    lane: LaneId,
+    term: Term,
+}
+
+impl Claiming {
+    /// Nothing, if there is no private server.
+    fn begin(test: &str) -> Option<Self> {
+        let (between, far) = by_way_of_a_cut(&new_schema(test)?)?;
+        let mut world = World::over(far);
+        let (lane, term) = world.own_lane(WIDE);
+        let beside = world.store.claimer().unwrap().unwrap();
+        Some(Self { between, world, beside, lane, term })
+    }
+
+    fn claim(&self) -> Claim {
+        Claim { lane: self.lane, term: self.term, max: 10, bytes_max: u64::MAX }
+    }
+}
+
+/// What somebody claimed.
+fn deliveries(claimed: &[Claimed]) -> Vec<DeliveryId> {
+    claimed.iter().flat_map(|claimed| &claimed.rows).map(|row| row.delivery).collect()
+}
+
+#[test]
+fn a_claim_over_a_connection_that_falls_silent_holds_up_no_commit_and_no_further_claim() {
+    let Some(mut claiming) = Claiming::begin("a_claim_over_a_connection_that_falls_silent") else { return };
+    let first = claiming.world.emit_one(claiming.lane);
+    let (now, claim) = (claiming.world.now, claiming.claim());
+    let Claiming { between, world, beside, lane, term } = &mut claiming;
+    assert_eq!(deliveries(&beside.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap()), [first]);
+    let second = world.emit_one(*lane);
+    between.lose_at(b"SELECT", Loss::Silence);
+    let has_failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let claimed = scope.spawn(|| {
+            let claimed = beside.claim(now, std::slice::from_ref(&claim));
+            has_failed.store(true, Ordering::SeqCst);
+            claimed
+        });
+        between.wait_until_lost();
+        let settled = world.settlement(*lane, *term, first, Fate::Delivered);
+        world.one(Command::Settle(vec![settled]));
+        assert!(!has_failed.load(Ordering::SeqCst), "the commit waited until the claim had failed");
+        let error = claimed.join().unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+    });
+    // Nobody waits for a connection of its own; in a while there is one again.
+    assert_eq!(
+        beside.claim(now, std::slice::from_ref(&claim)).unwrap().map(|claimed| deliveries(&claimed)),
+        None
+    );
+    let later = later(now, Nanos::from_secs(5));
+    assert_eq!(deliveries(&beside.claim(later, std::slice::from_ref(&claim)).unwrap().unwrap()), [second]);
+}
+
+/// What the database tells a claim may be from before a commit that has ended by the time that it is told.
+#[test]
+fn what_is_settled_while_somebody_claims_is_not_handed_out_again() {
+    let fates: [fn(StoreTime) -> Fate; 3] =
+        [|_| Fate::Delivered, |now| Fate::Retry { due: later(now, Nanos::HOUR) }, |_| Fate::Released];
+    for fate in fates {
+        let Some(mut claiming) = Claiming::begin("what_is_settled_while_somebody_claims") else { return };
+        let (lane, term) = (claiming.lane, claiming.term);
+        claiming.world.pass(Nanos::SECOND);
+        let handed_out = [claiming.world.emit_one(lane), claiming.world.emit_one(lane)];
+        assert_eq!(claiming.world.claim(lane, term), handed_out);
+        // Due before them, so that whoever claims begins there and finds all three.
+        let mut event = claiming.world.event(&[lane]);
+        event.targets[0].due = StoreTime(claiming.world.now.0 - Nanos::SECOND.0);
+        let placed = claiming.world.try_emit(event).unwrap().targets.remove(0);
+        let Placed::Waiting { delivery: early, .. } = placed else { panic!("{placed:?}") };
+        let fate = fate(claiming.world.now);
+        let (now, claim) = (claiming.world.now, claiming.claim());
+        let Claiming { between, world, beside, .. } = &mut claiming;
+        between.lose_at(b"SELECT 3\0", Loss::Late);
+        std::thread::scope(|scope| {
+            let claimed = scope.spawn(|| beside.claim(now, std::slice::from_ref(&claim)).unwrap().unwrap());
+            between.wait_until_lost();
+            let settled = world.settlement(lane, term, handed_out[0], fate);
+            world.one(Command::Settle(vec![settled]));
+            between.let_go();
+            assert_eq!(deliveries(&claimed.join().unwrap()), [early], "{fate:?}");
+        });
+        let left = if fate == Fate::Released { vec![handed_out[0]] } else { Vec::new() };
+        assert_eq!(deliveries(&beside.claim(now, &[claim]).unwrap().unwrap()), left, "{fate:?}");
+    }
+}
+
+/// Whoever watches for new work asks for what the server has at hand, and soon knows a connection that is dead from one that works.
+#[test]
+fn a_glance_over_a_connection_that_falls_silent_is_given_up_before_a_question_that_may_take_long() {
+    let Some(address) = new_schema("a_glance_over_a_connection_that_falls_silent") else { return };
+    let Some((between, far)) = by_way_of_a_cut(&address) else { return };
+    drop(far.store());
+    let (asking, watching) = (far.reader(), far.reader());
+    between.lose_at(b"SELECT", Loss::Silence);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(move || asking.owners().map(drop));
+        between.wait_until_lost();
+        between.lose_at(b"SELECT", Loss::Silence);
+        let error = watching.glance().unwrap_err();
+        assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+        assert!(!asked.is_finished(), "what was asked before was given up before");
+        let error = asked.join().unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+    });
+    watching.glance().unwrap();
 }

@@ -1,14 +1,16 @@
-//! A server that is reached over TLS alone.
+//! A server that is reached over TLS alone, and by TCP.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 
-use hookproof_sender::store::StoreError;
-use hookproof_sender::store::lane::Limits;
+use hookproof_sender::store::command::Claim;
+use hookproof_sender::store::lane::{Bounds, Limits};
 use hookproof_sender::store::postgres::{Address, Options, PostgresStore};
+use hookproof_sender::store::{Command, Store, StoreError};
 
 use crate::postgres::Schema;
 use crate::postgres_server::{Private, none};
-use crate::world::{WIDE, World};
+use crate::world::{WIDE, World, body};
 
 /// A port that is free now, and not among those that the system gives to whoever asks for any.
 fn free_port() -> u16 {
@@ -21,19 +23,44 @@ fn open(address: &str) -> Result<PostgresStore, StoreError> {
     PostgresStore::open(&address, &Options { limits: Limits::default(), create: true, identity: u64::MAX })
 }
 
+/// A server of a test's own.
+struct Server {
+    port: u16,
+    roots: String,
+    _server: Private,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// Nothing, where there are no programs for that.
+    fn start() -> Option<Self> {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, port) = (made.cert.pem(), free_port());
+        let pem = format!("{}{certificate}", made.signing_key.serialize_pem());
+        let server = Private::start_over_tls(port, &pem)?;
+        let folder = tempfile::tempdir().unwrap();
+        let roots = folder.path().join("roots of ours.pem");
+        std::fs::write(&roots, certificate).unwrap();
+        let roots = roots.display().to_string().replace(' ', "%20");
+        Some(Self { port, roots, _server: server, _folder: folder })
+    }
+
+    /// Its address by way of a port.
+    fn by(&self, port: u16) -> String {
+        format!(
+            "postgres://hookproof@localhost:{port}/postgres?sslmode=verify-full&sslrootcert={}",
+            self.roots
+        )
+    }
+}
+
 #[test]
 fn a_server_over_tls_is_spoken_to_if_it_proves_who_it_is_and_not_otherwise() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (certificate, port) = (made.cert.pem(), free_port());
-    let pem = format!("{}{certificate}", made.signing_key.serialize_pem());
-    let Some(_server) = Private::start_over_tls(port, &pem) else { return none("over TLS") };
-    let folder = tempfile::tempdir().unwrap();
-    let roots = folder.path().join("roots of ours.pem");
-    std::fs::write(&roots, certificate).unwrap();
-    let roots = roots.display().to_string().replace(' ', "%20");
+    let Some(server) = Server::start() else { return none("over TLS") };
+    let (port, roots) = (server.port, &server.roots);
     let at = |host: &str, query: &str| format!("postgres://hookproof@{host}:{port}/postgres{query}");
 
-    let address = at("localhost", &format!("?sslmode=verify-full&sslrootcert={roots}"));
+    let address = server.by(port);
     let mut world = World::over(Schema::at_address(address));
     let (lane, _) = world.own_lane(WIDE);
     world.emit_one(lane);
@@ -46,6 +73,49 @@ fn a_server_over_tls_is_spoken_to_if_it_proves_who_it_is_and_not_otherwise() {
     let another =
         open(&at("127.0.0.1", &format!("?sslmode=require&sslrootcert={roots}"))).err().unwrap().to_string();
     assert!(another.contains("not valid for name"), "{another}");
+}
+
+/// Carries what one client and a server say, until the server has said so much: then nobody takes from it any more, and the
+/// sockets stay as they are.
+fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(("127.0.0.1", server_port)).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let mut said = (&mut server).take(bytes);
+        let carried = std::io::copy(&mut said, &mut client).and_then(|_| client.flush());
+        std::mem::forget((server, client));
+        carried.unwrap();
+    });
+    port
+}
+
+/// A server that cannot get rid of an answer, since whoever asked is gone without a word, does not keep what it has locked for them.
+#[test]
+fn who_stops_listening_in_the_midst_of_an_answer_locks_nothing_for_long() {
+    const BODY_BYTES: usize = 1 << 20;
+    const BODIES: u64 = 40;
+    let Some(server) = Server::start() else { return none("who stops listening") };
+    let mut world = World::over(Schema::at_address(server.by(server.port)));
+    let (lane, term) = world.own_lane(Bounds { bytes_max: 1 << 30, ..WIDE });
+    for _ in 0..BODIES {
+        let mut event = world.event(&[lane]);
+        event.bodies = vec![body(&vec![b'x'; BODY_BYTES])];
+        world.try_emit(event).unwrap();
+    }
+    let stuck = server.by(carry_up_to(4 << 20, server.port)) + "&tcp_user_timeout=6";
+    let mut listening = open(&stuck).unwrap();
+    let (now, claim) = (world.now, Claim { lane, term, max: 1_000, bytes_max: u64::MAX });
+    let error = listening.commit(now, &[Command::Claim(claim)]).unwrap_err();
+    assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+    // Each try waits for the lock for 8 s.
+    let event = Command::Emit(world.event(&[lane]));
+    let mut tries = (0..3).map(|_| world.store.commit(now, std::slice::from_ref(&event)));
+    assert!(tries.any(|tried| tried.is_ok()), "what was locked is locked still");
+    world.check_figures();
 }
 
 #[test]

@@ -155,6 +155,37 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
 /// Whoever comes after.
 const THIRD: hookproof_sender::store::lane::OwnerId = hookproof_sender::store::lane::OwnerId(3);
 
+/// PostgreSQL's texts have no character zero: another stands in its place where people read it, and where an event is yet to be made
+/// of the text the row is named.
+#[test]
+fn texts_with_a_character_that_a_server_cannot_keep_are_moved_where_people_alone_read_them() {
+    let Some(address) = new_schema("texts_with_a_character_that_a_server_cannot_keep") else { return };
+    let mut world = World::<File>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.key = Some("a\0b".into());
+    world.try_emit(event).unwrap();
+    let delivery = world.claim(lane, term)[0];
+    let fate = Fate::Retry { due: world.now };
+    let mut settlement = world.settlement(lane, term, delivery, fate);
+    settlement.attempt.as_mut().unwrap().error = Some("zero: \0".into());
+    world.one(Command::Settle(vec![settlement]));
+    world.backend.application_emits("a.b", Some("c\0d"), "{}", None);
+    world.store.close().unwrap();
+    let file = world.backend.path();
+    let refused = move_store(&Database::File(file.clone()), &server(&address)).unwrap_err();
+    assert!(
+        refused.to_string().contains(r#"a row of outbox cannot be moved: "c\0d" has a NUL"#),
+        "{refused}"
+    );
+    Connection::open(&file).unwrap().execute("DELETE FROM outbox", []).unwrap();
+    move_store(&Database::File(file), &server(&address)).unwrap();
+    let reader = PostgresReader::open(&address.parse().unwrap()).unwrap();
+    assert_eq!(reader.delivery(delivery).unwrap().unwrap().key.as_deref(), Some("a\u{fffd}b"));
+    let attempts = reader.attempts_of(delivery).unwrap();
+    assert_eq!(attempts[0].attempt.error.as_deref(), Some("zero: \u{fffd}"));
+}
+
 #[test]
 fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     let Some(address) = new_schema("a_server_with_a_store_of_its_own") else { return };

@@ -1,19 +1,28 @@
-//! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk.
+//! Claims beside the commits, on a connection of their own: handing out work does not wait for the disk, and a connection that
+//! falls silent holds up no commit.
 //!
-//! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`].
-//! Whatever is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
+//! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`]. Nothing is
+//! locked while the database is asked. So a claim that commits had a turn beside hands out what they have left alone, and
+//! remembers nothing of how far it came. Whatever is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::address::Address;
-use super::claim::{Answer, Bodies, answer, plain};
+use super::claim::{Ahead, Answer, Bodies, plain};
 use super::link::{Link, Purpose};
-use super::queues::Hands;
-use crate::engine::StoreTime;
+use super::open;
+use super::queues::{Hands, Search, Signs, lock};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::Claim;
+use crate::store::held::InHand;
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
+
+/// For so long after a failure all claims are left to the commits, so that each but the first is answered at once.
+const LEFT_ALONE: Nanos = Nanos::from_secs(5);
+/// So often a claim begins anew because a commit had a turn while it looked where to begin.
+const TRIES_MAX: u32 = 10;
 
 /// Claims for a [`super::PostgresStore`], beside it.
 #[derive(Debug)]
@@ -21,68 +30,133 @@ pub(super) struct PostgresClaimer {
     address: Address,
     /// Nothing before the first claim, and after a failure.
     link: Option<Link>,
+    /// When to connect again after a failure.
+    again: StoreTime,
     hands: Arc<Mutex<Hands>>,
 }
 
 impl PostgresClaimer {
     pub(super) fn new(address: &Address, hands: Arc<Mutex<Hands>>) -> Self {
-        Self { address: address.clone(), link: None, hands }
+        Self { address: address.clone(), link: None, again: StoreTime(0), hands }
     }
 }
 
 impl Claimer for PostgresClaimer {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
-        let link = match self.link.take().filter(|link| !link.is_closed()) {
-            Some(link) => link,
-            None => Link::open(&self.address, Purpose::Hot)?,
-        };
-        // Locked before anything is read: whatever is given back after this was still held when it was read.
-        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
-        let answers = answer_all(&link, &mut hands, now, claims)?;
-        self.link = Some(link);
-        Ok(answers)
+        let known = self.link.take().filter(|link| !link.is_closed());
+        if known.is_none() && now < self.again {
+            return Ok(None);
+        }
+        let answers = known.map_or_else(|| open::connect(&self.address, Purpose::Hot), Ok).and_then(|link| {
+            let answers = link.soon(|link| answer_all(link, &self.hands, now, claims))?;
+            self.link = Some(link);
+            Ok(answers)
+        });
+        lock(&self.hands).end_claim();
+        if answers.is_err() {
+            self.again = StoreTime(now.0.saturating_add(LEFT_ALONE.0));
+        }
+        answers
     }
+}
+
+/// Where each of some claims begins to look.
+struct Begun {
+    signs: BTreeMap<LaneId, Signs>,
+    searches: Vec<Search>,
+    /// What [`Hands::turns`] said then.
+    turns: u64,
 }
 
 fn answer_all(
     sql: &Link,
-    Hands { held, queues }: &mut Hands,
+    hands: &Mutex<Hands>,
     now: StoreTime,
     claims: &[Claim],
 ) -> Result<Option<Vec<Claimed>>, StoreError> {
-    for (place, claim) in claims.iter().enumerate() {
-        let twice = claims[..place].iter().any(|other| other.lane == claim.lane);
-        if twice || !held.holds(claim.lane, claim.term) {
-            return Ok(None);
-        }
-    }
-    let Some(signs) = plain(sql, claims)? else { return Ok(None) };
+    let Some(Begun { signs, searches, turns }) = begin(sql, hands, claims)? else { return Ok(None) };
     let mut bodies: Bodies = BTreeMap::new();
     let mut answers = Vec::with_capacity(claims.len());
-    for claim in claims {
-        let (lane, term, signs) = (claim.lane, claim.term, &signs[&claim.lane]);
-        queues.look(lane, term, signs);
-        let from = queues.from(lane, term, held.count(lane));
-        let hand = |delivery| held.in_hand_beside(lane, delivery);
-        let Answer { claimed, unreadable, place, moving_after, rows } =
-            answer(sql, &mut bodies, claim, (from, hand), now)?;
-        if !unreadable.is_empty() {
+    for (claim, from) in claims.iter().zip(searches) {
+        let ahead = Ahead::read(sql, claim, from)?;
+        let front = {
+            let hands = lock(hands);
+            ahead.choose(claim, |delivery| hands.in_hand_beside(claim.lane, delivery), now)
+        };
+        let answer = front.answer(sql, &mut bodies, claim)?;
+        if !answer.unreadable.is_empty() {
             // What cannot be read has to be set aside, which writes.
             return Ok(None);
         }
-        answers.push((claimed, (place, moving_after), rows));
+        answers.push(answer);
     }
-    let mut all = Vec::with_capacity(answers.len());
-    for (claimed, (place, moving_after), rows) in answers {
-        for row in &claimed.rows {
-            held.take_beside(claimed.lane, row.delivery);
+    let mut hands = lock(hands);
+    if !are_held(&hands, claims) {
+        return Ok(None);
+    }
+    let nobody_else = hands.turns() == turns;
+    let hand_out = |answer: Answer| {
+        let signs = &signs[&answer.claimed.lane];
+        hand_out(&mut hands, answer, signs, nobody_else)
+    };
+    Ok(Some(answers.into_iter().map(hand_out).collect()))
+}
+
+/// Looks where these claims begin; nothing, if they are no plain case.
+fn begin(sql: &Link, hands: &Mutex<Hands>, claims: &[Claim]) -> Result<Option<Begun>, StoreError> {
+    for (place, claim) in claims.iter().enumerate() {
+        if claims[..place].iter().any(|other| other.lane == claim.lane) {
+            return Ok(None);
         }
-        let (lane, term) = (claimed.lane, claimed.term);
-        queues.advance((lane, term), place, &signs[&lane], rows);
+    }
+    for _ in 0..TRIES_MAX {
+        let turns = {
+            let mut hands = lock(hands);
+            if !are_held(&hands, claims) {
+                return Ok(None);
+            }
+            hands.begin_claim();
+            hands.turns()
+        };
+        let Some(signs) = plain(sql, claims)? else { return Ok(None) };
+        let mut hands = lock(hands);
+        // Else a commit may have taken account of what was read here already, and of more.
+        if hands.turns() == turns {
+            let Hands { held, queues, .. } = &mut *hands;
+            let search = |claim: &Claim| {
+                queues.look(claim.lane, claim.term, &signs[&claim.lane]);
+                queues.from(claim.lane, claim.term, held.count(claim.lane))
+            };
+            let searches = claims.iter().map(search).collect();
+            return Ok(Some(Begun { signs, searches, turns }));
+        }
+    }
+    Ok(None)
+}
+
+fn are_held(hands: &Hands, claims: &[Claim]) -> bool {
+    claims.iter().all(|claim| hands.held.holds(claim.lane, claim.term))
+}
+
+/// Hands out what a claim is answered, and remembers it. Unless commits had a turn meanwhile, all up to its place is.
+fn hand_out(hands: &mut Hands, answer: Answer, signs: &Signs, nobody_else: bool) -> Claimed {
+    let Answer { mut claimed, place, moving_after, mut rows, .. } = answer;
+    let (lane, term) = (claimed.lane, claimed.term);
+    if !nobody_else {
+        let is_free = |delivery: DeliveryId| hands.in_hand_beside(lane, delivery) == InHand::No;
+        claimed.rows.retain(|row| is_free(row.delivery));
+        rows.retain(|(delivery, _)| is_free(*delivery));
+    }
+    for row in &claimed.rows {
+        hands.held.take_beside(lane, row.delivery);
+    }
+    if nobody_else {
+        hands.queues.advance((lane, term), place, signs, rows);
         if let Some(moving) = moving_after {
-            queues.pass_over((lane, term), moving);
+            hands.queues.pass_over((lane, term), moving);
         }
-        all.push(claimed);
+    } else {
+        hands.queues.remember((lane, term), signs, rows);
     }
-    Ok(Some(all))
+    claimed
 }

@@ -52,62 +52,84 @@ pub(super) struct Answer {
     pub(super) rows: Vec<(DeliveryId, Delivery)>,
 }
 
-/// The front of a queue.
-struct Front {
+/// The beginning of a queue, as the database has it.
+pub(super) struct Ahead {
+    from: Search,
+    /// More may wait behind it.
+    is_cut: bool,
+    rows: Vec<Waiting>,
+}
+
+/// One delivery that waits.
+struct Waiting {
+    delivery: DeliveryId,
+    at: StoreTime,
+    bytes: u64,
+}
+
+/// What of a queue is to be handed out.
+pub(super) struct Front {
     due: Vec<DeliveryId>,
     next: Option<StoreTime>,
     place: QueuePlace,
     moving_after: Option<QueuePlace>,
 }
 
-/// What a claim is answered, given where to begin and what may be handed out. Nothing is handed out by that alone.
-pub(super) fn answer(
-    sql: &Link,
-    bodies: &mut Bodies,
-    claim: &Claim,
-    (from, hand): (Search, impl Fn(DeliveryId) -> InHand),
-    now: StoreTime,
-) -> Result<Answer> {
-    let Front { due, next, place, moving_after } = front(sql, claim, (from, hand), now)?;
-    let lane = claim.lane;
-    let Parts { rows, claimed, unreadable } =
-        if due.is_empty() { Parts::default() } else { parts(sql, bodies, lane, &due)? };
-    let claimed = Claimed { lane, term: claim.term, rows: claimed, next };
-    Ok(Answer { claimed, unreadable, place, moving_after, rows })
+fn rows_max(claim: &Claim) -> usize {
+    usize::try_from(claim.max.min(ROWS_MAX)).unwrap_or(usize::MAX)
 }
 
-fn front(
-    sql: &Link,
-    claim: &Claim,
-    (from, hand): (Search, impl Fn(DeliveryId) -> InHand),
-    now: StoreTime,
-) -> Result<Front> {
-    let max = usize::try_from(claim.max.min(ROWS_MAX)).unwrap_or(usize::MAX);
-    // One more than may be handed out tells when the next one is due.
-    let limit = max.saturating_add(1).saturating_add(from.handed_out);
-    let mut front = Front { due: Vec::new(), next: None, place: from.place, moving_after: None };
-    let mut bytes = 0_u64;
-    let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
-    for row in &found {
-        let (delivery, at): (DeliveryId, StoreTime) = (row.try_get(0)?, row.try_get(1)?);
-        let in_hand = hand(delivery);
-        if in_hand == InHand::No {
-            bytes = bytes.saturating_add(row.try_get::<_, Count>(2)?.0);
-            let is_full = front.due.len() >= max || (bytes > claim.bytes_max && !front.due.is_empty());
-            if at > now || is_full {
-                front.next = Some(at);
-                return Ok(front);
-            }
-            front.due.push(delivery);
+impl Ahead {
+    /// Reads as much of a queue as a claim may want, from a place on.
+    pub(super) fn read(sql: &Link, claim: &Claim, from: Search) -> Result<Self> {
+        // One more than may be handed out tells when the next one is due.
+        let limit = rows_max(claim).saturating_add(1).saturating_add(from.handed_out);
+        let found = sql.query(FRONT, &[&claim.lane, &from.place.0, &from.place.1, &int(size(limit))])?;
+        let mut rows = Vec::with_capacity(found.len());
+        for row in &found {
+            let bytes = row.try_get::<_, Count>(2)?.0;
+            rows.push(Waiting { delivery: row.try_get(0)?, at: row.try_get(1)?, bytes });
         }
-        if in_hand == InHand::Moving {
-            front.moving_after.get_or_insert(front.place);
-        }
-        front.place = (at, delivery);
+        Ok(Self { from, is_cut: rows.len() >= limit, rows })
     }
-    // Beside a commit, what that changes is passed over too: then more may wait than was looked at.
-    front.next = (found.len() >= limit).then_some(front.place.0);
-    Ok(front)
+
+    /// What of it is to be handed out, given what is. Nothing is handed out by that alone.
+    pub(super) fn choose(&self, claim: &Claim, hand: impl Fn(DeliveryId) -> InHand, now: StoreTime) -> Front {
+        let max = rows_max(claim);
+        let mut front = Front { due: Vec::new(), next: None, place: self.from.place, moving_after: None };
+        let mut bytes = 0_u64;
+        for row in &self.rows {
+            let in_hand = hand(row.delivery);
+            if in_hand == InHand::No {
+                bytes = bytes.saturating_add(row.bytes);
+                let is_full = front.due.len() >= max || (bytes > claim.bytes_max && !front.due.is_empty());
+                if row.at > now || is_full {
+                    front.next = Some(row.at);
+                    return front;
+                }
+                front.due.push(row.delivery);
+            }
+            if in_hand == InHand::Moving {
+                front.moving_after.get_or_insert(front.place);
+            }
+            front.place = (row.at, row.delivery);
+        }
+        // Beside a commit, what that changes is passed over too: then more may wait than was looked at.
+        front.next = self.is_cut.then_some(front.place.0);
+        front
+    }
+}
+
+impl Front {
+    /// The same with all that an attempt needs: what a claim is answered.
+    pub(super) fn answer(self, sql: &Link, bodies: &mut Bodies, claim: &Claim) -> Result<Answer> {
+        let Self { due, next, place, moving_after } = self;
+        let lane = claim.lane;
+        let Parts { rows, claimed, unreadable } =
+            if due.is_empty() { Parts::default() } else { parts(sql, bodies, lane, &due)? };
+        let claimed = Claimed { lane, term: claim.term, rows: claimed, next };
+        Ok(Answer { claimed, unreadable, place, moving_after, rows })
+    }
 }
 
 /// Deliveries with all that an attempt needs of them.
@@ -212,8 +234,9 @@ impl Work<'_> {
         self.queues.look(lane, term, &signs);
         let from = self.queues.from(lane, term, self.held.count(lane));
         let hand = |delivery| self.held.in_hand(lane, delivery);
+        let front = Ahead::read(self.sql, claim, from)?.choose(claim, hand, self.now);
         let Answer { claimed, unreadable, place, rows, .. } =
-            answer(self.sql, &mut self.bodies, claim, (from, hand), self.now)?;
+            front.answer(self.sql, &mut self.bodies, claim)?;
         self.queues.advance((lane, term), place, &signs, rows);
         self.set_aside(claim.lane, &unreadable)?;
         for row in &claimed.rows {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::rows::{Known, NewDelivery, NewEvent};
-use super::values::{int, size};
+use super::values::{int, size, storable};
 use super::{Result, Work};
 use crate::engine::{LaneId, Nanos, StoreTime};
 use crate::store::command::{Emit, OutboxId, Reason, RejectOutbox, Target};
@@ -159,7 +159,10 @@ impl Work<'_> {
             number,
             id: emit.id.clone(),
             kind: emit.kind.clone(),
-            key: emit.key.clone(),
+            key: emit.key.as_ref().map(|key| {
+                // Nearly none needs a copy.
+                if key.contains('\0') { storable(key).into() } else { key.clone() }
+            }),
             received: emit.received,
             in_part,
             body: own.map(|own| emit.bodies[own].clone()),
@@ -261,7 +264,7 @@ impl Work<'_> {
              event, $2, $3 FROM outbox WHERE id = $1
              ON CONFLICT (id) DO UPDATE SET type = excluded.type, key = excluded.key, data = excluded.data,
              event = excluded.event, why = excluded.why, at = excluded.at",
-            &[&reject.id, &reject.why.replace('\0', "\u{fffd}"), &self.now],
+            &[&reject.id, &storable(&reject.why), &self.now],
         )?;
         if moved == 0 {
             return Ok(Reply::Refused(Refusal::OutboxTaken(reject.id)));

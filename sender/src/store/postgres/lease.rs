@@ -12,13 +12,12 @@ use crate::store::ended::{ENDS_MAX, MARGIN, runs};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Ended, Handover, Record, Refusal, Renewed, Reply, TakenLane};
 
-/// Lanes without a living owner. What one owns oneself is not to be had again.
-const WITH_WORK: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
-    WHERE (l.owner IS NULL OR (l.owner IS DISTINCT FROM $1 AND coalesce(o.until, 0) <= $2))
-    AND l.state = 0 AND l.waiting > 0 AND l.lane > $3 ORDER BY l.lane LIMIT $4";
-const ALL: &str = "SELECT l.lane FROM lanes l LEFT JOIN owners o ON o.owner = l.owner
-    WHERE (l.owner IS NULL OR (l.owner IS DISTINCT FROM $1 AND coalesce(o.until, 0) <= $2))
-    AND l.state <> 3 ORDER BY l.lane LIMIT $3";
+/// Lanes that are none of these owners'. All lanes are looked at: whose each one is costs least where the owners are known.
+const WITH_WORK: &str =
+    "SELECT lane FROM lanes WHERE waiting > 0 AND state = 0 AND (owner IS NULL OR owner <> ALL($1)) AND lane > $2
+    ORDER BY lane LIMIT $3";
+const ALL: &str =
+    "SELECT lane FROM lanes WHERE state <> 3 AND (owner IS NULL OR owner <> ALL($1)) ORDER BY lane LIMIT $2";
 
 /// Whether a lane may be the owner's who asks for lanes.
 fn belongs(acquire: &Acquire, lane: LaneId) -> bool {
@@ -46,17 +45,26 @@ impl Work<'_> {
     }
 
     fn free_lanes(&mut self, acquire: &Acquire) -> Result<Vec<LaneId>> {
-        let (owner, over) = (acquire.owner, self.ledger.leases_over());
+        let taken = self.taken_for(acquire.owner)?;
         // Whose a lane is, the database does not know: all that are free are read where it counts.
         let max = if acquire.homes.is_none() { i64::from(acquire.max) } else { i64::MAX };
         let found = match &acquire.which {
-            Which::WithWork { after } => self.sql.query(WITH_WORK, &[&owner, &over, after, &max])?,
-            Which::All => self.sql.query(ALL, &[&owner, &over, &max])?,
+            // Nodes ask again and again, also where nothing waits for anybody: then no lane has to be looked at.
+            Which::WithWork { .. } if self.ledger.totals().waiting == 0 => Vec::new(),
+            Which::WithWork { after } => self.sql.query(WITH_WORK, &[&taken, after, &max])?,
+            Which::All => self.sql.query(ALL, &[&taken, &max])?,
             Which::These(lanes) => return self.free_of(acquire, lanes),
         };
         let free = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<_>, _>>()?;
         let wanted = free.into_iter().filter(|lane| belongs(acquire, *lane));
         Ok(wanted.take(usize::try_from(acquire.max).unwrap_or(usize::MAX)).collect())
+    }
+
+    /// The owners whose lanes are not to be had for one of them: itself, and those that live.
+    fn taken_for(&mut self, asking: OwnerId) -> Result<Vec<OwnerId>> {
+        let over = self.ledger.leases_over();
+        let living = self.ledger.owners()?.iter().filter(|(_, lease)| lease.until > over);
+        Ok(living.map(|(owner, _)| *owner).chain([asking]).collect())
     }
 
     fn free_of(&mut self, acquire: &Acquire, lanes: &[LaneId]) -> Result<Vec<LaneId>> {

@@ -48,14 +48,19 @@ impl Purpose {
 
 /// What the server may do on a connection, and for how long. Plans of hot statements are made once: with few rows in a
 /// table the planner would otherwise choose ways that take for ever when there are many. A transaction of which nothing more is heard
-/// has locks that the next connection needs.
+/// has locks that the next connection needs, whether the server waits to hear from us or to be rid of an answer.
 const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '8s';
-    SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = warning";
+    SET statement_timeout = '10s'; SET idle_in_transaction_session_timeout = '5s'; SET tcp_user_timeout = '5s';
+    SET client_min_messages = warning";
 const READING: &str =
     "SET default_transaction_read_only = on; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET statement_timeout = '10s'; SET jit = off;
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
+
+/// How long the server may take for what it has at hand, without a lock. A connection that alone falls silent is given up after that,
+/// well within a lease.
+const SOON: Duration = Duration::from_secs(2);
 
 /// A connection.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ pub(super) struct Link {
     client: Client,
     /// Whatever carries the connection on.
     carried: AbortHandle,
-    answer_within: Duration,
+    answer_within: Cell<Duration>,
     statements: RefCell<HashMap<&'static str, Statement>>,
     /// Rows written so far.
     changes: Cell<u64>,
@@ -91,7 +96,7 @@ impl Link {
             Ok((client, carried)) => Ok(Self {
                 client,
                 carried,
-                answer_within: address.answer_within(),
+                answer_within: Cell::new(address.answer_within()),
                 statements: RefCell::default(),
                 changes: Cell::new(0),
                 runtime: Some(runtime),
@@ -106,7 +111,7 @@ impl Link {
 
     /// Waits for an answer. Where a network swallows everything none may ever come: then the connection is lost.
     fn wait<T: Send, E: Send>(&self, answer: impl Future<Output = Result<T, E>> + Send) -> Result<T, E> {
-        let (carried, within) = (&self.carried, self.answer_within);
+        let (carried, within) = (&self.carried, self.answer_within.get());
         let bounded = async move {
             let mut answer = pin!(answer);
             match timeout(within, &mut answer).await {
@@ -118,6 +123,14 @@ impl Link {
             }
         };
         wait_on(self.runtime.as_ref().expect("only dropping takes it"), bounded)
+    }
+
+    /// Asks what the server has at hand.
+    pub(super) fn soon<T>(&self, ask: impl FnOnce(&Self) -> T) -> T {
+        let usual = self.answer_within.replace(SOON);
+        let answered = ask(self);
+        self.answer_within.set(usual);
+        answered
     }
 
     /// Whether the connection is lost.

@@ -21,7 +21,7 @@
 //! `rows` (what is read), `queues` and `signs` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::clock::{Beginning, Start};
 use super::command::Command;
@@ -72,7 +72,7 @@ pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
 use link::Link;
 use named::{Named, begin, together};
-use queues::{Hands, Queues};
+use queues::{Hands, Queues, lock};
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
@@ -154,15 +154,12 @@ impl PostgresStore {
     }
 
     fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.hands)
     }
 
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
     fn undo(&mut self) {
-        let mut hands = self.hands();
-        hands.held.undo();
-        hands.queues.forget();
-        drop(hands);
+        self.hands().undo();
         self.gathered.undo();
         self.taken_seen.clear();
         self.places = purge::Places::default();
@@ -170,10 +167,7 @@ impl PostgresStore {
 
     /// Notes what a commit did that is durable.
     fn keep(&mut self, done: Done) -> Vec<Reply> {
-        let mut hands = self.hands();
-        hands.held.keep();
-        hands.queues.step_back();
-        drop(hands);
+        self.hands().keep();
         self.gathered.keep(done.now);
         self.written.commits += done.written.commits;
         self.written.rows += done.written.rows;
@@ -237,8 +231,8 @@ impl PostgresStore {
             ledger.spare();
         }
         // Not locked any more while the commit is written: others may claim meanwhile.
-        let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
-        let Hands { held, queues } = &mut *hands;
+        let mut hands = lock(&self.hands);
+        let Hands { held, queues, .. } = hands.turn();
         if !commands.iter().all(Command::is_frequent) {
             queues.retain(|lane, term| held.holds(lane, term));
         }

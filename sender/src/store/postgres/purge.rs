@@ -19,8 +19,9 @@ pub(super) struct Places {
 
 /// Events after a place, and whether each is kept: some delivery of it still waits, is a dead letter, or was settled too
 /// lately; or it waits in the outbox for who had no room, and who has it must be known.
-const EVENTS: &str = "SELECT e.event, e.received, e.deliveries, e.bodies,
-    EXISTS (SELECT 1 FROM unnest(e.deliveries) n JOIN deliveries d ON d.delivery = n
+/// Of one that is too new nothing more is read.
+const EVENTS: &str = "SELECT e.event, e.received, CASE WHEN e.received < $2 THEN e.deliveries END, e.bodies,
+    e.received >= $2 OR EXISTS (SELECT 1 FROM unnest(e.deliveries) n JOIN deliveries d ON d.delivery = n
         WHERE d.state IN (0, 2) OR d.at >= $2)
     OR (e.in_part AND EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id))
     FROM events e WHERE e.event > $1 ORDER BY e.event LIMIT $3";

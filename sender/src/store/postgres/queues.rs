@@ -8,14 +8,15 @@
 //! Other nodes change these queues as well. Whoever does, counts it in the lane's row ([`Signs`]), under its lock: whoever holds the
 //! lane looks there before it relies on what it knows. To know nothing is always right, and slower.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio_postgres::{Error, Row};
 
 use super::rows::Delivery;
 use super::values::Count;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
-use crate::store::held::Held;
+use crate::store::held::{Held, InHand};
 
 /// A place in a queue: when a delivery is due, and its number.
 pub(super) type Place = (StoreTime, DeliveryId);
@@ -67,10 +68,74 @@ impl Signs {
 }
 
 /// What is handed out, and what is known of the queues that it is from.
+///
+/// Whoever claims beside the commits asks the database without having this locked, so that a connection that falls silent holds up
+/// no commit. What commits did meanwhile is noted here: see [`Self::begin_claim`].
 #[derive(Debug, Default)]
 pub(super) struct Hands {
     pub(super) held: Held,
     pub(super) queues: Queues,
+    /// Grows whenever a commit has looked at this, or changed it.
+    turns: u64,
+    /// What commits have moved that ended since the claim under way began; nothing, if none is.
+    moved: Option<BTreeSet<DeliveryId>>,
+}
+
+impl Hands {
+    /// A commit looks, and may change what is handed out.
+    pub(super) fn turn(&mut self) -> &mut Self {
+        self.turns += 1;
+        self
+    }
+
+    /// The commit under way is durable.
+    pub(super) fn keep(&mut self) {
+        self.note_moved();
+        self.turn().held.keep();
+        self.queues.step_back();
+    }
+
+    /// The commit under way has failed.
+    pub(super) fn undo(&mut self) {
+        self.note_moved();
+        self.turn().held.undo();
+        self.queues.forget();
+    }
+
+    fn note_moved(&mut self) {
+        if let Some(moved) = &mut self.moved {
+            moved.extend(self.held.moving());
+        }
+    }
+
+    /// From here on, until the next claim begins or [`Self::end_claim`], it is noted what commits move: what the database tells of
+    /// that may be from before or after.
+    pub(super) fn begin_claim(&mut self) {
+        self.moved = Some(BTreeSet::new());
+    }
+
+    /// Nobody claims beside the commits.
+    pub(super) fn end_claim(&mut self) {
+        self.moved = None;
+    }
+
+    /// As long as this stays the same, no commit has had a turn.
+    pub(super) const fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// Whether a delivery is handed out, as the claim beside the commits sees it.
+    pub(super) fn in_hand_beside(&self, lane: LaneId, delivery: DeliveryId) -> InHand {
+        if self.moved.as_ref().is_some_and(|moved| moved.contains(&delivery)) {
+            return InHand::Moving;
+        }
+        self.held.in_hand_beside(lane, delivery)
+    }
+}
+
+/// What is handed out, for whoever has a turn. A panic elsewhere leaves nothing half done in there.
+pub(super) fn lock(hands: &Mutex<Hands>) -> MutexGuard<'_, Hands> {
+    hands.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The queues of the lanes that are held here.
@@ -162,9 +227,19 @@ impl Queues {
         signs: &Signs,
         rows: impl IntoIterator<Item = (DeliveryId, Delivery)>,
     ) {
-        let queue = self.of(lane, term);
-        queue.front = Some(place);
-        queue.rows.extend(rows.into_iter().map(|(delivery, row)| (delivery, (signs.disturbed, row))));
+        self.of(lane, term).front = Some(place);
+        self.remember((lane, term), signs, rows);
+    }
+
+    /// These rows were handed out, read after the lane's row said this.
+    pub(super) fn remember(
+        &mut self,
+        (lane, term): (LaneId, Term),
+        signs: &Signs,
+        rows: impl IntoIterator<Item = (DeliveryId, Delivery)>,
+    ) {
+        let rows = rows.into_iter().map(|(delivery, row)| (delivery, (signs.disturbed, row)));
+        self.of(lane, term).rows.extend(rows);
     }
 
     /// What lies after this place was passed over, since the commit under way moves it.
@@ -216,6 +291,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::lane::OwnerId;
     use crate::store::read::Place as State;
 
     const LANE: LaneId = LaneId(1);
@@ -278,6 +354,25 @@ mod tests {
         queues.advance((LANE, TERM), (StoreTime(40), DeliveryId(4)), &Signs::NONE, []);
         queues.step_back();
         assert_eq!(queues.from(LANE, TERM, 3).place.0, StoreTime(40), "once is enough");
+    }
+
+    #[test]
+    fn what_a_commit_moved_that_ended_while_somebody_claims_is_passed_over_by_that_claim() {
+        let of_commits: [fn(&mut Hands); 2] = [Hands::keep, Hands::undo];
+        for end in of_commits {
+            let mut hands = Hands::default();
+            hands.held.begin(LANE, OwnerId(1), TERM);
+            hands.keep();
+            hands.begin_claim();
+            let turns = hands.turns();
+            hands.turn().held.leave(LANE, DeliveryId(1));
+            end(&mut hands);
+            assert_ne!(hands.turns(), turns, "what was read before may be from before the commit");
+            assert_eq!(hands.in_hand_beside(LANE, DeliveryId(1)), InHand::Moving);
+            assert_eq!(hands.in_hand_beside(LANE, DeliveryId(2)), InHand::No);
+            hands.begin_claim();
+            assert_eq!(hands.in_hand_beside(LANE, DeliveryId(1)), InHand::No, "it is read anew");
+        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl PostgresReader {
 impl Reader for PostgresReader {
     fn glance(&self) -> Result<Glance, StoreError> {
         self.ask("glance at the store", |sql| {
-            outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late)
+            sql.soon(|sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
         })
     }
 

@@ -1,6 +1,7 @@
 //! What became of deliveries. The hottest path: all of it in memory, between one reading and one writing.
 
 use super::rows::{Delivery, NewAttempt};
+use super::values::storable;
 use super::{Result, Work};
 use crate::engine::{LaneId, StoreTime};
 use crate::store::command::{Attempt, Fate, Outcome, Reason, Settlement};
@@ -191,7 +192,7 @@ impl Work<'_> {
     }
 }
 
-/// As much of an error as is kept. PostgreSQL's texts have no character zero.
+/// As much of an error as is kept.
 fn shortened(error: &str) -> Box<str> {
-    error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)].replace('\0', "\u{fffd}").into()
+    storable(&error[..error.floor_char_boundary(Attempt::ERROR_BYTES_MAX)]).into()
 }

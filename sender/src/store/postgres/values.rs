@@ -17,6 +17,11 @@ use crate::store::read::Place;
 
 type Fault = Box<dyn Error + Sync + Send>;
 
+/// A text that PostgreSQL takes: its texts have no character zero.
+pub(super) fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
 /// A count that was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Count(pub(super) u64);

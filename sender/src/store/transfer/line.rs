@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use rusqlite::types::{Value, ValueRef};
 
+use crate::excerpt::Excerpt;
+
 /// What a column of a file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -23,19 +25,29 @@ impl Kind {
     }
 }
 
+/// What becomes of a character zero, which no text of a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zeros {
+    /// The text is told to people: another character stands in its place, as where a server records it itself.
+    Replaced,
+    /// Something is yet to be made of the text.
+    Refused,
+}
+
 /// Writes one value behind the others of its line.
-pub(super) fn write(line: &mut String, value: ValueRef<'_>) -> Result<(), String> {
+pub(super) fn write(line: &mut String, value: ValueRef<'_>, zeros: Zeros) -> Result<(), String> {
     match value {
         ValueRef::Null => line.push_str("\\N"),
         ValueRef::Integer(number) => line.push_str(&number.to_string()),
         ValueRef::Real(number) => return Err(format!("{number} is no whole number")),
         ValueRef::Text(text) => {
             let text = std::str::from_utf8(text).map_err(|_| "a text is not UTF-8".to_owned())?;
-            if text.contains('\0') {
-                return Err("a text has a NUL, which a server can't keep".to_owned());
-            }
             for letter in text.chars() {
                 match letter {
+                    '\0' if zeros == Zeros::Replaced => line.push('\u{fffd}'),
+                    '\0' => {
+                        return Err(format!("{} has a NUL, which a server can't keep", Excerpt::of(text)));
+                    }
                     '\\' => line.push_str("\\\\"),
                     '\t' => line.push_str("\\t"),
                     '\n' => line.push_str("\\n"),
@@ -109,7 +121,7 @@ mod tests {
     #[track_caller]
     fn check(value: Value, kind: Kind, expected: &str) {
         let mut line = String::new();
-        write(&mut line, ValueRef::from(&value)).unwrap();
+        write(&mut line, ValueRef::from(&value), Zeros::Refused).unwrap();
         assert_eq!(line, expected);
         assert_eq!(read(&line, kind), Ok(value));
     }
@@ -127,10 +139,16 @@ mod tests {
 
     #[test]
     fn what_the_other_side_cannot_keep_is_refused() {
-        let mut line = String::new();
-        assert!(write(&mut line, ValueRef::Text(b"a\0b")).is_err());
-        assert!(write(&mut line, ValueRef::Text(b"\xff")).is_err());
-        assert!(write(&mut line, ValueRef::Real(0.5)).is_err());
+        let written = |value, zeros| {
+            let mut line = String::new();
+            write(&mut line, value, zeros).map(|()| line)
+        };
+        let zero = ValueRef::Text(b"a\0b");
+        let why = r#""a\0b" has a NUL, which a server can't keep"#;
+        assert_eq!(written(zero, Zeros::Refused), Err(why.to_owned()));
+        assert_eq!(written(zero, Zeros::Replaced), Ok("a\u{fffd}b".to_owned()));
+        assert!(written(ValueRef::Text(b"\xff"), Zeros::Replaced).is_err());
+        assert!(written(ValueRef::Real(0.5), Zeros::Replaced).is_err());
         assert!(read("1.5", Kind::Number).is_err() && read("\\q", Kind::Text).is_err());
         assert!(read("\\\\x0", Kind::Bytes).is_err() && read("\\\\xzz", Kind::Bytes).is_err());
     }

@@ -12,6 +12,8 @@ mod line;
 mod to_file;
 mod to_server;
 
+use line::Zeros;
+
 use super::database::Database;
 use super::{StoreError, postgres};
 
@@ -73,6 +75,11 @@ struct Table {
 }
 
 impl Table {
+    /// What becomes of a character zero in its texts. Events are yet to be made of rows of the outbox.
+    fn zeros(&self) -> Zeros {
+        if self.name == "outbox" { Zeros::Refused } else { Zeros::Replaced }
+    }
+
     /// Its name in a file.
     fn in_file(&self) -> &'static str {
         if self.name == "bodies" { "further_bodies" } else { self.name }

@@ -108,7 +108,7 @@ async fn copy(source: &Connection, client: &Client, table: &Table) -> Result<u64
     while let Some(row) = rows.next()? {
         for column in 0..columns {
             let wrong = |detail| MoveError::Row { table: table.name, detail };
-            line::write(&mut lines, row.get_ref(column)?).map_err(wrong)?;
+            line::write(&mut lines, row.get_ref(column)?, table.zeros()).map_err(wrong)?;
             lines.push(if column + 1 == columns { '\n' } else { '\t' });
         }
         if lines.len() >= CHUNK_BYTES {

@@ -42,6 +42,18 @@ pub(super) fn every_lane_gets_the_body_that_was_shaped_for_it<B: Backend>() {
     assert_eq!((world.counts(one).waiting_bytes, world.counts(other).waiting_bytes), (7, 5));
 }
 
+/// A database that has no character zero shows another one in its place; the bodies, which are what is sent, are bytes.
+pub(super) fn a_key_may_be_any_text<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let mut event = world.event(&[lane]);
+    event.key = Some("a\0\\b\t\u{1}".into());
+    let delivery = waiting(&world.try_emit(event).unwrap().targets[0]);
+    assert_eq!(world.claim(lane, term), [delivery]);
+    let shown = world.reader.delivery(delivery).unwrap().unwrap().key.unwrap();
+    assert_eq!(shown.replace('\0', "\u{fffd}"), "a\u{fffd}\\b\t\u{1}");
+}
+
 pub(super) fn an_event_for_nobody_leaves_nothing<B: Backend>() {
     let mut world = World::<B>::new();
     let event = world.event(&[]);

@@ -46,6 +46,7 @@ contract! {
         what_is_acknowledged_is_there_after_a_crash
         every_lane_gets_the_body_that_was_shaped_for_it
         an_event_for_nobody_leaves_nothing
+        a_key_may_be_any_text
         an_event_matched_before_a_subscriber_came_is_refused
         a_lane_that_takes_nothing_is_left_out
         a_lane_named_twice_gets_the_event_once

@@ -1,0 +1,179 @@
+//! Several nodes on one server: what they cost while nothing is to do, how soon one of them sends what another took, how a lane goes
+//! beside the backlog of another, and how much more two of them do than one where each has only so many connections.
+
+use std::time::Duration;
+
+use crate::exchange::Failure;
+use crate::figures::{self, Latencies, Rate, float};
+use crate::process::{Database, Place, Sender};
+use crate::server::Server;
+use crate::sink::Sink;
+use crate::{PACE_LASTS, PACE_PER_SECOND, WAITING, now, offer};
+
+/// Lanes that have nothing to do, and for how long it is looked what that costs.
+const IDLE_LANES: u64 = 10_000;
+const IDLE_LASTS: Duration = Duration::from_secs(60);
+const IDLE_PERCENT_WANTED: f64 = 2.0;
+const IDLE_MIB_WANTED: f64 = 200.0;
+
+/// Deliveries of the lane beside a backlog.
+const BESIDE: u64 = 50_000;
+
+/// How long each endpoint takes, how many lanes there are, and how many connections a node has.
+const TAKES: Duration = Duration::from_millis(100);
+const SLOW_LANES: u64 = 32;
+const SLOW_SETTINGS: [&str; 3] = ["limit.rate=1000/s", "limit.burst=1000", "limit.in_flight=8"];
+const CONNECTIONS: &str = "32";
+const RATE_LASTS: Duration = Duration::from_secs(10);
+/// Events for all of those lanes, more than can be sent meanwhile.
+const SLOW_EVENTS: u64 = 500;
+
+/// How much more so many nodes are to do than one.
+const WANTED: [f64; 3] = [1.0, 1.6, 2.4];
+
+const NAMES: [&str; 3] = ["first", "second", "third"];
+
+/// All of it, or the parts that are named.
+pub(crate) fn measure(parts: &[String]) -> Result<(), Failure> {
+    let Some(server) = Server::named() else {
+        figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");
+        return Ok(());
+    };
+    let wants = |part: &str| {
+        let named: Vec<_> = parts.iter().filter(|part| !part.starts_with('-')).collect();
+        named.is_empty() || named.iter().any(|name| *name == part)
+    };
+    if wants("elsewhere") {
+        elsewhere(&server)?;
+    }
+    if wants("rates") {
+        rates(&server)?;
+    }
+    if wants("backlog") {
+        backlog(&server)?;
+    }
+    if wants("idle") {
+        idle(&server)?;
+    }
+    Ok(())
+}
+
+fn nodes(database: &Database, count: usize, options: &[&str]) -> Result<Vec<Sender>, Failure> {
+    NAMES[..count]
+        .iter()
+        .map(|name| Sender::beside(database, &[&["--node", name], options].concat()))
+        .collect()
+}
+
+/// Waits until each node has lanes, and all of them together so many.
+fn wait_until_shared(database: &Database, nodes: usize, lanes: u64) -> Result<(), Failure> {
+    loop {
+        let shares = database.lanes_by_node()?;
+        let is_shared = shares.len() == nodes && shares.values().all(|lanes| *lanes > 0);
+        if is_shared && shares.values().sum::<u64>() == lanes {
+            figures::title(&format!("lanes: {shares:?}"));
+            return Ok(());
+        }
+    }
+}
+
+/// Emits at one node what the other sends.
+fn elsewhere(server: &Server) -> Result<(), Failure> {
+    let (sink, database) = (Sink::start()?, Place::Server(server.clone()).database()?);
+    crate::add(&database, &sink)?;
+    let nodes = nodes(&database, 2, &[])?;
+    offer::flood(nodes[0].address(), offer::KIND, 1)?;
+    sink.wait_for(1)?;
+    let owner = loop {
+        let shares = database.lanes_by_node()?;
+        if let Some(place) = NAMES.iter().position(|name| shares.get(*name) == Some(&1)) {
+            break place;
+        }
+    };
+    for (what, place) in [("at the node that sends it", owner), ("at the other one", 1 - owner)] {
+        figures::title(&format!("two nodes, {PACE_PER_SECOND} events/s emitted {what}"));
+        sink.forget_latencies();
+        let before = sink.arrivals();
+        let offered = offer::paced(nodes[place].address(), sink.clock(), PACE_PER_SECOND, PACE_LASTS)?;
+        sink.wait_for(before + offered.events)?;
+        let first_attempt: Latencies = sink.latencies();
+        figures::latencies("emit to first attempt", &first_attempt);
+        figures::latencies("  of which until the emit was acknowledged", &offered.acknowledged);
+        figures::latencies("  the generator's own lag", &offered.lag);
+    }
+    nodes.into_iter().try_for_each(Sender::end)
+}
+
+/// How much more nodes do that have so many connections each, where endpoints take their time.
+fn rates(server: &Server) -> Result<(), Failure> {
+    figures::title(&format!(
+        "endpoints that take {TAKES:?}, {SLOW_LANES} lanes, {CONNECTIONS} connections for each node"
+    ));
+    let mut one = None;
+    for count in 1..=NAMES.len() {
+        let (sink, database) = (Sink::start_slow(TAKES)?, Place::Server(server.clone()).database()?);
+        for lane in 0..SLOW_LANES {
+            database.add(&format!("s{lane}"), &sink.url(), "*", &SLOW_SETTINGS)?;
+        }
+        let nodes = nodes(&database, count, &["--connections-max", CONNECTIONS])?;
+        offer::flood(nodes[0].address(), offer::KIND, SLOW_EVENTS)?;
+        wait_until_shared(&database, count, SLOW_LANES)?;
+        let (began, before) = (now(), sink.arrivals());
+        offer::wait_until(began + RATE_LASTS);
+        let rate = Rate::new(sink.arrivals() - before, now() - began);
+        figures::rate(&format!("{count} nodes"), rate);
+        figures::ratio("  ÷ one", rate.over(*one.get_or_insert(rate)), WANTED[count - 1]);
+        drop(nodes);
+    }
+    Ok(())
+}
+
+/// A lane beside the backlog of another.
+fn backlog(server: &Server) -> Result<(), Failure> {
+    figures::title(&format!("{WAITING} deliveries waiting for a slow subscriber, on PostgreSQL"));
+    let (sink, database) = (Sink::start()?, Place::Server(server.clone()).database()?);
+    crate::scale::add_fast_and_slow(&database, &sink)?;
+    let sender = Sender::beside(&database, &[])?;
+    let mut alone = three(&sender, &sink)?;
+    offer::flood(sender.address(), "slow.one", WAITING)?;
+    let mut beside = three(&sender, &sink)?;
+    let middle = |rates: &mut [Rate; 3]| {
+        rates.sort_by(|one, other| one.0.total_cmp(&other.0));
+        rates[1]
+    };
+    let (alone, beside) = (middle(&mut alone), middle(&mut beside));
+    figures::rate("fast lane alone", alone);
+    figures::rate("fast lane beside them", beside);
+    figures::ratio("ratio", beside.over(alone), 0.95);
+    sender.end()
+}
+
+fn three(sender: &Sender, sink: &Sink) -> Result<[Rate; 3], Failure> {
+    let rate = || crate::scale::fast_rate(sender, sink, BESIDE);
+    Ok([rate()?, rate()?, rate()?])
+}
+
+/// What two nodes and the server cost with lanes that have nothing to do.
+fn idle(server: &Server) -> Result<(), Failure> {
+    figures::title(&format!("{IDLE_LANES} idle lanes on two nodes, {IDLE_LASTS:?}"));
+    let place = Place::Server(server.clone());
+    let (sink, database) = (Sink::start()?, place.database()?);
+    let nodes = nodes(&database, 2, &[])?;
+    nodes[0].subscribe_many(&sink.url(), IDLE_LANES)?;
+    offer::flood(nodes[0].address(), offer::KIND, 1)?;
+    sink.wait_for(IDLE_LANES)?;
+    wait_until_shared(&database, 2, IDLE_LANES)?;
+    // Vacuum and what was just done come to rest.
+    offer::wait_until(now() + IDLE_LASTS / 4);
+    let (began, before) = (now(), server.used()?);
+    offer::wait_until(began + IDLE_LASTS);
+    let after = server.used()?;
+    figures::wanted(
+        "the server: % of a core",
+        before.percent_until(&after, now() - began),
+        IDLE_PERCENT_WANTED,
+    );
+    let memory = nodes.iter().map(Sender::resident_mib).sum::<Result<f64, Failure>>()?;
+    figures::wanted("resident memory of both nodes, MiB", memory, IDLE_MIB_WANTED);
+    nodes.into_iter().try_for_each(Sender::end)
+}

@@ -1,0 +1,342 @@
+//! Three nodes on one server under load, of which each is killed, stopped for longer than its lease, and cut off from the server;
+//! the server itself is killed as well. Two of the nodes have wrong clocks, where this machine can make a clock wrong.
+//!
+//! What holds: nothing acknowledged is lost; each lane's contract, over all windows, as its endpoint sees it; and what was taken
+//! arrives again only where something was done to the nodes or the server around it, or its lane was taken by another node, and
+//! never once the server told that it was delivered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use crate::emitter::Emitter;
+use crate::judge;
+use crate::postgres_server::{address_in, query};
+use crate::process::{Database, Node, Serving, free_address, wrong_clock};
+use crate::sink::{Arrival, Sink};
+use crate::way::{Passage, Way};
+use crate::{IN_FLIGHT, Moments, QUARANTINE_NS};
+
+const LANES: usize = 4;
+const RATE_PER_SECOND: u64 = 100;
+const BURST: usize = 20;
+const SETTINGS: [&str; 7] = [
+    "limit.rate=100/s",
+    "limit.burst=20",
+    "limit.in_flight=4",
+    "limit.quarantine=500ms",
+    "limit.doubt=500ms",
+    "retry.base=10ms",
+    "retry.cap=50ms",
+];
+/// Names of the nodes, and by how many seconds their clocks are ahead.
+const NODES: [(&str, i64); 3] = [("right", 0), ("behind", -90), ("ahead", 90)];
+/// How long a node's lease lasts.
+const LEASE_NS: u64 = 1_000_000_000;
+/// Fewer arrivals than this pass between one thing that is done and the next.
+const ARRIVALS_BETWEEN: u64 = 100;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    /// A node is killed.
+    Kill,
+    /// A node is stopped until its lease is over.
+    Stop,
+    /// Nothing passes between a node and the server, and neither hears of it.
+    Silence,
+    /// The connections of a node to the server are closed, and none can be made.
+    Cut,
+    /// The server is killed.
+    KillServer,
+    /// The server ends in immediate mode.
+    EndServer,
+}
+
+/// How often what is done.
+struct Plan([(Deed, usize); 6]);
+
+impl Plan {
+    /// So many kills of nodes; of the server, stops and partitions a tenth of that each.
+    const fn of(kills: usize) -> Self {
+        let tenth = kills.div_ceil(10);
+        Self([
+            (Deed::Kill, kills),
+            (Deed::Stop, tenth),
+            (Deed::Silence, tenth.div_ceil(2)),
+            (Deed::Cut, tenth.div_ceil(2)),
+            (Deed::KillServer, tenth.div_ceil(2)),
+            (Deed::EndServer, tenth.div_ceil(2)),
+        ])
+    }
+
+    /// All of it in some order.
+    fn in_some_order(&self, moments: &mut Moments) -> Vec<Deed> {
+        let mut deeds: Vec<Deed> =
+            self.0.iter().flat_map(|(deed, count)| std::iter::repeat_n(*deed, *count)).collect();
+        for left in (1..deeds.len()).rev() {
+            deeds.swap(left, moments.next_below(left as u64 + 1));
+        }
+        deeds
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [(_, kills), (_, stops), (_, silences), (_, cuts), (_, killed), (_, ended)] = self.0;
+        write!(
+            f,
+            "{kills} kills of nodes, {} of the server ({ended} of them in immediate mode), {stops} stops past the lease, {} \
+             partitions ({cuts} cut, {silences} silent)",
+            killed + ended,
+            silences + cuts,
+        )
+    }
+}
+
+#[test]
+fn nodes_and_their_server_are_killed_stopped_and_parted() {
+    play("nodes_and_their_server_are_killed_stopped_and_parted", &Plan::of(6));
+}
+
+#[test]
+#[ignore = "takes a quarter of an hour; HOOKPROOF_KILLS says how many"]
+fn five_hundred_kills_of_nodes_and_fifty_of_their_server() {
+    let kills = std::env::var("HOOKPROOF_KILLS")
+        .map_or(500, |kills| kills.parse().expect("HOOKPROOF_KILLS is a number"));
+    play("five_hundred_kills_of_nodes", &Plan::of(kills));
+}
+
+/// From when to when something was done, in the sink's time.
+type Span = (u64, u64);
+
+/// What the nodes have told of their lanes.
+#[derive(Default)]
+struct Told {
+    /// When a node took a lane, and which.
+    taken: Vec<(u64, usize)>,
+    /// How many lanes nodes have lost that lived: they were too slow to renew a lease, or could not.
+    lost: usize,
+}
+
+impl Told {
+    /// Hears a line of a node's log.
+    fn hear(&mut self, line: &str, now: u64) {
+        let fields = || serde_json::from_str::<serde_json::Value>(line).unwrap()["fields"].take();
+        if line.contains("\"took a lane\"") {
+            self.taken.push((now, usize::try_from(fields()["lane"].as_u64().unwrap()).unwrap()));
+        } else if line.contains("\"lost a lane to another process\"") {
+            self.lost += 1;
+        }
+    }
+
+    /// Whether a lane changed hands between two moments. What a node does may be seen a little before what it says of that.
+    fn has_moved(&self, path: &str, first: u64, second: u64) -> bool {
+        const LATE_NS: u64 = 1_000_000_000;
+        // The first subscriber has the first lane.
+        let lane = path[1..].parse::<usize>().unwrap() + 1;
+        self.taken.iter().any(|(at, taken)| {
+            *taken == lane && first <= at + QUARANTINE_NS && at.saturating_sub(LATE_NS) <= second
+        })
+    }
+}
+
+/// The nodes, and what was done to them so far.
+struct Cluster {
+    sink: Arc<Sink>,
+    ways: Vec<Way>,
+    nodes: Vec<Node>,
+    serving: Vec<Serving>,
+    told: Arc<Mutex<Told>>,
+    done: Vec<Span>,
+    /// What the server told to be delivered, by event and path, and when it did at first.
+    confirmed: BTreeMap<String, u64>,
+    // The server ends after its nodes.
+    database: Database,
+}
+
+impl Cluster {
+    fn start(sink: &Arc<Sink>, database: Database) -> Self {
+        let folder = database.server().folder();
+        let ways: Vec<Way> = NODES.iter().map(|_| Way::to(folder)).collect();
+        let can_be_wrong = wrong_clock().is_some();
+        let node = |((name, ahead), way): ((&'static str, i64), &Way)| Node {
+            name,
+            address: free_address(),
+            database: address_in(way.folder(), "public"),
+            clock_ahead: if can_be_wrong { ahead } else { 0 },
+        };
+        let nodes = NODES.into_iter().zip(&ways).map(node).collect();
+        let mut cluster = Self {
+            sink: Arc::clone(sink),
+            ways,
+            nodes,
+            serving: Vec::new(),
+            told: Arc::default(),
+            done: Vec::new(),
+            confirmed: BTreeMap::new(),
+            database,
+        };
+        cluster.serving = (0..NODES.len()).map(|which| cluster.serve(which)).collect();
+        cluster
+    }
+
+    fn serve(&self, which: usize) -> Serving {
+        let (told, sink) = (Arc::clone(&self.told), Arc::clone(&self.sink));
+        self.database.serve_node(&self.nodes[which], move |line| told.lock().unwrap().hear(line, sink.now()))
+    }
+
+    fn server_says(&self, statements: &str) -> Vec<String> {
+        query(&self.database.server().address("public"), statements)
+    }
+
+    /// Waits until the server takes a node for dead.
+    fn wait_until_over(&self, which: usize) {
+        let alive = format!(
+            "SELECT 1 FROM nodes n JOIN owners o USING (owner) WHERE n.name = '{}'
+             AND o.until > (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000",
+            self.nodes[which].name
+        );
+        while !self.server_says(&alive).is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Notes what the server tells to be delivered, of the last half minute.
+    fn note_confirmed(&mut self) {
+        let delivered = self.server_says(
+            "SELECT e.id || ' /' || split_part(s.url, '/', 4) FROM deliveries d JOIN events e USING (event)
+             JOIN subscribers s USING (lane)
+             WHERE d.state = 1 AND d.at > ((extract(epoch FROM clock_timestamp()) - 30) * 1000000)::int8 * 1000",
+        );
+        let now = self.sink.now();
+        for one in delivered {
+            self.confirmed.entry(one).or_insert(now);
+        }
+    }
+
+    fn do_this(&mut self, deed: Deed, moments: &mut Moments) {
+        self.note_confirmed();
+        let from = self.sink.now();
+        let which = moments.next_below(NODES.len() as u64);
+        match deed {
+            Deed::Kill => {
+                self.serving[which].kill();
+                self.serving[which] = self.serve(which);
+            }
+            Deed::Stop => {
+                self.serving[which].signal("STOP");
+                self.wait_until_over(which);
+                self.serving[which].signal("CONT");
+            }
+            Deed::Silence | Deed::Cut => {
+                let passage = if deed == Deed::Cut { Passage::Cut } else { Passage::Silent };
+                self.ways[which].let_pass(passage);
+                // Some are shorter than a lease.
+                if moments.next_below(2) == 0 {
+                    self.wait_until_over(which);
+                } else {
+                    self.sink.wait_for(self.sink.count() + 20);
+                }
+                self.ways[which].let_pass(Passage::Open);
+            }
+            Deed::KillServer => {
+                self.database.server().kill();
+                self.database.server().begin();
+            }
+            Deed::EndServer => {
+                self.database.server().end();
+                self.database.server().begin();
+            }
+        }
+        self.done.push((from, self.sink.now()));
+    }
+}
+
+fn play(test: &str, plan: &Plan) {
+    let sink = Arc::new(Sink::start());
+    let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS) else {
+        return;
+    };
+    let mut cluster = Cluster::start(&sink, database);
+    let addresses: Vec<_> = cluster.nodes.iter().map(|node| node.address).collect();
+    let emitter = Emitter::start_at(&addresses, Arc::clone(&sink), LANES);
+    let mut moments = Moments::new();
+    for deed in plan.in_some_order(&mut moments) {
+        sink.wait_for(sink.count() + moments.next_below(ARRIVALS_BETWEEN));
+        cluster.do_this(deed, &mut moments);
+    }
+    let acknowledged = emitter.stop();
+    let owed = acknowledged.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
+    sink.wait_for_taken(owed.collect(), |arrival| format!("{} {}", arrival.event, arrival.path));
+    std::mem::take(&mut cluster.serving).into_iter().for_each(Serving::stop_in_order);
+    let arrivals = sink.arrivals();
+    let clocks = say_clocks(&arrivals);
+    let counts = judge_all(&arrivals, &cluster);
+    eprintln!(
+        "{} nodes, {plan}; {clocks}; {} events acknowledged for {LANES} lanes each, 0 lost; {counts}; burst {BURST} and \
+         {RATE_PER_SECOND}/s kept in every window of every lane",
+        NODES.len(),
+        acknowledged.len(),
+    );
+}
+
+/// By how much the clocks of those who signed were wrong.
+fn say_clocks(arrivals: &[Arrival]) -> String {
+    let ahead = |arrival: &Arrival| arrival.ahead;
+    let (least, most) =
+        (arrivals.iter().map(ahead).min().unwrap(), arrivals.iter().map(ahead).max().unwrap());
+    if wrong_clock().is_none() {
+        return "all clocks right, as libfaketime is not installed".to_owned();
+    }
+    // What an endpoint reads a little later seems to have been signed by a clock that is behind.
+    assert!(least <= -85 || most >= 85, "signatures are of {least} s to {most} s: no clock was wrong");
+    format!("clocks {least} s to {most} s ahead")
+}
+
+fn judge_all(arrivals: &[Arrival], cluster: &Cluster) -> String {
+    let mut lanes: BTreeMap<&str, Vec<Arrival>> = BTreeMap::new();
+    let mut deliveries: BTreeMap<&str, Vec<&Arrival>> = BTreeMap::new();
+    for arrival in arrivals {
+        lanes.entry(&arrival.path).or_default().push(arrival.clone());
+        deliveries.entry(&arrival.delivery).or_default().push(arrival);
+    }
+    assert_eq!(lanes.len(), LANES);
+    lanes.values().for_each(|arrivals| judge::conforms(arrivals, RATE_PER_SECOND, BURST));
+    let told = cluster.told.lock().unwrap();
+    let mut twice = 0;
+    for (delivery, attempts) in &deliveries {
+        for pair in attempts.windows(2) {
+            assert_eq!(pair[0].body, pair[1].body, "{delivery}");
+            if !pair[0].taken {
+                continue;
+            }
+            let (first, second) = (pair[0].at, pair[1].at);
+            // What a dead process had sent may be read a little after its death.
+            let during = |(from, until): &Span| first <= until + QUARANTINE_NS && *from <= second;
+            let around = cluster.done.iter().any(during) || told.has_moved(&pair[1].path, first, second);
+            assert!(
+                around,
+                "{delivery} arrived at {first} and {second}, and nothing was done, nor its lane taken, between"
+            );
+            let name = format!("{} {}", pair[1].event, pair[1].path);
+            let known = cluster.confirmed.get(&name).copied().unwrap_or(u64::MAX);
+            assert!(
+                second <= known.saturating_add(QUARANTINE_NS),
+                "{delivery} was known to be delivered at {known}, and came again at {second}"
+            );
+            twice += 1;
+        }
+    }
+    // What a node has sent since its last word to the server, which is no older than its lease, and what it may send at once.
+    let unconfirmed =
+        IN_FLIGHT + BURST + usize::try_from(RATE_PER_SECOND * LEASE_NS / 1_000_000_000).unwrap();
+    let changes = cluster.done.len() * LANES + told.taken.len();
+    assert!(twice <= changes * unconfirmed, "{twice} arrived twice");
+    format!(
+        "{} arrivals, {twice} taken twice, each around one of these or where its lane was taken ({} lanes lost by a node that \
+         lived), and none that the server told to be delivered",
+        arrivals.len(),
+        told.lost
+    )
+}

@@ -1,0 +1,126 @@
+//! How long lanes stand still when their node dies, and when it leaves in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::emitter::Emitter;
+use crate::process::{Database, Serving};
+use crate::sharing::Cluster;
+use crate::sink::{Arrival, Sink};
+
+const LANES: usize = 12;
+/// What a dead node may have had under way counts as under way until it would have been given up, and then as in doubt: a lane that
+/// may have no more than that stands still as long. Here neither is longer than half a second.
+const SETTINGS: [&str; 6] = [
+    "timeout=500ms",
+    "limit.rate=40/s",
+    "limit.burst=10",
+    "limit.in_flight=4",
+    "limit.quarantine=500ms",
+    "limit.doubt=500ms",
+];
+const SECOND: u64 = 1_000_000_000;
+/// The lease of both nodes.
+const LEASE: u64 = 5 * SECOND;
+
+/// How a node goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Going {
+    /// It is killed.
+    Dies,
+    /// It is told to end.
+    Leaves,
+}
+
+impl Going {
+    /// After this no lane stands still for that any more.
+    const fn is_over_after(self) -> u64 {
+        match self {
+            Self::Dies => LEASE + 2 * SECOND,
+            Self::Leaves => SECOND,
+        }
+    }
+}
+
+#[test]
+#[ignore = "measures; HOOKPROOF_REPEATS says how often"]
+fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
+    let repeats: usize = std::env::var("HOOKPROOF_REPEATS")
+        .map_or(20, |repeats| repeats.parse().expect("HOOKPROOF_REPEATS is a number"));
+    let sink = Arc::new(Sink::willing());
+    let test = "how_long_lanes_stand_still";
+    let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS) else {
+        return;
+    };
+    let cluster = Cluster { sink: Arc::clone(&sink), database, lanes: LANES };
+    let stays = cluster.database.serve_as("stays");
+    let emitter = Emitter::start(cluster.database.address(), Arc::clone(&sink), LANES);
+    for going in [Going::Leaves, Going::Dies] {
+        let (mut gaps, mut others, mut twice) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..repeats {
+            let (gone, stayed, doubled) = go(&cluster, going);
+            gaps.extend(gone);
+            others.extend(stayed);
+            twice += doubled;
+        }
+        let how = if going == Going::Dies { "dies by SIGKILL" } else { "leaves in order" };
+        eprintln!(
+            "a node {how}, {repeats} times, lease {} s: its lanes stand still for {}; those of the other for {}; {twice} taken \
+             twice",
+            LEASE / SECOND,
+            told(&mut gaps),
+            told(&mut others)
+        );
+        if going == Going::Leaves {
+            assert_eq!(twice, 0, "nobody has died");
+        }
+    }
+    let acknowledged = emitter.stop();
+    let owed = acknowledged.iter().flat_map(|event| (0..LANES).map(move |lane| format!("{event} /{lane}")));
+    sink.wait_for_taken(owed.collect(), |arrival| format!("{} {}", arrival.event, arrival.path));
+    stays.stop_in_order();
+}
+
+/// The longest time without an arrival of each lane of a node that goes, of each lane of the other, and what was taken twice.
+fn go(cluster: &Cluster, going: Going) -> (Vec<u64>, Vec<u64>, usize) {
+    let mut serving = cluster.database.serve_elsewhere_as("goes");
+    cluster.wait_until_shared(|shares| shares.len() == 2 && shares.values().all(|share| share.lanes > 0));
+    let lanes = cluster.database.lanes_of("goes");
+    let begun = cluster.sink.now();
+    match going {
+        Going::Dies => serving.kill(),
+        Going::Leaves => Serving::stop_in_order(serving),
+    }
+    let end = begun + going.is_over_after();
+    cluster.sink.wait_for_time(end, LANES);
+    let arrivals = cluster.sink.arrivals();
+    let (mut gone, mut stayed) = (Vec::new(), Vec::new());
+    for (path, gap) in longest_gaps(&arrivals, begun) {
+        if lanes.iter().any(|lane| lane == path) { &mut gone } else { &mut stayed }.push(gap);
+    }
+    // Both may be killed or told in the midst of what they took before.
+    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+    let around = arrivals.iter().filter(|arrival| arrival.taken && arrival.at + 2 * SECOND > begun);
+    around.for_each(|arrival| *taken.entry(&arrival.delivery).or_default() += 1);
+    (gone, stayed, taken.values().map(|count| count - 1).sum())
+}
+
+/// For each lane the longest time between two arrivals, of which the later one came after that moment.
+fn longest_gaps(arrivals: &[Arrival], begun: u64) -> BTreeMap<&str, u64> {
+    let (mut last, mut gaps) = (BTreeMap::new(), BTreeMap::new());
+    for arrival in arrivals {
+        let before = last.insert(arrival.path.as_str(), arrival.at).unwrap_or(arrival.at);
+        if arrival.at > begun {
+            let longest = gaps.entry(arrival.path.as_str()).or_insert(0);
+            *longest = (arrival.at - before).max(*longest);
+        }
+    }
+    gaps
+}
+
+/// The middle one, the 95th of a hundred and the longest, in milliseconds.
+fn told(gaps: &mut [u64]) -> String {
+    gaps.sort_unstable();
+    let at = |part: usize| gaps[(gaps.len() - 1) * part / 100] / 1_000_000;
+    format!("p50 {} ms, p95 {} ms, {} ms at most, of {}", at(50), at(95), at(100), gaps.len())
+}
