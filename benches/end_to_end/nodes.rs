@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::exchange::Failure;
-use crate::figures::{self, Latencies, Rate, float};
+use crate::figures::{self, Latencies, Rate};
 use crate::process::{Database, Place, Sender};
 use crate::server::Server;
 use crate::sink::Sink;
