@@ -1,13 +1,14 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
-//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it. Where `HOOKPROOF_POSTGRES` names a server with a
-//! database to itself, the same is measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes; with `-- nodes`,
-//! what several nodes do on it.
+//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it, and with `-- many`, ten thousand subscribers; with
+//! `-- cost`, what each of its threads costs. Where `HOOKPROOF_POSTGRES` names a server with a database to itself, the same is
+//! measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes; with `-- nodes`, what several nodes do on it.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
 //! after, as these machines are shared: a ratio between things that ran at the same time means the most.
 
 mod bare;
+mod cost;
 mod exchange;
 mod figures;
 mod nodes;
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         Some(process::BARE) => bare::main(&arguments[2..]),
         Some("scale") => Sink::start().and_then(|sink| scale::measure(&sink, WAITING, EVENTS)),
         Some("nodes") => nodes::measure(&arguments[2..]),
+        Some("many") => Sink::start().and_then(|sink| scale::many(&sink)),
+        Some("cost") => Sink::start().and_then(|sink| cost::measure(&sink, events())),
         Some("steady") => Sink::start().and_then(|sink| steady::measure(&sink)),
         Some("server") => measure(&[], events(), PACE_LASTS),
         // `cargo test --all-targets` runs benches too: once through is all that it wants to know.

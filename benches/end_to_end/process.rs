@@ -63,11 +63,11 @@ impl Sender {
         Ok(Self { child, address, database: None })
     }
 
-    /// Subscribers over the API, one after another.
-    pub(crate) fn subscribe_many(&self, url: &str, count: u64) -> Result<(), Failure> {
+    /// Subscribers over the API, one after another, with these settings after a comma, if any.
+    pub(crate) fn subscribe_many(&self, url: &str, count: u64, settings: &str) -> Result<(), Failure> {
         let mut connection = Connection::open(self.address)?;
         for n in 0..count {
-            let body = format!("{{\"name\": \"s{n}\", \"url\": \"{url}\"}}");
+            let body = format!("{{\"name\": \"s{n}\", \"url\": \"{url}\"{settings}}}");
             connection.post("/v1/subscribers", "application/json", body.as_bytes())?;
         }
         Ok(())
@@ -95,6 +95,11 @@ impl Sender {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the system tells of its threads.
+    pub(crate) fn threads(&self) -> String {
+        format!("/proc/{}/task", self.child.id())
     }
 
     /// A figure of its metrics, over all of its labels.

@@ -6,7 +6,7 @@ use crate::exchange::Failure;
 use crate::figures::{self, Rate};
 use crate::process::{Database, Place, Sender};
 use crate::sink::Sink;
-use crate::{now, offer};
+use crate::{cost, now, offer};
 
 /// What is measured here is a matter of files.
 const PLACE: Place = Place::File("power-loss");
@@ -66,17 +66,14 @@ pub(crate) fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rat
 }
 
 /// One event for everybody.
-fn many(sink: &Sink) -> Result<(), Failure> {
+pub(crate) fn many(sink: &Sink) -> Result<(), Failure> {
     figures::title(&format!("{SUBSCRIBERS} subscribers with one delivery each"));
     let sender = Sender::start(PLACE.database()?)?;
     let began = now();
-    sender.subscribe_many(&sink.url(), SUBSCRIBERS)?;
+    sender.subscribe_many(&sink.url(), SUBSCRIBERS, "")?;
     figures::rate("subscribed", Rate::new(SUBSCRIBERS, now() - began));
-    let before = sink.arrivals();
-    let began = now();
-    offer::flood(sender.address(), "fast.one", 1)?;
-    sink.wait_for(before + SUBSCRIBERS)?;
-    figures::rate("delivered", Rate::new(SUBSCRIBERS, now() - began));
+    figures::count("resident memory before, MiB", sender.resident_mib()?);
+    cost::flood(sink, &sender, 1, SUBSCRIBERS, 0)?;
     figures::wanted("resident memory, MiB", sender.resident_mib()?, RSS_WANTED_MIB);
     sender.stop().map(drop)
 }

@@ -1,0 +1,82 @@
+//! What a delivery costs the sender in processor time, by its threads: the clock says little where other programs run beside.
+
+use std::collections::BTreeMap;
+
+use crate::exchange::Failure;
+use crate::figures::{self, Rate};
+use crate::process::{Place, Sender};
+use crate::sink::Sink;
+use crate::{now, offer, serving};
+
+/// Beside one subscriber: so many, with a connection each.
+const SUBSCRIBERS: u64 = 1_000;
+const UNLIMITED: &str = r#", "limit": {"rate": "1000000/s", "burst": 100000, "in_flight": 1}"#;
+/// Threads that cost less than this are not told one by one.
+const TOLD_MICROS: f64 = 0.05;
+
+/// The nanoseconds that the threads of each name have run for.
+pub(crate) struct Spent(BTreeMap<String, u64>);
+
+/// A flood of so many events for one subscriber, and then as many deliveries for a thousand.
+pub(crate) fn measure(sink: &Sink, events: u64) -> Result<(), Failure> {
+    let place = Place::File("power-loss");
+    let sender = serving(sink, &place)?;
+    figures::title(&format!("one subscriber, {events} events"));
+    let one = flood(sink, &sender, events, 1, 0)?;
+    sender.stop()?;
+    let sender = Sender::start(place.database()?)?;
+    sender.subscribe_many(&sink.url(), SUBSCRIBERS, UNLIMITED)?;
+    figures::title(&format!("{SUBSCRIBERS} subscribers, the first event of each"));
+    flood(sink, &sender, 1, SUBSCRIBERS, 0)?;
+    let each = events / SUBSCRIBERS;
+    figures::title(&format!("{SUBSCRIBERS} subscribers, {each} more for each"));
+    let many = flood(sink, &sender, each, SUBSCRIBERS, SUBSCRIBERS)?;
+    figures::ratio("ratio", many.over(one), 0.9);
+    sender.stop().map(drop)
+}
+
+/// Emits so many events for so many subscribers, and tells what it cost to deliver them, beside those that were recorded before.
+pub(crate) fn flood(
+    sink: &Sink,
+    sender: &Sender,
+    events: u64,
+    subscribers: u64,
+    recorded: u64,
+) -> Result<Rate, Failure> {
+    let (deliveries, arrived) = (events * subscribers, sink.arrivals());
+    let (before, began) = (Spent::by(sender)?, now());
+    offer::flood(sender.address(), offer::KIND, events)?;
+    sink.wait_for(arrived + deliveries)?;
+    let rate = Rate::new(deliveries, now() - began);
+    sender.wait_until_recorded(recorded + deliveries)?;
+    figures::rate("delivered", rate);
+    before.tell(&Spent::by(sender)?, deliveries);
+    Ok(rate)
+}
+
+impl Spent {
+    fn by(sender: &Sender) -> Result<Self, Failure> {
+        let mut spent = BTreeMap::<String, u64>::new();
+        for thread in std::fs::read_dir(sender.threads())?.map_while(Result::ok) {
+            // One that has ended meanwhile is no longer there to be read.
+            let read = |what| std::fs::read_to_string(thread.path().join(what)).unwrap_or_default();
+            let nanos = read("schedstat").split(' ').next().and_then(|text| text.parse::<u64>().ok());
+            *spent.entry(read("comm").trim().to_owned()).or_default() += nanos.unwrap_or(0);
+        }
+        Ok(Self(spent))
+    }
+
+    fn tell(&self, after: &Self, deliveries: u64) {
+        let before = |name: &str| self.0.get(name).copied().unwrap_or(0);
+        let micros = |nanos: u64| figures::float(nanos) / figures::float(deliveries) / 1_000.0;
+        let spent: Vec<_> =
+            after.0.iter().map(|(name, nanos)| (name, nanos.saturating_sub(before(name)))).collect();
+        for (name, nanos) in spent.iter().filter(|(_, nanos)| micros(*nanos) >= TOLD_MICROS) {
+            figures::count(&format!("  {name}: processor time per delivery, µs"), micros(*nanos));
+        }
+        figures::count(
+            "all threads: processor time per delivery, µs",
+            micros(spent.iter().map(|(_, n)| n).sum()),
+        );
+    }
+}
