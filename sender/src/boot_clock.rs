@@ -1,6 +1,8 @@
 //! The clock of the machine since its start. It never steps, and it goes on while the machine is suspended or the process
 //! is stopped: a lease that another process may have taken over meanwhile is over by this clock too.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Nanos;
@@ -80,7 +82,10 @@ impl Moment {
     /// Now, by the machine's own clock. Nothing where the machine does not name its runs.
     #[must_use]
     pub fn now() -> Option<Self> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        /// It is the same for as long as this process lives, and each lane's record wants it.
+        static BOOT: LazyLock<Option<String>> =
+            LazyLock::new(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok());
+        let boot = BOOT.as_deref()?;
         Some(Self::at(boot.trim(), Nanos(machine_time().0)))
     }
 
