@@ -255,6 +255,7 @@ impl Work<'_> {
         ])?;
         self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
         self.written.recorded += 1;
+        self.note_if_short(delivery, target.expires)?;
         self.fronts.add(target.lane, due);
         if fits {
             self.may_pay(target.lane)?;

@@ -3,7 +3,7 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
 //! `reader` and its parts read.
 
 use std::collections::BTreeMap;
@@ -47,6 +47,7 @@ mod subscribe;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod unswept;
 mod values;
 
 pub use doctor::{Checked, Missing};
@@ -162,7 +163,7 @@ impl SqliteStore {
         drop(out);
         self.latencies.undo();
         self.taken_seen.clear();
-        self.places = purge::Places::default();
+        self.places.undo();
     }
 
     fn transact(

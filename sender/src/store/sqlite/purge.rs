@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Result, params};
 
+use super::unswept::Unswept;
 use super::values::{int, size};
 use super::{Work, latencies};
 use crate::engine::{DeliveryId, StoreTime};
@@ -20,8 +21,16 @@ pub(super) struct Places {
     letter: Option<DeliveryId>,
     /// When an attempt began, and its delivery.
     pub(super) attempt: Option<(u64, u64)>,
-    /// The last delivery that sweeps have looked at, if that is later than what they have written down.
-    pub(super) swept: u64,
+    pub(super) unswept: Unswept,
+}
+
+impl Places {
+    /// A commit failed: steps begin anew.
+    pub(super) fn undo(&mut self) {
+        let mut unswept = std::mem::take(&mut self.unswept);
+        unswept.undo();
+        *self = Self { unswept, ..Self::default() };
+    }
 }
 
 /// An event and what belongs to it.

@@ -1,11 +1,15 @@
 //! Burying what nobody will send: what has expired, and what removed subscribers were owed. In small steps.
+//!
+//! What expires is noted once it has waited for [`NOTED_AFTER`], so that what is delivered sooner costs no note. Whatever would
+//! expire sooner is noted when it is recorded.
 
 use rusqlite::{OptionalExtension, Result, params};
 
-use super::damaged::{is_about_the_row, or_least};
+use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
+use super::unswept::NOTED_AFTER;
 use super::values::{int, size};
 use super::{Work, latencies};
-use crate::engine::{DeliveryId, LaneId, StoreTime};
+use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Reason, Sweep};
 use crate::store::reply::{Reply, Swept};
 use crate::store::room::Bounded;
@@ -14,8 +18,12 @@ use crate::store::room::Bounded;
 /// other.
 pub(super) const EXPIRING: &str = "SELECT expires, delivery FROM expiring ORDER BY expires, delivery";
 
-/// No sweep looks at more deliveries that came since the last one, nor deletes more of what was left behind.
-const LOOKED_AT_MAX: u32 = 8_192;
+/// No sweep deletes more of what was left behind.
+const LEFT_BEHIND_MAX: usize = 8_192;
+
+/// A delivery that expires within that is noted when it is recorded, since sweeps come to it later. It is twice as long as they
+/// leave it alone: a flood may keep them busy.
+const SHORT: Nanos = NOTED_AFTER.times(2);
 
 /// One expired delivery.
 struct Expired {
@@ -50,33 +58,45 @@ impl Work<'_> {
         }))
     }
 
-    /// Notes when those expire that still wait, of the deliveries that came since the last time. Says whether there may be more
-    /// to look at.
+    /// Notes when those expire that still wait, of the deliveries that nobody has looked at and that may be older than
+    /// [`NOTED_AFTER`]. Says whether there may be more to look at.
     fn note_expiring(&mut self) -> Result<bool> {
+        let newest = self.ledger.totals.next_delivery - 1;
+        let old = self.places.unswept.old(self.now, newest);
         let kept: u64 =
             self.sql.prepare_cached("SELECT delivery FROM swept")?.query_row([], |row| row.get(0))?;
-        let after = self.places.swept.max(kept);
-        let (looked_at, last): (u32, Option<u64>) = self
-            .sql
-            .prepare_cached(
-                "SELECT count(*), max(delivery) FROM
-                 (SELECT delivery FROM deliveries WHERE delivery > ?1 ORDER BY delivery LIMIT ?2)",
-            )?
-            .query_row(params![int(after), LOOKED_AT_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let Some(last) = last else { return Ok(false) };
+        let after = self.places.unswept.after(kept);
+        if after >= old {
+            return Ok(false);
+        }
+        let (noted, last) = self.note_some(after, old)?;
+        if self.places.unswept.reach(last, kept) || noted > 0 {
+            self.sql.prepare_cached("UPDATE swept SET delivery = ?1")?.execute([int(last)])?;
+        }
+        Ok(last < old)
+    }
+
+    /// Notes the first of those after one delivery and up to another: how many, and up to which. Where some cannot be read, SQLite
+    /// lets nothing more be written in this transaction: it fails, and the next sweeps get past them. A claim that comes to them
+    /// finds out what is to become of them.
+    fn note_some(&mut self, after: u64, old: u64) -> Result<(usize, u64)> {
+        let last = self.places.unswept.step(after).min(old);
         let noted = self
             .sql
             .prepare_cached(
                 "INSERT OR IGNORE INTO expiring SELECT expires, delivery FROM deliveries
                  WHERE delivery > ?1 AND delivery <= ?2 AND state = 0",
             )?
-            .execute([int(after), int(last)])?;
-        self.places.swept = last;
-        // Whoever begins anew looks again at what was delivered meanwhile, and that is little.
-        if noted > 0 || last - kept >= u64::from(LOOKED_AT_MAX) {
-            self.sql.prepare_cached("UPDATE swept SET delivery = ?1")?.execute([int(last)])?;
+            .execute([int(after), int(last)]);
+        if noted.as_ref().is_err_and(|error| is_about_the_row(error) || is_about_the_disk(error)) {
+            self.places.unswept.fail(after, last);
         }
-        Ok(looked_at >= LOOKED_AT_MAX)
+        Ok((noted?, last))
+    }
+
+    /// A delivery that was just recorded may expire before a sweep looks at it: then it is noted at once.
+    pub(super) fn note_if_short(&self, delivery: DeliveryId, expires: StoreTime) -> Result<()> {
+        if expires.since(self.now) <= SHORT { self.note_new_expiry(delivery, expires) } else { Ok(()) }
     }
 
     /// A delivery expires at another time than it did. What is not noted yet will be.
@@ -94,9 +114,9 @@ impl Work<'_> {
         let mut query = self.sql.prepare_cached(EXPIRING)?;
         let mut rows = query.query([])?;
         let (mut expired, mut left_behind) = (Vec::new(), Vec::new());
-        let max_of = |max: u32| usize::try_from(max).unwrap_or(usize::MAX);
-        while expired.len() < max_of(max)
-            && left_behind.len() < max_of(LOOKED_AT_MAX)
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        while expired.len() < max
+            && left_behind.len() < LEFT_BEHIND_MAX
             && let Some(row) = rows.next()?
         {
             let (expires, delivery): (i64, DeliveryId) = (row.get(0)?, row.get(1)?);
@@ -114,7 +134,7 @@ impl Work<'_> {
         for (expires, delivery) in &left_behind {
             delete.execute(params![expires, delivery])?;
         }
-        Ok((expired, left_behind.len() >= max_of(LOOKED_AT_MAX)))
+        Ok((expired, left_behind.len() >= LEFT_BEHIND_MAX))
     }
 
     /// A delivery, if it waits and expires then.

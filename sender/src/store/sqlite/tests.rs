@@ -1,5 +1,6 @@
 //! What can only be seen from the inside.
 
+use super::unswept::NOTED_AFTER;
 use super::*;
 use crate::engine::{DeliveryId, LaneId, Term};
 use crate::store::clock::{Beginning, Fault};
@@ -175,6 +176,82 @@ fn a_delivery_whose_own_row_makes_no_sense_stops_neither_its_lane_nor_any_sweep(
     }
 }
 
+/// What a store notes of deliveries costs more than to deliver them, so it is left out for those that do not wait.
+#[test]
+fn when_a_delivery_expires_is_noted_once_it_has_waited_and_what_expires_sooner_is_given_up_in_time() {
+    let (_folder, mut store) = open(Options::default());
+    let step = Nanos::from_millis(500);
+    store.commit(NOW, &[subscribe(), sweep()]).unwrap();
+    let short = [Nanos::SECOND, NOTED_AFTER, Nanos::from_secs(15), NOTED_AFTER.times(2)];
+    let mut emits: Vec<_> =
+        short.iter().zip(1..).map(|(ttl, number)| emit_until(number, after(*ttl))).collect();
+    emits.push(emit_until(9, after(Nanos(NOTED_AFTER.0 * 2 + 1))));
+    emits.push(emit_until(10, after(Nanos::HOUR)));
+    store.commit(NOW, &emits).unwrap();
+    let mut given_up = Vec::new();
+    for steps in 1..=80 {
+        let now = Nanos(step.0 * steps);
+        let replies = store.commit(after(now), &[sweep()]).unwrap();
+        let [Reply::Swept(swept)] = &replies[..] else { panic!("{replies:?}") };
+        given_up.extend((0..swept.expired).map(|_| now));
+        let noted = "SELECT count(*) FROM expiring WHERE delivery > 4";
+        let noted: u64 = store.sql.query_row(noted, [], |row| row.get(0)).unwrap();
+        assert_eq!(noted > 0, now >= NOTED_AFTER, "{now}: {noted}");
+    }
+    assert_eq!(given_up, [&short[..], &[Nanos(NOTED_AFTER.0 * 2 + step.0)]].concat());
+}
+
+#[test]
+fn a_damaged_page_among_deliveries_that_no_sweep_has_seen_keeps_none_of_the_others_from_expiring() {
+    const COUNT: u64 = 900;
+    let (folder, mut store) = open(Options::default());
+    let path = folder.path().join("store.db");
+    let wide = Bounds { rows_max: COUNT, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
+    let Command::Subscribe(subscribe) = subscribe() else { panic!("it subscribes") };
+    store.commit(NOW, &[Command::Subscribe(Subscribe { bounds: wide, ..subscribe })]).unwrap();
+    // Its neighbours wait for longer: to change them would change its page too.
+    let stays = COUNT / 3..COUNT / 3 * 2;
+    let ttl = |number| if stays.contains(&number) { Nanos::DAY } else { Nanos::HOUR };
+    let emits: Vec<_> = (1..=COUNT).map(|number| emit_until(number, after(ttl(number)))).collect();
+    store.commit(NOW, &emits).unwrap();
+    drop(store);
+    damage_row(&path, COUNT / 2, &[1, COUNT]);
+    let mut store = SqliteStore::open(&path, &Options::default()).unwrap();
+    let mut expired = 0;
+    for _ in 0..COUNT {
+        // One that meets the page fails, and the next one gets further.
+        let Ok(replies) = store.commit(after(Nanos::HOUR.times(2)), &[sweep()]) else { continue };
+        let [Reply::Swept(swept)] = &replies[..] else { panic!("{replies:?}") };
+        expired += swept.expired;
+        if !swept.more {
+            break;
+        }
+    }
+    assert_eq!(expired, COUNT - COUNT / 3, "before the page and after it");
+}
+
+/// Overwrites the page of one delivery, which has none of these others and nothing else.
+fn damage_row(path: &Path, number: u64, others: &[u64]) {
+    use std::os::unix::fs::FileExt as _;
+    const PAGE: usize = 4_096;
+    let content = std::fs::read(path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let reads = |number: u64| {
+        let sql = Connection::open(path).unwrap();
+        let found = sql.query_row("SELECT lane FROM deliveries WHERE delivery = ?1", [number], |_| Ok(()));
+        found.is_ok()
+    };
+    for (place, page) in content.chunks(PAGE).enumerate().skip(1) {
+        let offset = u64::try_from(place * PAGE).unwrap();
+        file.write_all_at(&[0xa5; PAGE], offset).unwrap();
+        if !reads(number) && others.iter().all(|other| reads(*other)) {
+            return;
+        }
+        file.write_all_at(page, offset).unwrap();
+    }
+    panic!("no page is the delivery's alone");
+}
+
 #[test]
 fn a_check_of_the_file_ends_where_the_log_becomes_too_long() {
     let (folder, mut store) = open(Options::default());
@@ -213,6 +290,16 @@ fn acquire() -> Command {
 
 fn claim() -> Claim {
     Claim { lane: LaneId(1), term: Term(1), max: 100, bytes_max: 1 << 20 }
+}
+
+fn sweep() -> Command {
+    Command::Sweep(Sweep { max: 10_000 })
+}
+
+fn emit_until(number: u64, expires: StoreTime) -> Command {
+    let Command::Emit(mut emit) = emit(number) else { panic!("it emits") };
+    emit.targets[0].expires = expires;
+    Command::Emit(emit)
 }
 
 fn numbers(claimed: &Claimed) -> Vec<u64> {

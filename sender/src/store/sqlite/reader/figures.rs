@@ -8,8 +8,8 @@ use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::{Bounds, LaneState};
 use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
 
-/// So many deliveries that came since the last sweep are looked at for a status.
-const NOT_SWEPT_MAX: u32 = 50_000;
+/// So many deliveries that no sweep has looked at yet are looked at for a status.
+const NOT_SWEPT_MAX: u32 = 500_000;
 
 pub(super) fn status(sql: &Connection, now: StoreTime) -> Result<Status> {
     let counts = totals(sql)?.counts;
@@ -60,7 +60,7 @@ fn oldest_due(sql: &Connection) -> Result<Option<StoreTime>> {
     .query_row([], |row| row.get(0))
 }
 
-/// The first that sweeps have noted, or one that came since the last one: no more of these are looked at than there are in some
+/// The first that sweeps have noted, or one that they have not come to: no more of these are looked at than there are in some
 /// seconds.
 fn next_to_expire(sql: &Connection) -> Result<Option<StoreTime>> {
     sql.prepare_cached(

@@ -1,0 +1,146 @@
+//! How far sweeps have come among the deliveries of which they note when they expire. In memory: whoever begins anew goes by
+//! what is written down, and looks at all after that.
+
+use std::collections::VecDeque;
+
+use crate::engine::{Nanos, StoreTime};
+
+/// For how long a delivery waits before it is looked at, at least.
+pub(super) const NOTED_AFTER: Nanos = Nanos::from_secs(10);
+/// Deliveries that one sweep looks at, at most.
+const LOOKED_AT_MAX: u64 = 8_192;
+/// Marks are so far apart: between two of them, deliveries are looked at sooner than they need be.
+const MARKS_APART: Nanos = Nanos::SECOND;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(super) struct Unswept {
+    /// Moments, and the last delivery that had been recorded by then.
+    marks: VecDeque<(StoreTime, u64)>,
+    /// The last delivery that was looked at, if that is later than what is written down.
+    looked_at: u64,
+    /// The last that could not be read, and was passed over.
+    passed_over: u64,
+    /// How many are looked at in one go: fewer where some of them cannot be read.
+    at_once: u64,
+}
+
+impl Default for Unswept {
+    fn default() -> Self {
+        Self { marks: VecDeque::new(), looked_at: 0, passed_over: 0, at_once: LOOKED_AT_MAX }
+    }
+}
+
+impl Unswept {
+    /// Up to which delivery they may be older than [`NOTED_AFTER`], where `newest` is the last one so far: after the first mark
+    /// that is younger, all are younger. Where there is no such mark, nobody knows.
+    pub(super) fn old(&mut self, now: StoreTime, newest: u64) -> u64 {
+        let is_young = |at: StoreTime| at <= now && now.since(at) < NOTED_AFTER;
+        while self.marks.pop_front_if(|(at, _)| !is_young(*at)).is_some() {}
+        let old = self.marks.front().map_or(newest, |(_, last)| *last);
+        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= MARKS_APART) {
+            self.marks.push_back((now, newest));
+        }
+        old
+    }
+
+    /// Where to go on, given what is written down.
+    pub(super) fn after(&self, kept: u64) -> u64 {
+        kept.max(self.looked_at).max(self.passed_over)
+    }
+
+    /// How far to look in one go.
+    pub(super) fn step(&self, after: u64) -> u64 {
+        after.saturating_add(self.at_once)
+    }
+
+    /// All up to this one were looked at, and up to `kept` that is written down. True if it is to be written down for this one:
+    /// whoever begins anew looks again at what was delivered meanwhile, and that is to be little. Where some cannot be read,
+    /// the next commit may fail, and is to get further than the last one.
+    pub(super) fn reach(&mut self, last: u64, kept: u64) -> bool {
+        let is_slow = self.at_once < LOOKED_AT_MAX;
+        self.looked_at = last;
+        self.at_once = self.at_once.saturating_mul(2).min(LOOKED_AT_MAX);
+        is_slow || last - kept >= LOOKED_AT_MAX
+    }
+
+    /// Some of these cannot be read: fewer are looked at the next time. One that is alone is passed over.
+    pub(super) fn fail(&mut self, after: u64, last: u64) {
+        self.at_once = ((last - after) / 2).max(1);
+        if last - after <= 1 {
+            self.passed_over = last;
+        }
+    }
+
+    /// A commit failed: what was looked at may not be noted.
+    pub(super) fn undo(&mut self) {
+        self.marks.clear();
+        self.looked_at = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: StoreTime = StoreTime::from_secs(1_000);
+
+    fn after(length: Nanos) -> StoreTime {
+        StoreTime(NOW.0 + length.0)
+    }
+
+    #[test]
+    fn what_was_recorded_after_a_young_mark_is_left_alone_and_all_else_is_old() {
+        let mut unswept = Unswept::default();
+        assert_eq!(unswept.old(NOW, 5), 5, "nobody knows when those came");
+        assert_eq!(unswept.old(after(Nanos::SECOND), 8), 5);
+        assert_eq!(unswept.old(after(Nanos(NOTED_AFTER.0 - 1)), 20), 5);
+        assert_eq!(unswept.old(after(NOTED_AFTER), 30), 8);
+        // No sweep came by for long, or the clock was set back.
+        assert_eq!(unswept.old(after(NOTED_AFTER.times(3)), 40), 40);
+        assert_eq!(unswept.old(NOW, 50), 50);
+    }
+
+    #[test]
+    fn there_are_no_more_marks_than_seconds() {
+        let mut unswept = Unswept::default();
+        (0..10_000).for_each(|step| {
+            unswept.old(after(Nanos::from_millis(step * 7)), step);
+        });
+        assert!(unswept.marks.len() <= 10, "{}", unswept.marks.len());
+    }
+
+    /// Looks at deliveries of which some cannot be read, as sweeps do that fail with them. Comes out: which were looked at.
+    fn looked_at(unreadable: std::ops::Range<u64>) -> Vec<u64> {
+        const NEWEST: u64 = 20_000;
+        let mut unswept = Unswept::default();
+        let (mut kept, mut seen) = (0, Vec::new());
+        for _ in 0..1_000 {
+            let after = unswept.after(kept);
+            if after == NEWEST {
+                break;
+            }
+            let last = unswept.step(after).min(unswept.old(NOW, NEWEST));
+            if (after + 1..=last).any(|number| unreadable.contains(&number)) {
+                unswept.fail(after, last);
+                unswept.undo();
+            } else {
+                seen.extend(after + 1..=last);
+                if unswept.reach(last, kept) {
+                    kept = last;
+                }
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over_alone() {
+        let all_but = |unreadable: std::ops::Range<u64>| -> Vec<u64> {
+            (1..=20_000).filter(|number| !unreadable.contains(number)).collect()
+        };
+        for unreadable in [1..2, 9_000..9_040, 8_192..8_194, 19_999..20_000] {
+            assert_eq!(looked_at(unreadable.clone()), all_but(unreadable.clone()), "{unreadable:?}");
+        }
+    }
+}
