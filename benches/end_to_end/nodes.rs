@@ -159,7 +159,7 @@ fn idle(server: &Server) -> Result<(), Failure> {
     let place = Place::Server(server.clone());
     let (sink, database) = (Sink::start()?, place.database()?);
     let nodes = nodes(&database, 2, &[])?;
-    nodes[0].subscribe_many(&sink.url(), IDLE_LANES)?;
+    nodes[0].subscribe_many(&sink.url(), IDLE_LANES, "")?;
     offer::flood(nodes[0].address(), offer::KIND, 1)?;
     sink.wait_for(IDLE_LANES)?;
     wait_until_shared(&database, 2, IDLE_LANES)?;
