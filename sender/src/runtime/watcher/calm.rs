@@ -10,7 +10,7 @@ use crate::store::read::Glance;
 /// So many glances in a row that show nothing new: about a second.
 const CALM_AFTER: u32 = 250;
 /// How often to glance from then on: what is emitted elsewhere after a pause waits up to this long.
-const CALM_EVERY: Duration = Duration::from_millis(20);
+const CALM_EVERY: Duration = Duration::from_millis(30);
 
 /// What was seen lately.
 pub(super) struct Calm {
