@@ -209,3 +209,21 @@ pub(crate) fn query(address: &str, statements: &str) -> Vec<String> {
         answers.iter().filter_map(first).collect()
     })
 }
+
+/// A connection that stays as these statements leave it, until this is dropped.
+pub(crate) struct Holding {
+    _runtime: tokio::runtime::Runtime,
+    _client: tokio_postgres::Client,
+}
+
+/// Carries out statements, and holds what they lock.
+pub(crate) fn hold(address: &str, statements: &str) -> Holding {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let client = runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(statements).await.unwrap();
+        client
+    });
+    Holding { _runtime: runtime, _client: client }
+}

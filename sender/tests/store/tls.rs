@@ -75,20 +75,24 @@ fn a_server_over_tls_is_spoken_to_if_it_proves_who_it_is_and_not_otherwise() {
     assert!(another.contains("not valid for name"), "{another}");
 }
 
-/// Carries what one client and a server say, until the server has said so much: then nobody takes from it any more, and the
-/// sockets stay as they are.
+/// Carries what clients and a server say, until the server has said so much to one of them: then nobody takes from it any more, and
+/// the sockets stay as they are.
 fn carry_up_to(bytes: u64, server_port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().unwrap();
-        let mut server = TcpStream::connect(("127.0.0.1", server_port)).unwrap();
-        let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-        let mut said = (&mut server).take(bytes);
-        let carried = std::io::copy(&mut said, &mut client).and_then(|_| client.flush());
-        std::mem::forget((server, client));
-        carried.unwrap();
+        for client in listener.incoming() {
+            let (mut client, mut server) =
+                (client.unwrap(), TcpStream::connect(("127.0.0.1", server_port)).unwrap());
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || {
+                let mut said = (&mut server).take(bytes);
+                // A client may have gone.
+                let _ = std::io::copy(&mut said, &mut client).and_then(|_| client.flush());
+                std::mem::forget((server, client));
+            });
+        }
     });
     port
 }
