@@ -8,31 +8,48 @@ use crate::process::{Place, Sender};
 use crate::sink::Sink;
 use crate::{now, offer, serving};
 
-/// Beside one subscriber: so many, with a connection each.
-const SUBSCRIBERS: u64 = 1_000;
-const UNLIMITED: &str = r#", "limit": {"rate": "1000000/s", "burst": 100000, "in_flight": 1}"#;
+/// Beside one subscriber: so many, and the connections of each.
+const SUBSCRIBERS: [(u64, u32); 2] = [(10, 6), (1_000, 1)];
 /// Threads that cost less than this are not told one by one.
 const TOLD_MICROS: f64 = 0.05;
 
 /// The nanoseconds that the threads of each name have run for.
 pub(crate) struct Spent(BTreeMap<String, u64>);
 
-/// A flood of so many events for one subscriber, and then as many deliveries for a thousand.
+/// A flood of so many events for one subscriber, and then as many deliveries for ten and for a thousand.
 pub(crate) fn measure(sink: &Sink, events: u64) -> Result<(), Failure> {
     let place = Place::File("power-loss");
     let sender = serving(sink, &place)?;
     figures::title(&format!("one subscriber, {events} events"));
     let one = flood(sink, &sender, events, 1, 0)?;
     sender.stop()?;
-    let sender = Sender::start(place.database()?)?;
-    sender.subscribe_many(&sink.url(), SUBSCRIBERS, UNLIMITED)?;
-    figures::title(&format!("{SUBSCRIBERS} subscribers, the first event of each"));
-    flood(sink, &sender, 1, SUBSCRIBERS, 0)?;
-    let each = events / SUBSCRIBERS;
-    figures::title(&format!("{SUBSCRIBERS} subscribers, {each} more for each"));
-    let many = flood(sink, &sender, each, SUBSCRIBERS, SUBSCRIBERS)?;
-    figures::ratio("ratio", many.over(one), 0.9);
-    sender.stop().map(drop)
+    for (subscribers, connections) in SUBSCRIBERS {
+        let sender = Sender::start(place.database()?)?;
+        sender.subscribe_many(&sink.url(), subscribers, &unlimited(connections))?;
+        let several = first_and_more(sink, &sender, events / subscribers, subscribers)?;
+        figures::ratio("ratio to one subscriber", several.over(one), 0.9);
+        sender.stop()?;
+    }
+    Ok(())
+}
+
+/// The settings of a subscriber that only so many connections limit, after a comma.
+pub(crate) fn unlimited(connections: u32) -> String {
+    format!(r#", "limit": {{"rate": "1000000/s", "burst": 100000, "in_flight": {connections}}}"#)
+}
+
+/// The first event, for which each subscriber's first connection is made, and then more: their rate.
+pub(crate) fn first_and_more(
+    sink: &Sink,
+    sender: &Sender,
+    each: u64,
+    subscribers: u64,
+) -> Result<Rate, Failure> {
+    figures::title(&format!("{subscribers} subscribers, the first event of each"));
+    flood(sink, sender, 1, subscribers, 0)?;
+    figures::count("resident memory, MiB", sender.resident_mib()?);
+    figures::title(&format!("{subscribers} subscribers, {each} more for each"));
+    flood(sink, sender, each, subscribers, subscribers)
 }
 
 /// Emits so many events for so many subscribers, and tells what it cost to deliver them, beside those that were recorded before.

@@ -60,6 +60,10 @@ pub(crate) fn rate(what: &str, rate: Rate) {
     print(&format!("  {what:<48} {:>10.0}/s", rate.0));
 }
 
+pub(crate) fn rate_wanted(what: &str, rate: Rate, at_least: f64) {
+    print(&format!("  {what:<48} {:>10.0}/s  (wanted: {at_least})", rate.0));
+}
+
 pub(crate) fn ratio(what: &str, ratio: f64, wanted: f64) {
     print(&format!("  {what:<48} {ratio:>10.2}   (wanted: {wanted})"));
 }

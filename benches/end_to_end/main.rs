@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use exchange::Failure;
 use figures::{Latencies, Rate};
-use offer::Offer;
+use offer::{Offer, Pace};
 use process::{Bare, Database, Place, Sender};
 use server::Server;
 use sink::Sink;
@@ -38,9 +38,12 @@ const EVENTS: u64 = 300_000;
 /// Deliveries that wait while others are sent.
 const WAITING: u64 = 1_000_000;
 
-/// The open-loop part: so many events a second for so long.
+/// The open-loop part: so many events a second, one by one, for so long.
 const PACE_PER_SECOND: u32 = 1_000;
-const PACE_LASTS: Duration = Duration::from_secs(10);
+const PACE: Pace =
+    Pace { requests_per_second: PACE_PER_SECOND, events_each: 1, lasts: Duration::from_secs(10) };
+/// At half of what the sender carries, so many come in one request, as one by one the requests would be what is measured.
+const HALF_EACH: u32 = 20;
 
 /// What the sender's files survive.
 const FILES: [&str; 2] = ["power-loss", "process"];
@@ -61,12 +64,12 @@ fn main() -> ExitCode {
         Some("many") => Sink::start().and_then(|sink| scale::many(&sink)),
         Some("cost") => Sink::start().and_then(|sink| cost::measure(&sink, events())),
         Some("steady") => Sink::start().and_then(|sink| steady::measure(&sink)),
-        Some("server") => measure(&[], events(), PACE_LASTS),
+        Some("server") => measure(&[], events(), PACE),
         // `cargo test --all-targets` runs benches too: once through is all that it wants to know.
         _ if !arguments.iter().any(|argument| argument == "--bench") => {
-            measure(&FILES, 2_000, Duration::from_secs(1))
+            measure(&FILES, 2_000, Pace { lasts: Duration::from_secs(1), ..PACE })
         }
-        _ => measure(&FILES, events(), PACE_LASTS),
+        _ => measure(&FILES, events(), PACE),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,7 +90,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn measure(files: &[&'static str], events: u64, pace_lasts: Duration) -> Result<(), Failure> {
+fn measure(files: &[&'static str], events: u64, pace: Pace) -> Result<(), Failure> {
     let sink = Sink::start()?;
     // The first run also warms the machine up.
     ceiling(&sink, events)?;
@@ -115,10 +118,8 @@ fn measure(files: &[&'static str], events: u64, pace_lasts: Duration) -> Result<
             figures::count("the server: processor time per delivery, µs", micros);
         }
         figures::rate("durable emits alone", emits(&sink, &place, events)?);
-        let paced = paced(&sink, &place, pace_lasts)?;
-        figures::latencies(&format!("emit to first attempt at {PACE_PER_SECOND}/s"), &paced.first_attempt);
-        figures::latencies("  of which until the emit was acknowledged", &paced.acknowledged);
-        figures::latencies("  the generator's own lag", &paced.lag);
+        paced(&sink, &place, pace)?;
+        paced(&sink, &place, half(sent, pace.lasts))?;
     }
     Ok(())
 }
@@ -191,19 +192,29 @@ fn emits(sink: &Sink, place: &Place, events: u64) -> Result<Rate, Failure> {
     Ok(rate)
 }
 
-struct Paced {
-    first_attempt: Latencies,
-    acknowledged: Latencies,
-    lag: Latencies,
+/// Half of that rate.
+fn half(rate: Rate, lasts: Duration) -> Pace {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are far below 2^32")]
+    let per_second = (rate.0 / 2.0) as u32;
+    let requests_per_second = (per_second / HALF_EACH).max(1);
+    Pace { requests_per_second, events_each: u64::from(HALF_EACH), lasts }
 }
 
-/// Emits one event after another by the clock, whatever the answers do.
-fn paced(sink: &Sink, place: &Place, lasts: Duration) -> Result<Paced, Failure> {
+/// Emits by the clock, whatever the answers do.
+fn paced(sink: &Sink, place: &Place, pace: Pace) -> Result<(), Failure> {
     let sender = serving(sink, place)?;
     sink.forget_latencies();
     let before = sink.arrivals();
-    let offered: Offer = offer::paced(sender.address(), sink.clock(), PACE_PER_SECOND, lasts)?;
+    let offered: Offer = offer::paced(sender.address(), sink.clock(), pace)?;
     sink.wait_for(before + offered.events)?;
     sender.stop()?;
-    Ok(Paced { first_attempt: sink.latencies(), acknowledged: offered.acknowledged, lag: offered.lag })
+    tell_paced(pace, &sink.latencies(), &offered);
+    Ok(())
+}
+
+fn tell_paced(pace: Pace, first_attempt: &Latencies, offered: &Offer) {
+    let per_second = u64::from(pace.requests_per_second) * pace.events_each;
+    figures::latencies(&format!("emit to first attempt at {per_second}/s"), first_attempt);
+    figures::latencies("  of which until the emit was acknowledged", &offered.acknowledged);
+    figures::latencies("  the generator's own lag", &offered.lag);
 }

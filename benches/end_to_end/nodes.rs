@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use crate::exchange::Failure;
-use crate::figures::{self, Latencies, Rate};
+use crate::figures::{self, Rate};
 use crate::process::{Database, Place, Sender};
 use crate::server::Server;
 use crate::sink::Sink;
-use crate::{PACE_LASTS, PACE_PER_SECOND, WAITING, now, offer};
+use crate::{PACE_PER_SECOND, WAITING, now, offer};
 
 /// Lanes that have nothing to do, and for how long it is looked what that costs.
 const IDLE_LANES: u64 = 10_000;
@@ -94,12 +94,9 @@ fn elsewhere(server: &Server) -> Result<(), Failure> {
         figures::title(&format!("two nodes, {PACE_PER_SECOND} events/s emitted {what}"));
         sink.forget_latencies();
         let before = sink.arrivals();
-        let offered = offer::paced(nodes[place].address(), sink.clock(), PACE_PER_SECOND, PACE_LASTS)?;
+        let offered = offer::paced(nodes[place].address(), sink.clock(), crate::PACE)?;
         sink.wait_for(before + offered.events)?;
-        let first_attempt: Latencies = sink.latencies();
-        figures::latencies("emit to first attempt", &first_attempt);
-        figures::latencies("  of which until the emit was acknowledged", &offered.acknowledged);
-        figures::latencies("  the generator's own lag", &offered.lag);
+        crate::tell_paced(crate::PACE, &sink.latencies(), &offered);
     }
     nodes.into_iter().try_for_each(Sender::end)
 }

@@ -81,15 +81,19 @@ pub(crate) fn flood(address: SocketAddr, kind: &str, events: u64) -> Result<(), 
     })
 }
 
-/// Emits one event after another, each at its time.
-pub(crate) fn paced(
-    address: SocketAddr,
-    clock: Instant,
-    per_second: u32,
-    lasts: Duration,
-) -> Result<Offer, Failure> {
-    let gap = Duration::from_secs(1) / per_second;
-    let events = u64::try_from(lasts.as_nanos() / gap.as_nanos()).unwrap_or(u64::MAX);
+/// How often something is offered, by the clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) requests_per_second: u32,
+    pub(crate) events_each: u64,
+    pub(crate) lasts: Duration,
+}
+
+/// Emits by the clock, whatever the answers do.
+pub(crate) fn paced(address: SocketAddr, clock: Instant, pace: Pace) -> Result<Offer, Failure> {
+    let gap = Duration::from_secs(1) / pace.requests_per_second;
+    let requests = u64::try_from(pace.lasts.as_nanos() / gap.as_nanos()).unwrap_or(u64::MAX);
+    let format = if pace.events_each == 1 { "application/json" } else { "application/x-ndjson" };
     let began = now();
     let (next, whole) = (AtomicU64::new(0), Mutex::new((Latencies::default(), Latencies::default())));
     on_threads(usize::try_from(PACING).unwrap_or(1), || {
@@ -97,15 +101,17 @@ pub(crate) fn paced(
         let (mut acknowledged, mut lag) = (Latencies::default(), Latencies::default());
         loop {
             let n = next.fetch_add(1, Ordering::Relaxed);
-            if n >= events {
+            if n >= requests {
                 break;
             }
             let intended = began + gap * u32::try_from(n).unwrap_or(u32::MAX);
             wait_until(intended);
             let released = now();
             lag.record(released.saturating_duration_since(intended));
-            let event = event(KIND, n, Some(released.saturating_duration_since(clock)));
-            connection.post("/v1/events", "application/json", event.as_bytes())?;
+            let emitted = Some(released.saturating_duration_since(clock));
+            let numbers = n * pace.events_each..(n + 1) * pace.events_each;
+            let events: Vec<String> = numbers.map(|n| event(KIND, n, emitted)).collect();
+            connection.post("/v1/events", format, events.join("\n").as_bytes())?;
             acknowledged.record(now() - released);
         }
         let mut whole =
@@ -116,7 +122,7 @@ pub(crate) fn paced(
     })?;
     let (acknowledged, lag) =
         whole.into_inner().map_err(|_| Failure::Says("a thread of the bench panicked".to_owned()))?;
-    Ok(Offer { events, acknowledged, lag })
+    Ok(Offer { events: requests * pace.events_each, acknowledged, lag })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the bench's schedule is what it waits for")]

@@ -11,8 +11,11 @@ use crate::{cost, now, offer};
 /// What is measured here is a matter of files.
 const PLACE: Place = Place::File("power-loss");
 
-/// Subscribers with one delivery each.
+/// Subscribers with a connection each, and events for all of them after their first.
 const SUBSCRIBERS: u64 = 10_000;
+const MORE: u64 = 30;
+const MANY_WANTED_PER_SECOND: f64 = 20_000.0;
+const MANY_WANTED_MIB: f64 = 150.0;
 const RSS_WANTED_MIB: f64 = 200.0;
 const START_WANTED: Duration = Duration::from_secs(2);
 
@@ -65,15 +68,17 @@ pub(crate) fn fast_rate(sender: &Sender, sink: &Sink, events: u64) -> Result<Rat
     Ok(Rate::new(events, now() - began))
 }
 
-/// One event for everybody.
+/// Events for ten thousand.
 pub(crate) fn many(sink: &Sink) -> Result<(), Failure> {
-    figures::title(&format!("{SUBSCRIBERS} subscribers with one delivery each"));
+    figures::title(&format!("{SUBSCRIBERS} subscribers with a connection each"));
     let sender = Sender::start(PLACE.database()?)?;
     let began = now();
-    sender.subscribe_many(&sink.url(), SUBSCRIBERS, "")?;
+    sender.subscribe_many(&sink.url(), SUBSCRIBERS, &cost::unlimited(1))?;
     figures::rate("subscribed", Rate::new(SUBSCRIBERS, now() - began));
     figures::count("resident memory before, MiB", sender.resident_mib()?);
-    cost::flood(sink, &sender, 1, SUBSCRIBERS, 0)?;
-    figures::wanted("resident memory, MiB", sender.resident_mib()?, RSS_WANTED_MIB);
+    let more = cost::first_and_more(sink, &sender, MORE, SUBSCRIBERS)?;
+    figures::rate_wanted("delivered over connections that are there", more, MANY_WANTED_PER_SECOND);
+    figures::wanted("resident memory, MiB", sender.resident_mib()?, MANY_WANTED_MIB);
+    figures::wanted("resident memory at its highest, MiB", sender.resident_highest_mib()?, MANY_WANTED_MIB);
     sender.stop().map(drop)
 }

@@ -104,7 +104,13 @@ impl Lanes {
 
     /// The row of a delivery, which is not kept any longer.
     pub(super) fn release(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<ClaimedRow> {
-        self.ours.get_mut(&lane).filter(|held| held.term == term)?.rows.remove(&delivery)
+        let held = self.ours.get_mut(&lane).filter(|held| held.term == term)?;
+        let row = held.rows.remove(&delivery);
+        if held.rows.is_empty() {
+            // An empty map keeps the memory of its last rows.
+            held.rows = BTreeMap::new();
+        }
+        row
     }
 
     /// A lane has to wait until its subscriber is known. No more do than the store has lanes.

@@ -27,6 +27,8 @@ use super::view::LaneView;
 
 /// The most deliveries that a lane holds without having sent them.
 pub(super) const WINDOW_MAX: u32 = 256;
+/// The same where many lanes share the memory for them.
+pub(super) const WINDOW_LEAST: u32 = 8;
 /// A lane claims what it may send within this time, and holds nothing that it may only send later.
 const AHEAD: Nanos = Nanos::SECOND;
 /// After a claim that came back empty although something was said to be due: the least wait before the next. It doubles
@@ -114,8 +116,8 @@ impl Lane {
     }
 
     /// Decides, and does to itself what it decides. Without room for one more attempt it may start one only if it has
-    /// none.
-    pub(super) fn next_move(&mut self, now: Instant, room: bool) -> Move {
+    /// none. It holds no more than `window` deliveries.
+    pub(super) fn next_move(&mut self, now: Instant, room: bool, window: u32) -> Move {
         if self.is_barred(now) {
             return self.release().unwrap_or_else(|| self.rest());
         }
@@ -127,7 +129,7 @@ impl Lane {
             return Move::GiveUp(due, Reason::Exhausted);
         }
         let ready = self.ready(now);
-        if let Some(count) = self.claim(ready, now) {
+        if let Some(count) = self.claim(ready, now, window) {
             return Move::Claim(count);
         }
         match ready {
@@ -336,19 +338,19 @@ impl Lane {
     }
 
     /// How many deliveries to ask the store for, if it is time to.
-    fn claim(&mut self, ready: Ready, now: Instant) -> Option<u32> {
+    fn claim(&mut self, ready: Ready, now: Instant, window: u32) -> Option<u32> {
         let is_soon = !matches!(ready, Ready::At(at) if at > now + AHEAD);
         let has_work = self.work.answered.min(self.work.noted) <= now;
         if self.work.claiming || !has_work || !is_soon {
             return None;
         }
         let held = u32::try_from(self.window.len()).expect("a window is short");
-        if held > WINDOW_MAX / 2 {
+        if held > window / 2 {
             return None;
         }
         let pressed = self.pressure.room(self.settings.pressure(), self.limiter.contract(), AHEAD);
         let paced = Pace::room(self.limiter.contract(), AHEAD);
-        let most = if self.breaker.is_open() { 1 } else { WINDOW_MAX.min(pressed).min(paced) };
+        let most = if self.breaker.is_open() { 1 } else { window.min(pressed).min(paced) };
         let wanted = self.limiter.room(now, AHEAD).min(most);
         let count = wanted.checked_sub(held).filter(|&count| count > 0 && held <= wanted / 2)?;
         self.work.claiming = true;

@@ -171,6 +171,7 @@ impl Engine {
 
     /// Lets lanes act in turn until one has something for the driver to do.
     fn take_turns(&mut self) -> Option<Output> {
+        let window = self.lanes.window();
         while self.outputs.is_empty()
             && !self.settling.is_full()
             && self.settling.total() < self.limits.unsettled
@@ -182,7 +183,7 @@ impl Engine {
             let Some(lane) = self.lanes.get_mut(slot) else { continue };
             lane.marks.queued = false;
             let room = self.attempts.len() < self.limits.attempts;
-            let next = lane.next_move(self.now, room);
+            let next = lane.next_move(self.now, room, window);
             if lane.wants_record() {
                 self.unsaved.push(slot);
             }
@@ -217,8 +218,10 @@ impl Engine {
                 }
             }
             Move::Claim(max) => {
-                // The store must know of retries before it looks for what is due.
-                self.flush();
+                // The store must know of retries before it looks for what is due. What was delivered it hands out to nobody.
+                if self.settling.changes_queues() {
+                    self.flush();
+                }
                 self.outputs.push_back(Output::Claim { lane: id, term, max });
             }
             Move::Crowd | Move::Wait(_) | Move::Rest => {}

@@ -11,6 +11,8 @@ pub(super) const BATCH_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     gathered: VecDeque<Settlement>,
+    /// Of these, whether there is one after which its lane's queue is another.
+    changes_queues: bool,
     /// Lanes that have to hear when a gathered settlement is durable, and which settlement of all that were ever pushed.
     awaited: VecDeque<(u64, LaneId, Term)>,
     pushed: u64,
@@ -30,7 +32,13 @@ impl Settling {
         }
         self.pushed += 1;
         self.total += usize::from(counts(&settlement));
+        self.changes_queues |= settlement.fate != Fate::Delivered;
         self.gathered.push_back(settlement);
+    }
+
+    /// Whether one of those gathered has to be known to the store before it is asked what is due.
+    pub(super) fn changes_queues(&self) -> bool {
+        self.changes_queues
     }
 
     /// Whether the store has answered everything.
@@ -54,6 +62,7 @@ impl Settling {
         }
         let count = self.gathered.len().min(BATCH_MAX);
         let settlements: Vec<_> = self.gathered.drain(..count).collect();
+        self.changes_queues &= !self.gathered.is_empty();
         let batch = BatchId(self.batches);
         self.batches += 1;
         self.flushed += settlements.len() as u64;
@@ -87,4 +96,31 @@ struct Batch {
 
 fn counts(settlement: &Settlement) -> bool {
     settlement.fate != Fate::Released
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ids::DeliveryId;
+    use super::super::message::Reason;
+    use super::super::time::Instant;
+    use super::*;
+
+    fn push(settling: &mut Settling, fate: Fate) {
+        let (lane, term, delivery) = (LaneId(1), Term(1), DeliveryId(1));
+        settling.push(Settlement { lane, term, delivery, attempts: 1, attempt: None, fate }, false);
+    }
+
+    #[test]
+    fn only_what_was_delivered_leaves_the_queues_as_they_are() {
+        let mut settling = Settling::default();
+        push(&mut settling, Fate::Delivered);
+        assert!(!settling.changes_queues());
+        for fate in [Fate::Retry { due: Instant::START }, Fate::Released, Fate::Dead(Reason::Expired)] {
+            push(&mut settling, fate);
+            push(&mut settling, Fate::Delivered);
+            assert!(settling.changes_queues(), "{fate:?}");
+            assert!(settling.flush().is_some());
+            assert!(!settling.changes_queues(), "{fate:?} is on its way");
+        }
+    }
 }

@@ -132,7 +132,7 @@ impl Attempt<'_> {
             match found.ok_or(Failure::Full { within, connections_max })? {
                 Found::Shared(place) => return Ok((Connection::Http2(place), false)),
                 Found::Idle(mut connection) => {
-                    if connection.is_ready().await {
+                    if connection.is_ready() {
                         return Ok((Connection::Http1(connection), false));
                     }
                 }
@@ -172,7 +172,7 @@ impl Attempt<'_> {
             let write = |head: &mut Vec<u8>| self.write_head(head);
             self.in_time(pin!(connection.exchange(write, self.request.body, Arc::clone(&tracker)))).await
         };
-        if result.is_ok() && connection.is_ready().await {
+        if result.is_ok() && connection.is_ready() {
             self.lane.keep(connection, &self.route.origin);
         }
         (result, tracker.give_up())

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -39,15 +39,14 @@ impl Http1 {
     }
 
     /// Whether it could take a request, as far as can be known: notices what the endpoint did since the last one.
-    pub(super) async fn is_ready(&mut self) -> bool {
+    pub(super) fn is_ready(&mut self) -> bool {
+        // Nobody is to be woken by an idle connection. It would keep the memory of the task that looked at it last.
+        let mut nobody = Context::from_waker(Waker::noop());
         let mut byte = [0];
-        poll_fn(|cx| {
-            // Nothing is to be read between two requests: neither an end, nor a byte that nobody asked for.
-            self.is_open = self.is_open
-                && Pin::new(&mut self.wire).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending();
-            Poll::Ready(self.is_open)
-        })
-        .await
+        // Nothing is to be read between two requests: neither an end, nor a byte that nobody asked for.
+        self.is_open = self.is_open
+            && Pin::new(&mut self.wire).poll_read(&mut nobody, &mut ReadBuf::new(&mut byte)).is_pending();
+        self.is_open
     }
 
     /// Sends a request, whose head is written by `write`, and reads its answer. Afterwards [`Self::is_ready`] says whether there
@@ -142,5 +141,42 @@ fn exchange(
             Ok(Some(read)) => return Poll::Ready(Ok(read)),
             Err(failure) => return Poll::Ready(Err(failure)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::transport::limit::SocketLimit;
+    use crate::transport::wire::{Speaks, Stream};
+
+    struct Attempt;
+
+    impl Wake for Attempt {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_keeps_nothing_of_the_attempt_before() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let limit = Arc::new(SocketLimit::default());
+        limit.set_max(1);
+        let mut connection =
+            Http1::over(Wire::new(Stream::Plain(tcp), Speaks::Http1, limit.enter().unwrap()));
+        let attempt = Arc::new(Attempt);
+        let waker = Waker::from(Arc::clone(&attempt));
+        let mut byte = [0];
+        let read = Pin::new(&mut connection.wire)
+            .poll_read(&mut Context::from_waker(&waker), &mut ReadBuf::new(&mut byte));
+        assert!(read.is_pending());
+        drop(waker);
+        assert_eq!(Arc::strong_count(&attempt), 2, "it would be woken");
+        assert!(connection.is_ready());
+        assert_eq!(Arc::strong_count(&attempt), 1);
     }
 }
