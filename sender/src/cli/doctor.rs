@@ -20,7 +20,7 @@ use crate::store::clock::Fault;
 use crate::store::command::Sweep;
 use crate::store::lane::LaneState;
 use crate::store::read::Owner;
-use crate::store::sqlite::{LogSize, Options, SqliteReader, SqliteStore};
+use crate::store::sqlite::{LogSize, Options, Space, SqliteReader, SqliteStore};
 use crate::store::{Command, Database, Reply, Store};
 
 /// A lane whose first delivery has been due for longer, and that nobody holds, is stuck.
@@ -29,6 +29,9 @@ const STUCK_AFTER: Nanos = Nanos::MINUTE;
 const NAMES_MAX: usize = 10;
 /// The file is looked at for as long as the log is no longer than this: a look keeps it from being cut.
 const CHECK_LOG_BYTES_MAX: u64 = 64 << 20;
+/// Free space in a file is told of if it is this much, and one part of so many of the file.
+const FREE_BYTES_TOLD: u64 = 64 << 20;
+const FREE_PART_TOLD: u64 = 4;
 /// Rows corrected in one commit.
 const STEP_ROWS: u32 = 500;
 /// Something is off.
@@ -41,7 +44,7 @@ Examples:
   hookproof-sender doctor --db sender.db --mend --json
 
 Looks at: the clock, leases of dead processes, subscribers that nobody delivers to, broken subscribers, deliveries of
-which a part is missing, the length of the log, and whether the file is whole.
+which a part is missing, the length of the log, how much of the file is free, and whether it is whole.
 --mend brings the clock back to the wall clock (which must be right!), frees the leases of dead processes and cuts the
 log. Deliveries that cannot be read become dead letters (unreadable) by themselves when they are due.
 Exit codes: 0 nothing is off, or all of it was mended; 1 something is off; 64 bad command line; 70 our own failure.")]
@@ -141,6 +144,7 @@ impl Doctor {
             patient.deliveries()?,
             letters(&patient.look)?,
             patient.log(self.mend)?,
+            patient.space()?,
         ];
         findings.push(patient.file()?);
         Ok(findings)
@@ -251,6 +255,19 @@ impl Patient<'_> {
         let what = "some program has been reading the database for long, or the disk can't keep up";
         let finding = Finding::off("log", format!("the log is {} MiB long; {what}", bytes >> 20));
         if mend && self.store()?.cut_log()? { Ok(finding.mended()) } else { Ok(finding) }
+    }
+
+    /// Free space is not wrong: it is used again.
+    fn space(&self) -> Result<Finding, Failure> {
+        let Space { bytes, free_bytes } = self.reader.space()?;
+        let mut finding = Finding::well("space");
+        if free_bytes >= FREE_BYTES_TOLD.max(bytes / FREE_PART_TOLD) {
+            let [free, all] = [free_bytes, bytes].map(|bytes| bytes >> 20);
+            finding.detail = format!(
+                "{free} of the file's {all} MiB are free for later deliveries; `vacuum` gives them back to the disk"
+            );
+        }
+        Ok(finding)
     }
 
     fn file(&self) -> Result<Finding, Failure> {

@@ -28,6 +28,7 @@ mod signals;
 mod status;
 mod subscriber;
 mod transfer;
+mod vacuum;
 mod words;
 
 use std::ffi::OsString;
@@ -90,6 +91,8 @@ enum Command {
     Move(transfer::Move),
     /// Say what is off with a database, and mend what is safe
     Doctor(doctor::Doctor),
+    /// Give the disk back what was deleted from a file, while nobody works on it
+    Vacuum(vacuum::Vacuum),
 }
 
 /// The command line as data, which completions and manual pages are made of.
@@ -132,6 +135,7 @@ fn run(Arguments { common, command }: Arguments) -> Result<ExitCode, Failure> {
         Command::Outbox(outbox) => outbox.run(&common, &mut printer),
         Command::Move(transfer) => transfer.run(&mut printer),
         Command::Doctor(doctor) => doctor.run(&common, &mut printer),
+        Command::Vacuum(vacuum) => vacuum.run(&common, &mut printer),
     }
 }
 

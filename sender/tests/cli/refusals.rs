@@ -53,6 +53,10 @@ fn bad_command_lines_end_with_64_and_one_line() {
         (&["subscriber", "set", "shop", "timeout=1h"], "timeout"),
         (&["subscriber", "rotate", "shop", "--overlap", "1000d"], "--overlap"),
         (&["status", "--log", "a=b=c"], "log level"),
+        (
+            &["vacuum", "--db", "postgres://me:hush@db.example/hooks"],
+            "postgres://db.example/hooks is on a server",
+        ),
     ];
     for (arguments, says) in rows {
         check(&world, arguments, 64, says);
@@ -82,11 +86,12 @@ fn what_can_not_be_done_ends_with_1() {
 #[test]
 fn only_serve_and_add_make_a_database() {
     let world = World::new();
-    let rows: [&[&str]; 8] = [
+    let rows: [&[&str]; 9] = [
         &["status"],
         &["emit", "--type", "a", "--data", "1"],
         &["drain"],
         &["audit"],
+        &["vacuum"],
         &["dead", "list"],
         &["dead", "purge", "--all"],
         &["subscriber", "list"],
@@ -130,4 +135,14 @@ fn whoever_could_not_see_a_secret_is_told_that_it_is_there_and_how_to_get_anothe
             world.ok(&add);
         }
     }
+}
+
+#[test]
+fn a_file_that_a_process_delivers_from_is_not_vacuumed() {
+    let (world, _) = World::with_shop("http://127.0.0.1:9/", &[]);
+    let serving = world.serve();
+    check(&world, &["vacuum"], 1, "is in use (a process delivers from it");
+    assert_eq!(serving.terminate().0, 0);
+    let done = world.ok(&["vacuum"]);
+    assert!(done.contains("sender.db had 0.") && done.ends_with(" MiB now\n"), "{done}");
 }

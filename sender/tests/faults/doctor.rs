@@ -19,8 +19,8 @@ fn examine(database: &Database, options: &[&str]) -> (Option<i32>, impl Fn(&str)
     (output.status.code(), find)
 }
 
-const CHECKS: [&str; 8] =
-    ["clock", "leases", "lanes", "subscribers", "deliveries", "unreadable", "log", "file"];
+const CHECKS: [&str; 9] =
+    ["clock", "leases", "lanes", "subscribers", "deliveries", "unreadable", "log", "space", "file"];
 
 #[test]
 fn a_database_that_is_well_is_said_to_be_so() {
@@ -84,4 +84,27 @@ fn leases_of_the_dead_are_freed() {
     assert_eq!((found("leases").0.as_str(), code), ("off", Some(1)));
     let (code, found) = examine(&database, &["--mend"]);
     assert_eq!((found("leases").0.as_str(), code), ("mended", Some(0)));
+}
+
+#[test]
+fn free_space_is_told_of_when_it_is_much_and_is_nothing_wrong() {
+    let database = Database::with_sink("http://127.0.0.1:9/", &[]);
+    // 80 MiB of rows that are deleted again.
+    database
+        .sql()
+        .execute_batch(
+            "WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < 40)
+                 INSERT INTO outbox_rejected (type, data, why, at) SELECT 'x', hex(zeroblob(1048576)), 'y', 0 FROM row;
+             DELETE FROM outbox_rejected",
+        )
+        .unwrap();
+    let (code, found) = examine(&database, &[]);
+    let (state, detail) = found("space");
+    assert_eq!((code, &*state), (Some(0), "well"), "{detail}");
+    assert!(
+        detail.starts_with("80 of the file's 80 MiB are free") && detail.contains("`vacuum`"),
+        "{detail}"
+    );
+    database.json(&["vacuum", "--json"]);
+    assert_eq!(examine(&database, &[]).1("space"), ("well".to_owned(), String::new()));
 }

@@ -1,5 +1,5 @@
 //! What any store must do (`contract`), what random commands must not break (`law`), and what is SQLite's own affair
-//! (`sqlite`, `kills`). What an event taken in part means is said by its definition (`parts`).
+//! (`sqlite`, `kills`, `vacuum`). What an event taken in part means is said by its definition (`parts`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,4 +17,5 @@ mod postgres_server;
 mod sqlite;
 mod tls;
 mod transfer;
+mod vacuum;
 mod world;

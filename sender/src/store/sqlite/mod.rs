@@ -4,7 +4,7 @@
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), then one file for each group of commands: `emit`
 //! with `room`, `claim` with `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
-//! `reader` and its parts read.
+//! `reader` and its parts read; `doctor` and `vacuum` are for operators.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod unswept;
+mod vacuum;
 mod values;
 
 pub use doctor::{Checked, Missing};
@@ -58,6 +59,8 @@ use log::LogMover;
 pub use log::LogSize;
 pub(crate) use log::why_long;
 pub use reader::SqliteReader;
+pub use vacuum::Space;
+pub(crate) use vacuum::{VacuumError, vacuum};
 
 /// What an acknowledgement survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,131 @@
+//! Gives the disk back what was deleted.
+//!
+//! Pages of deleted rows are used again, so a file grows only as far as what it holds at once; it does not shrink by itself.
+//! SQLite's `VACUUM` writes what is left into a temporary file, from there into the log, and then moves the log into the file. So
+//! whoever is killed meanwhile leaves all that was there, and applications that have the file open, to emit through the outbox, go on
+//! with the same one: a new file under the old name would take what they still write to the old one along.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::failure::{Doing, failure};
+use super::{Options, SqliteReader, open};
+use crate::store::StoreError;
+
+const VACUUM: &str = "vacuum the store";
+const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+
+/// How large a file is, without its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All of it, in bytes.
+    pub bytes: u64,
+    /// Of that, what was deleted and is not used again yet, to the page.
+    pub free_bytes: u64,
+}
+
+impl Space {
+    fn of(sql: &Connection) -> rusqlite::Result<Self> {
+        let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, u64>(0));
+        let page = ask("PRAGMA page_size")?;
+        let bytes_of = |pages: u64| pages.saturating_mul(page);
+        let (pages, free) = (ask("PRAGMA page_count")?, ask("PRAGMA freelist_count")?);
+        Ok(Self { bytes: bytes_of(pages), free_bytes: bytes_of(free) })
+    }
+
+    /// Room that a vacuum takes beside the file: what is left once in the temporary file and once in the log, whose pages have
+    /// headers and an index.
+    const fn room_needed(self) -> u64 {
+        let left = self.bytes.saturating_sub(self.free_bytes);
+        left.saturating_mul(2).saturating_add(left / 64).saturating_add(1 << 20)
+    }
+}
+
+/// A vacuum that did not happen, or not to its end. Nothing is lost.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VacuumError {
+    /// Some program reads the file or writes to it.
+    #[error(
+        "{} is in use: some program has a transaction open on it; expected that nobody reads it for long or writes to it, so end that \
+         program", .0.display()
+    )]
+    InUse(PathBuf),
+    /// The disk is too full to begin.
+    #[error(
+        "no room to vacuum: it takes {} MiB on the disk for a while, and {} has {} MiB left; free some space", .needed.div_ceil(1 << 20),
+        .folder.display(), .left >> 20
+    )]
+    NoRoom {
+        /// The database's folder.
+        folder: PathBuf,
+        /// What it takes, in bytes.
+        needed: u64,
+        /// What is left there, in bytes.
+        left: u64,
+    },
+    /// Somebody has begun to read the file meanwhile.
+    #[error(
+        "{} is packed, but keeps its size while some program reads it: end that program, and run this again", .0.display()
+    )]
+    KeptLong(PathBuf),
+    /// The file cannot be opened, read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Gives the disk back what was deleted from a file: how large it was, and its size in bytes now. Whether a process delivers from it is
+/// for the caller to know. Sets where SQLite puts temporary files in all of this process.
+///
+/// # Errors
+///
+/// When somebody works on the file, when the disk is too full, or when the file cannot be read and written.
+pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
+    let unreadable = |error: std::io::Error| StoreError::Io {
+        doing: VACUUM,
+        detail: format!("{}: {error}", path.display()),
+    };
+    let sql = open::writer(path, &Options::default())?;
+    let place = fs::canonicalize(path).map_err(unreadable)?;
+    let folder = place.parent().unwrap_or(Path::new("/"));
+    // The folder's disk is the one whose room is known. SQLite takes a path only as text: another goes by its own choice.
+    if let Some(folder) = folder.to_str() {
+        sql.pragma_update(None, "temp_store_directory", folder).doing(VACUUM)?;
+    }
+    sql.execute_batch("PRAGMA temp_store = FILE").doing(VACUUM)?;
+    if !cut(&sql)? {
+        return Err(VacuumError::InUse(path.to_owned()));
+    }
+    let before = Space::of(&sql).doing(VACUUM)?;
+    let disk = rustix::fs::statvfs(folder).map_err(|error| unreadable(error.into()))?;
+    let (needed, left) = (before.room_needed(), disk.f_bavail.saturating_mul(disk.f_frsize));
+    if left < needed {
+        return Err(VacuumError::NoRoom { folder: folder.to_owned(), needed, left });
+    }
+    sql.execute_batch("VACUUM").map_err(|error| match failure(VACUUM, &error) {
+        StoreError::Busy { .. } => VacuumError::InUse(path.to_owned()),
+        error => error.into(),
+    })?;
+    if !cut(&sql)? {
+        return Err(VacuumError::KeptLong(path.to_owned()));
+    }
+    Ok((before, fs::metadata(&place).map_err(unreadable)?.len()))
+}
+
+/// Moves the log into the file, which gets its new size by that: false, if some program reads or writes for longer than one waits.
+fn cut(sql: &Connection) -> Result<bool, StoreError> {
+    let is_busy: bool = sql.query_row(CUT, [], |row| row.get(0)).doing(VACUUM)?;
+    Ok(!is_busy)
+}
+
+impl SqliteReader {
+    /// How large the file is, and how much of that is free.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    pub fn space(&self) -> Result<Space, StoreError> {
+        self.moment("measure the store", |sql| Space::of(sql))
+    }
+}

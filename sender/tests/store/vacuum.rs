@@ -1,0 +1,294 @@
+//! What was deleted is used again, and `vacuum` gives it back to the disk; whatever ends it, nothing is lost.
+
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Output, Stdio};
+
+use hookproof_sender::engine::{LaneId, Nanos, Term};
+use hookproof_sender::store::command::{Fate, Purge};
+use hookproof_sender::store::lane::{Bounds, WhenFull};
+use hookproof_sender::store::{Command, Reply};
+use rusqlite::Connection;
+use rusqlite::types::ValueRef;
+use serde_json::Value;
+
+use crate::sqlite::File;
+use crate::world::{World, body};
+
+const ROOM: Bounds = Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
+const BODY_BYTES: usize = 32 << 10;
+
+/// Emits so many events for a lane.
+fn emit(world: &mut World<File>, lane: LaneId, count: u32) {
+    let events = (0..count).map(|n| {
+        let mut event = world.event(&[lane]);
+        event.bodies = vec![body(&n.to_le_bytes().repeat(BODY_BYTES / 4))];
+        Command::Emit(event)
+    });
+    let events: Vec<_> = events.collect();
+    let replies = world.all(&events);
+    assert!(replies.iter().all(|reply| matches!(reply, Reply::Emitted(_))), "{replies:?}");
+}
+
+/// Delivers so many of what waits, and deletes what is delivered.
+fn deliver_and_purge(world: &mut World<File>, (lane, term): (LaneId, Term), count: u32) {
+    let rows = world.try_claim(lane, term, count).unwrap().rows;
+    let settle = |row: &hookproof_sender::store::reply::ClaimedRow| {
+        world.settlement(lane, term, row.delivery, Fate::Delivered)
+    };
+    let settlements = rows.iter().map(settle).collect();
+    world.settle_all(settlements);
+    world.pass(Nanos::HOUR);
+    let before = world.now;
+    let purge = Purge { settled_before: before, attempts_before: before, dead_before: before, max: 10_000 };
+    let Reply::Purged(purged) = world.one(Command::Purge(purge)) else { panic!("no answer to a purge") };
+    assert_eq!((purged.deliveries, purged.more), (u64::from(count), false));
+}
+
+/// A file from which so many were deleted and in which `left` still wait, and the bytes of those. Nobody has it open.
+fn much_deleted(deleted: u32, left: u32) -> (File, usize) {
+    let mut world = World::<File>::new();
+    let own = world.own_lane(ROOM);
+    emit(&mut world, own.0, deleted + left);
+    deliver_and_purge(&mut world, own, deleted);
+    (world.backend, usize::try_from(left).unwrap() * BODY_BYTES)
+}
+
+/// All tables and indexes, and all rows of all tables.
+fn everything(file: &Path) -> Vec<String> {
+    let sql = Connection::open(file).unwrap();
+    let whole: String = sql.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(whole, "ok");
+    let shown = |value: ValueRef<'_>| match value {
+        ValueRef::Blob(bytes) => {
+            let mut hasher = DefaultHasher::new();
+            bytes.hash(&mut hasher);
+            format!("{} bytes, {:x}", bytes.len(), hasher.finish())
+        }
+        other => format!("{other:?}"),
+    };
+    let rows_of = |query: &str| {
+        let mut query = sql.prepare(query).unwrap();
+        let columns = query.column_count();
+        let row =
+            |row: &rusqlite::Row<'_>| (0..columns).map(|column| Ok(shown(row.get_ref(column)?))).collect();
+        let rows: Vec<Vec<String>> = query.query_map([], row).unwrap().map(Result::unwrap).collect();
+        rows.iter().map(|row| row.join(" | ")).collect::<Vec<_>>()
+    };
+    let mut tables =
+        sql.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+    let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut all = rows_of("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name");
+    for table in tables {
+        all.extend(rows_of(&format!("SELECT * FROM {table}")).iter().map(|row| format!("{table}: {row}")));
+    }
+    all
+}
+
+fn log_of(file: &Path) -> PathBuf {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+fn bytes(file: &Path) -> usize {
+    fs::metadata(file).map_or(0, |found| usize::try_from(found.len()).unwrap())
+}
+
+fn pages(file: &Path) -> u64 {
+    Connection::open(file).unwrap().query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
+}
+
+/// The program, before `vacuum` and the file.
+fn vacuum(program: &mut Program, file: &Path) -> Child {
+    program.args(["vacuum", "--json", "--db"]).arg(file).stdin(Stdio::null());
+    program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn sender() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_hookproof-sender"))
+}
+
+/// What it prints when it is done.
+#[track_caller]
+fn vacuumed(file: &Path) -> Value {
+    let output = vacuum(&mut sender(), file).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_disk_gets_back_what_was_deleted_and_who_has_the_file_open_goes_on_with_it() {
+    let mut world = World::<File>::new();
+    let (lane, term) = world.own_lane(ROOM);
+    emit(&mut world, lane, 250);
+    emit(&mut world, lane, 250);
+    deliver_and_purge(&mut world, (lane, term), 450);
+    let file = world.backend.path();
+    let (before, had) = (everything(&file), pages(&file) * 4_096);
+    let same = |found: Metadata| (found.ino(), found.mode(), found.uid());
+    let known = same(fs::metadata(&file).unwrap());
+    let told = vacuumed(&file);
+    let (left, has) = (50 * BODY_BYTES, bytes(&file));
+    assert!((left..left * 5 / 4).contains(&has), "{has} bytes for {left}");
+    assert_eq!(told["bytes_before"], had);
+    assert_eq!(told["bytes_after"], has);
+    let free = usize::try_from(told["free_bytes"].as_u64().unwrap()).unwrap();
+    assert!((450 * BODY_BYTES..usize::try_from(had).unwrap() - left).contains(&free), "{told}");
+    assert_eq!(bytes(&log_of(&file)), 0, "the log takes no room either");
+    assert_eq!(same(fs::metadata(&file).unwrap()), known);
+    assert_eq!(everything(&file), before);
+    let beside = fs::read_dir(file.parent().unwrap()).unwrap().count();
+    assert_eq!(beside, 3, "the file, its log and the log's index");
+    // The store and the reader that had it open.
+    assert_eq!(world.claim(lane, term).len(), 50);
+    world.emit_one(lane);
+    world.check_figures();
+    assert!(pages(&file) * 4_096 >= u64::try_from(has).unwrap());
+}
+
+#[test]
+fn deleted_space_is_used_again() {
+    let mut world = World::<File>::new();
+    let own = world.own_lane(ROOM);
+    let mut round = || {
+        emit(&mut world, own.0, 200);
+        deliver_and_purge(&mut world, own, 200);
+        pages(&world.backend.path())
+    };
+    let first = round();
+    for again in 1..6 {
+        assert_eq!(round(), first, "round {again}");
+    }
+    assert!(first * 4_096 > 200 * u64::try_from(BODY_BYTES).unwrap());
+}
+
+#[test]
+fn killed_in_its_midst_the_file_is_whole_and_the_next_one_finishes() {
+    let (backend, left) = much_deleted(1_000, 1_000);
+    let file = backend.path();
+    let (before, had) = (everything(&file), pages(&file));
+    // A reader keeps it from coming to its end: it can't move what it has written anew from the log to the file.
+    let killed = |copy: &Path, is_time: &dyn Fn() -> bool| {
+        fs::copy(&file, copy).unwrap();
+        let reader = Connection::open(copy).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM deliveries").unwrap();
+        let mut vacuuming = vacuum(&mut sender(), copy);
+        while !is_time() {
+            assert_eq!(vacuuming.try_wait().unwrap(), None, "it ended before it was to be killed");
+            std::thread::yield_now();
+        }
+        vacuuming.kill().unwrap();
+        let ended = vacuuming.wait_with_output().unwrap();
+        assert_eq!(ended.status.signal(), Some(9), "{}", said(&ended));
+        drop(reader);
+        assert_eq!(everything(copy), before);
+        pages(copy)
+    };
+    // While it writes the file anew, from its first page on.
+    let copies = [0, left / 4, left / 2].map(|part| (part, file.with_extension(part.to_string())));
+    let found: Vec<_> =
+        copies.iter().map(|(part, copy)| killed(copy, &|| bytes(&log_of(copy)) > *part)).collect();
+    assert!(found.contains(&had), "{found:?} of {had}: it was killed before it was done");
+    // Once that is committed.
+    let copy = file.with_extension("committed");
+    let found = killed(&copy, &|| pages(&copy) < had);
+    assert!(found < had * 2 / 3, "{found} of {had}");
+    for copy in copies.iter().map(|(_, copy)| copy).chain([&copy]) {
+        vacuumed(copy);
+        assert!((left..left * 5 / 4).contains(&bytes(copy)));
+        assert_eq!(everything(copy), before);
+    }
+}
+
+#[test]
+fn a_file_that_somebody_reads_or_writes_is_refused_and_stays() {
+    let (backend, _) = much_deleted(10, 2);
+    let file = backend.path();
+    let had = bytes(&file);
+    for at_work in ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM deliveries"] {
+        let other = Connection::open(&file).unwrap();
+        // So that there is something in the log.
+        other.execute_batch("UPDATE totals SET stirred = stirred + 1").unwrap();
+        let before = everything(&file);
+        other.execute_batch(at_work).unwrap();
+        refused(&file, "is in use: some program has a transaction open on it");
+        drop(other);
+        assert_eq!((everything(&file), bytes(&file)), (before, had), "{at_work}");
+    }
+}
+
+#[test]
+fn a_file_that_somebody_reads_meanwhile_is_smaller_once_that_has_ended() {
+    let (backend, left) = much_deleted(100, 20);
+    let file = backend.path();
+    let (before, had) = (everything(&file), bytes(&file));
+    // With nothing in the log, this is in the way of the end alone.
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN; SELECT count(*) FROM deliveries").unwrap();
+    refused(&file, "is packed, but keeps its size while some program reads it");
+    assert_eq!(bytes(&file), had);
+    drop(other);
+    assert!((left..left * 3 / 2).contains(&bytes(&file)), "{}", bytes(&file));
+    assert_eq!(everything(&file), before);
+}
+
+#[track_caller]
+fn refused(file: &Path, why: &str) {
+    let output = vacuum(&mut sender(), file).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains(why), "{}", said(&output));
+}
+
+/// A limit on the size of its files stands in for a disk that is full: at once, and once the temporary file is written.
+#[test]
+fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
+    let (backend, left) = much_deleted(350, 50);
+    let file = backend.path();
+    let (before, had) = (everything(&file), bytes(&file));
+    let copy = file.with_extension("copy");
+    fs::copy(&file, &copy).unwrap();
+    let packed = vacuumed(&copy)["bytes_after"].as_u64().unwrap();
+    for limit in [u64::try_from(left).unwrap() / 2, packed + 1] {
+        let mut program = Program::new("prlimit");
+        program.arg(format!("--fsize={limit}:")).arg(env!("CARGO_BIN_EXE_hookproof-sender"));
+        let output = vacuum(&mut program, &file).wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(70), "{limit}: {}", said(&output));
+        assert!(said(&output).contains("could not vacuum the store"), "{}", said(&output));
+        assert_eq!((everything(&file), bytes(&file)), (before.clone(), had), "{limit}");
+    }
+}
+
+/// On a small disk of its own, where the system lets a user make one.
+#[test]
+fn where_the_disk_is_too_full_to_begin_that_is_told_with_what_it_takes() {
+    // What is left of the file fits once beside it, and not twice.
+    const SCRIPT: &str = r#"mount -t tmpfs -o size="$1" none "$2" || exit 99
+        cp "$3" "$2/a.db" && "$4" vacuum --db "$2/a.db"; code=$?; cmp "$3" "$2/a.db" && exit $code"#;
+    let (backend, left) = much_deleted(700, 100);
+    let (file, folder) = (backend.path(), crate::sqlite::folder());
+    let room = bytes(&file) + left * 3 / 2;
+    let run = Program::new("unshare")
+        .args(["-Urm", "sh", "-c", SCRIPT, "sh", &room.to_string()])
+        .args([folder.path(), &file, Path::new(env!("CARGO_BIN_EXE_hookproof-sender"))])
+        .output();
+    let Some(output) = run.ok().filter(|output| !matches!(output.status.code(), Some(99))) else {
+        eprintln!("skipped: no small disk can be mounted here");
+        return;
+    };
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = said(&output);
+    // Two copies of some 3 MiB, and a little more.
+    assert!(
+        told.contains("it takes 8 MiB on the disk for a while") && told.contains("has 4 MiB left"),
+        "{told}"
+    );
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
