@@ -10,6 +10,8 @@ pub(crate) enum Failure {
     Io(#[from] std::io::Error),
     #[error(transparent)]
     Http(#[from] hyper::Error),
+    #[error(transparent)]
+    File(#[from] rusqlite::Error),
     #[error("{0}")]
     Says(String),
 }

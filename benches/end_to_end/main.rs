@@ -1,5 +1,5 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
-//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it, and with `-- many`, ten thousand subscribers; with
+//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it (or as many as `HOOKPROOF_WAITING` says), and with `-- many`, ten thousand subscribers; with
 //! `-- cost`, what each of its threads costs. Where `HOOKPROOF_POSTGRES` names a server with a database to itself, the same is
 //! measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes; with `-- nodes`, what several nodes do on it.
 //!
@@ -17,6 +17,7 @@ mod process;
 mod scale;
 mod server;
 mod sink;
+mod space;
 mod steady;
 
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ const CONNECTIONS: u32 = 64;
 /// How much is measured: set `HOOKPROOF_EVENTS` for another number of events.
 const EVENTS: u64 = 300_000;
 
-/// Deliveries that wait while others are sent.
+/// Deliveries that wait while others are sent: set `HOOKPROOF_WAITING` for another number of them.
 const WAITING: u64 = 1_000_000;
 
 /// The open-loop part: so many events a second, one by one, for so long.
@@ -59,7 +60,8 @@ fn main() -> ExitCode {
     }
     let done = match arguments.get(1).map(String::as_str) {
         Some(process::BARE) => bare::main(&arguments[2..]),
-        Some("scale") => Sink::start().and_then(|sink| scale::measure(&sink, WAITING, EVENTS)),
+        Some("scale") => Sink::start()
+            .and_then(|sink| scale::measure(&sink, number("HOOKPROOF_WAITING", WAITING), events())),
         Some("nodes") => nodes::measure(&arguments[2..]),
         Some("many") => Sink::start().and_then(|sink| scale::many(&sink)),
         Some("cost") => Sink::start().and_then(|sink| cost::measure(&sink, events())),
@@ -81,7 +83,12 @@ fn main() -> ExitCode {
 }
 
 fn events() -> u64 {
-    std::env::var("HOOKPROOF_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(EVENTS)
+    number("HOOKPROOF_EVENTS", EVENTS)
+}
+
+/// What a variable says, or as many as usual.
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 /// The moment, for whatever is measured here.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
@@ -37,7 +38,7 @@ pub(crate) struct Database {
     address: OsString,
     durability: Option<&'static str>,
     /// Where its file is, if it is one.
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 /// The bare client.
@@ -91,6 +92,13 @@ impl Sender {
             .lines()
             .find_map(|line| line.strip_prefix(what)?.split_whitespace().next()?.parse::<f64>().ok());
         kib.map(|kib| kib / 1024.0).ok_or_else(|| Failure::Says(format!("the system does not tell {what}")))
+    }
+
+    /// Its database's file, where it has one of its own.
+    pub(crate) fn file(&self) -> Result<&Path, Failure> {
+        let file = self.database.as_ref().filter(|database| database.folder.is_some());
+        let file = file.map(|database| Path::new(&database.address));
+        file.ok_or_else(|| Failure::Says("the sender has no file of its own".to_owned()))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -149,10 +157,10 @@ impl Place {
             Self::File(durability) => {
                 let folder = tempfile::tempdir()?;
                 let address = folder.path().join("sender.db").into_os_string();
-                Database { address, durability: Some(durability), _folder: Some(folder) }
+                Database { address, durability: Some(durability), folder: Some(folder) }
             }
             Self::Server(server) => {
-                Database { address: server.schema()?.into(), durability: None, _folder: None }
+                Database { address: server.schema()?.into(), durability: None, folder: None }
             }
         })
     }

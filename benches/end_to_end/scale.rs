@@ -6,7 +6,7 @@ use crate::exchange::Failure;
 use crate::figures::{self, Rate};
 use crate::process::{Database, Place, Sender};
 use crate::sink::Sink;
-use crate::{cost, now, offer};
+use crate::{cost, now, offer, space};
 
 /// What is measured here is a matter of files.
 const PLACE: Place = Place::File("power-loss");
@@ -17,11 +17,14 @@ const MORE: u64 = 30;
 const MANY_WANTED_PER_SECOND: f64 = 20_000.0;
 const MANY_WANTED_MIB: f64 = 150.0;
 const RSS_WANTED_MIB: f64 = 200.0;
-const START_WANTED: Duration = Duration::from_secs(2);
+const START_WANTED: Duration = Duration::from_millis(100);
+/// The part of its rate that a fast lane is to keep.
+const RATIO_WANTED: f64 = 0.98;
 
 const UNLIMITED: [&str; 3] = ["limit.rate=1000000/s", "limit.burst=100000", "limit.in_flight=64"];
-const ROOM: [&str; 2] = ["queue.rows=10000000", "queue.bytes=64GiB"];
+const ROOM: [&str; 2] = ["queue.rows=20000000", "queue.bytes=64GiB"];
 const SLOW: [&str; 2] = ["limit.rate=1/s", "limit.burst=1"];
+const SLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything, with so many deliveries waiting and so many sent beside them.
 pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failure> {
@@ -30,19 +33,36 @@ pub(crate) fn measure(sink: &Sink, waiting: u64, sent: u64) -> Result<(), Failur
     let sender = serving(sink)?;
     offer::flood(sender.address(), "slow.one", waiting)?;
     let filled = sender.resident_mib()?;
+    space::wait_until_noted(sender.file()?)?;
+    space::print(sender.file()?, waiting)?;
     let beside = fast_rate(&sender, sink, sent)?;
     // Alone once more, as the machine may be busier by now than it was before.
     let alone = Rate::between(before, fast_rate(&serving(sink)?, sink, sent)?);
     figures::rate("fast lane alone", alone);
     figures::rate("fast lane beside them", beside);
-    figures::ratio("ratio", beside.over(alone), 0.9);
+    figures::ratio("ratio", beside.over(alone), RATIO_WANTED);
     figures::wanted("resident memory after taking them, MiB", filled, RSS_WANTED_MIB);
     figures::wanted("resident memory at its highest, MiB", sender.resident_highest_mib()?, RSS_WANTED_MIB);
     let database = sender.stop()?;
+    let (fast, all) = (sink.fast_arrivals(), sink.arrivals());
     let began = now();
     let sender = Sender::start(database)?;
     sender.wait_until_ready()?;
-    figures::wanted("start with them, seconds", (now() - began).as_secs_f64(), START_WANTED.as_secs_f64());
+    let ready = now() - began;
+    offer::flood(sender.address(), "fast.one", 1)?;
+    sink.wait_for_fast(fast + 1)?;
+    let claimed = now() - began;
+    // One of the slow lane's, too: its limit is one a second.
+    sink.wait_for(all + 2)?;
+    let slow = now() - began;
+    figures::wanted("start with them, seconds", ready.as_secs_f64(), START_WANTED.as_secs_f64());
+    figures::wanted(
+        "until a first event has arrived, seconds",
+        claimed.as_secs_f64(),
+        START_WANTED.as_secs_f64(),
+    );
+    let slow_wanted = (SLOW_EVERY + START_WANTED).as_secs_f64();
+    figures::wanted("until one of the waiting has arrived, seconds", slow.as_secs_f64(), slow_wanted);
     figures::wanted("resident memory after a start, MiB", sender.resident_mib()?, RSS_WANTED_MIB);
     sender.stop()?;
     many(sink)
