@@ -10,10 +10,10 @@ use crate::exchange::{Connection, Failure};
 use crate::figures::Latencies;
 use crate::now;
 
-/// What arrives is about this long.
+/// What arrives is this long.
 pub(crate) const BODY_BYTES: usize = 300;
-/// What the sender puts around the data: id, type and timestamp.
-const AROUND_BYTES: usize = 125;
+/// What the sender puts around the data, beside the type: id, timestamp, names.
+const AROUND_BYTES: usize = 97;
 /// Events in one request of a flood, and requests at once.
 const BATCH: u64 = 500;
 const FLOODING: usize = 4;
@@ -42,7 +42,7 @@ fn event(kind: &str, n: u64, emitted: Option<Duration>) -> String {
     if let Some(emitted) = emitted {
         write!(data, "{EMITTED}{}, ", emitted.as_nanos()).expect("a string takes all");
     }
-    let filled = BODY_BYTES - AROUND_BYTES;
+    let filled = BODY_BYTES - AROUND_BYTES - kind.len();
     write!(data, "\"rest\": \"{}\"", "x".repeat(filled.saturating_sub(data.len() + 11)))
         .expect("a string takes all");
     format!("{{\"type\": \"{kind}\", \"key\": \"v1\", \"data\": {{{data}}}}}")

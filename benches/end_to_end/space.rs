@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::exchange::Failure;
 use crate::{figures, now, offer};
 
-/// Bytes of the file for a waiting delivery with a body of 300.
+/// Bytes of the file for a waiting delivery.
 const BYTES_WANTED: f64 = 500.0;
 /// How often to look whether all that waits is noted.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -20,7 +20,8 @@ const TREE_BYTES_TOLD: f64 = 1.0;
 const ALL_NOTED: &str =
     "SELECT count(*) FROM (SELECT delivery, expires FROM deliveries ORDER BY delivery DESC LIMIT 1)
     JOIN expiring USING (expires, delivery)";
-const TREES: &str = "SELECT name, sum(pgsize) FROM dbstat WHERE aggregate GROUP BY name ORDER BY 2 DESC";
+const TREES: &str = "SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE ORDER BY pgsize DESC";
+const BODY: &str = "SELECT bytes FROM deliveries ORDER BY delivery DESC LIMIT 1";
 
 /// Waits until it is noted of all deliveries when they expire, which also takes room.
 pub(crate) fn wait_until_noted(file: &Path) -> Result<(), Failure> {
@@ -41,8 +42,10 @@ pub(crate) fn print(file: &Path, deliveries: u64) -> Result<(), Failure> {
     let (file_bytes, log_bytes) = (file_bytes?, log_bytes?);
     figures::count("the file, MiB", figures::float(file_bytes >> 20));
     figures::count("its log, which is bounded, MiB", figures::float(log_bytes >> 20));
-    figures::wanted("the file for a waiting delivery, bytes", each(file_bytes), BYTES_WANTED);
     let sql = Connection::open(file)?;
+    let body_bytes = sql.query_row(BODY, [], |row| row.get(0))?;
+    figures::count("the body of each, bytes", figures::float(body_bytes));
+    figures::wanted("the file for a waiting delivery, bytes", each(file_bytes), BYTES_WANTED);
     let mut trees = sql.prepare(TREES)?;
     let mut rows = trees.query([])?;
     while let Some(row) = rows.next()? {
