@@ -20,6 +20,8 @@ use crate::world::{World, body};
 
 const ROOM: Bounds = Bounds { rows_max: 100_000, bytes_max: 1 << 30, when_full: WhenFull::Refuse };
 const BODY_BYTES: usize = 32 << 10;
+/// So many are kept where temporary files matter: SQLite keeps in memory what is no longer than 8 MiB.
+const MANY: u32 = 400;
 
 /// Emits so many events for a lane.
 fn emit(world: &mut World<File>, lane: LaneId, count: u32) {
@@ -250,7 +252,7 @@ fn refused(file: &Path, why: &str) {
 /// A limit on the size of its files stands in for a disk that is full: at once, and once the temporary file is written.
 #[test]
 fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
-    let (backend, left) = much_deleted(350, 50);
+    let (backend, left) = much_deleted(600, MANY);
     let file = backend.path();
     let (before, had) = (everything(&file), bytes(&file));
     let copy = file.with_extension("copy");
@@ -266,29 +268,47 @@ fn where_the_disk_fills_up_meanwhile_that_is_told_and_nothing_is_lost() {
     }
 }
 
-/// On a small disk of its own, where the system lets a user make one.
+/// Copies a file to a small disk of its own, vacuums it there, and compares the two if that was refused. There is next to no room for
+/// temporary files elsewhere. Nothing, where the system lets a user make no disks.
+fn on_a_small_disk(bytes: usize, file: &Path) -> Option<Output> {
+    const SCRIPT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && mkdir "$2/elsewhere" &&
+            mount -t tmpfs -o size=64k none "$2/elsewhere" || exit 99
+        cp "$3" "$2/a.db" && SQLITE_TMPDIR="$2/elsewhere" "$4" vacuum --json --db "$2/a.db" && exit
+        code=$?; cmp "$3" "$2/a.db" && exit $code"#;
+    let folder = crate::sqlite::folder();
+    let run = Program::new("unshare")
+        .args(["-Urm", "sh", "-c", SCRIPT, "sh", &bytes.to_string()])
+        .args([folder.path(), file, Path::new(env!("CARGO_BIN_EXE_hookproof-sender"))])
+        .output();
+    let is_there = |output: &Output| !said(output).contains("unshare: ") && output.status.code() != Some(99);
+    let output = run.ok().filter(is_there);
+    if output.is_none() {
+        eprintln!("skipped: no small disk can be mounted here");
+    }
+    output
+}
+
 #[test]
 fn where_the_disk_is_too_full_to_begin_that_is_told_with_what_it_takes() {
+    let (backend, left) = much_deleted(600, MANY);
+    let file = backend.path();
     // What is left of the file fits once beside it, and not twice.
-    const SCRIPT: &str = r#"mount -t tmpfs -o size="$1" none "$2" || exit 99
-        cp "$3" "$2/a.db" && "$4" vacuum --db "$2/a.db"; code=$?; cmp "$3" "$2/a.db" && exit $code"#;
-    let (backend, left) = much_deleted(700, 100);
-    let (file, folder) = (backend.path(), crate::sqlite::folder());
-    let room = bytes(&file) + left * 3 / 2;
-    let run = Program::new("unshare")
-        .args(["-Urm", "sh", "-c", SCRIPT, "sh", &room.to_string()])
-        .args([folder.path(), &file, Path::new(env!("CARGO_BIN_EXE_hookproof-sender"))])
-        .output();
-    let Some(output) = run.ok().filter(|output| !matches!(output.status.code(), Some(99))) else {
-        eprintln!("skipped: no small disk can be mounted here");
-        return;
-    };
+    let Some(output) = on_a_small_disk(bytes(&file) + left * 3 / 2, &file) else { return };
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let told = said(&output);
-    // Two copies of some 3 MiB, and a little more.
-    assert!(
-        told.contains("it takes 8 MiB on the disk for a while") && told.contains("has 4 MiB left"),
-        "{told}"
-    );
+    // Two copies of some 13 MiB, and a little more.
+    assert!(told.contains("it takes 27 MiB on the disk for a while"), "{told}");
+    assert!(told.contains("has 18 MiB left"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[test]
+fn with_the_room_that_it_says_it_takes_it_is_done() {
+    let (backend, left) = much_deleted(600, MANY);
+    let file = backend.path();
+    let Some(output) = on_a_small_disk(bytes(&file) + (28 << 20), &file) else { return };
+    assert!(output.status.success(), "{}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let has = usize::try_from(told["bytes_after"].as_u64().unwrap()).unwrap();
+    assert!((left..left * 5 / 4).contains(&has), "{told}");
 }
