@@ -61,12 +61,12 @@ impl World<'_> {
     }
 }
 
-/// What the engine and the record make of it.
-pub(super) fn translate(
-    heard: Heard,
-    wall: hookproof_sender::engine::StoreTime,
-) -> (Outcome, command::Outcome, Option<u16>, Option<&'static str>) {
-    match heard {
+/// What the engine makes of the end of an attempt.
+type Read = (Outcome, command::Outcome, Option<u16>, Option<&'static str>);
+
+/// What the engine and the record make of it; nothing if the sender broke it off itself.
+pub(super) fn translate(heard: Heard, wall: hookproof_sender::engine::StoreTime) -> Option<Read> {
+    Some(match heard {
         Heard::Answered { status, retry_after, date } => {
             let kind = if (200..300).contains(&status) {
                 command::Outcome::Delivered
@@ -80,5 +80,6 @@ pub(super) fn translate(
         }
         Heard::Unsent(why) => (Outcome::Unsent, command::Outcome::Unsent, None, Some(why)),
         Heard::Silent(why) => (Outcome::Silent, command::Outcome::Silent, None, Some(why)),
-    }
+        Heard::CutOff => return None,
+    })
 }

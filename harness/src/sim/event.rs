@@ -7,10 +7,19 @@ use super::exchange::{Final, Heard};
 /// Something that happens.
 pub(super) enum SimEvent {
     Emit,
-    Arrive { exchange: u64, stalled: bool },
+    Arrive {
+        exchange: u64,
+        stalled: bool,
+    },
     Finish(u64, Final),
     Heard(u64, Heard),
-    Process { worker: usize, generation: u64, event: ProcessEvent },
+    /// The lease of a request's lane would be over.
+    LeaseOver(u64),
+    Process {
+        worker: usize,
+        generation: u64,
+        event: ProcessEvent,
+    },
     Trouble(usize),
     Start(usize),
     StepClock(i64),
@@ -32,6 +41,8 @@ pub(super) enum ProcessEvent {
     Evict,
     /// A request of it is over.
     Heard(u64, Heard),
+    /// The lease of a request's lane would be over.
+    LeaseOver(u64),
     /// Events are offered to it: their places in the schedule.
     Offered(Vec<usize>),
     /// It was asked to stop, and has had its time.

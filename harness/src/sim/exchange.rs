@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hookproof_sender::engine::{AttemptId, DeliveryId, LaneId};
 use hookproof_sender::store::reply::ClaimedRow;
+use hookproof_sender::transport::Lease;
 
 use super::error::SimError;
 use crate::endpoint::choice::{Choices, Luck};
@@ -42,6 +43,8 @@ pub(super) struct Exchange {
     pub(super) number: u32,
     pub(super) began: u64,
     pub(super) luck: Luck,
+    /// How long its lane is its sender's.
+    pub(super) lease: Lease,
     /// Its number among the arrivals, once it has arrived.
     pub(super) n: Option<u64>,
     /// The sender has heard the end of it.
@@ -53,9 +56,15 @@ pub(super) struct Exchange {
 /// How an exchange ends, as the sender hears it.
 #[derive(Clone, Debug)]
 pub(super) enum Heard {
-    Answered { status: u16, retry_after: Option<String>, date: String },
+    Answered {
+        status: u16,
+        retry_after: Option<String>,
+        date: String,
+    },
     Unsent(&'static str),
     Silent(&'static str),
+    /// The lease of its lane is over.
+    CutOff,
 }
 
 /// What the endpoint does at last.

@@ -3,6 +3,7 @@
 use hookproof_sender::dispatch::{AttemptEnd, Event, NewAttempt};
 use hookproof_sender::engine::Nanos;
 use hookproof_sender::store::command;
+use hookproof_sender::transport::Lease;
 
 use super::arrival::translate;
 use super::error::SimError;
@@ -27,8 +28,14 @@ const BODY_READ: u64 = 64 << 10;
 const CONNECTS_NS: u64 = 4 * SECOND;
 
 impl World<'_> {
-    /// The sender begins an attempt, which it gives up after `timeout`.
-    pub(super) fn send(&mut self, worker: usize, attempt: NewAttempt, timeout: u64) -> Result<(), SimError> {
+    /// The sender begins an attempt, which it gives up after `timeout`, or with its lane's lease.
+    pub(super) fn send(
+        &mut self,
+        worker: usize,
+        attempt: NewAttempt,
+        timeout: u64,
+        lease: Lease,
+    ) -> Result<(), SimError> {
         let NewAttempt { attempt, lane, row, number, .. } = attempt;
         let endpoint = self.endpoint_of(lane)?;
         let generation = self.slots[worker].generation;
@@ -49,6 +56,7 @@ impl World<'_> {
             number,
             began: self.now,
             luck,
+            lease,
             n: None,
             over: false,
             closed: false,
@@ -67,8 +75,40 @@ impl World<'_> {
         } else {
             self.later(wire, SimEvent::Arrive { exchange: id, stalled: false });
             self.later(timeout, SimEvent::Heard(id, Heard::Silent("the deadline passed")));
+            self.watch_lease(id, timeout);
         }
         Ok(())
+    }
+
+    /// Looks again when the lease of a request's lane would be over, if that is within so long.
+    fn watch_lease(&mut self, id: u64, within: u64) {
+        let exchange = &self.net.exchanges[&id];
+        let process = self.slots[exchange.worker].process.as_ref();
+        let left = process.map(|process| process.remaining(&exchange.lease, self.now));
+        if let Some(left) = left.filter(|left| *left < within) {
+            self.later(left, SimEvent::LeaseOver(id));
+        }
+    }
+
+    /// The lease of a request's lane would be over: it is given up, unless that was renewed.
+    pub(super) fn lease_over(&mut self, id: u64) -> Result<(), SimError> {
+        let Some(exchange) = self.net.exchanges.get(&id).filter(|exchange| !exchange.over) else {
+            return Ok(());
+        };
+        let (worker, generation) = (exchange.worker, exchange.generation);
+        if self.is_frozen(worker, generation) {
+            return self.keep_for_later(worker, generation, ProcessEvent::LeaseOver(id));
+        }
+        let process =
+            self.slots[worker].process.as_ref().filter(|_| self.slots[worker].generation == generation);
+        match process.map(|process| process.remaining(&exchange.lease, self.now)) {
+            None => Ok(()),
+            Some(0) => self.heard(id, Heard::CutOff),
+            Some(left) => {
+                self.later(left, SimEvent::LeaseOver(id));
+                Ok(())
+            }
+        }
     }
 
     /// For how much longer nobody accepts at an endpoint; none if somebody does.
@@ -227,17 +267,21 @@ impl World<'_> {
         let wall = self.wall_of(worker, self.now);
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
-        let (outcome, kind, status, error) = translate(heard, wall);
-        let record = command::Attempt {
-            at: process.steady(began),
-            latency: Nanos(now - began),
-            outcome: kind,
-            status,
-            error: error.map(Into::into),
-            body_hash: hash,
-            received: Some(received),
+        let result = match translate(heard, wall) {
+            None => AttemptEnd::cut_off(),
+            Some((outcome, kind, status, error)) => {
+                let record = command::Attempt {
+                    at: process.steady(began),
+                    latency: Nanos(now - began),
+                    outcome: kind,
+                    status,
+                    error: error.map(Into::into),
+                    body_hash: hash,
+                    received: Some(received),
+                };
+                AttemptEnd { outcome, record: Some(record) }
+            }
         };
-        let result = AttemptEnd { outcome, record: Some(record) };
         process.hear(now, Event::Ended { attempt, delivery, result });
         self.slots[worker].dirty = true;
         if !closed && n.is_some() {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use hookproof_sender::boot_clock::BootTime;
 use hookproof_sender::dispatch::{
     Answered, Dispatcher, Effect, Event, Moment, NewAttempt, Settings, handover, instant,
 };
@@ -20,6 +21,7 @@ use hookproof_sender::store::reply::{Placed, Refusal, Reply};
 use hookproof_sender::store::sqlite::{self, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Reader, Store};
 use hookproof_sender::subscriber::RegionSecrets;
+use hookproof_sender::transport::Lease;
 
 use super::commit_queue::{CommitQueue, Then, errands};
 use super::error::{SimError, store_failed};
@@ -30,8 +32,8 @@ use crate::traffic::mix;
 
 /// What a process has the world do.
 pub(super) enum Act {
-    /// Make an attempt, and give it up after so many nanoseconds.
-    Send { attempt: Box<NewAttempt>, timeout: u64 },
+    /// Make an attempt, and give it up after so many nanoseconds, or with its lane's lease.
+    Send { attempt: Box<NewAttempt>, timeout: u64, lease: Lease },
     /// Tell the process this in a moment.
     Dispatch(Vec<Event>),
     /// The sender's answer to offered events, in their order.
@@ -48,6 +50,8 @@ pub(super) struct Process {
     store: SqliteStore,
     dispatcher: Dispatcher,
     lookout: Lookout,
+    /// Those of lanes that have sent something, which renewals move.
+    leases: BTreeMap<LaneId, Lease>,
     began: Began,
     bug: Bug,
 }
@@ -122,6 +126,7 @@ impl Process {
             store,
             dispatcher: Dispatcher::new(settings, base),
             lookout: Lookout::new(seen, keeper),
+            leases: BTreeMap::new(),
             owner,
             began: Began { at: birth.at, base },
             bug: Bug::new(birth.mutant),
@@ -152,6 +157,11 @@ impl Process {
     /// The steady time at a moment of the world.
     pub(super) fn steady(&self, now: u64) -> StoreTime {
         StoreTime(self.began.base.0 + (now - self.began.at))
+    }
+
+    /// For how much longer a lease holds, in nanoseconds.
+    pub(super) fn remaining(&self, lease: &Lease, now: u64) -> u64 {
+        lease.end().since(BootTime(self.steady(now).0)).0
     }
 
     /// When the world has to call, if nothing happens before.
@@ -208,8 +218,14 @@ impl Process {
         match effect {
             Effect::Send(attempt) => {
                 let timeout = attempt.limits.deadline.0.saturating_sub(self.steady(now).0);
-                acts.push(Act::Send { attempt: Box::new(attempt), timeout });
+                let lease = self.leases.entry(attempt.lane);
+                let lease = lease.or_insert_with(|| Lease::until(BootTime(attempt.limits.lease_until.0)));
+                acts.push(Act::Send { lease: lease.clone(), attempt: Box::new(attempt), timeout });
             }
+            Effect::Extend { until } => {
+                self.leases.values().for_each(|lease| lease.extend(BootTime(until.0)));
+            }
+            Effect::Forget { lane } => drop(self.leases.remove(&lane)),
             Effect::Ask { order, command } => self.queue.order(order, command),
             Effect::Persist { order, lane, term, record } => {
                 let hand_back = record.is_final();
@@ -220,7 +236,7 @@ impl Process {
                 self.queue.order(order, Command::Persist(persist));
             }
             // A simulated request is written in the moment of its decision: there is nothing to withdraw.
-            Effect::Withdraw { .. } | Effect::Forget { .. } | Effect::Extend { .. } | Effect::Tell(_) => {}
+            Effect::Withdraw { .. } | Effect::Tell(_) => {}
         }
         Ok(())
     }

@@ -213,6 +213,7 @@ impl<'a> World<'a> {
             SimEvent::Arrive { exchange, stalled } => self.arrive(exchange, stalled),
             SimEvent::Finish(exchange, what) => self.finish_exchange(exchange, what),
             SimEvent::Heard(exchange, heard) => self.heard(exchange, heard),
+            SimEvent::LeaseOver(exchange) => self.lease_over(exchange),
             SimEvent::Process { worker, generation, event } => self.process(worker, generation, event),
             SimEvent::Trouble(place) => self.trouble(place),
             SimEvent::Start(worker) => {

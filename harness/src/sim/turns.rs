@@ -45,6 +45,7 @@ impl World<'_> {
             }
             ProcessEvent::Evict => process.evict(&self.troubles.dead)?,
             ProcessEvent::Heard(exchange, heard) => return self.heard(exchange, heard),
+            ProcessEvent::LeaseOver(exchange) => return self.lease_over(exchange),
             ProcessEvent::Offered(places) => return self.hand_over(worker, &places),
             ProcessEvent::Late => return self.give_up_stopping(worker),
         }
@@ -122,7 +123,7 @@ impl World<'_> {
     fn act(&mut self, worker: usize, acts: Vec<Act>) -> Result<(), SimError> {
         for act in acts {
             match act {
-                Act::Send { attempt, timeout } => self.send(worker, *attempt, timeout)?,
+                Act::Send { attempt, timeout, lease } => self.send(worker, *attempt, timeout, lease)?,
                 Act::Dispatch(events) => {
                     let after = self.wire();
                     self.tell(worker, after, ProcessEvent::Dispatch(events));

@@ -19,7 +19,8 @@ pub enum Effect {
         /// The lane.
         lane: LaneId,
     },
-    /// The same for a lane that is not ours any more; and [`Effect::Extend`] does not mean it.
+    /// The same for a lane that is not ours any more; and [`Effect::Extend`] does not mean it, so that what is under way ends
+    /// with its lease.
     Forget {
         /// The lane.
         lane: LaneId,
@@ -74,7 +75,8 @@ pub struct NewAttempt {
 pub struct SendLimits {
     /// The attempt is over by then, counted from the decision to make it.
     pub deadline: Instant,
-    /// Nothing of it is written at or after this moment: the lane may be somebody else's. [`Instant::NEVER`] is no end.
+    /// Nothing of it is written at or after this moment, and what was is given up
+    /// ([`crate::engine::Outcome::CutOff`]): the lane may be somebody else's. [`Instant::NEVER`] is no end.
     pub lease_until: Instant,
 }
 

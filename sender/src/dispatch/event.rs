@@ -41,7 +41,7 @@ pub enum Event {
 pub struct AttemptEnd {
     /// For the engine.
     pub outcome: Outcome,
-    /// For the store's record of attempts; nothing if no attempt was made.
+    /// For the store's record of attempts; nothing if no attempt was made, or the sender itself broke it off.
     pub record: Option<Attempt>,
 }
 
@@ -65,6 +65,12 @@ impl AttemptEnd {
     #[must_use]
     pub const fn withheld() -> Self {
         Self { outcome: Outcome::Withheld, record: None }
+    }
+
+    /// The attempt was given up with its lane's lease: as if the process had died, nothing is written down of it.
+    #[must_use]
+    pub const fn cut_off() -> Self {
+        Self { outcome: Outcome::CutOff, record: None }
     }
 }
 

@@ -30,25 +30,23 @@ pub fn seal(record: &LaneRecord, at: Option<Moment>) -> serde_json::Result<Box<[
 /// `now` is the machine's moment, if it tells one.
 #[must_use]
 pub fn open(handover: Handover, now: Option<&Moment>) -> Origin {
-    let seized = |record: &Record, may_be_alive, at: StoreTime, ended: &[Ended]| {
+    let seized = |record: &Record, at: StoreTime, ended: &[Ended]| {
         let (record, downtime) = read(record, now).unzip();
         let ended = match &record {
             Some(record) => ago(ended, at, wall_time(record.taken_at())),
             // How far back the rest would have to reach is not known: as much as any cap can count, just now.
             None => vec![(Nanos::ZERO, WINDOW_LIMIT_MAX)],
         };
-        Origin::Seized { record, downtime: downtime.unwrap_or_default(), may_be_alive, ended }
+        Origin::Seized { record, downtime: downtime.unwrap_or_default(), ended }
     };
     match handover {
         // An owner sends nothing before its first record is durable.
         Handover::Fresh | Handover::Seized { record: None, .. } => Origin::Fresh,
         Handover::Clean(record) => match read(&record, now) {
             Some((record, downtime)) => Origin::Resumed { record, downtime },
-            None => seized(&record, false, record.at, &[]),
+            None => seized(&record, record.at, &[]),
         },
-        Handover::Seized { record: Some(record), process_is_dead, at, ended, .. } => {
-            seized(&record, !process_is_dead, at, &ended)
-        }
+        Handover::Seized { record: Some(record), at, ended, .. } => seized(&record, at, &ended),
     }
 }
 

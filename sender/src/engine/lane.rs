@@ -35,8 +35,8 @@ const AHEAD: Nanos = Nanos::SECOND;
 /// with each further one.
 const EMPTY_CLAIM_WAIT: Nanos = Nanos::from_millis(1);
 const EMPTY_CLAIMS_MAX: u32 = 10;
-/// How long a delivery waits whose attempt was withheld.
-const WITHHELD_WAIT: Nanos = Nanos::from_millis(100);
+/// How long a delivery waits whose attempt was kept back or broken off by the sender itself.
+const OWN_WAIT: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -89,7 +89,7 @@ pub(super) struct Marks {
 impl Lane {
     pub(super) fn new(taking: Takeover, now: Instant) -> Self {
         let Takeover { lane, term, settings, origin, lease_until, next, paused } = taking;
-        let Start { limiter, record, downtime } = Start::new(origin, &settings, term, now);
+        let Start { limiter, record, downtime } = Start::new(origin, &settings, now);
         let pause = record.as_ref().map_or(Nanos::ZERO, |record| Nanos(record.pause).less(downtime));
         let breaker = record.as_ref().and_then(|record| record.breaker);
         let baseline = record.as_ref().and_then(|record| record.baseline.as_ref());
@@ -188,8 +188,8 @@ impl Lane {
 
     /// An attempt ended. Answers what becomes of the delivery, which has now had `attempts`.
     pub(super) fn end(&mut self, attempt: &Ending, outcome: &Outcome, rng: &mut Rng, now: Instant) -> Fate {
-        if *outcome == Outcome::Withheld {
-            return self.withheld(attempt, now);
+        if outcome.is_by_us() {
+            return self.ended_by_us(attempt, now);
         }
         let reading = Reading::of(outcome, self.settings.retry().retry_after_cap());
         let latency = now.since(attempt.started);
@@ -223,12 +223,12 @@ impl Lane {
         }
     }
 
-    /// Of an attempt that was not made, nothing is learnt. Its place in the bucket is taken all the same: to give it back
-    /// would be one more way to be wrong.
-    fn withheld(&mut self, attempt: &Ending, now: Instant) -> Fate {
+    /// Of an attempt that the sender kept back or broke off, nothing is learnt. Its place in the bucket is taken all the same:
+    /// to give it back would be one more way to be wrong.
+    fn ended_by_us(&mut self, attempt: &Ending, now: Instant) -> Fate {
         let policy = self.settings.breaker();
         self.marks.unsaved |= self.breaker.end(policy, attempt.probe, Health::Busy, Nanos::ZERO, now);
-        let due = (now + WITHHELD_WAIT).min(attempt.expires);
+        let due = (now + OWN_WAIT).min(attempt.expires);
         self.note_work(due);
         Fate::Retry { due }
     }

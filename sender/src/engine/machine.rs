@@ -374,7 +374,7 @@ impl Engine {
             None if is_success(outcome) => Fate::Delivered,
             None => return self.with(id, None, |lane, now| lane.heed(outcome, now)),
         };
-        let made = u32::from(*outcome != Outcome::Withheld);
+        let made = u32::from(!outcome.is_by_us());
         let attempts = ending.attempts.saturating_sub(1) + made;
         self.settling
             .push(Settlement { lane: id, term, delivery, attempts, attempt: Some(ended), fate }, awaited);

@@ -131,7 +131,8 @@ pub enum Origin {
         /// How much time has passed since at least. Nothing, where no clock can prove it.
         downtime: Nanos,
     },
-    /// The owner before crashed or lost its lease. Assume the worst: all that its record allows was just sent.
+    /// The owner before crashed or lost its lease, with which it gave up what it had under way. Assume the worst: all that
+    /// its record allows was just sent.
     Seized {
         /// What was last made durable. Nothing if it can't be read: then the owner before is taken to have had the
         /// present contract, and the longest deadline, quarantine and doubt that any settings allow. A lane of which no
@@ -139,8 +140,6 @@ pub enum Origin {
         record: Option<LaneRecord>,
         /// How much time has passed since the record was taken at least. Nothing, where no clock can prove it.
         downtime: Nanos,
-        /// The owner before may live: what it had under way may go out until its deadline.
-        may_be_alive: bool,
         /// What the store knows to have ended after the record was taken ([`LaneRecord::taken_at`]): how long ago, and
         /// how many attempts; rounded to less long ago. Needed for a lane with window caps, now or when the record was
         /// taken; for others it may be empty. An attempt that is told although the record tells of it counts twice.
@@ -171,6 +170,16 @@ pub enum Outcome {
     Withheld,
     /// No answer, or half of one: deadline, reset, closed. The request may still reach the endpoint.
     Silent,
+    /// The driver gave it up with the lane's lease. The request may still reach the endpoint, and nothing is held against
+    /// that; the attempt counts as little as that of a process that dies.
+    CutOff,
+}
+
+impl Outcome {
+    /// Whether the sender itself kept the attempt back or broke it off, so that nothing is learnt of it.
+    pub(super) const fn is_by_us(&self) -> bool {
+        matches!(self, Self::Withheld | Self::CutOff)
+    }
 }
 
 /// What the engine needs of an answer.

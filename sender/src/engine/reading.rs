@@ -49,6 +49,7 @@ impl From<&Outcome> for End {
             Outcome::Answered(_) => Self::Answered,
             Outcome::Unsent | Outcome::Withheld => Self::Unsent,
             Outcome::Silent => Self::Silent,
+            Outcome::CutOff => Self::CutOff,
         }
     }
 }

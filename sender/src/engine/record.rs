@@ -19,8 +19,9 @@ pub struct LaneRecord {
     /// What is usual for the endpoint. Owners before there was such a thing left none.
     #[serde(default)]
     pub(super) baseline: Option<BaselineRecord>,
-    /// When it was taken, and under which ownership.
+    /// When it was taken.
     pub(super) at: u64,
+    /// Under which ownership: owners of versions before this one ask for it.
     pub(super) term: u64,
 }
 

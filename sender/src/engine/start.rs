@@ -1,6 +1,5 @@
 //! What a lane begins with: by what is known of the owner before.
 
-use super::ids::Term;
 use super::limiter::{Limiter, Since};
 use super::message::Origin;
 use super::record::LaneRecord;
@@ -16,25 +15,21 @@ pub(super) struct Start {
 }
 
 impl Start {
-    pub(super) fn new(origin: Origin, settings: &Settings, term: Term, now: Instant) -> Self {
+    pub(super) fn new(origin: Origin, settings: &Settings, now: Instant) -> Self {
         let contract = settings.contract().clone();
         let (record, downtime, seized) = match origin {
             Origin::Fresh => (None, Nanos::ZERO, None),
             Origin::Resumed { record, downtime } => {
-                let seized = (!record.clean).then(|| (false, Vec::new()));
+                let seized = (!record.clean).then(Vec::new);
                 (Some(record), downtime, seized)
             }
-            Origin::Seized { record, downtime, may_be_alive, ended } => {
-                // The owner before died without a record: the one that left this one may be alive all the same.
-                let skipped = record.as_ref().is_some_and(|record| record.term.saturating_add(1) < term.0);
-                (record, downtime, Some((may_be_alive || skipped, ended)))
-            }
+            Origin::Seized { record, downtime, ended } => (record, downtime, Some(ended)),
         };
         let left = record.as_ref().map(|record| &record.limiter);
         let lateness = settings.lateness();
         let limiter = match (left, &seized) {
-            (left, Some((may_be_alive, ended))) => {
-                let since = Since { downtime, may_be_alive: *may_be_alive, ended };
+            (left, Some(ended)) => {
+                let since = Since { downtime, ended };
                 Limiter::seize(contract, lateness, left, since, now)
             }
             (Some(left), None) => Limiter::resume(contract, lateness, left, downtime, now),

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::clock::{Clock, wall};
 use crate::delivery_ids::DeliveryIds;
@@ -21,8 +21,8 @@ use crate::transport::{self, AttemptResult, Failure, Request, SendPermit, Transp
 
 /// Whatever makes attempts.
 pub(super) trait Post: Send + Sync + 'static {
-    /// Makes the `number`th attempt of a delivery. Ends by the permit's deadline, and begins nothing that the permit does
-    /// not allow in that moment.
+    /// Makes the `number`th attempt of a delivery. Ends by the permit's deadline, and with the lane's lease, and begins nothing
+    /// that the permit does not allow in that moment.
     fn post(
         &self,
         clock: &Clock,
@@ -45,6 +45,7 @@ fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreT
         Outcome::Unsent => (command::Outcome::Unsent, None),
         Outcome::Silent => (command::Outcome::Silent, None),
         Outcome::Withheld => return AttemptEnd::withheld(),
+        Outcome::CutOff => return AttemptEnd::cut_off(),
     };
     let latency = ended.since(began);
     let (body_hash, received) = (row.body.hash, Some(row.received));
@@ -98,6 +99,10 @@ impl Post for HttpPost {
                 Ok(made) => match made.failure() {
                     Some(failure @ (Failure::NoSocket { .. } | Failure::NoLookup)) => {
                         self.say(failure, began);
+                    }
+                    Some(Failure::LeaseOver) => {
+                        debug!(lane = subscriber.lane().0, "broke off a request with its lane's lease");
+                        return AttemptEnd::cut_off();
                     }
                     _ => return result(made, row, began, clock.now()),
                 },

@@ -310,8 +310,6 @@ pub enum Handover {
         from: OwnerId,
         /// What it last persisted, or what it found itself.
         record: Option<Record>,
-        /// Somebody vouched that it is dead.
-        process_is_dead: bool,
         /// When this was found out.
         at: StoreTime,
         /// What ended since the record was persisted, and a while before, the oldest first: of a lane with window caps

@@ -20,7 +20,7 @@ use super::limit::SocketPermit;
 use super::request::Request;
 use super::route::Route;
 use super::sockets::Sockets;
-use super::timer::after;
+use super::timer::{after, later, now, reached};
 use super::write_tracker::WriteTracker;
 use crate::boot_clock::BootClock;
 
@@ -43,8 +43,10 @@ pub(super) async fn make(
     route: &Route,
     request: &Request<'_>,
 ) -> AttemptResult {
-    let deadline = after(request.permit.remaining(shared.clock));
-    let attempt = Attempt { shared, lane, route, request, deadline };
+    let (moment, now) = (shared.clock.now(), now());
+    let deadline = later(now, request.permit.remaining(moment));
+    let lease_end = later(now, request.permit.lease.remaining(moment));
+    let attempt = Attempt { shared, lane, route, request, deadline, lease_end };
     match attempt.over(Want::Any).await {
         Ended::Over(result) => result,
         // Not a second request: of the first, nothing was written.
@@ -61,6 +63,8 @@ struct Attempt<'a> {
     route: &'a Route,
     request: &'a Request<'a>,
     deadline: Instant,
+    /// When the lane's lease ends, unless it is renewed.
+    lease_end: Instant,
 }
 
 enum Ended {
@@ -83,6 +87,7 @@ impl Attempt<'_> {
             biased;
             found = self.connection(want) => found,
             () = cancelled => Err(Failure::Withdrawn),
+            () = self.lease_over() => Err(Failure::Withdrawn),
         };
         let (connection, is_new) = match found {
             Ok(found) => found,
@@ -98,6 +103,8 @@ impl Attempt<'_> {
         };
         match result {
             Ok(answered) => Ended::Over(AttemptResult::Answered(answered)),
+            // Whatever ended it, a process that stood still may have found out too late.
+            Err(_) if wrote && self.lease_is_over() => Ended::Over(AttemptResult::Silent(Failure::LeaseOver)),
             // A later byte may meet the deadline before the timer does.
             Err(_) if wrote && self.is_too_late() => {
                 let within = self.request.deadline;
@@ -117,6 +124,22 @@ impl Attempt<'_> {
 
     fn is_too_late(&self) -> bool {
         self.request.permit.deadline <= self.shared.clock.now()
+    }
+
+    fn lease_is_over(&self) -> bool {
+        self.request.permit.lease.is_over(self.shared.clock.now())
+    }
+
+    /// When the lane's lease ends by what is known now.
+    fn lease_end(&self) -> Instant {
+        after(self.request.permit.lease.remaining(self.shared.clock.now()))
+    }
+
+    /// Waits until the lane's lease is over, however often it is renewed until then.
+    async fn lease_over(&self) {
+        while !self.lease_is_over() {
+            reached(self.lease_end()).await;
+        }
     }
 
     fn is_revoked(&self) -> bool {
@@ -196,13 +219,26 @@ impl Attempt<'_> {
         WriteTracker::new(self.request.permit.clone(), self.shared.clock)
     }
 
-    /// The caller pins the exchange, because a future that is handed on by value takes its room twice.
+    /// What comes of an exchange within the attempt's time and the lane's lease. One timer does for both: whether the lease was
+    /// renewed is looked at when it would be over. The caller pins the exchange, because a future that is handed on by value
+    /// takes its room twice.
     async fn in_time(
         &self,
-        exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,
+        mut exchange: Pin<&mut impl Future<Output = Result<Answered, Failure>>>,
     ) -> Result<Answered, Failure> {
-        let within = self.request.deadline;
-        timeout_at(self.deadline, exchange).await.unwrap_or(Err(Failure::Deadline { within }))
+        let mut until = self.deadline.min(self.lease_end);
+        loop {
+            if let Ok(result) = timeout_at(until, exchange.as_mut()).await {
+                return result;
+            }
+            if self.lease_is_over() {
+                return Err(Failure::LeaseOver);
+            }
+            if until == self.deadline {
+                return Err(Failure::Deadline { within: self.request.deadline });
+            }
+            until = self.deadline.min(self.lease_end());
+        }
     }
 
     /// The request's head over HTTP/1.

@@ -31,6 +31,7 @@ impl AttemptResult {
             }
             Self::Unsent(failure) if failure.is_ours() => Outcome::Withheld,
             Self::Unsent(_) => Outcome::Unsent,
+            Self::Silent(failure) if failure.is_ours() => Outcome::CutOff,
             Self::Silent(_) => Outcome::Silent,
         }
     }

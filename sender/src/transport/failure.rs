@@ -44,6 +44,10 @@ pub enum Failure {
     /// the first byte, since this process stood still. The fault is ours.
     #[error("the attempt was withdrawn: its lane may not send any more, or its time was over")]
     Withdrawn,
+    /// The lease of the lane was over before an answer came: another process may serve it by now, and counts on it that this
+    /// one has nothing open. The fault is ours.
+    #[error("the attempt was broken off: its lane may be served by another process by now")]
+    LeaseOver,
     /// DNS does not know the name, or gave no answer.
     #[error("cannot resolve {host}: {cause}")]
     Unresolved {
@@ -101,7 +105,7 @@ impl Failure {
     /// Whether the fault is ours: nothing may be held against the endpoint.
     #[must_use]
     pub const fn is_ours(&self) -> bool {
-        matches!(self, Self::NoSocket { .. } | Self::NoLookup | Self::Withdrawn)
+        matches!(self, Self::NoSocket { .. } | Self::NoLookup | Self::Withdrawn | Self::LeaseOver)
     }
 
     /// The same for machines.
@@ -113,6 +117,7 @@ impl Failure {
             Self::NoSocket { .. } => "no_socket",
             Self::NoLookup => "no_lookup",
             Self::Withdrawn => "withdrawn",
+            Self::LeaseOver => "lease_over",
             Self::Unresolved { .. } => "unresolved",
             Self::Refused(_) => "address_refused",
             Self::ConnectDeadline { .. } => "connect_deadline",

@@ -1,5 +1,5 @@
 //! The right to send a request. It is looked at before the first byte is written, because that is the last moment at which
-//! the request can still be held back.
+//! the request can still be held back; and once the lane's lease is over, which ends what is under way.
 //!
 //! Over HTTP/2 many requests share a connection. One that waits to be written when its lane withdraws its consent is taken back
 //! from the connection. If the connection is about to write it in that very moment, nothing but ending the connection holds
@@ -7,11 +7,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
-use crate::boot_clock::{BootClock, BootTime};
+use crate::boot_clock::BootTime;
 
 /// What has to hold when the first byte of a request is written, whatever the request waited for until then.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct SendPermit {
     /// When the attempt is over. It counts from when the attempt was decided on, because the next owner of the lane counts
     /// from there too.
     pub deadline: BootTime,
-    /// The lane's lease. Once it is over, another process may be sending.
+    /// The lane's lease. Once it is over, another process may be sending, and takes it that nothing of this one is open.
     pub lease: Lease,
     /// Cancelled when the lane is paused, changed, lost or given back.
     pub cancelled: CancellationToken,
@@ -46,8 +47,8 @@ impl SendPermit {
     }
 
     /// How long until the deadline.
-    pub(super) fn remaining(&self, clock: BootClock) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.deadline.since(clock.now()).0)
+    pub(super) const fn remaining(&self, now: BootTime) -> Duration {
+        Duration::from_nanos(self.deadline.since(now).0)
     }
 }
 
@@ -70,7 +71,18 @@ impl Lease {
     /// Whether it has ended.
     #[must_use]
     pub fn is_over(&self, now: BootTime) -> bool {
-        self.0.load(Ordering::Acquire) <= now.0
+        self.end() <= now
+    }
+
+    /// Until when it holds, as far as is known now.
+    #[must_use]
+    pub fn end(&self) -> BootTime {
+        BootTime(self.0.load(Ordering::Acquire))
+    }
+
+    /// For how much longer it holds, unless it is renewed.
+    pub(super) fn remaining(&self, now: BootTime) -> Duration {
+        Duration::from_nanos(self.end().since(now).0)
     }
 }
 

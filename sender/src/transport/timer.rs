@@ -18,6 +18,16 @@ pub(super) fn now() -> Instant {
 
 /// The moment that is `length` from now.
 pub(super) fn after(length: Duration) -> Instant {
-    let now = now();
-    now.checked_add(length).unwrap_or_else(|| now + FAR)
+    later(now(), length)
+}
+
+/// The moment that is `length` later.
+pub(super) fn later(moment: Instant, length: Duration) -> Instant {
+    moment.checked_add(length).unwrap_or_else(|| moment + FAR)
+}
+
+/// Waits until then.
+pub(super) async fn reached(moment: Instant) {
+    #[expect(clippy::disallowed_methods, reason = "the transport's own deadlines")]
+    tokio::time::sleep_until(moment).await;
 }

@@ -57,6 +57,24 @@ fn anything_else_is_tried_exactly_as_often_as_declared() {
 }
 
 #[test]
+fn what_was_cut_off_is_in_doubt_and_neither_the_endpoint_nor_the_delivery_pays_for_it() {
+    let mut world = World::new(|sent: &Sent| match sent.at {
+        at if at < Instant(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::CutOff },
+        _ => status(QUICK, 204),
+    });
+    world.lane(1, &settings(per_second(10, 20, 1)), 1);
+    world.run(Nanos::from_secs(59));
+    // The whole burst is in doubt for a minute. That is all that holds the lane back.
+    assert_eq!(world.sent.len(), 20);
+    assert!(world.sent.iter().all(|sent| sent.number == 1));
+    let view = world.shell.engine.views().remove(0);
+    assert_eq!((view.in_doubt, view.breaker_open, view.share_percent), (20, false, 100));
+    world.run(Nanos::HOUR);
+    assert_eq!(fates(&world), [Fate::Delivered]);
+    assert_eq!(world.shell.store.fates[0].attempts, 1);
+}
+
+#[test]
 fn what_was_withheld_is_no_attempt_and_nothing_is_held_against_the_endpoint() {
     let reply = |sent: &Sent| match sent.number {
         _ if sent.at < Instant(1) + Nanos::MINUTE => Reply { after: QUICK, outcome: Outcome::Withheld },
@@ -281,8 +299,7 @@ fn a_clean_stop_keeps_the_burst_and_a_crash_does_not() {
     let resumed = |downtime| Origin::Resumed { record: record.clone(), downtime };
     assert_eq!(sent_at_once(resumed(Nanos::ZERO)), 6);
     assert_eq!(sent_at_once(resumed(Nanos::from_secs(2))), 8);
-    let seized =
-        Origin::Seized { record: Some(record), downtime: Nanos::ZERO, may_be_alive: false, ended: vec![] };
+    let seized = Origin::Seized { record: Some(record), downtime: Nanos::ZERO, ended: vec![] };
     assert_eq!(sent_at_once(seized), 0);
 }
 
@@ -387,7 +404,7 @@ fn batches_are_cut_and_releases_hold_nothing_up() {
 
 #[test]
 fn what_an_endpoint_asks_of_an_owner_before_counts_for_the_next() {
-    let mut replies = vec![busy(Nanos::from_secs(2), 429, "3600")];
+    let mut replies = vec![busy(QUICK, 429, "3600")];
     let mut world = World::new(move |_: &Sent| replies.pop().unwrap_or_else(|| status(QUICK, 204)));
     let contract = settings(per_second(10, 4, 1));
     let lane = world.lane(1, &contract, 2);
@@ -399,8 +416,8 @@ fn what_an_endpoint_asks_of_an_owner_before_counts_for_the_next() {
         lane,
         2,
         &contract,
-        Origin::Seized { record: None, downtime: Nanos::ZERO, may_be_alive: true, ended: vec![] },
+        Origin::Seized { record: None, downtime: Nanos::ZERO, ended: vec![] },
     );
     world.run(Nanos::DAY);
-    assert_eq!(world.sent[1].at, Instant(1) + Nanos::from_secs(3_602));
+    assert_eq!(world.sent[1].at, Instant(1) + QUICK + Nanos::HOUR);
 }

@@ -39,7 +39,6 @@ fn a_sender_that_forgets_something_does_not_conform() {
         Flaw::NoQuarantine,
         Flaw::ForgetsAtCrash,
         Flaw::NothingUnderWay,
-        Flaw::TakenForDead,
         Flaw::TakesOverByItsOwnSettings,
         Flaw::DurableTooSoon,
         Flaw::NotTold,
@@ -50,6 +49,20 @@ fn a_sender_that_forgets_something_does_not_conform() {
     for flaw in flaws {
         is_found_out(&format!("{flaw:?}"), |script| Play::of(script, engine(script, flaw)).judge());
     }
+}
+
+#[test]
+fn an_owner_that_keeps_open_what_it_has_when_its_lease_ends_does_not_conform() {
+    is_found_out("lease ignored", |script| {
+        Play::by(Owner::IgnoresItsLease, script, engine(script, Flaw::None)).judge()
+    });
+    // With a cap in flight that binds, and nothing else that does.
+    let roomy = |script: &Script| {
+        let script = script.clone().with_roomy_limits(2);
+        Play::by(Owner::IgnoresItsLease, &script, engine(&script, Flaw::None)).judge()
+    };
+    let broken = is_found_out("lease ignored", roomy);
+    assert!(broken.contains("over the cap in flight"), "{broken}");
 }
 
 #[test]
@@ -103,10 +116,13 @@ fn engine(script: &Script, flaw: Flaw) -> impl Fn(Instant, Terms) -> EngineSende
     move |now, terms| EngineSender::new(now, terms, delay, flaw)
 }
 
-/// The same property must find the sender's flaw, with the same scripts and no more of them.
-fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) {
+/// The same property must find the sender's flaw, with the same scripts and no more of them. Says what was broken.
+fn is_found_out(flaw: &str, judge: impl Fn(&Script) -> Result<(), String>) -> String {
     let result = runner(cases()).run(&scripts(), |script| judge(&script).map_err(TestCaseError::fail));
-    assert!(matches!(result, Err(TestError::Fail(..))), "{flaw} passed {} cases", cases());
+    match result {
+        Err(TestError::Fail(reason, _)) => reason.to_string(),
+        other => panic!("{flaw} passed {} cases: {other:?}", cases()),
+    }
 }
 
 fn cases() -> u32 {
@@ -132,10 +148,15 @@ struct UnderWay<'a> {
     start: Start,
     lateness: Lateness,
     treatment: &'a Treatment,
-    /// Which owner's it is.
-    owner: u32,
-    /// That owner is in another process now: its end is not reported.
-    elsewhere: bool,
+}
+
+/// What owners do when their lease ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// They give up what they have under way.
+    KeepsItsLease,
+    /// They let it go on.
+    IgnoresItsLease,
 }
 
 /// A request that may have reached the endpoint.
@@ -150,13 +171,12 @@ struct Request {
 /// One script played with one sender.
 struct Play<'a, S> {
     sender: S,
+    owner: Owner,
     now: Instant,
     terms: Terms,
     treatments: std::iter::Cycle<std::slice::Iter<'a, Treatment>>,
     /// Requests under way: when each ends, and its number.
     under_way: BTreeMap<(Instant, u64), UnderWay<'a>>,
-    /// How many owners there were.
-    owners: u32,
     history: History,
     requests: Vec<Request>,
     silent: usize,
@@ -166,16 +186,20 @@ struct Play<'a, S> {
 
 impl<'a, S: Sender> Play<'a, S> {
     fn of(script: &'a Script, sender: impl Fn(Instant, Terms) -> S) -> Self {
+        Self::by(Owner::KeepsItsLease, script, sender)
+    }
+
+    fn by(owner: Owner, script: &'a Script, sender: impl Fn(Instant, Terms) -> S) -> Self {
         let now = Instant(1);
         let mut history = History::default();
         history.change(now, script.terms.contract.clone());
         let mut play = Self {
             sender: sender(now, script.terms.clone()),
+            owner,
             now,
             terms: script.terms.clone(),
             treatments: script.treatments.iter().cycle(),
             under_way: BTreeMap::new(),
-            owners: 0,
             history,
             requests: vec![],
             silent: 0,
@@ -229,17 +253,7 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.sender.hand_over(self.now, HandOver::Clean { proved }, &self.terms);
             }
             Event::Kill(downtime, proved, durable, terms) => {
-                for (key, under_way) in std::mem::take(&mut self.under_way) {
-                    if under_way.owner == self.owners {
-                        self.cut_short += 1;
-                        self.given_up(&under_way);
-                    } else {
-                        // An owner that lost its lease before lives on, in a process of its own.
-                        self.under_way.insert(key, UnderWay { elsewhere: true, ..under_way });
-                    }
-                }
-                self.owners += 1;
-                self.end_all(self.now + *downtime);
+                self.cut_short();
                 self.now = self.now + *downtime;
                 self.adopt(terms.as_ref());
                 self.history.seize(self.now);
@@ -247,11 +261,14 @@ impl<'a, S: Sender> Play<'a, S> {
                 self.sender.hand_over(self.now, how, &self.terms);
             }
             Event::LoseLease(durable, terms) => {
-                self.cut_short += self.under_way.len();
-                self.owners += 1;
+                let cut = if self.owner == Owner::KeepsItsLease { self.cut_short() } else { Vec::new() };
+                // What it has given up, its engine hears of before it hears that the lane is lost, or after that.
+                let (before, after) = cut.split_at(cut.len() / 2);
+                before.iter().for_each(|request| self.sender.ended(self.now, *request, Outcome::CutOff));
                 self.adopt(terms.as_ref());
                 self.history.seize(self.now);
                 self.sender.hand_over(self.now, HandOver::Lost { durable: *durable }, &self.terms);
+                after.iter().for_each(|request| self.sender.ended(self.now, *request, Outcome::CutOff));
             }
         }
         self.start_all();
@@ -296,13 +313,13 @@ impl<'a, S: Sender> Play<'a, S> {
             let lateness = self.terms.lateness;
             let end = self.now + treatment.takes.min(lateness.deadline());
             let start = self.history.start(self.now);
-            let under_way = UnderWay { start, lateness, treatment, owner: self.owners, elsewhere: false };
+            let under_way = UnderWay { start, lateness, treatment };
             self.under_way.insert((end, request), under_way);
         }
     }
 
     fn end(&mut self, request: u64, under_way: &UnderWay<'a>) {
-        let UnderWay { start, treatment, elsewhere, .. } = *under_way;
+        let UnderWay { start, treatment, .. } = *under_way;
         let is_late = self.now.since(start.at) < treatment.takes;
         let outcome = if is_late { Outcome::Silent } else { treatment.outcome.clone() };
         match outcome {
@@ -311,11 +328,17 @@ impl<'a, S: Sender> Play<'a, S> {
                 let arrives = treatment.arrives;
                 self.requests.push(Request { start, end: self.now, silent: None, arrives });
             }
-            Outcome::Silent => self.given_up(under_way),
+            Outcome::Silent | Outcome::CutOff => self.given_up(under_way),
         }
-        if !elsewhere {
-            self.sender.ended(self.now, request, outcome);
-        }
+        self.sender.ended(self.now, request, outcome);
+    }
+
+    /// All that is under way is given up now, by the process or with it: which requests that were.
+    fn cut_short(&mut self) -> Vec<u64> {
+        let cut = std::mem::take(&mut self.under_way);
+        self.cut_short += cut.len();
+        cut.values().for_each(|under_way| self.given_up(under_way));
+        cut.into_keys().map(|(_, request)| request).collect()
     }
 
     fn given_up(&mut self, under_way: &UnderWay<'a>) {

@@ -179,9 +179,9 @@ fn with_windows_an_attempt_counts_against_the_cap_in_flight_until_it_is_settled(
 }
 
 /// A limiter that was killed and taken over at once.
-fn taken_over(limiter: &mut Limiter, may_be_alive: bool, contract: Contract) -> Limiter {
+fn taken_over(limiter: &mut Limiter, contract: Contract) -> Limiter {
     let (_, left) = limiter.snapshot(false, Instant(100));
-    let since = Since { downtime: Nanos::ZERO, may_be_alive, ended: &[] };
+    let since = Since { downtime: Nanos::ZERO, ended: &[] };
     let mut next = Limiter::seize(contract, late(0, 0, 0), Some(&left), since, Instant(100));
     record(&mut next, Instant(100));
     next
@@ -194,18 +194,22 @@ fn a_takeover_goes_on_at_once_where_the_burst_is_more_than_the_cap_in_flight() {
     let mut dead = fresh(contract.clone());
     dead.change(contract.clone(), late(7_000_000, 1_000, 60_000), Instant(0));
     record(&mut dead, Instant(0));
-    let mut next = taken_over(&mut dead, false, contract.clone());
+    let mut next = taken_over(&mut dead, contract);
     assert_eq!((next.in_flight(), next.level()), (4, 6));
     assert_eq!(next.ready(Instant(100)), Ready::At(Instant(100) + Nanos::from_millis(1)));
     assert_eq!(next.in_doubt().1, Some(Instant(60_100)), "by the dead owner's record");
-    let mut next = taken_over(&mut dead, true, contract);
-    assert_eq!(next.in_doubt().1, Some(Instant(7_060_100)), "a deadline later");
-    assert_eq!(
-        next.ready(Instant(150)),
-        Ready::At(Instant(7_000_100)),
-        "the dead owner's attempts may still arrive"
-    );
-    assert_eq!(next.ready(Instant(7_000_100)), Ready::Now);
+}
+
+#[test]
+fn what_was_cut_off_is_in_doubt_until_a_record_tells_of_it_even_where_nothing_else_is() {
+    let window = Window::new(3, Nanos::MINUTE).unwrap();
+    let mut limiter = fresh(Contract::new(None, vec![window], 1).unwrap());
+    limiter.start(Instant(1));
+    assert!(!limiter.end(Instant(1), End::CutOff, Instant(5)), "no settlement tells of it");
+    assert_eq!(limiter.ready(Instant(5)), Ready::OnEvent);
+    record(&mut limiter, Instant(6));
+    assert_eq!(limiter.ready(Instant(6)), Ready::Now);
+    assert_eq!(burst(&mut limiter, Instant(6)), 2, "it counts in the window");
 }
 
 #[test]
@@ -258,7 +262,6 @@ proptest! {
         numbers in prop::array::uniform8(any::<u64>()),
         ends in prop::collection::vec(any::<(u64, u32)>(), 0..5),
         doubts in prop::collection::vec(any::<[u64; 4]>(), 0..5),
-        may_be_alive: bool,
     ) {
         let [rate_count, rate_per, full, level, level_rest, under_way, remembered, left] = numbers;
         let doubt = |[ago, ahead, quarantine, left]: &[u64; 4]| serde_json::json!({
@@ -275,7 +278,7 @@ proptest! {
         let windows = vec![Window::new(9, Nanos::MINUTE).unwrap()];
         let contract = contract(Rate::per_second(1).unwrap(), 5, windows);
         let now = Instant(under_way);
-        let since = Since { downtime: Nanos(left), may_be_alive, ended: &[(Nanos(left), u32::MAX)] };
+        let since = Since { downtime: Nanos(left), ended: &[(Nanos(left), u32::MAX)] };
         let resumed = Limiter::resume(contract.clone(), late(0, 0, 0), &snapshot, Nanos(left), now);
         let seized = Limiter::seize(contract, late(0, 0, 0), Some(&snapshot), since, now);
         for mut limiter in [resumed, seized] {

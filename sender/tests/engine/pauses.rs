@@ -93,7 +93,7 @@ fn a_pause_outlives_its_process_in_order_or_not() {
         // Between record and takeover twenty seconds pass, of which fifteen can be proved.
         let downtime = Nanos::from_secs(15);
         let origin = if kill {
-            Origin::Seized { record: Some(record), downtime, may_be_alive: false, ended: vec![] }
+            Origin::Seized { record: Some(record), downtime, ended: vec![] }
         } else {
             Origin::Resumed { record, downtime }
         };

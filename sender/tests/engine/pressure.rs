@@ -184,7 +184,7 @@ fn what_is_usual_outlives_the_owner_in_order_or_not() {
         let origin = if clean {
             Origin::Resumed { record, downtime }
         } else {
-            Origin::Seized { record: Some(record), downtime, may_be_alive: false, ended: vec![] }
+            Origin::Seized { record: Some(record), downtime, ended: vec![] }
         };
         world.shell.take(world.now, lane, 2, &settings, origin);
         assert_eq!(world.shell.engine.views()[0].usual, usual, "clean: {clean}");

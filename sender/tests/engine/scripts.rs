@@ -60,6 +60,22 @@ impl Script {
     }
 }
 
+impl Script {
+    /// One contract with that cap in flight, and room for everything else.
+    pub(crate) fn with_roomy_limits(mut self, in_flight: u32) -> Self {
+        let bucket = Bucket::new(Rate::per_second(1_000).unwrap(), 1_000).unwrap();
+        self.terms.contract = Contract::new(Some(bucket), vec![], in_flight).unwrap();
+        for (_, event) in &mut self.events {
+            match event {
+                Event::Change(_) => *event = Event::Resume,
+                Event::Kill(.., terms) | Event::LoseLease(_, terms) => *terms = None,
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
 pub(crate) fn scripts() -> impl Strategy<Value = Script> {
     let gap = prop_oneof![Just(Nanos::ZERO), (0_u64..2_000_000_000).prop_map(Nanos), millis(0..400)];
     let events = prop::collection::vec((gap, event()), 1..12);

@@ -28,7 +28,7 @@ pub(crate) enum HandOver {
     /// The owner was killed; so much time that has passed since can be proved, and of what it had written so many percent
     /// had become durable.
     Killed { proved: Nanos, durable: usize },
-    /// The owner lost its lease and is alive: what it sent goes on.
+    /// The owner lost its lease and is alive: it gives up what it has under way, and may hear of that later.
     Lost { durable: usize },
 }
 
@@ -42,7 +42,7 @@ pub(crate) trait Sender {
     fn set_paused(&mut self, now: Instant, paused: bool);
     /// Asks the sender to stop in order. It may be asked for `next_wake` and told of ends until it has.
     fn stop(&mut self, now: Instant);
-    /// The next owner begins, by these terms. After a clean stop or a kill nothing is under way.
+    /// The next owner begins, by these terms. Nothing is under way any more.
     fn hand_over(&mut self, now: Instant, how: HandOver, terms: &Terms);
     fn next_wake(&self) -> Option<Instant>;
 }
@@ -61,8 +61,6 @@ pub(crate) enum Flaw {
     ForgetsAtCrash,
     /// After a crash nothing of the dead owner counts as under way, only as just ended.
     NothingUnderWay,
-    /// Every owner that lost its lease is taken to be dead.
-    TakenForDead,
     /// What the owner before may have had under way is reckoned by the new owner's settings.
     TakesOverByItsOwnSettings,
     /// What is not durable counts as if it were.
@@ -121,7 +119,7 @@ impl EngineSender {
 
     fn origin(&self, how: HandOver, now: Instant) -> Origin {
         let record = self.shell.records.get(&LANE).cloned();
-        let (proved, may_be_alive) = match how {
+        let proved = match how {
             HandOver::Clean { proved } => {
                 let record = record.expect("a clean stop leaves a record");
                 return match self.flaw {
@@ -129,15 +127,14 @@ impl EngineSender {
                     _ => Origin::Resumed { record, downtime: proved },
                 };
             }
-            HandOver::Killed { proved, .. } => (proved, false),
-            HandOver::Lost { .. } => (Nanos::ZERO, true),
+            HandOver::Killed { proved, .. } => proved,
+            HandOver::Lost { .. } => Nanos::ZERO,
         };
         // Before its first record is durable an owner sends nothing.
         let Some(record) = record.filter(|_| self.flaw != Flaw::ForgetsAtCrash) else { return Origin::Fresh };
         let told = self.shell.ended.get(&LANE).filter(|_| self.flaw != Flaw::NotTold);
         let ended = told.into_iter().flatten().map(|(at, count)| (now.since(*at), *count)).collect();
-        let may_be_alive = may_be_alive && self.flaw != Flaw::TakenForDead;
-        Origin::Seized { record: Some(self.spoilt(record)), downtime: proved, may_be_alive, ended }
+        Origin::Seized { record: Some(self.spoilt(record)), downtime: proved, ended }
     }
 
     fn spoilt(&self, record: LaneRecord) -> LaneRecord {

@@ -185,3 +185,112 @@ async fn what_a_suspended_process_could_not_connect_is_not_the_endpoints_fault()
     suspend();
     withheld(attempt.await);
 }
+
+/// Endpoints hold on to a request until they are told to answer it. Comes out: where, who is to be told, and when one has
+/// been read, or its connection has ended.
+async fn held_back() -> (Endpoint, tokio::sync::watch::Sender<bool>, mpsc::UnboundedReceiver<&'static str>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let (answer, answers) = tokio::sync::watch::channel(false);
+    let endpoint = Endpoint::start(move |mut connection| {
+        let (tell, mut answers) = (tell.clone(), answers.clone());
+        async move {
+            connection.request().await.unwrap();
+            tell.send("read").unwrap();
+            let answered = tokio::select! {
+                told = answers.wait_for(|answers| *answers) => told.is_ok(),
+                _ = connection.end() => false,
+            };
+            if answered {
+                connection.say(OK).await;
+            } else {
+                // Nobody need listen any more.
+                let _ = tell.send("ended");
+            }
+        }
+    })
+    .await;
+    (endpoint, answer, told)
+}
+
+/// The right to send in a lane whose lease ends while the test waits for it.
+fn soon_over() -> SendPermit {
+    SendPermit { lease: Lease::until(machine().after(Nanos::from_millis(200))), ..permit(2 * LONG) }
+}
+
+/// Waits for a moment of the machine.
+async fn reached(moment: BootTime) {
+    while machine() < moment {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_closed_when_its_lease_is_over_and_the_endpoint_is_not_to_blame() {
+    let (endpoint, _answer, mut told) = held_back().await;
+    let transport = transport(Roots::default());
+    let deadline = Duration::from_secs(5);
+    let post = post(endpoint.url()).deadline(deadline);
+    let leased = SendPermit { deadline: permit(deadline).deadline, ..soon_over() };
+    let result = post.with_permit(&transport, leased).await;
+    check(&result, "silent lease_over");
+    assert!(matches!(result.outcome(StoreTime(0)), Outcome::CutOff));
+    assert_eq!((told.recv().await, told.recv().await), (Some("read"), Some("ended")));
+}
+
+#[tokio::test]
+async fn a_request_under_way_over_http2_is_closed_when_its_lease_is_over() {
+    let (tell, mut ended) = mpsc::unbounded_channel();
+    let endpoint = Secure::start(&["h2"], move |tls| {
+        let tell = tell.clone();
+        async move {
+            let mut connection = h2::server::handshake(tls).await.unwrap();
+            let mut unanswered = Vec::new();
+            while let Some(Ok(request)) = connection.accept().await {
+                unanswered.push(request);
+            }
+            tell.send(unanswered.len()).unwrap();
+        }
+    })
+    .await;
+    let transport = transport(Roots::default().with_pem(endpoint.pem.as_bytes()).unwrap());
+    let deadline = Duration::from_secs(5);
+    let post = post(endpoint.url()).deadline(deadline);
+    let leased = SendPermit { deadline: permit(deadline).deadline, ..soon_over() };
+    check(&post.with_permit(&transport, leased).await, "silent lease_over");
+    assert_eq!(ended.recv().await, Some(1));
+}
+
+#[tokio::test]
+async fn a_request_under_way_goes_on_for_as_long_as_its_lease_is_renewed() {
+    let (endpoint, answer, mut told) = held_back().await;
+    let transport = transport(Roots::default());
+    let leased = soon_over();
+    let (lease, first_end) = (leased.lease.clone(), leased.lease.end());
+    let renew = async {
+        assert_eq!(told.recv().await, Some("read"));
+        lease.extend(machine().after(LEASE));
+        reached(first_end.after(Nanos::from_millis(50))).await;
+        answer.send(true).unwrap();
+    };
+    let post = post(endpoint.url());
+    let (result, ()) = tokio::join!(post.with_permit(&transport, leased), renew);
+    check(&result, "answered 204");
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_connection_is_withheld_when_its_lease_is_over() {
+    let (endpoint, _answer, mut told) = held_back().await;
+    let transport = transport(Roots::default());
+    let (endless, brief) = (post(endpoint.url()).connections_max(1), post(endpoint.url()).connections_max(1));
+    let mut first = pin!(endless.with_permit(&transport, leased()));
+    tokio::select! {
+        result = &mut first => panic!("{result:?}"),
+        read = told.recv() => assert_eq!(read, Some("read")),
+    }
+    let deadline = Duration::from_secs(5);
+    let second = SendPermit { deadline: permit(deadline).deadline, ..soon_over() };
+    tokio::select! {
+        result = &mut first => panic!("{result:?}"),
+        result = brief.with_permit(&transport, second) => withheld(result),
+    }
+}

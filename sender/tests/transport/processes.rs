@@ -1,6 +1,7 @@
 //! The real sender as a process: stopped past its lease, beside names that hang, and with a clock that was wrong.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,6 +53,31 @@ async fn a_process_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on
     connections.recv().await.unwrap();
     let read = told.recv().await.unwrap();
     assert!(read.is_empty(), "{}", String::from_utf8_lossy(&read));
+}
+
+#[test]
+fn a_process_that_cannot_renew_its_lease_closes_what_it_has_under_way_and_makes_the_same_attempt_again() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let sink = Endpoint::scripted(move |number, stream| {
+        if number > 0 {
+            return write!(stream, "HTTP/1.1 204 No Content\r\n\r\n");
+        }
+        tell.send("read").unwrap();
+        let ended = stream.read_exact(&mut [0]);
+        tell.send("ended").unwrap();
+        ended
+    });
+    let database = Database::with_sink(&sink.url, &["timeout=5s", "sign=vvv-frozen"]);
+    let serving = database.serve_with(&["--lease", "1s"]);
+    serving.emit("first");
+    assert_eq!(told.recv().unwrap(), "read");
+    let sql = database.sql();
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(told.recv().unwrap(), "ended");
+    sql.execute_batch("ROLLBACK").unwrap();
+    let attempts: Vec<String> =
+        sink.wait_for(2).iter().map(|arrival| arrival.header("x-vvv-attempt").to_owned()).collect();
+    assert_eq!(attempts, ["1", "1"], "as little as with a process that dies is held against anybody");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,7 +27,6 @@ pub(super) struct Doubts {
 /// Attempts that have the same end and are released together.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Lies in the future while they may still be under way, at an owner before us that may be alive.
     ended: Instant,
     count: u32,
     quarantine: Nanos,
@@ -41,7 +40,7 @@ struct Run {
 /// A run on its way to the next owner. Lengths count from the moment of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunRecord {
-    /// How long ago the attempts ended, or how long until they do: one of the two is 0.
+    /// How long ago the attempts ended; or, told by an owner of a version before this one, how long until they do.
     ago: u64,
     ahead: u64,
     count: u32,
@@ -73,12 +72,6 @@ impl Doubts {
     /// When the last one is released at the latest.
     pub(super) fn until(&self) -> Option<Instant> {
         self.runs.iter().map(|run| run.release).max()
-    }
-
-    /// How many may still be under way at an owner before us, and until when the next of them may.
-    pub(super) fn elsewhere(&self, now: Instant) -> (u32, Instant) {
-        let running = self.runs.iter().rev().take_while(|run| run.ended > now);
-        running.fold((0, Instant::NEVER), |(count, _), run| (count + run.count, run.ended))
     }
 
     /// Attempts ended in silence. The record numbered `told` is the first that tells of them; `durable` is the last that

@@ -24,23 +24,24 @@
 //! that long of the contracts before it. A window longer than any before it counts from when it came. Attempts that
 //! began before a change go by the longer of both deadlines, quarantines and doubts.
 //!
-//! **Takeover.** Let the owner before be gone, and R the last durable record of its lane. R tells the bound `F` that level
-//! and in flight together keep (σ, or what was left of a higher one), the attempts in doubt `D`, and a bound `c` on the
-//! attempts in flight that R does not tell of. The new owner counts D as R has it, c attempts in doubt that ended just
-//! now, and a level of `F − |D| − c`. Call the sum of level and in flight that it would count if it sent nothing `E(t)`,
-//! and the sum of the owner before, had it lived on and sent nothing, `T(t)`. *In flight, E has at least as many as T at
-//! any time:* what T has in doubt and R tells of is in D, released no sooner; anything else is matched by one of the c,
-//! which ended no later and is released no sooner. *So E(t) ≥ T(t):* at the takeover E ≥ F ≥ T; both fall only while their
-//! level drains, at ρ; if E drains while T does not, T's level is empty, and T is what it has in flight, which E has too.
-//! So the new owner starts only what the owner before could have started. If the owner before may be alive, what it had
-//! under way ends within its deadline: the c ended, for this count, a deadline from now, and until then also count
-//! against the cap in flight. (One that is stopped cannot close a connection. What it left unread counts on in doubt, and no
-//! longer against the cap in flight: that cap is kept for what living processes have open.)
+//! **Takeover.** What an owner has under way ends with its lease or its process, and a lane is taken over after that. Let R be
+//! the last durable record of the lane. R tells the bound `F` that level and in flight together keep (σ, or what was left
+//! of a higher one), the attempts in doubt `D`, and a bound `c` on the attempts in flight that R does not tell of. The
+//! new owner counts D as R has it, c attempts in doubt that ended just now, and a level of `F − |D| − c`. Call the sum of
+//! level and in flight that it would count if it sent nothing `E(t)`, and the sum of the owner before, had it lived on and
+//! sent nothing, `T(t)`. *In flight, E has at least as many as T at any time:* what T has in doubt and R tells of is in D,
+//! released no sooner; anything else is matched by one of the c, which ended no later and is released no sooner. *So
+//! E(t) ≥ T(t):* at the takeover E ≥ F ≥ T; both fall only while their level drains, at ρ; if E drains while T does not, T's
+//! level is empty, and T is what it has in flight, which E has too. So the new owner starts only what the owner before
+//! could have started.
+//!
+//! (An owner that is stopped cannot close a connection. What it left open counts as in doubt, like the rest, and no longer
+//! against the cap in flight: that cap is kept for what running processes have open.)
 //!
 //! *Why c is a bound:* nothing starts before a record of this owner, and of its present contract, is durable; and attempts
 //! in doubt that no durable record tells of count against the cap in flight, as if they were open. Without that, a crash
-//! after several time-outs in a row leaves more in flight than `c + |D|`. Deadline, quarantine and doubt of the c are those
-//! in R, for the same reason: they were in force when these attempts started.
+//! after several time-outs in a row leaves more in flight than `c + |D|`. Quarantine and doubt of the c are those in R, for
+//! the same reason: they were in force when these attempts started.
 //!
 //! *Windows:* what had ended by R is in R; what ended since is told by the store as far as its settlement is durable; the
 //! rest is bounded by c too, because in a lane with windows an attempt counts against the cap in flight until its
@@ -100,6 +101,8 @@ pub enum End {
     Unsent,
     /// There was no answer: the request may still arrive.
     Silent,
+    /// The same, and no settlement tells of the attempt.
+    CutOff,
 }
 
 /// One subscriber's limiter. Moments handed to it must not run backwards.
@@ -180,21 +183,20 @@ impl Limiter {
     /// Whether one more attempt may start.
     pub fn ready(&mut self, now: Instant) -> Ready {
         self.advance(now);
-        let cap = self.cap_ready(now);
-        if cap == Ready::OnEvent || !self.records.cover() {
+        if !self.has_place() || !self.records.cover() {
             return Ready::OnEvent;
         }
         let next = self.in_flight() + 1;
-        let mut over_time = self.level.ready(self.contract.bucket(), next);
+        let mut ready = self.level.ready(self.contract.bucket(), next);
         if let Some(ends) = &self.ends {
-            over_time = over_time.and(ends.ready(next));
+            ready = ready.and(ends.ready(next));
         }
         // What is in doubt leaves by time alone.
         let release = self.doubts.next_release();
-        if over_time == Ready::OnEvent && release < Instant::NEVER {
-            over_time = Ready::At(release);
+        if ready == Ready::OnEvent && release < Instant::NEVER {
+            ready = Ready::At(release);
         }
-        over_time.and(cap)
+        ready
     }
 
     /// How many attempts the limits over time would let start between now and `ahead` from now, if all ended at once.
@@ -222,7 +224,8 @@ impl Limiter {
         let lateness = self.longest();
         self.open = self.open.saturating_sub(1);
         self.forget_older(started);
-        if end == End::Silent && lateness.doubt() > Nanos::ZERO {
+        // What a record alone can tell the next owner is in doubt until one does, however short its doubt is.
+        if end == End::CutOff || (end == End::Silent && lateness.doubt() > Nanos::ZERO) {
             self.doubts.add(now, 1, lateness, self.records.taken + 1, self.records.durable);
             self.records.stale = true;
             return false;
@@ -308,14 +311,8 @@ impl Limiter {
     }
 
     /// Whether the cap in flight lets one more start.
-    fn cap_ready(&self, now: Instant) -> Ready {
-        let cap = self.contract.in_flight();
-        let ours = self.open + self.doubts.unrecorded() + self.unsettled;
-        if ours >= cap {
-            return Ready::OnEvent;
-        }
-        let (theirs, until) = self.doubts.elsewhere(now);
-        if ours.saturating_add(theirs) >= cap { Ready::At(until) } else { Ready::Now }
+    fn has_place(&self) -> bool {
+        self.open + self.doubts.unrecorded() + self.unsettled < self.contract.in_flight()
     }
 
     /// Brings level and ends to `now`, charging in order the attempts that are no longer in doubt.

@@ -36,8 +36,6 @@ pub struct Snapshot {
 pub struct Since<'a> {
     /// How much time has passed since the snapshot at least.
     pub downtime: Nanos,
-    /// The owner before may live.
-    pub may_be_alive: bool,
     /// What ended after the snapshot: how long ago, and how many attempts.
     pub ended: &'a [(Nanos, u32)],
 }
@@ -85,7 +83,7 @@ impl Snapshot {
         downtime: Nanos,
         now: Instant,
     ) -> Option<Limiter> {
-        let since = Since { downtime, may_be_alive: false, ended: &[] };
+        let since = Since { downtime, ended: &[] };
         let mut limiter = self.restore(&contract, lateness, since, now)?;
         limiter.change(contract, lateness, now);
         Some(limiter)
@@ -110,8 +108,8 @@ impl Snapshot {
         let [deadline, quarantine, doubt] = self.lateness.map(Nanos);
         let (deadline, longest) = (deadline.min(DEADLINE_MAX), Lateness::LONGEST);
         let theirs = Lateness::new(deadline, quarantine.min(DOUBT_MAX), doubt.min(DOUBT_MAX));
-        let ended = if since.may_be_alive { now + deadline } else { now };
-        limiter.doubts.add(ended, in_doubt, theirs.unwrap_or(longest), limiter.records.taken + 1, 0);
+        // They ended with the lease, or with the process.
+        limiter.doubts.add(now, in_doubt, theirs.unwrap_or(longest), limiter.records.taken + 1, 0);
         if let Some(ends) = &mut limiter.ends {
             // No more than the burst can be in flight; the rest has ended.
             ends.push(now, under_way - in_doubt);
@@ -169,7 +167,7 @@ impl Limiter {
         now: Instant,
     ) -> Self {
         snapshot.resume(contract.clone(), lateness, downtime, now).unwrap_or_else(|| {
-            let since = Since { downtime, may_be_alive: false, ended: &[] };
+            let since = Since { downtime, ended: &[] };
             Self::seize(contract, lateness, None, since, now)
         })
     }

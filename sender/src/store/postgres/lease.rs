@@ -122,9 +122,8 @@ impl Work<'_> {
             _ => Vec::new(),
         };
         // It is noted, so that the robbed learns of it.
-        let robbed = self.ledger.amend_owner(from, |lease| lease.taken += 1)?;
-        let process_is_dead = robbed.is_some_and(|lease| lease.evicted);
-        Ok(Handover::Seized { from, record, process_is_dead, at: self.now, ended })
+        self.ledger.amend_owner(from, |lease| lease.taken += 1)?;
+        Ok(Handover::Seized { from, record, at: self.now, ended })
     }
 
     /// What ended on a lane since a moment, and up to [`MARGIN`] before.

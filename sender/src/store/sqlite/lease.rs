@@ -94,7 +94,8 @@ impl Work<'_> {
             Some(record) if capped => self.ended_since(lane, record.at)?,
             _ => Vec::new(),
         };
-        Ok(Handover::Seized { from, record, process_is_dead: self.rob(from)?, at: self.now, ended })
+        self.rob(from)?;
+        Ok(Handover::Seized { from, record, at: self.now, ended })
     }
 
     fn record(&self, lane: LaneId) -> Result<Option<Record>> {
@@ -105,10 +106,10 @@ impl Work<'_> {
             .optional()
     }
 
-    /// Notes that a lane was taken from an owner, so that it learns of it; says whether it is surely dead.
-    fn rob(&self, from: OwnerId) -> Result<bool> {
-        let query = "UPDATE owners SET taken = taken + 1 WHERE owner = ?1 RETURNING evicted";
-        Ok(self.sql.prepare_cached(query)?.query_row([from], |row| row.get(0)).optional()?.unwrap_or(false))
+    /// Notes that a lane was taken from an owner, so that it learns of it.
+    fn rob(&self, from: OwnerId) -> Result<()> {
+        let query = "UPDATE owners SET taken = taken + 1 WHERE owner = ?1";
+        self.sql.prepare_cached(query)?.execute([from]).map(drop)
     }
 
     /// Extends the lease of an owner: the number of lanes taken from it, unless it was not known at all.

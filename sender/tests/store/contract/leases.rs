@@ -35,10 +35,7 @@ pub(super) fn a_lease_that_ran_out_is_taken_over<B: Backend>() {
     let taken = world.acquire(YOU, Which::All);
     assert_eq!((taken.len(), taken[0].lane, taken[0].term), (1, lane, Term(term.0 + 1)));
     let record = Some(Record { bytes: b"state".as_slice().into(), at });
-    assert_eq!(
-        taken[0].handover,
-        Handover::Seized { from: ME, record, process_is_dead: false, at: world.now, ended: Vec::new() }
-    );
+    assert_eq!(taken[0].handover, Handover::Seized { from: ME, record, at: world.now, ended: Vec::new() });
 }
 
 pub(super) fn a_renewed_lease_holds<B: Backend>() {
@@ -137,7 +134,7 @@ pub(super) fn a_surely_dead_owner_loses_its_lanes_at_once<B: Backend>() {
     let taken = world.acquire(YOU, Which::All);
     assert_eq!(
         taken[0].handover,
-        Handover::Seized { from: ME, record: None, process_is_dead: true, at: world.now, ended: Vec::new() }
+        Handover::Seized { from: ME, record: None, at: world.now, ended: Vec::new() }
     );
 }
 

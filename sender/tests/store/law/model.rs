@@ -556,9 +556,7 @@ impl Model {
         let lane = self.lanes.get_mut(&id).unwrap();
         let record = lane.record.clone();
         let handover = match (lane.owner, record) {
-            (Some(from), record) => {
-                Handover::Seized { from, record, process_is_dead: false, at: self.now, ended: Vec::new() }
-            }
+            (Some(from), record) => Handover::Seized { from, record, at: self.now, ended: Vec::new() },
             (None, Some(record)) if lane.clean => Handover::Clean(record),
             (None, _) => Handover::Fresh,
         };
