@@ -1,7 +1,7 @@
 //! A cap on what is open holds in each of its times.
 
 use hookproof::check::Status;
-use hookproof::trace::{Fault, Process, ProcessEvent, Trace};
+use hookproof::trace::{Cut, CutKind, Fault, Process, ProcessEvent, Trace};
 
 use crate::build;
 
@@ -61,4 +61,49 @@ fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_to
         build::end(&mut trace, 40 * SECOND);
         build::verdict("rate.in-flight", &scenario, &trace, expected);
     }
+}
+
+/// Two requests begin at a moment and are not answered, until their sender ends them; two more begin at 15 s and are answered at
+/// 16 s. Their cap is two, and a process is stopped from one moment to another.
+#[track_caller]
+fn left_open(workers: u32, begin: u64, (stopped, until): (u64, u64), ended: u64, expected: Status) {
+    let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
+    let sender = format!("[sender]\nworkers = {workers}\ntakeover_within = \"5s\"\n");
+    let scenario = build::named(&format!("{text}timeout = \"30s\"\n{sender}"));
+    let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]);
+    for token in 0..2 {
+        build::deliver(&mut trace, "a", token, begin * SECOND + token, 500);
+        trace.answers.pop();
+        let (t, n) = (ended * SECOND, trace.arrivals.last().map(|arrival| arrival.n));
+        let how = CutKind::PeerGone;
+        trace.cuts.push(Cut { t, endpoint: "a".into(), n, how, began: None, token: None });
+    }
+    for token in 2..4 {
+        build::deliver(&mut trace, "a", token, 15 * SECOND + token, 500);
+        let answer = trace.answers.last_mut().expect("answered");
+        (answer.t, answer.end) = (16 * SECOND, 16 * SECOND);
+    }
+    for (t, event) in [(stopped, ProcessEvent::Stopped), (until, ProcessEvent::Continued)] {
+        trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
+    }
+    build::end(&mut trace, 40 * SECOND);
+    build::verdict("rate.in-flight", &scenario, &trace, expected);
+}
+
+#[test]
+fn what_a_process_has_open_that_is_stopped_past_its_lease_is_not_held_against_who_took_over() {
+    left_open(2, 6, (7, 29), 29, Status::Pass);
+    left_open(2, 6, (7, 16), 16, Status::Pass);
+    left_open(2, 11, (12, 17), 17, Status::Pass);
+    // Within the lease, perhaps.
+    left_open(2, 11, (12, 16), 16, Status::Fail);
+    // Nobody else could take over.
+    left_open(1, 6, (7, 29), 29, Status::Fail);
+    // Whoever ended them was not stopped.
+    left_open(2, 6, (7, 29), 20, Status::Fail);
+    // It has gone on, and closes nothing.
+    left_open(2, 6, (7, 14), 30, Status::Fail);
+    // They began after the stop did, or were open beside the others before it.
+    left_open(2, 8, (7, 29), 29, Status::Fail);
+    left_open(2, 6, (16, 29), 29, Status::Fail);
 }

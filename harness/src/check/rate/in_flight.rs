@@ -6,7 +6,10 @@
 //! Where the *sender* ended the exchange, by its deadline or its death, the endpoint notices later: such a request counts
 //! up to [`NOTICE`] before, and never beyond its deadline or a kill. One that may have been sent so long before it was read
 //! that its deadline passed while a process was stopped does not count: nobody could close it, and whoever took over does
-//! not wait.
+//! not wait. For the same reason one that was open when one of several processes was stopped counts up to that stop, if it
+//! lasted for `takeover_within`, which is longer than the lease: the lane may have been taken over since. (A shorter stop may be
+//! within the lease; one that the sender ended meanwhile was another process's; and a process that goes on has to close what
+//! it left: these count as ever.)
 //!
 //! A sweep over beginnings and ends, O(n log n); at one moment ends come first. Where a run changes a cap, each
 //! holds in its own time.
@@ -14,19 +17,52 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::check::evidence::{Evidence, Lane};
+use crate::check::evidence::{Evidence, Exchange, Lane};
 use crate::check::verdict::{Finding, Tally};
-use crate::trace::ProcessEvent;
+use crate::trace::{Process, ProcessEvent};
 
 /// How long it may take to notice that the other side is gone.
 const NOTICE: u64 = 250_000_000;
 
+/// A process that stood still, from when to when.
+struct Stop {
+    from: u64,
+    until: u64,
+}
+
+impl Stop {
+    fn all(evidence: &Evidence<'_>) -> Vec<Self> {
+        let processes = &evidence.trace.processes;
+        let stops = processes.iter().filter(|one| one.event == ProcessEvent::Stopped);
+        let stop = |stop: &Process| {
+            let later = processes.iter().filter(|one| one.worker == stop.worker && one.t > stop.t);
+            Self { from: stop.t, until: later.map(|one| one.t).min().unwrap_or(u64::MAX) }
+        };
+        stops.map(stop).collect()
+    }
+
+    /// Whether its lanes may have been taken over for that.
+    fn outlasts_lease(&self, evidence: &Evidence<'_>) -> bool {
+        let sender = &evidence.scenario.sender;
+        sender.workers > 1 && self.until - self.from >= sender.takeover_within.0
+    }
+
+    /// Whether it may have left a request open that was sent then at the earliest: until it went on, and no longer.
+    fn may_have_left(&self, exchange: &Exchange, earliest: u64) -> bool {
+        let first = if exchange.ended_by_peer() { self.until } else { self.from };
+        let ends = first..=self.until.saturating_add(NOTICE);
+        earliest <= self.from && ends.contains(&exchange.end)
+    }
+}
+
 /// Until when a request was surely open.
-fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32) -> u64 {
+fn surely_open(evidence: &Evidence<'_>, stops: &[Stop], lane: &Lane<'_>, n: u32) -> u64 {
     let exchange = evidence.exchange(n);
     let timeout = lane.subscriber.timeout.0;
-    let earliest = evidence.sent_from(n).saturating_add(timeout);
-    if earliest <= exchange.t && was_stopped(evidence, earliest, exchange.t) {
+    let sent = evidence.sent_from(n);
+    let earliest = sent.saturating_add(timeout);
+    let stood_still = |stop: &Stop| stop.from <= exchange.t && stop.until >= earliest;
+    if earliest <= exchange.t && stops.iter().any(stood_still) {
         return exchange.t;
     }
     let deadline = exchange.t.saturating_add(timeout);
@@ -36,19 +72,12 @@ fn surely_open(evidence: &Evidence<'_>, lane: &Lane<'_>, n: u32) -> u64 {
     if exchange.ended_by_peer() || until >= deadline {
         until = until.min(deadline).saturating_sub(NOTICE);
     }
+    let left =
+        stops.iter().filter(|stop| stop.outlasts_lease(evidence) && stop.may_have_left(exchange, sent));
+    until = left.map(|stop| stop.from).fold(until, u64::min);
     let kill = evidence.kills.partition_point(|t| *t < exchange.t);
     let killed = evidence.kills.get(kill).copied().unwrap_or(u64::MAX);
     until.min(killed).max(exchange.t)
-}
-
-/// Whether some process was stopped at some moment from `from` to `until`.
-fn was_stopped(evidence: &Evidence<'_>, from: u64, until: u64) -> bool {
-    let processes = &evidence.trace.processes;
-    let stops = processes.iter().filter(|one| one.event == ProcessEvent::Stopped && one.t <= until);
-    stops.into_iter().any(|stop| {
-        let later = processes.iter().filter(|one| one.worker == stop.worker && one.t > stop.t);
-        later.map(|one| one.t).min().is_none_or(|over| over >= from)
-    })
 }
 
 /// How many are open once each of them has begun, itself included. They are in the order of their beginnings.
@@ -78,9 +107,10 @@ fn first_most(counts: impl Iterator<Item = (usize, usize)>) -> Option<(usize, us
 pub(in crate::check) fn judge(evidence: &Evidence<'_>) -> Finding {
     let mut tally = Tally::default();
     let mut figures = Vec::new();
+    let stops = Stop::all(evidence);
     let capped = |lane: &Lane<'_>| lane.epochs.iter().any(|epoch| epoch.limit.in_flight.is_some());
     for (index, lane) in (0..).zip(&evidence.lanes).filter(|(_, lane)| capped(lane)) {
-        let interval = |n: &u32| (evidence.exchange(*n).t, surely_open(evidence, lane, *n));
+        let interval = |n: &u32| (evidence.exchange(*n).t, surely_open(evidence, &stops, lane, *n));
         let intervals: Vec<(u64, u64)> = lane.begun.iter().map(interval).collect();
         for epoch in &lane.epochs {
             let Some(cap) = epoch.limit.in_flight else { continue };
