@@ -8,22 +8,11 @@ use hookproof::check::{Status, Strictness, judge};
 use hookproof::fault::WallClock;
 use hookproof::scenario::Scenario;
 
-use super::start;
+use super::{served_by_two, start};
 
-const SKEWED: &str = r#"
-name  = "skewed"
-drain = "20s"
-[sender]
-workers         = 2
-takeover_within = "10s"
-[[traffic]]
-shape = "steady"
-rate  = "5/s"
-lasts = "7s"
-[[subscriber]]
-name  = "one"
-count = 16
-limit = { rate = "200/s", burst = 100, in_flight = 20 }
+/// The clock of one of two processes is behind for a while.
+fn skewed() -> String {
+    let more = r#"
 retry = { base = "500ms", cap = "1s", attempts = 5, ttl = "60s" }
 [[fault]]
 at     = "1s"
@@ -32,6 +21,8 @@ worker = 1
 by     = "-90s"
 lasts  = "4s"
 "#;
+    served_by_two("skewed", 16) + more
+}
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -50,9 +41,9 @@ fn a_process_whose_clock_is_wrong_stamps_by_it_and_is_otherwise_as_good_as_any()
     if !is_there("a_process_whose_clock_is_wrong") {
         return;
     }
-    let (_, said, trace, _) = start("skewed", SKEWED, &[]).end();
+    let (_, said, trace, _) = start("skewed", &skewed(), &[]).end();
     let trace = trace.unwrap();
-    let scenario = Scenario::from_text(SKEWED, "skewed.toml").unwrap();
+    let scenario = Scenario::from_text(&skewed(), "skewed.toml").unwrap();
     let verdicts = judge(&scenario, &trace, Strictness::Usual).verdicts;
     for check in ["fault.clock-skew", "format.timestamp", "format.signature", "loss.none"] {
         let verdict = verdicts.iter().find(|one| one.id == check).unwrap();
@@ -74,7 +65,7 @@ fn a_process_whose_clock_is_wrong_stamps_by_it_and_is_otherwise_as_good_as_any()
 fn without_the_library_the_scenario_is_refused_and_nothing_is_played() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
-    std::fs::write(&file, SKEWED).unwrap();
+    std::fs::write(&file, skewed()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hookproof"));
     command.arg("run").arg(&file).arg("--out").arg(folder.path());
     let output = command.env("HOOKPROOF_FAKETIME", "/nowhere/libfaketimeMT.so.1").output().unwrap();

@@ -4,23 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hookproof::trace::ProcessEvent::{Ready, Started};
 
-use super::start;
+use super::{served_by_two, start};
 
-/// A node that joins a sender which has work already.
-const JOINED: &str = r#"
-name  = "joined"
-drain = "20s"
-[sender]
-workers         = 2
-takeover_within = "10s"
-[[traffic]]
-shape = "steady"
-rate  = "5/s"
-lasts = "7s"
-[[subscriber]]
-name  = "one"
-count = 24
-limit = { rate = "200/s", burst = 100, in_flight = 20 }
+/// A node joins a sender that has work already.
+const JOINS: &str = r#"
 [[fault]]
 at     = "1500ms"
 do     = "start"
@@ -34,7 +21,7 @@ const SETTLES: u64 = 3_000_000_000;
 
 #[test]
 fn a_process_that_joins_is_not_there_before_and_takes_its_share() {
-    let (_, said, trace, _) = start("joined", JOINED, &[]).end();
+    let (_, said, trace, _) = start("joined", &(served_by_two("joined", 24) + JOINS), &[]).end();
     let trace = trace.unwrap();
     let events = trace.processes.iter().filter(|one| one.worker == 1);
     let first: Vec<_> = events.take(2).map(|one| (one.event, one.t >= 1_500_000_000)).collect();

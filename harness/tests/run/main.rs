@@ -31,6 +31,27 @@ name = "one"
 limit = { rate = "200/s", burst = 100, in_flight = 20 }
 "#;
 
+/// A scenario in which two processes serve so many subscribers for seven seconds; more about these and about faults may follow.
+fn served_by_two(name: &str, subscribers: u32) -> String {
+    format!(
+        r#"
+name  = "{name}"
+drain = "20s"
+[sender]
+workers         = 2
+takeover_within = "10s"
+[[traffic]]
+shape = "steady"
+rate  = "5/s"
+lasts = "7s"
+[[subscriber]]
+name  = "one"
+count = {subscribers}
+limit = {{ rate = "200/s", burst = 100, in_flight = 20 }}
+"#
+    )
+}
+
 /// A run of the program, and where it writes.
 struct Run {
     folder: tempfile::TempDir,
