@@ -234,6 +234,7 @@ impl PostgresStore {
         let mut hands = lock(&self.hands);
         let Hands { held, queues, .. } = hands.turn();
         if !commands.iter().all(Command::is_frequent) {
+            self.commits.note_leases(commands);
             queues.retain(|lane, term| held.holds(lane, term));
         }
         ledger.look(held, queues);
@@ -333,10 +334,7 @@ impl Store for PostgresStore {
             return Ok(replies);
         }
         match self.transact(now, commands) {
-            Ok(done) => {
-                self.commits.note_leases(commands);
-                Ok(self.keep(done))
-            }
+            Ok(done) => Ok(self.keep(done)),
             Err(error) => {
                 if matches!(error, StoreError::Lost { .. }) {
                     self.link = None;
