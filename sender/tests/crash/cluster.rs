@@ -15,20 +15,11 @@ use crate::postgres_server::{address_in, query};
 use crate::process::{Database, Node, Serving, free_address, wrong_clock};
 use crate::sink::{Arrival, Sink};
 use crate::way::{Passage, Way};
-use crate::{IN_FLIGHT, Moments, QUARANTINE_NS};
+use crate::{IN_FLIGHT, Moments, QUARANTINE_NS, settings};
 
 const LANES: usize = 4;
 const RATE_PER_SECOND: u64 = 100;
 const BURST: usize = 20;
-const SETTINGS: [&str; 7] = [
-    "limit.rate=100/s",
-    "limit.burst=20",
-    "limit.in_flight=4",
-    "limit.quarantine=500ms",
-    "limit.doubt=500ms",
-    "retry.base=10ms",
-    "retry.cap=50ms",
-];
 /// Names of the nodes, and by how many seconds their clocks are ahead.
 const NODES: [(&str, i64); 3] = [("right", 0), ("behind", -90), ("ahead", 90)];
 /// How long a node's lease lasts.
@@ -113,7 +104,7 @@ type Span = (u64, u64);
 /// What the nodes have told of their lanes.
 #[derive(Default)]
 struct Told {
-    /// When a node took a lane, and which.
+    /// When a node took a lane, or broke off what it had under way with the lane's lease, and which lane.
     taken: Vec<(u64, usize)>,
     /// How many lanes nodes have lost that lived: they were too slow to renew a lease, or could not.
     lost: usize,
@@ -123,7 +114,7 @@ impl Told {
     /// Hears a line of a node's log.
     fn hear(&mut self, line: &str, now: u64) {
         let fields = || serde_json::from_str::<serde_json::Value>(line).unwrap()["fields"].take();
-        if line.contains("\"took a lane\"") {
+        if line.contains("\"took a lane\"") || line.contains("broke off a request") {
             self.taken.push((now, usize::try_from(fields()["lane"].as_u64().unwrap()).unwrap()));
         } else if line.contains("\"lost a lane to another process\"") {
             self.lost += 1;
@@ -255,7 +246,8 @@ impl Cluster {
 
 fn play(test: &str, plan: &Plan) {
     let sink = Arc::new(Sink::start());
-    let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS) else {
+    let settings = settings(RATE_PER_SECOND, BURST);
+    let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings) else {
         return;
     };
     let mut cluster = Cluster::start(&sink, database);

@@ -5,20 +5,15 @@ use std::sync::Arc;
 
 use crate::emitter::Emitter;
 use crate::process::{Database, Serving};
+use crate::settings;
 use crate::sharing::Cluster;
 use crate::sink::{Arrival, Sink};
 
 const LANES: usize = 12;
-/// What a dead node may have had under way counts as under way until it would have been given up, and then as in doubt: a lane that
-/// may have no more than that stands still as long. Here neither is longer than half a second.
-const SETTINGS: [&str; 6] = [
-    "timeout=500ms",
-    "limit.rate=40/s",
-    "limit.burst=10",
-    "limit.in_flight=4",
-    "limit.quarantine=500ms",
-    "limit.doubt=500ms",
-];
+const RATE_PER_SECOND: u64 = 40;
+/// More than what a dead node may have had under way: that is in doubt, and a lane of which it is the whole burst stands still
+/// for as long.
+const BURST: usize = 10;
 const SECOND: u64 = 1_000_000_000;
 /// The lease of both nodes.
 const LEASE: u64 = 5 * SECOND;
@@ -49,7 +44,8 @@ fn how_long_lanes_stand_still_when_their_node_dies_or_leaves() {
         .map_or(20, |repeats| repeats.parse().expect("HOOKPROOF_REPEATS is a number"));
     let sink = Arc::new(Sink::willing());
     let test = "how_long_lanes_stand_still";
-    let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS) else {
+    let settings = settings(RATE_PER_SECOND, BURST);
+    let Some(database) = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings) else {
         return;
     };
     let cluster = Cluster { sink: Arc::clone(&sink), database, lanes: LANES };

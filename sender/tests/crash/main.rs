@@ -28,15 +28,20 @@ use sink::{Arrival, Sink};
 const RATE_PER_SECOND: u64 = 200;
 const IN_FLIGHT: usize = 4;
 const QUARANTINE_NS: u64 = 500_000_000;
-const SETTINGS: [&str; 6] = [
-    "limit.rate=200/s",
-    "limit.in_flight=4",
-    "limit.quarantine=500ms",
-    // Kills come faster than answers clear what the one before left in doubt.
-    "limit.doubt=500ms",
-    "retry.base=10ms",
-    "retry.cap=50ms",
-];
+
+/// The settings of subscribers with that rate and burst.
+fn settings(rate_per_second: u64, burst: usize) -> Vec<String> {
+    vec![
+        format!("limit.rate={rate_per_second}/s"),
+        format!("limit.burst={burst}"),
+        format!("limit.in_flight={IN_FLIGHT}"),
+        "limit.quarantine=500ms".to_owned(),
+        // Kills come faster than answers clear what the one before left in doubt.
+        "limit.doubt=500ms".to_owned(),
+        "retry.base=10ms".to_owned(),
+        "retry.cap=50ms".to_owned(),
+    ]
+}
 
 #[test]
 fn thirty_kills_lose_nothing_and_stay_within_the_contract() {
@@ -81,9 +86,7 @@ fn kills_wanted() -> usize {
 /// Kills one of so many processes on one file as often as planned, each time under load, and judges all that arrived.
 fn kill_again_and_again(processes: usize, plan: &Plan) {
     let sink = Arc::new(Sink::start());
-    let burst = format!("limit.burst={}", plan.burst);
-    let settings: Vec<&str> = SETTINGS.into_iter().chain([burst.as_str()]).collect();
-    let database = Database::with_subscriber(&sink.url(), &settings);
+    let database = Database::with_subscriber(&sink.url(), &settings(RATE_PER_SECOND, plan.burst));
     kill_on(&database, &sink, processes, plan);
 }
 

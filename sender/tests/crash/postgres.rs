@@ -8,14 +8,13 @@ use serde_json::Value;
 use crate::emitter::Emitter;
 use crate::process::Database;
 use crate::sink::Sink;
-use crate::{Moments, Plan, SETTINGS, judge_all, kill_on};
+use crate::{Moments, Plan, RATE_PER_SECOND, judge_all, kill_on, settings};
 
 /// Each kill costs a lease, since nobody else tells of it.
 const PLAN: Plan = Plan { kills: 8, arrivals_between: 60, burst: 10 };
 
 fn database(test: &str, sink: &Sink) -> Option<Database> {
-    let settings: Vec<&str> = SETTINGS.into_iter().chain(["limit.burst=10"]).collect();
-    Database::on_server(test, &sink.url(), &settings)
+    Database::on_server(test, &sink.url(), &settings(RATE_PER_SECOND, PLAN.burst))
 }
 
 #[test]

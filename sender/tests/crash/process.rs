@@ -64,16 +64,16 @@ pub(crate) struct Share {
 }
 
 impl Database {
-    pub(crate) fn with_subscriber(url: &str, settings: &[&str]) -> Self {
+    pub(crate) fn with_subscriber(url: &str, settings: &[String]) -> Self {
         Self::at(Place::File(tempfile::tempdir().unwrap()), url, settings)
     }
 
     /// The same on a PostgreSQL server; nothing, where there is none.
-    pub(crate) fn on_server(test: &str, url: &str, settings: &[&str]) -> Option<Self> {
+    pub(crate) fn on_server(test: &str, url: &str, settings: &[String]) -> Option<Self> {
         Some(Self::at(Place::server(test)?, url, settings))
     }
 
-    fn at(place: Place, url: &str, settings: &[&str]) -> Self {
+    fn at(place: Place, url: &str, settings: &[String]) -> Self {
         let database = Self { place, address: free_address() };
         let add = ["subscriber", "add", "sink", url, "--allow-private-targets"];
         let added = database.command().args(add).args(settings).output().unwrap();
@@ -82,7 +82,7 @@ impl Database {
     }
 
     /// So many subscribers to everything, each with a path of its own.
-    pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[&str]) -> Self {
+    pub(crate) fn with_subscribers(url: &str, count: usize, settings: &[String]) -> Self {
         Self::shared_at(Place::File(tempfile::tempdir().unwrap()), url, count, settings)
     }
 
@@ -91,17 +91,17 @@ impl Database {
         test: &str,
         url: &str,
         count: usize,
-        settings: &[&str],
+        settings: &[String],
     ) -> Option<Self> {
         Some(Self::shared_at(Place::server(test)?, url, count, settings))
     }
 
-    fn shared_at(place: Place, url: &str, count: usize, settings: &[&str]) -> Self {
+    fn shared_at(place: Place, url: &str, count: usize, settings: &[String]) -> Self {
         let database = Self { place, address: free_address() };
         for number in 0..count {
             let (name, url) = (format!("sink-{number}"), format!("{url}{number}"));
             let add = ["subscriber", "add", &name, &url, "--allow-private-targets"];
-            database.run(&add.into_iter().chain(settings.iter().copied()).collect::<Vec<_>>());
+            database.run(&add.into_iter().chain(settings.iter().map(String::as_str)).collect::<Vec<_>>());
         }
         database
     }

@@ -8,20 +8,11 @@ use crate::emitter::Emitter;
 use crate::judge;
 use crate::process::{Database, Serving, Share};
 use crate::sink::{Arrival, Sink};
-use crate::{IN_FLIGHT, QUARANTINE_NS};
+use crate::{IN_FLIGHT, QUARANTINE_NS, settings};
 
 const LANES: usize = 40;
 const RATE_PER_SECOND: u64 = 50;
 const BURST: usize = 5;
-const SETTINGS: [&str; 7] = [
-    "limit.rate=50/s",
-    "limit.burst=5",
-    "limit.in_flight=4",
-    "limit.quarantine=500ms",
-    "limit.doubt=500ms",
-    "retry.base=10ms",
-    "retry.cap=50ms",
-];
 const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
 
 pub(crate) struct Cluster {
@@ -65,7 +56,7 @@ impl Cluster {
 #[test]
 fn processes_share_the_lanes_and_what_moves_is_neither_lost_nor_doubled() {
     let sink = Arc::new(Sink::start());
-    let database = Database::with_subscribers(&sink.url(), LANES, &SETTINGS);
+    let database = Database::with_subscribers(&sink.url(), LANES, &settings(RATE_PER_SECOND, BURST));
     share_among_four(sink, database);
 }
 
@@ -73,7 +64,8 @@ fn processes_share_the_lanes_and_what_moves_is_neither_lost_nor_doubled() {
 fn nodes_share_the_lanes_of_a_server_and_what_moves_is_neither_lost_nor_doubled() {
     let sink = Arc::new(Sink::start());
     let test = "nodes_share_the_lanes_of_a_server";
-    let database = Database::on_server_with_subscribers(test, &sink.url(), LANES, &SETTINGS);
+    let settings = settings(RATE_PER_SECOND, BURST);
+    let database = Database::on_server_with_subscribers(test, &sink.url(), LANES, &settings);
     if let Some(database) = database {
         share_among_four(sink, database);
     }
