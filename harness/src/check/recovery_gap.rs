@@ -1,8 +1,9 @@
 //! `recovery.gap`: a process that was killed or asked to stop is up again, and each lane with work due is served at once.
 //!
-//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the latest of three:
-//! the process is ready again; a delivery that was never tried is accepted; a `Retry-After` that its endpoint sent is over.
-//! A gap may be `recovery_gap_max` and the time in which the rate lets one more attempt through. It can't always be
+//! The gap of a lane is the time from its first moment with work to its first arrival. That moment is the latest of these:
+//! the process is ready again; a delivery that was never tried is accepted; a `Retry-After` that its endpoint sent is over; and
+//! after a kill, where processes share a server, `takeover_within` is over: there nobody knows that a process is dead before
+//! its lease is over. A gap may be `recovery_gap_max` and the time in which the rate lets one more attempt through. It can't always be
 //! shorter: what the dead process had under way may still arrive, so a limit that holds at the receiver counts it until
 //! that is known. A lane is judged only where that leaves room:
 //!
@@ -19,7 +20,7 @@
 use super::evidence::{Delivery, Evidence, Exchange, Lane, Outcome};
 use super::retry::asked::told_until;
 use super::verdict::{Finding, Tally, show};
-use crate::scenario::FaultAction;
+use crate::scenario::{FaultAction, Store};
 use crate::trace::ProcessEvent;
 
 /// Figures that are shown, the longest gaps first.
@@ -29,6 +30,8 @@ const SHOWN_MAX: usize = 12;
 struct Restart {
     down: u64,
     ready: u64,
+    /// Its lanes may be known to be free from then on.
+    free: u64,
     until: u64,
 }
 
@@ -110,12 +113,24 @@ fn restarts(evidence: &Evidence<'_>) -> Vec<Restart> {
             processes.iter().filter(before).filter(|one| one.event == ProcessEvent::Ready && one.t < gone);
         let since = last_ready.map(|one| one.t).max().unwrap_or(0);
         let down = down.filter(|t| *t >= since).min().unwrap_or(gone);
+        let own = processes.iter().filter(before).filter(|one| one.t >= since);
+        let was_killed = { own }.any(|one| one.event == ProcessEvent::Killed);
+        let free = if was_killed { known_to_be_free(evidence, down) } else { ready.t };
         let next = evidence.upsets.partition_point(|t| *t <= ready.t);
         let upset = evidence.upsets.get(next).copied().unwrap_or(evidence.end);
         let fault = evidence.trace.faults.iter().map(|fault| fault.t).filter(|t| *t > ready.t).min();
-        Some(Restart { down, ready: ready.t, until: upset.min(fault.unwrap_or(evidence.end)) })
+        Some(Restart { down, ready: ready.t, free, until: upset.min(fault.unwrap_or(evidence.end)) })
     });
     again.filter(|restart| is_clear(evidence, restart)).collect()
+}
+
+/// When lanes of a process that was killed then are known to be free, at the latest.
+fn known_to_be_free(evidence: &Evidence<'_>, killed: u64) -> u64 {
+    let sender = &evidence.scenario.sender;
+    match sender.store {
+        Store::Sqlite => killed,
+        Store::Postgres => killed.saturating_add(sender.takeover_within.0),
+    }
 }
 
 /// Whether nothing lasts that was done to the sender, and no process stands still or is gone.
@@ -151,7 +166,7 @@ fn look<'e>(evidence: &'e Evidence<'_>, at: u32, lane: &Lane<'_>, restart: &Rest
     if let Some(why) = excuse(evidence, lane, restart, until) {
         return Seen::Excused(why);
     }
-    let since = due.max(told_until(evidence, lane, until));
+    let since = due.max(restart.free).max(told_until(evidence, lane, until));
     let (length, allowed) = (until.saturating_sub(since), allowed(evidence, lane));
     // It may still have come in time, had nothing else happened.
     if arrived.is_none() && length <= allowed {

@@ -62,6 +62,31 @@ fn a_lane_with_work_is_served_within_a_second_and_one_gap_of_its_rate() {
 }
 
 #[test]
+fn on_a_server_a_lane_of_a_process_that_was_killed_is_free_once_its_lease_is_over() {
+    let served = |sender: &str, action: &str, second: u64, expected| {
+        let kill = format!("[sender]\n{sender}\n[[fault]]\nat = \"1500ms\"\ndo = \"{action}\"\n");
+        let text = format!("{}{kill}", scenario(ROOMY).text);
+        let scenario = Scenario::from_text(&text, "built.toml").expect("valid");
+        let mut trace = restarted(&scenario, second * MILLI, 20_000 * MILLI);
+        if action == "restart" {
+            trace.faults[0].action = action.to_owned();
+            let killed = { trace.processes.iter_mut() }.find(|one| one.event == ProcessEvent::Killed);
+            killed.expect("it was killed").event = ProcessEvent::Asked;
+        }
+        let verdict = gap(&scenario, &trace);
+        assert_eq!(verdict.status, expected, "{sender} {action} {second}: {}", verdict.sentence);
+    };
+    // It is killed at 1.5 s, and may be missed until 7.5 s; a second and a gap of its rate are allowed from there on.
+    let shared = "store = \"postgres\"\ntakeover_within = \"6s\"";
+    served(shared, "kill", 2_000, Status::Pass);
+    served(shared, "kill", 8_599, Status::Pass);
+    served(shared, "kill", 8_601, Status::Warn);
+    // Who is asked to stop says so, and so does a lock on a file.
+    served(shared, "restart", 2_701, Status::Warn);
+    served("takeover_within = \"6s\"", "kill", 2_701, Status::Warn);
+}
+
+#[test]
 fn the_gap_counts_from_the_first_work_and_is_told() {
     let scenario = killed(ROOMY, "");
     let mut trace = restarted(&scenario, 4_000 * MILLI, 9_000 * MILLI);
