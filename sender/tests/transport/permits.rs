@@ -287,10 +287,11 @@ async fn a_request_that_waits_for_a_connection_is_withheld_when_its_lease_is_ove
         result = &mut first => panic!("{result:?}"),
         read = told.recv() => assert_eq!(read, Some("read")),
     }
-    let deadline = Duration::from_secs(5);
-    let second = SendPermit { deadline: permit(deadline).deadline, ..soon_over() };
+    let second = soon_over();
+    let deadline = second.deadline;
     tokio::select! {
         result = &mut first => panic!("{result:?}"),
         result = brief.with_permit(&transport, second) => withheld(result),
     }
+    assert!(machine() < deadline, "it waited on");
 }
