@@ -63,25 +63,58 @@ fn what_a_stopped_process_left_open_past_its_deadline_is_not_held_against_who_to
     }
 }
 
+/// How two requests end.
+enum End {
+    /// Their sender ends them.
+    Cut,
+    /// They are answered.
+    Answered,
+    /// They are answered, and their connections bring two more.
+    AnsweredAndUsed,
+}
+
 /// Two requests begin at a moment and are not answered, until their sender ends them; two more begin at 15 s and are answered at
 /// 16 s. Their cap is two, and a process is stopped from one moment to another.
 #[track_caller]
-fn left_open(workers: u32, begin: u64, (stopped, until): (u64, u64), ended: u64, expected: Status) {
+fn left_open(workers: u32, begin: u64, stop: (u64, u64), ended: u64, expected: Status) {
+    left_open_until(workers, begin, stop, (ended, End::Cut), expected);
+}
+
+/// The same, ended in another way.
+#[track_caller]
+fn left_open_until(
+    workers: u32,
+    begin: u64,
+    (stopped, until): (u64, u64),
+    (ended, end): (u64, End),
+    expected: Status,
+) {
     let text = build::scenario("rate = \"100/s\", burst = 50, in_flight = 2").text;
     let sender = format!("[sender]\nworkers = {workers}\ntakeover_within = \"5s\"\n");
     let scenario = build::named(&format!("{text}timeout = \"30s\"\n{sender}"));
-    let mut trace = build::trace(&scenario, &[SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND]);
+    let more = if matches!(end, End::AnsweredAndUsed) { 2 } else { 0 };
+    let offered: Vec<u64> = (1..=4 + more).map(|at| at * SECOND).collect();
+    let mut trace = build::trace(&scenario, &offered);
     for token in 0..2 {
         build::deliver(&mut trace, "a", token, begin * SECOND + token, 500);
-        trace.answers.pop();
-        let (t, n) = (ended * SECOND, trace.arrivals.last().map(|arrival| arrival.n));
-        let how = CutKind::PeerGone;
-        trace.cuts.push(Cut { t, endpoint: "a".into(), n, how, began: None, token: None });
+        let arrival = trace.arrivals.last_mut().expect("arrived");
+        arrival.connection = token;
+        let (t, n) = (ended * SECOND, Some(arrival.n));
+        if matches!(end, End::Cut) {
+            trace.answers.pop();
+            let how = CutKind::PeerGone;
+            trace.cuts.push(Cut { t, endpoint: "a".into(), n, how, began: None, token: None });
+        } else {
+            let answer = trace.answers.last_mut().expect("answered");
+            (answer.t, answer.end) = (t, t);
+        }
     }
-    for token in 2..4 {
-        build::deliver(&mut trace, "a", token, 15 * SECOND + token, 500);
+    for token in 2..4 + more {
+        let begins = if token < 4 { 15 } else { ended + 1 };
+        build::deliver(&mut trace, "a", token, begins * SECOND + token, 500);
+        trace.arrivals.last_mut().expect("arrived").connection = if token < 4 { token } else { token - 4 };
         let answer = trace.answers.last_mut().expect("answered");
-        (answer.t, answer.end) = (16 * SECOND, 16 * SECOND);
+        (answer.t, answer.end) = ((begins + 1) * SECOND, (begins + 1) * SECOND);
     }
     for (t, event) in [(stopped, ProcessEvent::Stopped), (until, ProcessEvent::Continued)] {
         trace.processes.push(Process { t: t * SECOND, worker: 0, event, status: None });
@@ -106,4 +139,7 @@ fn what_a_process_has_open_that_is_stopped_past_its_lease_is_not_held_against_wh
     // They began after the stop did, or were open beside the others before it.
     left_open(2, 8, (7, 29), 29, Status::Fail);
     left_open(2, 6, (16, 29), 29, Status::Fail);
+    // What a process that stands still has sent may be answered, and its connections bring nothing more.
+    left_open_until(2, 6, (7, 29), (20, End::Answered), Status::Pass);
+    left_open_until(2, 6, (7, 29), (20, End::AnsweredAndUsed), Status::Fail);
 }

@@ -147,6 +147,11 @@ impl Lane {
         }
     }
 
+    /// Whether it has deliveries that it has not sent, or has asked for some.
+    pub(super) fn is_holding(&self) -> bool {
+        self.work.claiming || !self.window.is_empty()
+    }
+
     /// The store may have something from then on.
     pub(super) fn note_work(&mut self, due: Instant) {
         self.work.noted = self.work.noted.min(due);

@@ -6,8 +6,9 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use super::ids::LaneId;
 use super::lane::{Lane, WINDOW_LEAST, WINDOW_MAX};
 
-/// About so many deliveries are held without having been sent, by all lanes together.
-const HELD_MAX: usize = 131_072;
+/// What lanes hold without having sent it is shared among those that hold any: they are to hold so many together, and are
+/// held to it with their next claims.
+const HELD: usize = 32_768;
 
 /// The lanes in dense slots, and where each is. Hashing is keyed the same in every process, so that nothing depends
 /// on chance; lane ids are the store's own, so that nobody can choose them to collide.
@@ -16,6 +17,8 @@ pub(super) struct Lanes {
     slots: Vec<Option<Lane>>,
     free: Vec<u32>,
     by_id: HashMap<LaneId, u32, BuildHasherDefault<DefaultHasher>>,
+    /// How many of them hold deliveries, or have asked for some.
+    holding: usize,
 }
 
 impl Lanes {
@@ -25,7 +28,20 @@ impl Lanes {
 
     /// How many deliveries each lane may hold without having sent them.
     pub(super) fn window(&self) -> u32 {
-        share(self.by_id.len())
+        share(self.holding)
+    }
+
+    /// Does something to the lane in a slot, if there is one.
+    pub(super) fn act<T>(&mut self, slot: u32, act: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+        let lane = self.slots.get_mut(slot as usize)?.as_mut()?;
+        let before = lane.is_holding();
+        let done = act(lane);
+        match (before, lane.is_holding()) {
+            (false, true) => self.holding += 1,
+            (true, false) => self.holding -= 1,
+            _ => {}
+        }
+        Some(done)
     }
 
     pub(super) fn find(&self, id: LaneId) -> Option<u32> {
@@ -46,6 +62,7 @@ impl Lanes {
             u32::try_from(self.slots.len() - 1).expect("far fewer lanes than 2^32")
         });
         self.by_id.insert(lane.id, slot);
+        self.holding += usize::from(lane.is_holding());
         self.slots[slot as usize] = Some(lane);
         slot
     }
@@ -53,6 +70,7 @@ impl Lanes {
     pub(super) fn remove(&mut self, slot: u32) {
         if let Some(lane) = self.slots.get_mut(slot as usize).and_then(Option::take) {
             self.by_id.remove(&lane.id);
+            self.holding -= usize::from(lane.is_holding());
             self.free.push(slot);
         }
     }
@@ -66,7 +84,7 @@ impl Lanes {
 
 /// How many deliveries each of so many lanes may hold.
 fn share(lanes: usize) -> u32 {
-    let share = u32::try_from(HELD_MAX / lanes.max(1)).unwrap_or(WINDOW_MAX);
+    let share = u32::try_from(HELD / lanes.max(1)).unwrap_or(WINDOW_MAX);
     share.clamp(WINDOW_LEAST, WINDOW_MAX)
 }
 
@@ -75,8 +93,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_lanes_there_are_the_less_each_holds() {
-        let shares = [0, 1, 512, 513, 10_000, 10_000_000].map(share);
-        assert_eq!(shares, [256, 256, 256, 255, 13, 8]);
+    fn the_more_lanes_hold_anything_the_less_each_holds() {
+        let shares = [0, 1, 128, 129, 1_000, 10_000_000].map(share);
+        assert_eq!(shares, [256, 256, 256, 254, 32, 8]);
     }
 }

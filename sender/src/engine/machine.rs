@@ -171,7 +171,6 @@ impl Engine {
 
     /// Lets lanes act in turn until one has something for the driver to do.
     fn take_turns(&mut self) -> Option<Output> {
-        let window = self.lanes.window();
         while self.outputs.is_empty()
             && !self.settling.is_full()
             && self.settling.total() < self.limits.unsettled
@@ -180,16 +179,21 @@ impl Engine {
                 // The lanes that were woken did not need the room that there is.
                 if self.make_room() { continue } else { return None }
             };
-            let Some(lane) = self.lanes.get_mut(slot) else { continue };
-            lane.marks.queued = false;
+            let (now, window) = (self.now, self.lanes.window());
             let room = self.attempts.len() < self.limits.attempts;
-            let next = lane.next_move(self.now, room, window);
-            if lane.wants_record() {
+            let moved = self.lanes.act(slot, |lane| {
+                lane.marks.queued = false;
+                (lane.next_move(now, room, window), lane.wants_record())
+            });
+            let Some((next, wants_record)) = moved else { continue };
+            if wants_record {
                 self.unsaved.push(slot);
             }
             match next {
                 Move::Crowd => {
-                    if !std::mem::replace(&mut lane.marks.crowded, true) {
+                    if let Some(lane) = self.lanes.get_mut(slot)
+                        && !std::mem::replace(&mut lane.marks.crowded, true)
+                    {
                         self.crowded.push_back(slot);
                     }
                 }
@@ -263,12 +267,16 @@ impl Engine {
     /// under this term, came too late.
     fn with(&mut self, id: LaneId, term: Option<Term>, act: impl FnOnce(&mut Lane, Instant)) {
         let Some(slot) = self.lanes.find(id) else { return };
-        let Some(lane) = self.lanes.get_mut(slot) else { return };
-        if term.is_some_and(|term| term != lane.term) {
-            return;
-        }
-        act(lane, self.now);
-        if lane.wants_record() {
+        let now = self.now;
+        let wants_record = self.lanes.act(slot, |lane| {
+            if term.is_some_and(|term| term != lane.term) {
+                return None;
+            }
+            act(lane, now);
+            Some(lane.wants_record())
+        });
+        let Some(wants_record) = wants_record.flatten() else { return };
+        if wants_record {
             self.unsaved.push(slot);
         }
         self.enqueue(slot);
@@ -326,8 +334,7 @@ impl Engine {
     }
 
     fn leave_slot(&mut self, slot: u32) {
-        if let Some(lane) = self.lanes.get_mut(slot) {
-            lane.leave();
+        if self.lanes.act(slot, Lane::leave).is_some() {
             self.finish_leaving(slot);
         }
     }

@@ -114,6 +114,14 @@ fn a_file_that_is_no_database_of_ours_is_refused() {
 }
 
 #[test]
+fn an_empty_file_is_made_a_store_by_no_vacuum() {
+    let world = World::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    check(&world, &["vacuum", "--db", file.path().to_str().unwrap()], 64, "its schema is 0");
+    assert_eq!(file.as_file().metadata().unwrap().len(), 0);
+}
+
+#[test]
 fn whoever_could_not_see_a_secret_is_told_that_it_is_there_and_how_to_get_another() {
     let world = World::new();
     let add = ["subscriber", "add", "shop", "https://shop.example/hook", "--events", "*"];

@@ -8,14 +8,14 @@
 //! that its deadline passed while a process was stopped does not count: nobody could close it, and whoever took over does
 //! not wait. For the same reason one that was open when one of several processes was stopped counts up to that stop, if it
 //! lasted for `takeover_within`, which is longer than the lease: the lane may have been taken over since. (A shorter stop may be
-//! within the lease; one that the sender ended meanwhile was another process's; and a process that goes on has to close what
-//! it left: these count as ever.)
+//! within the lease; one that the sender ended meanwhile was another process's, and so was one whose connection brought another
+//! request meanwhile; and a process that goes on has to close what it left: these count as ever.)
 //!
 //! A sweep over beginnings and ends, O(n log n); at one moment ends come first. Where a run changes a cap, each
 //! holds in its own time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 use crate::check::evidence::{Evidence, Exchange, Lane};
 use crate::check::verdict::{Finding, Tally};
@@ -28,6 +28,8 @@ const NOTICE: u64 = 250_000_000;
 struct Stop {
     from: u64,
     until: u64,
+    /// The connections on which something arrived meanwhile.
+    used: HashSet<u64>,
 }
 
 impl Stop {
@@ -36,7 +38,9 @@ impl Stop {
         let stops = processes.iter().filter(|one| one.event == ProcessEvent::Stopped);
         let stop = |stop: &Process| {
             let later = processes.iter().filter(|one| one.worker == stop.worker && one.t > stop.t);
-            Self { from: stop.t, until: later.map(|one| one.t).min().unwrap_or(u64::MAX) }
+            let (from, until) = (stop.t, later.map(|one| one.t).min().unwrap_or(u64::MAX));
+            let meanwhile = evidence.trace.arrivals.iter().filter(|one| from < one.t && one.t <= until);
+            Self { from, until, used: meanwhile.map(|one| one.connection).collect() }
         };
         stops.map(stop).collect()
     }
@@ -48,10 +52,12 @@ impl Stop {
     }
 
     /// Whether it may have left a request open that was sent then at the earliest: until it went on, and no longer.
-    fn may_have_left(&self, exchange: &Exchange, earliest: u64) -> bool {
+    fn may_have_left(&self, exchange: &Exchange, connection: Option<u64>, earliest: u64) -> bool {
         let first = if exchange.ended_by_peer() { self.until } else { self.from };
         let ends = first..=self.until.saturating_add(NOTICE);
-        earliest <= self.from && ends.contains(&exchange.end)
+        earliest <= self.from
+            && ends.contains(&exchange.end)
+            && !connection.is_some_and(|one| self.used.contains(&one))
     }
 }
 
@@ -72,8 +78,11 @@ fn surely_open(evidence: &Evidence<'_>, stops: &[Stop], lane: &Lane<'_>, n: u32)
     if exchange.ended_by_peer() || until >= deadline {
         until = until.min(deadline).saturating_sub(NOTICE);
     }
-    let left =
-        stops.iter().filter(|stop| stop.outlasts_lease(evidence) && stop.may_have_left(exchange, sent));
+    // Of a request that was not read whole it is not known.
+    let connection = evidence.trace.arrivals.get(n as usize).map(|arrival| arrival.connection);
+    let may_have_left =
+        |stop: &&Stop| stop.outlasts_lease(evidence) && stop.may_have_left(exchange, connection, sent);
+    let left = stops.iter().filter(may_have_left);
     until = left.map(|stop| stop.from).fold(until, u64::min);
     let kill = evidence.kills.partition_point(|t| *t < exchange.t);
     let killed = evidence.kills.get(kill).copied().unwrap_or(u64::MAX);

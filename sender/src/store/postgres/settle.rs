@@ -22,9 +22,6 @@ impl Work<'_> {
     fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult> {
         let lane = settlement.lane;
         let current = self.ledger.lane(lane)?.map(|lane| lane.term);
-        if current != Some(settlement.term) {
-            self.held.end(lane, settlement.term);
-        }
         if self.rows.may_record(settlement.delivery) {
             self.flush()?;
             self.rows.look_again(settlement.delivery);

@@ -29,9 +29,6 @@ impl Work<'_> {
 
     fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult> {
         let current = self.ledger.lane(self.sql, settlement.lane)?.map(|lane| lane.term);
-        if current != Some(settlement.term) {
-            self.held.end(settlement.lane, settlement.term);
-        }
         let before = self.before(settlement.lane, settlement.delivery)?;
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref())?;

@@ -86,6 +86,8 @@ pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
         doing: VACUUM,
         detail: format!("{}: {error}", path.display()),
     };
+    // What is no store yet, or one of an older version, is not made one of this version here.
+    drop(open::reader(path)?);
     let sql = open::writer(path, &Options::default())?;
     let place = fs::canonicalize(path).map_err(unreadable)?;
     let folder = place.parent().unwrap_or(Path::new("/"));
@@ -103,10 +105,14 @@ pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     if left < needed {
         return Err(VacuumError::NoRoom { folder: folder.to_owned(), needed, left });
     }
-    sql.execute_batch("VACUUM").map_err(|error| match failure(VACUUM, &error) {
-        StoreError::Busy { .. } => VacuumError::InUse(path.to_owned()),
-        error => error.into(),
-    })?;
+    if let Err(error) = sql.execute_batch("VACUUM") {
+        // What it has written into the log is of no use, and the disk may be full of it. Where that fails the next one does it.
+        let _ = cut(&sql);
+        return Err(match failure(VACUUM, &error) {
+            StoreError::Busy { .. } => VacuumError::InUse(path.to_owned()),
+            error => error.into(),
+        });
+    }
     if !cut(&sql)? {
         return Err(VacuumError::KeptLong(path.to_owned()));
     }

@@ -112,6 +112,24 @@ pub(super) fn who_lost_lanes_is_told_once<B: Backend>() {
     assert_eq!(world.lane(kept).owner.map(|(owner, _)| owner), Some(ME));
 }
 
+pub(super) fn a_late_settlement_hides_no_loss<B: Backend>() {
+    for fate in [Fate::Delivered, Fate::Released] {
+        let mut world = World::<B>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        world.emit_one(lane);
+        let delivery = world.claim(lane, term)[0];
+        world.renew(ME);
+        world.pass(LEASE);
+        let mut other = world.backend.store();
+        other.commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+        let late = world.settlement(lane, term, delivery, fate);
+        let renew = Command::Renew(Renew { owner: ME, lease: LEASE, announce: None });
+        let replies = world.all(&[Command::Settle(vec![late]), renew]);
+        let Reply::Renewed(renewed) = &replies[1] else { panic!("{replies:?}") };
+        assert_eq!(renewed.lost, [(lane, term)], "{fate:?}");
+    }
+}
+
 pub(super) fn losses_are_told_even_to_an_owner_that_was_forgotten<B: Backend>() {
     let mut world = World::<B>::new();
     let (lost, term) = world.own_lane(WIDE);

@@ -135,6 +135,7 @@ contract! {
         a_clean_hand_over_is_clean_once
         a_record_persisted_under_an_old_term_is_refused
         who_lost_lanes_is_told_once
+        a_late_settlement_hides_no_loss
         losses_are_told_even_to_an_owner_that_was_forgotten
         a_surely_dead_owner_loses_its_lanes_at_once
         who_seizes_a_capped_lane_is_told_what_ended

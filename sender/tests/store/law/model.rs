@@ -483,9 +483,6 @@ impl Model {
     fn settle(&mut self, hands: &mut Hands, told: &Settlement) -> SettleResult {
         let (id, term, delivery) = (told.lane, told.term, told.delivery);
         let current = self.lanes[&id].term == term;
-        if !current {
-            hands.end(id, term);
-        }
         if let Some(hand) = hands.0.get_mut(&id).filter(|hand| hand.1 == term) {
             hand.2.remove(&delivery);
         }
