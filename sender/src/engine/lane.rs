@@ -27,8 +27,6 @@ use super::view::LaneView;
 
 /// The most deliveries that a lane holds without having sent them.
 pub(super) const WINDOW_MAX: u32 = 256;
-/// The same where many lanes share the memory for them.
-pub(super) const WINDOW_LEAST: u32 = 8;
 /// A lane claims what it may send within this time, and holds nothing that it may only send later.
 const AHEAD: Nanos = Nanos::SECOND;
 /// After a claim that came back empty although something was said to be due: the least wait before the next. It doubles

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::ids::LaneId;
-use super::lane::{Lane, WINDOW_LEAST, WINDOW_MAX};
+use super::lane::{Lane, WINDOW_MAX};
 
 /// What lanes hold without having sent it is shared among those that hold any: they are to hold so many together, and are
 /// held to it with their next claims.
 const HELD: usize = 32_768;
+/// The most that a lane holds where many do.
+const WINDOW_LEAST: u32 = 8;
 
 /// The lanes in dense slots, and where each is. Hashing is keyed the same in every process, so that nothing depends
 /// on chance; lane ids are the store's own, so that nobody can choose them to collide.
