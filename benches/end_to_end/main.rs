@@ -1,6 +1,6 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
-//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it (or as many as `HOOKPROOF_WAITING` says), and with `-- many`, ten thousand subscribers; with
-//! `-- cost`, what each of its threads costs. Where `HOOKPROOF_POSTGRES` names a server with a database to itself, the same is
+//! end_to_end`; with `-- scale`, what a million waiting deliveries do to it (or as many as `HOOKPROOF_WAITING` says), and with
+//! `-- many`, ten thousand subscribers; with `-- cost`, what each of its threads costs. Where `HOOKPROOF_POSTGRES` names a server with a database to itself, the same is
 //! measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes; with `-- nodes`, what several nodes do on it.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
