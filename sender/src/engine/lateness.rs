@@ -32,7 +32,7 @@ impl Lateness {
         Ok(Self { deadline, quarantine, doubt })
     }
 
-    /// The longest that an attempt may take.
+    /// The longest that an attempt may take. Nothing here goes by it: owners of versions before this one are told it by records.
     #[must_use]
     pub fn deadline(self) -> Nanos {
         self.deadline

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::clock::{Clock, wall};
 use crate::delivery_ids::DeliveryIds;
@@ -99,10 +99,6 @@ impl Post for HttpPost {
                 Ok(made) => match made.failure() {
                     Some(failure @ (Failure::NoSocket { .. } | Failure::NoLookup)) => {
                         self.say(failure, began);
-                    }
-                    Some(Failure::LeaseOver) => {
-                        debug!(lane = subscriber.lane().0, "broke off a request with its lane's lease");
-                        return AttemptEnd::cut_off();
                     }
                     _ => return result(made, row, began, clock.now()),
                 },

@@ -22,7 +22,7 @@
 //! level drains faster and no sooner; a burst that was raised and lowered again leaves the level that it allowed. A
 //! window cap counts all ends that the limiter remembers: those within the longest window of the contract, and for
 //! that long of the contracts before it. A window longer than any before it counts from when it came. Attempts that
-//! began before a change go by the longer of both deadlines, quarantines and doubts.
+//! began before a change go by the longer of both quarantines and doubts.
 //!
 //! **Takeover.** What an owner has under way ends with its lease or its process, and a lane is taken over after that. Let R be
 //! the last durable record of the lane. R tells the bound `F` that level and in flight together keep (σ, or what was left

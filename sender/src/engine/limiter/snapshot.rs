@@ -22,7 +22,7 @@ pub struct Snapshot {
     full: u32,
     /// The most attempts that may be under way then, or have ended without a durable word of it.
     under_way: u32,
-    /// The longest deadline, quarantine and doubt of an attempt under way.
+    /// The longest deadline, quarantine and doubt of an attempt under way. The first is for owners of versions before this one.
     lateness: [u64; 3],
     in_doubt: Vec<RunRecord>,
     /// How long ago attempts ended, and how many; the oldest first.
