@@ -81,7 +81,7 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
         kind: "video.trending".into(),
         key: Some("clip".into()),
         received: NOW,
-        bodies: vec![Body { bytes, hash: number }],
+        bodies: vec![Body { bytes }],
         targets: lanes
             .iter()
             .map(|lane| Target {

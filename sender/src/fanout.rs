@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
 use crate::engine::StoreTime;
 use crate::event::{self, EventType, EventTypeError, Offer, PublicId, ShapeId, Shaping};
 use crate::roster::{Ready, Roster};
@@ -70,17 +68,10 @@ impl Bodies<'_> {
         *self.places.entry(shaping.id()).or_insert_with(|| {
             let data = shaping.apply(self.offer.data);
             let body = event::Body::build(self.id, &self.offer.event_type, self.wall, data.json());
-            self.made.push(stored(body));
+            self.made.push(Body { bytes: body.into_bytes().into() });
             self.made.len() - 1
         })
     }
-}
-
-fn stored(body: event::Body) -> Body {
-    let bytes: Arc<[u8]> = body.into_bytes().into();
-    let digest: [u8; 32] = Sha256::digest(&bytes).into();
-    let [a, b, c, d, e, f, g, h, ..] = digest;
-    Body { bytes, hash: u64::from_be_bytes([a, b, c, d, e, f, g, h]) }
 }
 
 /// The signed headers of the `number`th attempt of a delivery. `id` is the delivery's, and `now` the time by the wall

@@ -41,37 +41,59 @@ impl PublicId {
     pub const RANDOM_BYTES: usize = 10;
     /// In ASCII order, without i, l, o and u, which are taken for something else.
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    /// Enough for 128 bits.
+    const DIGITS_COUNT: usize = 26;
+    /// What each digit is worth; 32 for what is none.
+    const VALUES: [u8; 128] = {
+        let mut values = [32; 128];
+        let mut value = 0_u8;
+        while value < 32 {
+            values[Self::DIGITS[value as usize] as usize] = value;
+            value += 1;
+        }
+        values
+    };
 
     /// A new id: the milliseconds of the wall clock in 48 bits, then 80 random ones, five bits to a character, which
     /// sort as text in the order of time.
     #[must_use]
     pub fn new(kind: Kind, at: StoreTime, random: [u8; Self::RANDOM_BYTES]) -> Self {
-        const DIGITS_COUNT: u32 = 26;
-
         let millis = u128::from(at.0 / 1_000_000);
-        let bits = random.iter().fold(millis, |bits, byte| bits << 8 | u128::from(*byte));
-        let mut text = String::with_capacity(kind.prefix().len() + 26);
+        Self::of_bits(kind, random.iter().fold(millis, |bits, byte| bits << 8 | u128::from(*byte)))
+    }
+
+    /// The id of that kind that has these bits.
+    #[must_use]
+    pub fn of_bits(kind: Kind, bits: u128) -> Self {
+        let mut text = String::with_capacity(kind.prefix().len() + Self::DIGITS_COUNT);
         text.push_str(kind.prefix());
-        for place in (0..DIGITS_COUNT).rev() {
+        for place in (0..Self::DIGITS_COUNT).rev() {
             let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or(0);
             text.push(char::from(Self::DIGITS[digit]));
         }
         Self(text.into())
     }
 
+    /// The bits that [`Self::of_bits`] makes this very text of, if it reads like an id of that kind that was made here.
+    #[must_use]
+    pub fn bits(text: &str, kind: Kind) -> Option<u128> {
+        let digits = text.strip_prefix(kind.prefix()).filter(|digits| digits.len() == Self::DIGITS_COUNT)?;
+        let mut bits = 0_u128;
+        for digit in digits.bytes() {
+            let value = *Self::VALUES.get(usize::from(digit))?;
+            // 26 digits have two bits too many.
+            if value >= 32 || bits >> 123 != 0 {
+                return None;
+            }
+            bits = bits << 5 | u128::from(value);
+        }
+        Some(bits)
+    }
+
     /// The random bytes of an id that was made here for a thing of that kind.
     #[must_use]
     pub fn random(&self, kind: Kind) -> Option<[u8; Self::RANDOM_BYTES]> {
-        const DIGITS_COUNT: usize = 26;
-
-        let digits = self.0.strip_prefix(kind.prefix()).filter(|digits| digits.len() == DIGITS_COUNT)?;
-        let mut bits = 0_u128;
-        for digit in digits.bytes() {
-            let value = Self::DIGITS.iter().position(|known| *known == digit)?;
-            bits = bits << 5 | u128::try_from(value).ok()?;
-        }
-        let bytes = bits.to_be_bytes();
-        bytes.last_chunk().copied()
+        Self::bits(&self.0, kind)?.to_be_bytes().last_chunk().copied()
     }
 
     /// The id as text.
@@ -169,5 +191,26 @@ mod tests {
             prop_assert_eq!(made == id(a, y), x == y);
             prop_assert_eq!((made.random(Kind::Event), made.random(Kind::Delivery)), (Some(x), None));
         }
+
+        #[test]
+        fn what_has_bits_is_the_very_text_that_they_make(bits: u128, text in "evt_[0-9a-z]{26}") {
+            let made = PublicId::of_bits(Kind::Event, bits);
+            prop_assert_eq!(PublicId::bits(made.as_str(), Kind::Event), Some(bits));
+            if let Some(bits) = PublicId::bits(&text, Kind::Event) {
+                prop_assert_eq!(PublicId::of_bits(Kind::Event, bits).to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn an_id_that_reads_nearly_like_ours_has_no_bits() {
+        let bits = |text: &str| PublicId::bits(text, Kind::Event);
+        assert_eq!(bits("evt_7zzzzzzzzzzzzzzzzzzzzzzzzz"), Some(u128::MAX));
+        assert_eq!(bits("evt_80000000000000000000000000"), None, "129 bits");
+        assert_eq!(bits("evt_0000000000000000000000000i"), None);
+        assert_eq!(bits("evt_0000000000000000000000000A"), None);
+        assert_eq!(bits("evt_000000000000000000000000é"), None);
+        assert_eq!(bits("evt_0000000000000000000000000"), None);
+        assert_eq!(bits("dlv_00000000000000000000000000"), None);
     }
 }

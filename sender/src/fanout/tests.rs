@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use hmac::{Hmac, KeyInit, Mac};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sha2::Sha256;
 
 use super::*;
 use crate::delivery_ids::DeliveryIds;
@@ -118,7 +119,7 @@ fn a_body_has_the_data_that_its_subscriber_may_see_and_the_hash_of_its_bytes() {
         [format!(r#"{head}{{"a":1,"b":{{"c":"x"}},"d":"UC-42"}}}}"#), format!(r#"{head}{{"a":1}}}}"#)]
     );
     // int(hashlib.sha256(texts[1]).hexdigest()[:16], 16)
-    assert_eq!(emit.bodies[1].hash, 0x853da20efee7e1f0);
+    assert_eq!(emit.bodies[1].hash(), 0x853da20efee7e1f0);
 }
 
 #[test]

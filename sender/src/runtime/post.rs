@@ -48,7 +48,7 @@ fn result(made: AttemptResult, row: &ClaimedRow, began: StoreTime, ended: StoreT
         Outcome::CutOff => return AttemptEnd::cut_off(),
     };
     let latency = ended.since(began);
-    let (body_hash, received) = (row.body.hash, Some(row.received));
+    let (body_hash, received) = (row.body.hash(), Some(row.received));
     let record = Attempt { at: began, latency, outcome: kind, status, error, body_hash, received };
     AttemptEnd { outcome, record: Some(record) }
 }

@@ -213,7 +213,7 @@ mod tests {
                 kind: "a".into(),
                 key: None,
                 received: NOW,
-                bodies: vec![Body { bytes: b"1".to_vec().into(), hash: 1 }],
+                bodies: vec![Body { bytes: b"1".to_vec().into() }],
                 targets: vec![target],
                 atomic: false,
                 withheld: false,

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use super::homes::Homes;
 use super::lane::OwnerId;
 use super::node::Announcement;
@@ -91,8 +93,21 @@ pub struct Emit {
 pub struct Body {
     /// The bytes.
     pub bytes: Arc<[u8]>,
+}
+
+impl Body {
     /// The first eight bytes of their SHA-256, big-endian: enough to tell that attempts sent the same.
-    pub hash: u64,
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        hash_of(&self.bytes)
+    }
+}
+
+/// The hash of a body by its bytes.
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    let [a, b, c, d, e, f, g, h, ..] = digest;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// One delivery to be.
@@ -236,7 +251,7 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// What went wrong, in a few words; cut to [`Attempt::ERROR_BYTES_MAX`].
     pub error: Option<Box<str>>,
-    /// The [`Body::hash`] of what was sent.
+    /// The [`Body::hash`] of what was sent, of those very bytes.
     pub body_hash: u64,
     /// When its event was received, for the figures; nothing in an attempt that was read back.
     pub received: Option<StoreTime>,

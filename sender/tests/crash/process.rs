@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
+use hookproof_sender::event::{Kind, PublicId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -152,7 +153,8 @@ impl Database {
             Place::Server(server) => return postgres_server::query(&server.address("public"), query),
         };
         let mut query = sql.prepare(query).unwrap();
-        query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        let made = |bits| PublicId::of_bits(Kind::Event, u128::from_be_bytes(bits)).to_string();
+        query.query_map([], |row| row.get(0).map(made)).unwrap().map(Result::unwrap).collect()
     }
 
     /// Starts a sender that listens where the emitter looks for it.

@@ -187,7 +187,7 @@ impl World {
             kind: "a".into(),
             key: None,
             received: now,
-            bodies: vec![Body { bytes: b"1".to_vec().into(), hash: 1 }],
+            bodies: vec![Body { bytes: b"1".to_vec().into() }],
             targets: lanes.iter().map(target).collect(),
             atomic: false,
             withheld: false,

@@ -1,11 +1,11 @@
-//! Files of the version before: what they hold is there once they are opened, and goes on.
+//! Files of versions before: what they hold is there once they are opened, and goes on.
 
 use std::path::Path;
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime};
-use hookproof_sender::store::command::{Dead, Fate, Purge, Redrive, Sweep};
+use hookproof_sender::store::command::{Dead, Emit, Fate, Purge, Redrive, Sweep};
 use hookproof_sender::store::read::{Filter, Place};
-use hookproof_sender::store::reply::{Purged, Swept};
+use hookproof_sender::store::reply::{Placed, Purged, Swept};
 use hookproof_sender::store::{Command, Reply};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -18,14 +18,29 @@ const THEN: StoreTime = StoreTime::from_secs(1_795_386_385);
 /// Where one of its events was received.
 const FIRST_RECEIVED: StoreTime = StoreTime(1_795_386_382_929_760_540);
 
-/// The file as it was, and what was, or would be, sent for each delivery.
-fn before(folder: &TempDir) -> (std::path::PathBuf, Vec<(DeliveryId, Vec<u8>)>) {
+/// Of each delivery, what was, or would be, sent for it.
+type Bodies = Vec<(DeliveryId, Vec<u8>)>;
+
+/// A file of schema 4 as it was.
+fn before(folder: &TempDir) -> (std::path::PathBuf, Bodies) {
+    let bodies = "SELECT delivery, b.bytes FROM deliveries d JOIN bodies b USING (body) ORDER BY delivery";
+    file(folder, include_str!("schema_4.sql"), bodies)
+}
+
+/// One of schema 5.
+fn right_before(folder: &TempDir) -> (std::path::PathBuf, Bodies) {
+    let bodies =
+        "SELECT delivery, iif(d.body = 0, e.body, b.bytes) FROM deliveries d JOIN events e USING (event)
+        LEFT JOIN further_bodies b ON b.body = d.body ORDER BY delivery";
+    file(folder, include_str!("schema_5.sql"), bodies)
+}
+
+fn file(folder: &TempDir, content: &str, bodies: &str) -> (std::path::PathBuf, Bodies) {
     let path = folder.path().join("store.db");
     let sql = Connection::open(&path).unwrap();
-    sql.execute_batch(include_str!("schema_4.sql")).unwrap();
+    sql.execute_batch(content).unwrap();
     let bodies = {
-        let query = "SELECT delivery, b.bytes FROM deliveries d JOIN bodies b USING (body) ORDER BY delivery";
-        let mut query = sql.prepare(query).unwrap();
+        let mut query = sql.prepare(bodies).unwrap();
         let rows =
             query.query_map([], |row| Ok((DeliveryId(row.get::<_, i64>(0)?.unsigned_abs()), row.get(1)?)));
         rows.unwrap().map(Result::unwrap).collect()
@@ -100,21 +115,65 @@ fn what_waits_in_a_file_of_the_version_before_is_sent_or_expires_and_goes_when_i
     world.check_figures();
 }
 
+#[test]
+fn events_of_the_version_before_are_known_by_the_ids_that_they_had() {
+    const OWN: &str = "order-4711";
+    const MADE: &str = "evt_01m83te57vxaw7g8r67ky96sps";
+    const LIKE_OURS: &str = "evt_01m82nw6jhcxretb35h75tv9jz";
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bodies) = right_before(&folder);
+    let mut world = migrated(&path);
+    assert_eq!(bodies.len(), 20);
+    for (delivery, bytes) in &bodies {
+        let body = world.reader.body(*delivery).unwrap().unwrap();
+        assert_eq!(*body.bytes, **bytes, "{delivery:?}");
+        // Told then by the hash that was kept, now by the bytes.
+        for attempted in world.reader.attempts_of(*delivery).unwrap() {
+            assert_eq!(attempted.attempt.body_hash, body.hash(), "{delivery:?}");
+        }
+    }
+    let event = |delivery| world.reader.delivery(DeliveryId(delivery)).unwrap().unwrap().event;
+    assert_eq!([13, 15, 19].map(|delivery| event(delivery).to_string()), [OWN, MADE, LIKE_OURS]);
+    let deliveries = |event| {
+        let found = world.reader.deliveries_of_event(event, 9).unwrap();
+        found.iter().map(|delivery| delivery.delivery.0).collect::<Vec<_>>()
+    };
+    assert_eq!(deliveries(OWN), [13, 14]);
+    assert_eq!(deliveries(MADE), [15, 16, 17, 18]);
+    assert_eq!(deliveries(LIKE_OURS), [19, 20]);
+    world.check_figures();
+    // Emitted again while they are remembered, they are nothing new.
+    world.now = StoreTime::from_secs(1_795_424_721);
+    for id in [OWN, MADE, LIKE_OURS] {
+        let mut again = Emit { id: id.into(), ..world.event(&[LaneId(1)]) };
+        again.targets[0].dedupe = Nanos::HOUR;
+        assert_eq!(world.try_emit(again).unwrap().targets, [Placed::Duplicate], "{id}");
+    }
+    let forms = "SELECT group_concat(typeof(id) || ' ' || octet_length(id)) FROM events WHERE event >= 5";
+    let forms: String = Connection::open(&path).unwrap().query_row(forms, [], |row| row.get(0)).unwrap();
+    assert_eq!(forms, "text 10,blob 16,blob 16");
+}
+
 fn swept(expired: u64) -> Reply {
     Reply::Swept(Swept { expired, ..Swept::default() })
 }
 
-/// It would take a delivery whose body is in its event's row for a damaged one, and give it up.
+/// It would take a delivery whose body it does not find, or whose id it can't read, for a damaged one, and give it up.
 #[test]
-fn a_process_of_the_version_before_can_hand_nothing_out_of_a_file_that_is_newer() {
-    const BODY_OF_SCHEMA_4: &str = "SELECT bytes, hash FROM bodies WHERE body = ?1";
-    let folder = tempfile::tempdir().unwrap();
-    let (path, _) = before(&folder);
-    let older = Connection::open(&path).unwrap();
-    let mut claim = older.prepare(BODY_OF_SCHEMA_4).unwrap();
-    let read = |claim: &mut rusqlite::Statement<'_>| claim.query_row([1], |row| row.get::<_, Vec<u8>>(0));
-    assert!(read(&mut claim).is_ok());
-    drop(migrated(&path));
-    let error = read(&mut claim).unwrap_err();
-    assert!(error.to_string().contains("no such table"), "{error}");
+fn a_process_of_a_version_before_can_hand_nothing_out_of_a_file_that_is_newer() {
+    const BODY_OF_SCHEMA_4: &str = "SELECT bytes FROM bodies WHERE body = ?1";
+    const ROW_OF_SCHEMA_5: &str = "SELECT e.body, e.hash FROM events e WHERE e.event = 6 AND ?1 = 1";
+    let check = |before: fn(&TempDir) -> (std::path::PathBuf, Bodies), reads: &str, expected: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = before(&folder);
+        let older = Connection::open(&path).unwrap();
+        let mut claim = older.prepare(reads).unwrap();
+        let read = |claim: &mut rusqlite::Statement<'_>| claim.query_row([1], |row| row.get::<_, Vec<u8>>(0));
+        assert!(read(&mut claim).is_ok());
+        drop(migrated(&path));
+        let error = read(&mut claim).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    check(before, BODY_OF_SCHEMA_4, "no such table");
+    check(right_before, ROW_OF_SCHEMA_5, "no such column");
 }

@@ -118,7 +118,7 @@ mod files {
         };
         check(
             newer,
-            "has schema 7, this program knows up to 5; use the version that wrote it, or a newer one",
+            "has schema 7, this program knows up to 6; use the version that wrote it, or a newer one",
         );
     }
 

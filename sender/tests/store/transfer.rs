@@ -31,7 +31,7 @@ const CONTENTS: [&str; 13] = [
             WHERE b.body >= first_body AND b.body < first_body + e.bodies))
         FROM events e ORDER BY event",
     "SELECT delivery, lane, event, d.bytes, state, attempts, at, expires, ttl, last_attempt, reason, status, error, d.coalesce,
-        signature, ifnull(b.hash, e.hash), ifnull(b.bytes, e.body) FROM deliveries d
+        signature, ifnull(b.bytes, e.body) FROM deliveries d
         LEFT JOIN further_bodies b ON b.body = d.body LEFT JOIN events e USING (event) ORDER BY delivery",
     "SELECT * FROM attempts ORDER BY at, delivery",
     "SELECT * FROM latencies ORDER BY lane, measure, hour",

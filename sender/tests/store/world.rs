@@ -305,7 +305,7 @@ pub(crate) fn later(moment: StoreTime, by: Nanos) -> StoreTime {
 }
 
 pub(crate) fn body(bytes: &[u8]) -> Body {
-    Body { bytes: Arc::from(bytes), hash: u64::MAX - u64::try_from(bytes.len()).unwrap() }
+    Body { bytes: Arc::from(bytes) }
 }
 
 pub(crate) fn subscribe(name: &str, bounds: Bounds) -> Subscribe {

@@ -88,7 +88,7 @@ mod tests {
             kind: "k".into(),
             key: None,
             received: StoreTime(1),
-            bodies: vec![Body { bytes: vec![b'1'; bytes].into(), hash: 1 }],
+            bodies: vec![Body { bytes: vec![b'1'; bytes].into() }],
             targets: vec![target; targets],
             atomic: false,
             withheld: false,

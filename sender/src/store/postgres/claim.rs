@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use super::link::Link;
 use super::queues::{Place as QueuePlace, Search, Signs};
 use super::rows::Delivery;
-use super::values::{Bits, Count, int, size};
+use super::values::{Count, int, size};
 use super::{Result, Stop, Work};
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::command::{Body, Claim, Reason};
@@ -28,7 +28,7 @@ const FRONT: &str =
 /// Large bodies are read apart, once for all who share them.
 const PARTS: &str =
     "SELECT d.delivery, d.attempts, d.expires, d.signature, e.id, e.kind, e.received, coalesce(d.body, -d.event),
-    CASE WHEN d.body IS NULL THEN e.hash ELSE b.hash END, d.bytes, d.at, d.last_attempt, d.status, d.error,
+    d.bytes, d.at, d.last_attempt, d.status, d.error,
     CASE WHEN d.bytes > 4096 THEN NULL WHEN d.body IS NULL THEN e.bytes ELSE b.bytes END
     FROM deliveries d LEFT JOIN events e ON e.event = d.event LEFT JOIN bodies b ON b.body = d.body
     WHERE d.delivery = ANY($1)";
@@ -170,7 +170,7 @@ fn read_bodies<'a>(sql: &Link, bodies: &mut Bodies, rows: impl Iterator<Item = &
     let mut missing = BTreeSet::new();
     for row in rows {
         let body = row.try_get(7)?;
-        match row.try_get::<_, Option<&[u8]>>(14)? {
+        match row.try_get::<_, Option<&[u8]>>(13)? {
             Some(bytes) => drop(bodies.entry(body).or_insert_with(|| bytes.into())),
             None => drop(missing.insert(body)),
         }
@@ -193,20 +193,19 @@ fn waiting(lane: LaneId, row: &Row) -> Result<Delivery> {
         lane,
         place: Place::Waiting,
         attempts: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
-        bytes: row.try_get::<_, Count>(9)?.0,
-        at: row.try_get(10)?,
-        last_attempt: row.try_get(11)?,
-        status: row.try_get(12)?,
-        error: row.try_get(13)?,
+        bytes: row.try_get::<_, Count>(8)?.0,
+        at: row.try_get(9)?,
+        last_attempt: row.try_get(10)?,
+        status: row.try_get(11)?,
+        error: row.try_get(12)?,
         reason: None,
     })
 }
 
 /// What is handed out; nothing, if a part is missing.
 fn claimed(delivery: DeliveryId, row: &Row, bodies: &Bodies) -> Result<Option<ClaimedRow>> {
-    let (event, hash): (Option<&str>, Option<Bits>) = (row.try_get(4)?, row.try_get(8)?);
-    let bytes = bodies.get(&row.try_get(7)?);
-    let (Some(event), Some(hash), Some(bytes)) = (event, hash, bytes) else { return Ok(None) };
+    let (event, bytes) = (row.try_get::<_, Option<&str>>(4)?, bodies.get(&row.try_get(7)?));
+    let (Some(event), Some(bytes)) = (event, bytes) else { return Ok(None) };
     Ok(Some(ClaimedRow {
         delivery,
         attempts: u32::try_from(row.try_get::<_, i64>(1)?).unwrap_or(u32::MAX),
@@ -214,7 +213,7 @@ fn claimed(delivery: DeliveryId, row: &Row, bodies: &Bodies) -> Result<Option<Cl
         event: event.into(),
         kind: row.try_get::<_, &str>(5)?.into(),
         received: row.try_get(6)?,
-        body: Body { bytes: bytes.clone(), hash: hash.0 },
+        body: Body { bytes: bytes.clone() },
         signature: row.try_get::<_, Option<&str>>(3)?.map(Into::into),
     }))
 }

@@ -73,7 +73,7 @@ fn write(sql: &Link, rows: &Rows, numbers: &[DeliveryId], changes: &Changes) -> 
 fn bodies(bodies: &[(i64, Body)]) -> Table<'_> {
     Table::new("INSERT INTO bodies SELECT * FROM unnest($1::int8[], $2::int8[], $3::bytea[])")
         .with(bodies.iter().map(|(number, _)| *number))
-        .with(bodies.iter().map(|(_, body)| Bits(body.hash)))
+        .with(bodies.iter().map(|(_, body)| Bits(body.hash())))
         .with(bodies.iter().map(|(_, body)| &*body.bytes))
 }
 
@@ -96,7 +96,7 @@ fn events<'a>(events: &'a [NewEvent], rows: &Rows) -> Table<'a> {
     .with(events.iter().map(move |event| event.deliveries.first().map(real)))
     .with(events.iter().map(move |event| array(event.deliveries.iter().map(real), 1)))
     .with(events.iter().map(|event| array(event.bodies.iter().copied(), 0)))
-    .with(events.iter().map(|event| event.body.as_ref().map(|body| Bits(body.hash))))
+    .with(events.iter().map(|event| event.body.as_ref().map(|body| Bits(body.hash()))))
     .with(events.iter().map(|event| event.body.as_ref().map(|body| &*body.bytes)))
 }
 

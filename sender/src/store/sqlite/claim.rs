@@ -7,7 +7,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, para
 use super::Work;
 use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
 use super::emit::OWN_BODY;
-use super::values::{Bits, int, size};
+use super::event_id::Kept;
+use super::values::{int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Body, Claim, Reason};
 use crate::store::held::Standing;
@@ -26,10 +27,10 @@ pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED
     WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
 
 pub(super) const ROW: &str =
-    "SELECT d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.event, d.body, e.body, e.hash
+    "SELECT d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.event, d.body, e.body
     FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
 
-pub(super) const FURTHER_BODY: &str = "SELECT bytes, hash FROM further_bodies WHERE body = ?1";
+pub(super) const FURTHER_BODY: &str = "SELECT bytes FROM further_bodies WHERE body = ?1";
 
 /// Bodies read so far, by their events and numbers: many deliveries of one event share one.
 pub(super) type Bodies = BTreeMap<(u64, u64), Body>;
@@ -160,7 +161,7 @@ impl RowReader<'_> {
                 delivery,
                 attempts: row.get(0)?,
                 expires: StoreTime(expires.0.saturating_add(self.expiry_grace.0)),
-                event: row.get(3)?,
+                event: row.get::<_, Kept>(3)?.0,
                 kind: row.get(4)?,
                 received: row.get(5)?,
                 body: self.body(row, read_body)?,
@@ -175,17 +176,12 @@ impl RowReader<'_> {
             return Ok(body.clone());
         }
         let body = match number.1 {
-            OWN_BODY => read_body(row, 8)?,
-            further => read_further.query_row([int(further)], |row| read_body(row, 0))?,
+            OWN_BODY => Body { bytes: row.get(8)? },
+            further => read_further.query_row([int(further)], |row| Ok(Body { bytes: row.get(0)? }))?,
         };
         self.bodies.insert(number, body.clone());
         Ok(body)
     }
-}
-
-/// A body whose bytes are in this column, and their hash in the next.
-pub(super) fn read_body(row: &Row<'_>, bytes: usize) -> Result<Body> {
-    Ok(Body { bytes: row.get(bytes)?, hash: row.get::<_, Bits>(bytes + 1)?.0 })
 }
 
 impl Work<'_> {

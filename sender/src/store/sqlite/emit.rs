@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, Result, params};
 
-use super::values::{Bits, int, size};
+use super::event_id::EventId;
+use super::values::{int, size};
 use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Body, Emit, OutboxId, Reason, RejectOutbox, Target};
@@ -109,7 +110,7 @@ impl Work<'_> {
             if had {
                 self.sql
                     .prepare_cached("UPDATE events SET in_part = 1 WHERE id = ?1 AND in_part IS NULL")?
-                    .execute([&emit.id])?;
+                    .execute([EventId::new(&emit.id)])?;
             }
         }
         Ok(())
@@ -138,7 +139,7 @@ impl Work<'_> {
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
         let since = StoreTime(emit.received.0.saturating_sub(longest.0));
         let query = at_hand(&mut self.hot.received_before, self.sql, RECEIVED_BEFORE)?;
-        let mut rows = query.query(params![emit.id, since])?;
+        let mut rows = query.query(params![EventId::new(&emit.id), since])?;
         while let Some(row) = rows.next()? {
             before.saw(row.get(0)?, row.get(1)?, row.get(2)?);
         }
@@ -189,29 +190,29 @@ impl Work<'_> {
         if body_count > 0 {
             self.record_further_bodies(emit, &bodies)?;
         }
-        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        let insert = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         at_hand(&mut self.hot.insert_event, self.sql, insert)?.execute(params![
             int(event),
-            emit.id,
+            EventId::new(&emit.id),
             emit.kind,
             emit.key,
             emit.received,
             int(first_delivery),
             int(deliveries),
-            int(first_body),
+            // Zeros take no room.
+            int(if body_count > 0 { first_body } else { 0 }),
             int(body_count),
             in_part.then_some(1),
-            own.map(|own| Bits(own.hash)),
             own.map(|own| &*own.bytes),
         ])?;
         Ok(Numbers { event, bodies })
     }
 
     fn record_further_bodies(&self, emit: &Emit, numbers: &[Option<u64>]) -> Result<()> {
-        let mut insert = self.sql.prepare_cached("INSERT INTO further_bodies VALUES (?1, ?2, ?3)")?;
+        let mut insert = self.sql.prepare_cached("INSERT INTO further_bodies VALUES (?1, ?2)")?;
         for (body, number) in emit.bodies.iter().zip(numbers) {
             if let Some(number) = number.filter(|number| *number != OWN_BODY) {
-                insert.execute(params![int(number), Bits(body.hash), &*body.bytes])?;
+                insert.execute(params![int(number), &*body.bytes])?;
             }
         }
         Ok(())

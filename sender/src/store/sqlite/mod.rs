@@ -31,6 +31,7 @@ mod dead;
 mod doctor;
 mod emit;
 mod ended;
+mod event_id;
 mod failure;
 mod fronts;
 mod latencies;
@@ -52,6 +53,7 @@ mod vacuum;
 mod values;
 
 pub use doctor::{Checked, Missing};
+pub(super) use event_id::{EventId, teach};
 use failure::Doing;
 use fronts::Fronts;
 use ledger::Ledger;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::event_id;
 use super::failure::Doing;
 use super::values::Bits;
 use super::{Durability, Options};
@@ -17,12 +18,13 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x484B_5046;
 
 /// Each step leads from the version that is its index to the next. Released ones never change.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 
 /// How long a reader waits for another process: while it opens the file, and never after.
@@ -151,6 +153,7 @@ fn recognise(sql: &Connection, path: &Path) -> Result<i64, StoreError> {
 
 /// Takes the steps that the file has not taken, all in one transaction. Another process may have taken them first.
 fn migrate(sql: &mut Connection, steps: &[&str], identity: u64) -> rusqlite::Result<()> {
+    event_id::teach(sql)?;
     let tx = sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done: usize = tx.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     for (version, step) in steps.iter().enumerate().skip(done) {
@@ -288,5 +291,34 @@ mod tests {
             )
             .unwrap();
         assert_eq!(found, ("3,1".to_owned(), 3, 1));
+    }
+
+    #[test]
+    fn a_step_to_schema_6_that_is_broken_off_is_taken_whole_the_next_time() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        migrate(&mut sql, &MIGRATIONS[..5], 7).unwrap();
+        sql.execute_batch(
+            "INSERT INTO events VALUES (1, 'evt_00000000000000000000000011', 'a.b', NULL, 5, 1, 1, 7, 0, NULL, 2, x'010203'),
+                 (2, 'evt-2', 'a.b', NULL, 5, 2, 2, 7, 1, 1, 2, x'010203');
+             INSERT INTO further_bodies VALUES (7, 2, x'0405')",
+        )
+        .unwrap();
+        let rows = |sql: &Connection| {
+            let query = "SELECT quote(id), first_body, in_part, quote(body) FROM events ORDER BY event";
+            let mut query = sql.prepare(query).unwrap();
+            let rows =
+                query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
+            rows.map(Result::unwrap).collect::<Vec<(String, i64, Option<i64>, String)>>()
+        };
+        let row =
+            |id: &str, first_body, in_part| (id.to_owned(), first_body, in_part, "X'010203'".to_owned());
+        let as_it_was = [row("'evt_00000000000000000000000011'", 7, None), row("'evt-2'", 7, Some(1))];
+        let broken_off = [MIGRATIONS[5], "CREATE nonsense"].concat();
+        let steps = [&MIGRATIONS[..5], &[broken_off.as_str()]].concat();
+        assert!(migrate(&mut sql, &steps, 7).is_err());
+        assert_eq!(rows(&sql), as_it_was);
+        migrate(&mut sql, &MIGRATIONS, 7).unwrap();
+        let made = "X'00000000000000000000000000000021'";
+        assert_eq!(rows(&sql), [row(made, 0, None), row("'evt-2'", 7, Some(1))]);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Result, params};
 
+use super::event_id::Kept;
 use super::unswept::Unswept;
 use super::values::{int, size};
 use super::{Work, latencies};
@@ -114,7 +115,7 @@ impl Work<'_> {
                     deliveries: row.get(3)?,
                     first_body: row.get(4)?,
                     bodies: row.get(5)?,
-                    in_part: row.get(6)?,
+                    in_part: row.get::<_, Option<Kept>>(6)?.map(|id| id.0),
                 })
             })
             .optional()

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use rusqlite::types::{Value, ValueRef};
 
 use crate::excerpt::Excerpt;
+use crate::store::sqlite::EventId;
 
 /// What a column of a file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub(super) enum Kind {
     Number,
     Text,
     Bytes,
+    /// Events have ids in a form of the file's own.
+    EventId,
 }
 
 impl Kind {
@@ -20,6 +23,7 @@ impl Kind {
         match declared {
             "INTEGER" => Self::Number,
             "BLOB" => Self::Bytes,
+            "ANY" => Self::EventId,
             _ => Self::Text,
         }
     }
@@ -76,6 +80,7 @@ pub(super) fn read(column: &str, kind: Kind) -> Result<Value, String> {
         Kind::Number => Value::Integer(column.parse().map_err(|_| format!("{column:?} is no number"))?),
         Kind::Text => Value::Text(unescaped(column)?),
         Kind::Bytes => Value::Blob(bytes(column)?),
+        Kind::EventId => EventId::new(&unescaped(column)?).into(),
     })
 }
 

@@ -125,21 +125,21 @@ const TABLES: [Table; 12] = [
     },
     Table {
         name: "events",
-        of_file: "SELECT event, id, kind, key, received, in_part IS NOT NULL,
+        of_file: "SELECT event, event_id_text(id), kind, key, received, in_part IS NOT NULL,
             '{' || coalesce((SELECT group_concat(delivery) FROM deliveries d WHERE d.event = e.event
                 AND d.delivery >= first_delivery AND d.delivery < first_delivery + deliveries), '') || '}',
             '{' || coalesce((SELECT group_concat(body) FROM further_bodies
-                WHERE body >= first_body AND body < first_body + bodies), '') || '}', hash, body FROM events e",
+                WHERE body >= first_body AND body < first_body + bodies), '') || '}', body_hash(body), body FROM events e",
         of_server: "SELECT event, id, kind, key, received,
             coalesce((SELECT min(n) FROM unnest(deliveries) n), 0),
             coalesce((SELECT max(n) - min(n) + 1 FROM unnest(deliveries) n), 0),
             coalesce((SELECT min(m.number) FROM moved_bodies m WHERE m.body = ANY(bodies)), 0),
-            cardinality(bodies), CASE WHEN in_part THEN 1 END, hash, bytes FROM events",
+            cardinality(bodies), CASE WHEN in_part THEN 1 END, bytes FROM events",
     },
     Table {
         name: "bodies",
-        of_file: "SELECT body, hash, bytes FROM further_bodies",
-        of_server: "SELECT m.number, b.hash, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
+        of_file: "SELECT body, body_hash(bytes), bytes FROM further_bodies",
+        of_server: "SELECT m.number, b.bytes FROM bodies b JOIN moved_bodies m USING (body)",
     },
     Table {
         name: "deliveries",

@@ -40,6 +40,7 @@ pub(super) async fn transfer(
     // Whatever its version was, it has the newest now.
     drop(SqliteStore::open(file, &sqlite::Options::default())?);
     let mut source = Connection::open(file)?;
+    sqlite::teach(&source)?;
     // Nobody writes to it meanwhile.
     let source = source.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let figures: Vec<i64> =

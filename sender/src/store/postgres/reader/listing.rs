@@ -172,12 +172,11 @@ pub(super) fn lanes_in_part(sql: &Link, event: &str) -> Read<Vec<LaneId>> {
 }
 
 pub(super) fn body(sql: &Link, delivery: DeliveryId) -> Read<Option<Body>> {
-    let query =
-        "SELECT coalesce(b.bytes, e.bytes), coalesce(b.hash, e.hash) FROM deliveries d LEFT JOIN bodies b ON b.body = d.body
+    let query = "SELECT coalesce(b.bytes, e.bytes) FROM deliveries d LEFT JOIN bodies b ON b.body = d.body
         LEFT JOIN events e ON e.event = d.event AND d.body IS NULL
         WHERE d.delivery = $1 AND coalesce(b.bytes, e.bytes) IS NOT NULL";
     let Some(row) = sql.first(query, &[&delivery])? else { return Ok(None) };
-    Ok(Some(Body { bytes: row.try_get::<_, &[u8]>(0)?.into(), hash: row.try_get::<_, Bits>(1)?.0 }))
+    Ok(Some(Body { bytes: row.try_get::<_, &[u8]>(0)?.into() }))
 }
 
 /// Along the chain, which is cut where no delivery has that many attempts.

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use super::super::claim::read_body;
 use super::super::damaged::or_least;
+use super::super::event_id::{EventId, Kept};
 use super::super::values::{Bits, int};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Attempt, Body};
@@ -100,7 +100,7 @@ fn read_delivery(row: &Row<'_>) -> Result<Delivery> {
     Ok(Delivery {
         delivery: row.get(0)?,
         lane: row.get(1)?,
-        event: row.get::<_, Option<_>>(2)?.unwrap_or_default(),
+        event: row.get::<_, Option<Kept>>(2)?.map(|id| id.0).unwrap_or_default(),
         kind: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
         key: row.get(4)?,
         received: or_least(row.get::<_, Option<_>>(5))?.unwrap_or_default(),
@@ -173,7 +173,7 @@ pub(super) fn deliveries_of_event(sql: &Connection, event: &str, max: u32) -> Re
          AND d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
          ORDER BY d.delivery LIMIT ?2"
     ))?
-    .query_map(params![event, max], read_delivery)?
+    .query_map(params![EventId::new(event), max], read_delivery)?
     .collect()
 }
 
@@ -183,17 +183,17 @@ pub(super) fn lanes_in_part(sql: &Connection, event: &str) -> Result<Vec<LaneId>
          ON d.event = e.event AND d.delivery >= e.first_delivery AND d.delivery < e.first_delivery + e.deliveries
          WHERE e.id = ?1 AND e.in_part IS NOT NULL",
     )?
-    .query_map([event], |row| row.get(0))?
+    .query_map([EventId::new(event)], |row| row.get(0))?
     .collect()
 }
 
 pub(super) fn body(sql: &Connection, delivery: DeliveryId) -> Result<Option<Body>> {
     sql.prepare_cached(
-        "SELECT e.body, e.hash FROM deliveries d JOIN events e ON e.event = d.event
+        "SELECT e.body FROM deliveries d JOIN events e ON e.event = d.event
          WHERE d.delivery = ?1 AND d.body = 0 AND e.body IS NOT NULL
-         UNION ALL SELECT b.bytes, b.hash FROM deliveries d JOIN further_bodies b ON b.body = d.body WHERE d.delivery = ?1",
+         UNION ALL SELECT b.bytes FROM deliveries d JOIN further_bodies b ON b.body = d.body WHERE d.delivery = ?1",
     )?
-    .query_row([delivery], |row| read_body(row, 0))
+    .query_row([delivery], |row| Ok(Body { bytes: row.get(0)? }))
     .optional()
 }
 

@@ -1,0 +1,72 @@
+//! Ids of events, as a file keeps them: one that was made here in its 16 bytes, an emitter's own as text. Each id has one form
+//! alone, so that it is found by it; and what reads like one of ours is kept like one of ours, whoever made it.
+
+use std::sync::Arc;
+
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Result, ToSql};
+
+use crate::event::{Kind, PublicId};
+use crate::store::command::hash_of;
+
+/// An id on its way into a file.
+pub(in crate::store) struct EventId<'a> {
+    text: &'a str,
+    made: Option<[u8; 16]>,
+}
+
+impl<'a> EventId<'a> {
+    pub(in crate::store) fn new(text: &'a str) -> Self {
+        Self { text, made: PublicId::bits(text, Kind::Event).map(u128::to_be_bytes) }
+    }
+}
+
+impl ToSql for EventId<'_> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match &self.made {
+            Some(bits) => ValueRef::Blob(bits),
+            None => ValueRef::Text(self.text.as_bytes()),
+        }))
+    }
+}
+
+impl From<EventId<'_>> for Value {
+    fn from(id: EventId<'_>) -> Self {
+        match id.made {
+            Some(bits) => Self::Blob(bits.to_vec()),
+            None => Self::Text(id.text.to_owned()),
+        }
+    }
+}
+
+/// An id as it comes out of a file.
+pub(super) struct Kept(pub(super) Arc<str>);
+
+impl FromSql for Kept {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Blob(_) => {
+                let bits = u128::from_be_bytes(FromSql::column_result(value)?);
+                Ok(Self(PublicId::of_bits(Kind::Event, bits).as_str().into()))
+            }
+            other => FromSql::column_result(other).map(Self),
+        }
+    }
+}
+
+/// Lets the statements of a connection translate ids, by `event_id(text)` and `event_id_text(id)`, and hash bodies, by
+/// `body_hash(body)`: those that bring an older file up to date, or move one to a server.
+pub(in crate::store) fn teach(sql: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    sql.create_scalar_function("event_id", 1, flags, |told: &Context<'_>| {
+        told.get::<String>(0).map(|text| Value::from(EventId::new(&text)))
+    })?;
+    sql.create_scalar_function("event_id_text", 1, flags, |told: &Context<'_>| {
+        told.get::<Kept>(0).map(|Kept(text)| text.to_string())
+    })?;
+    sql.create_scalar_function("body_hash", 1, flags, |told: &Context<'_>| {
+        let body: Option<Vec<u8>> = told.get(0)?;
+        Ok(body.map(|body| hash_of(&body).cast_signed()))
+    })
+}
