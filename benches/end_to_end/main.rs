@@ -25,10 +25,15 @@ use std::time::{Duration, Instant};
 
 use exchange::Failure;
 use figures::{Latencies, Rate};
+use mimalloc::MiMalloc;
 use offer::{Offer, Pace};
 use process::{Bare, Database, Place, Sender};
 use server::Server;
 use sink::Sink;
+
+/// As in the sender's own program, and so for the bare client too.
+#[global_allocator]
+static MEMORY: MiMalloc = MiMalloc;
 
 /// Connections of the bare client, and requests in flight of the sender.
 const CONNECTIONS: u32 = 64;

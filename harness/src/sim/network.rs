@@ -263,7 +263,7 @@ impl World<'_> {
         }
         let (attempt, delivery) = (exchange.attempt, exchange.delivery);
         let (began, n, closed) = (exchange.began, exchange.n, exchange.closed);
-        let (hash, received) = (exchange.row.body.hash, exchange.row.received);
+        let (hash, received) = (exchange.row.body.hash(), exchange.row.received);
         let wall = self.wall_of(worker, self.now);
         let now = self.now;
         let Some(process) = self.slots[worker].process.as_mut() else { return Ok(()) };
