@@ -10,8 +10,9 @@ use tracing::info;
 
 /// "HKPI": marks a file as an inbox.
 const APPLICATION_ID: i64 = 0x484B_5049;
-/// The version of the schema.
-const VERSION: i64 = 1;
+/// The version of the schema, and the one before it.
+const VERSION: i64 = 2;
+const VERSION_BEFORE: i64 = 1;
 /// How long a connection waits for another one: at the opening, and for a reader that looks in from outside.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -158,12 +159,18 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
     let failed = OpenError::sql(path);
     drop(private().open(path).map_err(OpenError::io(path))?);
     let sql = connect(path)?;
-    let (application, version) = marks(&sql).map_err(&failed)?;
     let empty =
         sql.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0)).map_err(&failed)?;
-    if !(empty || (application, version) == (APPLICATION_ID, VERSION)) {
-        return Err(OpenError::Foreign { path: path.to_owned() });
-    }
+    let schema = include_str!("schema.sql");
+    let build = match marks(&sql).map_err(&failed)? {
+        _ if empty => Some(schema.to_owned()),
+        (APPLICATION_ID, VERSION) => None,
+        (APPLICATION_ID, VERSION_BEFORE) => {
+            info!(db = %path.display(), "rewriting the inbox for this version");
+            Some([include_str!("before_2.sql"), schema, include_str!("from_1.sql")].concat())
+        }
+        _ => return Err(OpenError::Foreign { path: path.to_owned() }),
+    };
     let synchronous = match durability {
         Durability::PowerLoss => "FULL",
         Durability::Process => "NORMAL",
@@ -173,10 +180,9 @@ pub(super) fn writer(path: &Path, durability: Durability) -> Result<Connection, 
          PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;"
     );
     sql.execute_batch(&settings).map_err(&failed)?;
-    if empty {
-        let schema = include_str!("schema.sql");
+    if let Some(build) = build {
         let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};");
-        sql.execute_batch(&format!("BEGIN IMMEDIATE; {schema} {marks} COMMIT;")).map_err(&failed)?;
+        sql.execute_batch(&format!("BEGIN IMMEDIATE; {build} {marks} COMMIT;")).map_err(&failed)?;
     }
     Ok(sql)
 }

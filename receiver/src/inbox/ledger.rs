@@ -3,46 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use tracing::warn;
 
 use super::file::{Durability, Watched, write_nothing_new};
-use super::reader::Unreadable;
-use super::work::{Delivery, Failure, RetryPolicy, Work};
+use super::ids::{self, Ids};
+use super::settle::{CommitError, Guard, Notes, Settlement};
+use super::work::{RetryPolicy, Work};
 use super::{Accepted, Arrival, Options, Refused};
 use crate::clock::Millis;
 
 /// How often what is old is looked for, and how much of it is deleted at a time.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_ROWS_MAX: u32 = 2_000;
-
-/// A delivery that was worked on, and how that went.
-#[derive(Debug)]
-pub(super) struct Settlement {
-    pub(super) delivery: Delivery,
-    pub(super) outcome: Result<(), Failure>,
-    /// What its body takes.
-    pub(super) body_bytes: u64,
-    /// If it failed, it is given up, however few attempts there were.
-    pub(super) is_final: bool,
-}
-
-impl Settlement {
-    pub(super) fn new(delivery: Delivery, outcome: Result<(), Failure>) -> Self {
-        let body_bytes = u64::try_from(delivery.body.len()).unwrap_or(u64::MAX);
-        Self { delivery, outcome, body_bytes, is_final: false }
-    }
-
-    /// One that could not be read, and so was not worked on.
-    pub(super) fn unread(unread: Unreadable) -> Self {
-        let Unreadable { seq, id, attempts, body_bytes, why, for_good } = unread;
-        let (body, received) = (Bytes::new(), Millis(0));
-        let delivery = Delivery { seq, id, event: None, content_type: None, body, received, attempts };
-        let outcome = Err(Failure(format!("it can't be read: {why}")));
-        Self { delivery, outcome, body_bytes, is_final: for_good }
-    }
-}
 
 /// The writing side of an inbox.
 pub(super) struct Ledger {
@@ -55,6 +27,7 @@ pub(super) struct Ledger {
     /// Whether a commit of arrivals waits for the disk, and whether the next commit does.
     durability: Durability,
     syncs: bool,
+    ids: Ids,
     /// What waits, as of the last commit.
     waiting: Amount,
     swept: Option<Millis>,
@@ -88,41 +61,91 @@ impl Ledger {
         options: &Options,
         work: Arc<dyn Work>,
     ) -> rusqlite::Result<Self> {
-        let sum = "SELECT count(*), ifnull(sum(length(body)), 0) FROM received WHERE due_ms IS NOT NULL";
+        let sum = "SELECT count(*), ifnull(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM received
+             UNION ALL SELECT length(body) FROM failed WHERE due_ms IS NOT NULL)";
         let waiting = sql.query_row(sum, [], |row| Ok(Amount { rows: row.get(0)?, bytes: row.get(1)? }))?;
         let waiting_max = Amount { rows: options.waiting_max, bytes: options.waiting_bytes_max };
         let (retry, keep) = (options.retry, options.keep);
         let durability = options.durability;
         let syncs = durability == Durability::PowerLoss;
-        Ok(Self { sql, watched, work, retry, keep, waiting_max, durability, syncs, waiting, swept: None })
+        let (ids, swept) = (Ids::default(), None);
+        Ok(Self { sql, watched, work, retry, keep, waiting_max, durability, syncs, ids, waiting, swept })
     }
 
-    /// As [`Self::commit`], if the file is still there.
-    pub(super) fn commit_if_there(
+    /// As [`Self::accept`], if the file is still there.
+    pub(super) fn accept_if_there(
         &mut self,
         now: Millis,
-        arrivals: &[&Arrival],
-        settlements: &[Settlement],
+        arrivals: &[Arrival],
     ) -> Result<Vec<Result<Accepted, Refused>>, String> {
         self.watched.is_there()?;
-        self.commit(now, arrivals, settlements).map_err(|error| error.to_string())
+        self.accept(now, arrivals).map_err(|error| error.to_string())
     }
 
-    /// Carries out everything in one transaction. What it answers of arrivals is true on disk. With nothing to carry out, it writes a
-    /// page all the same, to see whether it can.
-    fn commit(
+    /// As [`Self::settle`], if the file is still there.
+    pub(super) fn settle_if_there(&mut self, now: Millis, settlements: &[Settlement]) -> Result<(), String> {
+        self.watched.is_there()?;
+        self.settle(now, settlements).map_err(|error| error.to_string())
+    }
+
+    /// Takes arrivals in one transaction. What it answers of them is true on disk.
+    fn accept(
         &mut self,
         now: Millis,
-        arrivals: &[&Arrival],
-        settlements: &[Settlement],
-    ) -> Result<Vec<Result<Accepted, Refused>>, CommitError> {
+        arrivals: &[Arrival],
+    ) -> rusqlite::Result<Vec<Result<Accepted, Refused>>> {
+        self.sync(true)?;
+        let sweeping = self.is_time_to_sweep(now);
+        let (mut ids, mut waiting) = (self.ids.take(), self.waiting);
+        let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        ids.look(&transaction)?;
+        let answers = take(&transaction, now, arrivals, &mut ids, (&mut waiting, self.waiting_max))?;
+        let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
+        transaction.commit()?;
+        (self.ids, self.waiting) = (ids, waiting);
+        if sweeping && swept_all {
+            self.swept = Some(now);
+        }
+        Ok(answers)
+    }
+
+    /// Notes in one transaction how work went. With nothing to note, it writes a page all the same, to see whether it can.
+    fn settle(&mut self, now: Millis, settlements: &[Settlement]) -> Result<(), CommitError> {
         // What was done is worked on again if a power cut takes it.
-        self.sync(!arrivals.is_empty() || settlements.is_empty())?;
+        self.sync(settlements.is_empty())?;
         // To guard each record of the work by itself costs more than what it writes, and few fail.
-        match self.try_commit(now, arrivals, settlements, Guard::Transaction) {
-            Err(CommitError::Spoilt) => self.try_commit(now, arrivals, settlements, Guard::Savepoint),
+        match self.try_settle(now, settlements, Guard::Transaction) {
+            Err(CommitError::Spoilt) => self.try_settle(now, settlements, Guard::Savepoint),
             done => done,
         }
+    }
+
+    fn try_settle(
+        &mut self,
+        now: Millis,
+        settlements: &[Settlement],
+        guard: Guard,
+    ) -> Result<(), CommitError> {
+        let sweeping = self.is_time_to_sweep(now);
+        let mut waiting = self.waiting;
+        let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let notes = Notes { transaction: &transaction, now, work: &*self.work, guard, retry: self.retry };
+        for ended in notes.settle_all(settlements)? {
+            waiting = waiting.take(Amount { rows: 1, bytes: ended.body_bytes });
+        }
+        if settlements.is_empty() {
+            write_nothing_new(&transaction)?;
+        }
+        // Nobody waits for this one.
+        let mut ids = self.ids.take();
+        ids.index_many(&transaction)?;
+        let swept_all = !sweeping || sweep(&transaction, &mut ids, now.before(self.keep))?;
+        transaction.commit()?;
+        (self.ids, self.waiting) = (ids, waiting);
+        if sweeping && swept_all {
+            self.swept = Some(now);
+        }
+        Ok(())
     }
 
     /// Says whether the next commit waits for the disk, where any does.
@@ -139,162 +162,300 @@ impl Ledger {
         Ok(())
     }
 
-    fn try_commit(
-        &mut self,
-        now: Millis,
-        arrivals: &[&Arrival],
-        settlements: &[Settlement],
-        guard: Guard,
-    ) -> Result<Vec<Result<Accepted, Refused>>, CommitError> {
-        let sweeping = self.swept.is_none_or(|swept| now < swept || now.since(swept) >= SWEEP_EVERY);
-        let mut waiting = self.waiting;
-        let transaction = self.sql.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut accepted = Vec::with_capacity(arrivals.len());
-        for arrival in arrivals {
-            accepted.push(accept(&transaction, now, arrival, &mut waiting, self.waiting_max)?);
-        }
-        for settlement in settlements {
-            if settle(&transaction, now, settlement, (&*self.work, guard), self.retry)? {
-                waiting = waiting.take(Amount { rows: 1, bytes: settlement.body_bytes });
-            }
-        }
-        if arrivals.is_empty() && settlements.is_empty() {
-            write_nothing_new(&transaction)?;
-        }
-        let swept_all = !sweeping || sweep(&transaction, now.before(self.keep))?;
-        transaction.commit()?;
-        self.waiting = waiting;
-        if sweeping && swept_all {
-            self.swept = Some(now);
-        }
-        Ok(accepted)
+    fn is_time_to_sweep(&self, now: Millis) -> bool {
+        self.swept.is_none_or(|swept| now < swept || now.since(swept) >= SWEEP_EVERY)
     }
 }
 
-/// What undoes a record of the work that fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guard {
-    /// The end of the whole transaction.
-    Transaction,
-    /// A savepoint of its own.
-    Savepoint,
-}
-
-/// A commit that was not made.
-#[derive(Debug, thiserror::Error)]
-enum CommitError {
-    /// The file does not take it.
-    #[error(transparent)]
-    Sql(#[from] rusqlite::Error),
-    /// A record of the work failed, which only the end of the transaction undoes.
-    #[error("the work could not record something")]
-    Spoilt,
-}
-
-fn accept(
+/// Keeps what is new and has room, and answers what became of each.
+fn take(
     transaction: &Transaction<'_>,
     now: Millis,
-    arrival: &Arrival,
-    waiting: &mut Amount,
-    max: Amount,
-) -> rusqlite::Result<Result<Accepted, Refused>> {
-    let after = waiting.add(Amount::of(&arrival.body));
-    if after.rows > max.rows || after.bytes > max.bytes {
-        let known = "SELECT EXISTS (SELECT 1 FROM received WHERE id = ?1)";
-        let known = transaction.prepare_cached(known)?.query_row([&arrival.id], |row| row.get(0))?;
-        return Ok(if known { Ok(Accepted::Known) } else { Err(Refused::Full) });
+    arrivals: &[Arrival],
+    ids: &mut Ids,
+    (waiting, max): (&mut Amount, Amount),
+) -> rusqlite::Result<Vec<Result<Accepted, Refused>>> {
+    let mut index = ids::index(transaction)?;
+    let insert = "INSERT INTO received (seq, id, received_ms, event, content_type, body)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let mut insert = transaction.prepare_cached(insert)?;
+    let mut answers = Vec::with_capacity(arrivals.len());
+    for Arrival { id, event, content_type, body, .. } in arrivals {
+        let after = waiting.add(Amount::of(body));
+        answers.push(if ids.know(id, &mut index)? {
+            Ok(Accepted::Known)
+        } else if after.rows > max.rows || after.bytes > max.bytes {
+            Err(Refused::Full)
+        } else {
+            insert.execute(params![ids.add(id), id, now.0, event, content_type, &body[..]])?;
+            *waiting = after;
+            Ok(Accepted::New)
+        });
     }
-    let insert = "INSERT INTO received (id, received_ms, event, content_type, body, due_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?2) ON CONFLICT (id) DO NOTHING";
-    let Arrival { id, event, content_type, body, .. } = arrival;
-    let rows =
-        transaction.prepare_cached(insert)?.execute(params![id, now.0, event, content_type, &body[..]])?;
-    if rows == 0 {
-        return Ok(Ok(Accepted::Known));
-    }
-    *waiting = after;
-    Ok(Ok(Accepted::New))
-}
-
-/// Notes how the work on a delivery went; answers whether that was the end of it.
-fn settle(
-    transaction: &Transaction<'_>,
-    now: Millis,
-    Settlement { delivery, outcome, is_final, .. }: &Settlement,
-    (work, guard): (&dyn Work, Guard),
-    retry: RetryPolicy,
-) -> Result<bool, CommitError> {
-    let outcome = match outcome {
-        Ok(()) => {
-            let recorded = record(transaction, now, delivery, (work, guard))?;
-            if recorded.is_err() && guard == Guard::Transaction {
-                return Err(CommitError::Spoilt);
-            }
-            recorded
-        }
-        Err(failure) => Err(failure.clone()),
-    };
-    let Err(Failure(error)) = outcome else { return Ok(true) };
-    let attempts = delivery.attempts.saturating_add(1);
-    let delay = retry.delay(attempts).filter(|_| !is_final);
-    warn!(id = delivery.id, attempts, given_up = delay.is_none(), error, "the work on a delivery failed");
-    let due = delay.map(|delay| now.after(delay).0);
-    let finished = due.is_none().then_some(now.0);
-    let failed = "UPDATE received SET attempts = ?2, due_ms = ?3, finished_ms = ?4, error = ?5
-         WHERE seq = ?1 AND due_ms IS NOT NULL";
-    transaction.prepare_cached(failed)?.execute(params![delivery.seq, attempts, due, finished, error])?;
-    Ok(due.is_none())
-}
-
-/// Marks a delivery as done and counts its effect, along with whatever the work writes: all of it, or nothing. Nothing, too,
-/// if it is done already: whoever did it, in spite of the lock, the work is recorded once.
-fn record(
-    transaction: &Transaction<'_>,
-    now: Millis,
-    delivery: &Delivery,
-    (work, guard): (&dyn Work, Guard),
-) -> rusqlite::Result<Result<(), Failure>> {
-    let savepoint = |step: &str| match guard {
-        Guard::Savepoint => transaction.execute_batch(step),
-        Guard::Transaction => Ok(()),
-    };
-    savepoint("SAVEPOINT record")?;
-    let done = "UPDATE received SET attempts = attempts + 1, due_ms = NULL, finished_ms = ?2, error = NULL,
-         body = NULL WHERE seq = ?1 AND due_ms IS NOT NULL";
-    if transaction.prepare_cached(done)?.execute(params![delivery.seq, now.0])? == 0 {
-        warn!(
-            id = delivery.id,
-            "somebody else has done a delivery too: are there two receivers on this inbox?"
-        );
-        savepoint("RELEASE record")?;
-        return Ok(Ok(()));
-    }
-    let recording = std::panic::AssertUnwindSafe(|| work.record(transaction, delivery));
-    let recorded = match std::panic::catch_unwind(recording) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure(error.to_string())),
-        Err(_) => Err(Failure("the work panicked".to_owned())),
-    };
-    if recorded.is_ok() {
-        let effect = "INSERT INTO effects (id, done_ms) VALUES (?1, ?2)";
-        transaction.prepare_cached(effect)?.execute(params![delivery.id, now.0])?;
-    } else {
-        savepoint("ROLLBACK TO record")?;
-    }
-    savepoint("RELEASE record")?;
-    Ok(recorded)
+    Ok(answers)
 }
 
 /// Forgets what was finished before then; answers whether that was all of it.
-fn sweep(transaction: &Transaction<'_>, before: Millis) -> rusqlite::Result<bool> {
-    let received = "DELETE FROM received WHERE seq IN
-         (SELECT seq FROM received WHERE finished_ms IS NOT NULL AND finished_ms < ?1 ORDER BY finished_ms LIMIT ?2)";
-    let effects = "DELETE FROM effects WHERE seq IN
-         (SELECT seq FROM effects WHERE done_ms < ?1 ORDER BY done_ms LIMIT ?2)";
+fn sweep(transaction: &Transaction<'_>, ids: &mut Ids, before: Millis) -> rusqlite::Result<bool> {
+    // What is in no memory but the index can be forgotten there.
+    ids.index(transaction)?;
     let mut all = true;
-    for delete in [received, effects] {
-        let rows = transaction.prepare_cached(delete)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
+    for (table, finished) in [("effects", "done_ms"), ("failed", "finished_ms")] {
+        let old = format!("FROM {table} WHERE {finished} < ?1 ORDER BY {finished}, seq LIMIT ?2");
+        let old_ids = format!("DELETE FROM ids WHERE id IN (SELECT id {old})");
+        transaction.prepare_cached(&old_ids)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
+        let old_rows = format!("DELETE FROM {table} WHERE seq IN (SELECT seq {old})");
+        let rows = transaction.prepare_cached(&old_rows)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
         all &= rows < SWEEP_ROWS_MAX as usize;
     }
+    // Rows that come may get the numbers of those that went.
+    ids::mark(transaction)?;
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::{Path, PathBuf};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::test_runner::{TestCaseResult, TestError, TestRunner};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::inbox::reader::{self, Due};
+    use crate::inbox::work::{Counting, Failure};
+    use crate::inbox::{Effects, file};
+
+    const KEEP: Duration = Duration::from_secs(3_600);
+    /// Few enough that ids are put into the index in the midst of a history.
+    const RECENT_MAX: usize = 3;
+
+    /// What may happen to an inbox.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Arrivals, in one commit; and whether it fails at its end.
+        Arrive(Vec<u8>, bool),
+        /// The work on the first that are due: done, failed, or failed for good.
+        Work(Vec<Outcome>),
+        /// A receiver that should not be there takes these.
+        Intrude(Vec<u8>),
+        /// So many seconds go by.
+        Pass(u16),
+        /// The process is killed, and another one started.
+        Kill,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Outcome {
+        Done,
+        Failed,
+        GivenUp,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let ids = || vec(0..12_u8, 1..6);
+        let outcome = prop_oneof![Just(Outcome::Done), Just(Outcome::Failed), Just(Outcome::GivenUp)];
+        prop_oneof![
+            6 => (ids(), prop::bool::weighted(0.1)).prop_map(|(ids, fails)| Step::Arrive(ids, fails)),
+            4 => vec(outcome, 0..6).prop_map(Step::Work),
+            1 => ids().prop_map(Step::Intrude),
+            2 => (0..2_000_u16).prop_map(Step::Pass),
+            2 => Just(Step::Kill),
+        ]
+    }
+
+    /// What can be wrong with an inbox, to see that it shows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Bug {
+        None,
+        /// The index is believed to have what it does not have.
+        MarksTooMuch,
+        /// What another process wrote is not looked for.
+        LooksAtNothing,
+        /// Ids of a commit that failed stay in memory.
+        KeepsWhatFailed,
+    }
+
+    /// An inbox's file with the ledger that writes it, and what should be in it.
+    struct World {
+        folders: Vec<TempDir>,
+        ledger: Ledger,
+        now: Millis,
+        bug: Bug,
+        waiting: BTreeSet<String>,
+        /// When each was finished that is remembered, or may be.
+        finished: BTreeMap<String, Millis>,
+    }
+
+    fn open(path: &Path) -> Ledger {
+        let retry = RetryPolicy { attempts_max: u32::MAX, ..RetryPolicy::default() };
+        let options = Options { keep: KEEP, retry, ..Options::new(path) };
+        let sql = file::writer(path, Durability::Process).unwrap();
+        let watched = Watched::new(path).unwrap();
+        let ledger = Ledger::new(sql, watched, &options, Arc::new(Counting)).unwrap();
+        Ledger { ids: Ids::of(RECENT_MAX), ..ledger }
+    }
+
+    fn arrivals(ids: &[u8]) -> Vec<Arrival> {
+        ids.iter().map(|id| Arrival::new(format!("id-{id}"), "body")).collect()
+    }
+
+    impl World {
+        fn new(bug: Bug) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let ledger = open(&folder.path().join("inbox.db"));
+            let now = Millis(1_700_000_000_000);
+            let (waiting, finished) = (BTreeSet::new(), BTreeMap::new());
+            Self { folders: vec![folder], ledger, now, bug, waiting, finished }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folders.last().unwrap().path().join("inbox.db")
+        }
+
+        fn take(&mut self, step: Step) -> TestCaseResult {
+            match step {
+                Step::Arrive(ids, true) => self.fail(&arrivals(&ids)),
+                Step::Arrive(ids, false) => {
+                    if self.bug == Bug::LooksAtNothing && self.ledger.ids.version.is_some() {
+                        self.ledger.ids.version = Some(version(&self.ledger.sql));
+                    }
+                    let arrivals = arrivals(&ids);
+                    let answers = self.ledger.accept_if_there(self.now, &arrivals);
+                    self.check(&arrivals, answers)?;
+                }
+                Step::Work(outcomes) => self.work(&outcomes),
+                Step::Intrude(ids) => {
+                    let arrivals = arrivals(&ids);
+                    let answers = open(&self.path()).accept_if_there(self.now, &arrivals);
+                    self.check(&arrivals, answers)?;
+                }
+                Step::Pass(seconds) => self.now = self.now.after(Duration::from_secs(seconds.into())),
+                Step::Kill => self.kill(),
+            }
+            if self.bug == Bug::MarksTooMuch {
+                mark(&self.ledger.sql);
+            }
+            self.check_what_is_due()
+        }
+
+        /// A commit of these that fails at its end.
+        fn fail(&mut self, arrivals: &[Arrival]) {
+            self.ledger.sql.commit_hook(Some(|| true)).unwrap();
+            self.ledger.accept_if_there(self.now, arrivals).unwrap_err();
+            self.ledger.sql.commit_hook(None::<fn() -> bool>).unwrap();
+            if self.bug == Bug::KeepsWhatFailed {
+                self.ledger.ids.version = Some(version(&self.ledger.sql));
+                for arrival in arrivals {
+                    self.ledger.ids.add(&arrival.id);
+                }
+            }
+        }
+
+        /// An id is new if it is not known, and known for as long as it waits, and for a while after that.
+        fn check(
+            &mut self,
+            arrivals: &[Arrival],
+            answers: Result<Vec<Result<Accepted, Refused>>, String>,
+        ) -> TestCaseResult {
+            for (Arrival { id, .. }, answer) in arrivals.iter().zip(answers.map_err(TestCaseError::fail)?) {
+                let is_old = self.finished.get(id).is_some_and(|at| self.now.since(*at) > KEEP);
+                let is_known = self.waiting.contains(id) || self.finished.contains_key(id);
+                let accepted = answer.map_err(|refused| TestCaseError::fail(refused.to_string()))?;
+                let expected = if is_known { Accepted::Known } else { Accepted::New };
+                // What is old is looked for now and then.
+                prop_assert!(accepted == expected || is_old, "{id} is {accepted:?}");
+                if accepted == Accepted::New {
+                    self.finished.remove(id);
+                    self.waiting.insert(id.clone());
+                }
+            }
+            Ok(())
+        }
+
+        fn due(&self) -> Vec<crate::inbox::Delivery> {
+            let later = self.now.after(Duration::from_secs(1_000_000));
+            let due = reader::due(&self.ledger.sql, later, 100, 1_000).unwrap();
+            let readable = due.into_iter().map(|due| match due {
+                Due::Readable(delivery) => delivery,
+                Due::Unreadable(unreadable) => panic!("{}", unreadable.why),
+            });
+            readable.collect()
+        }
+
+        fn work(&mut self, outcomes: &[Outcome]) {
+            let mut settlements = Vec::new();
+            for (delivery, outcome) in self.due().into_iter().zip(outcomes) {
+                let id = delivery.id.clone();
+                let done = match outcome {
+                    Outcome::Done => Ok(()),
+                    Outcome::Failed | Outcome::GivenUp => Err(Failure("as it was told".to_owned())),
+                };
+                let mut settlement = Settlement::new(delivery, done);
+                settlement.is_final = matches!(outcome, Outcome::GivenUp);
+                settlements.push(settlement);
+                if !matches!(outcome, Outcome::Failed) {
+                    self.waiting.remove(&id);
+                    self.finished.insert(id, self.now);
+                }
+            }
+            self.ledger.settle_if_there(self.now, &settlements).unwrap();
+        }
+
+        /// What a kill leaves behind is the files as they are.
+        fn kill(&mut self) {
+            let path = self.path();
+            let folder = tempfile::tempdir().unwrap();
+            for name in ["inbox.db", "inbox.db-wal"] {
+                std::fs::copy(path.with_file_name(name), folder.path().join(name)).unwrap();
+            }
+            self.folders.push(folder);
+            self.ledger = open(&self.path());
+        }
+
+        /// Everything that waits is found by the worker, once; and each effect is there once.
+        fn check_what_is_due(&self) -> TestCaseResult {
+            let due: Vec<_> = self.due().into_iter().map(|delivery| delivery.id).collect();
+            prop_assert_eq!(due.len(), self.waiting.len());
+            prop_assert_eq!(&due.into_iter().collect::<BTreeSet<_>>(), &self.waiting);
+            let standing = Effects::open(&self.path()).unwrap().standing().unwrap();
+            prop_assert_eq!(standing.waiting, self.waiting.len() as u64);
+            prop_assert!(standing.processed + standing.given_up <= self.finished.len() as u64);
+            Ok(())
+        }
+    }
+
+    fn version(sql: &Connection) -> i64 {
+        sql.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap()
+    }
+
+    fn mark(sql: &Connection) {
+        let all = "UPDATE indexed SET delivery = 1000000, effect = (SELECT ifnull(max(seq), 0) FROM effects)";
+        sql.execute(all, []).unwrap();
+    }
+
+    /// Tries random histories on an inbox.
+    fn histories(bug: Bug, cases: u32) -> Result<(), TestError<Vec<Step>>> {
+        let config =
+            ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 200, ..Default::default() };
+        TestRunner::new(config).run(&vec(step(), 1..30), |steps| {
+            let mut world = World::new(bug);
+            steps.into_iter().try_for_each(|step| world.take(step))
+        })
+    }
+
+    #[test]
+    fn an_id_is_taken_once_for_as_long_as_it_is_remembered_whatever_happens() {
+        histories(Bug::None, 100).unwrap();
+    }
+
+    #[test]
+    fn an_inbox_that_forgets_ids_or_makes_them_up_is_found_out() {
+        for bug in [Bug::MarksTooMuch, Bug::LooksAtNothing, Bug::KeepsWhatFailed] {
+            let found = histories(bug, 1_000);
+            assert!(matches!(found, Err(TestError::Fail(..))), "{bug:?}: {found:?}");
+        }
+    }
 }

@@ -7,16 +7,23 @@
 //! ```
 //!
 //! - What was accepted is on disk before [`Inbox::accept`] answers; a crash loses nothing of it.
-//! - An id is taken once: a repeat is told from a new delivery in the transaction that writes it.
+//! - An id is taken once: a repeat is told from a new delivery in the transaction that writes it. The latest ids are in memory,
+//!   all others in an index; what is in memory is also in the rows that were written, so a crash loses none.
 //! - [`Work::run`] happens at least once, since a process may die between the work and the note that it is done.
 //!   [`Work::record`] happens exactly once, since it is part of the transaction that makes the note.
 //! - Nothing grows without bound: not the queue, nor what waits, and what is finished is forgotten after a while.
 //! - One process works on a file at a time; a second one is refused.
+//!
+//! What was not tried waits in one table, what failed in another, and what is done is there as its effect alone: each is
+//! written at the end of its table, and most of them are taken from the front of theirs. So a commit changes few pages.
 
 mod bell;
 mod file;
+mod ids;
 mod ledger;
+mod queue;
 mod reader;
+mod settle;
 mod work;
 mod worker;
 mod writer;
@@ -27,7 +34,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
 
 pub use file::{Durability, OpenError};
 pub use reader::{Effects, Standing};
@@ -35,10 +41,7 @@ pub use work::{Counting, Delivery, Failure, RetryPolicy, Work};
 
 use crate::clock::Clock;
 use crate::layer::Authentic;
-use writer::Order;
-
-/// The most that waits for the writer; the next are told to come back.
-const QUEUE_MAX: usize = 1_024;
+use queue::Queue;
 
 /// Where an inbox is, and what bounds it.
 #[derive(Clone, Debug)]
@@ -134,7 +137,7 @@ pub enum Refused {
 /// An open inbox. Copies are the same one.
 #[derive(Clone, Debug)]
 pub struct Inbox {
-    orders: mpsc::Sender<Order>,
+    queue: Arc<Queue>,
     path: Arc<Path>,
     threads: Arc<Mutex<Option<Threads>>>,
     /// Whether the latest commit reached the disk.
@@ -160,16 +163,16 @@ impl Inbox {
         let reader = file::reader(&options.path)?;
         let watched = file::Watched::new(&options.path).map_err(OpenError::io(&options.path))?;
         let path = options.path.as_path().into();
-        let (orders, queue) = mpsc::channel(QUEUE_MAX);
+        let queue = Arc::new(Queue::default());
         let writes = Arc::new(AtomicBool::new(true));
         let (wake, woken) = bell::bell();
         let ledger = ledger::Ledger::new(sql, watched, &options, Arc::clone(&work))
             .map_err(OpenError::sql(&options.path))?;
         let work = (work, options.retry.longest);
-        let worker = worker::start(reader, orders.clone(), clock.clone(), work, (wake.clone(), woken))?;
-        let writer = writer::start(ledger, queue, clock, wake, Arc::clone(&writes))?;
+        let worker = worker::start(reader, Arc::clone(&queue), clock.clone(), work, (wake.clone(), woken))?;
+        let writer = writer::start(ledger, Arc::clone(&queue), clock, wake, Arc::clone(&writes))?;
         let threads = Arc::new(Mutex::new(Some(Threads { worker, writer, _lock: lock })));
-        Ok(Self { orders, path, threads, writes })
+        Ok(Self { queue, path, threads, writes })
     }
 
     /// Takes an arrival, and answers once it is on disk.
@@ -177,12 +180,7 @@ impl Inbox {
     /// # Errors
     /// When it can't be kept now. Nothing of it is then on disk, unless the disk failed at the end of a commit.
     pub async fn accept(&self, arrival: Arrival) -> Result<Accepted, Refused> {
-        let (reply, replied) = oneshot::channel();
-        self.orders.try_send(Order::Accept { arrival, reply }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Refused::Busy,
-            mpsc::error::TrySendError::Closed(_) => Refused::Closed,
-        })?;
-        replied.await.unwrap_or(Err(Refused::Closed))
+        self.queue.accept(arrival)?.await.map_or(Err(Refused::Closed), |(_, answer)| answer)
     }
 
     /// What was processed, and how things stand, read beside the writing.
@@ -197,15 +195,15 @@ impl Inbox {
     /// one tried, so that whoever asks again hears when it works again.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        if !self.orders.is_closed() && !self.writes.load(Ordering::Relaxed) {
-            // What waits already is a try by itself, and many who ask must not fill the queue.
-            if self.orders.capacity() == self.orders.max_capacity() {
-                let (reply, _nobody_waits) = oneshot::channel();
-                let _ = self.orders.try_send(Order::Settle { settlements: Vec::new(), reply });
-            }
+        if self.queue.is_closed() {
             return false;
         }
-        !self.orders.is_closed()
+        let writes = self.writes.load(Ordering::Relaxed);
+        // What waits already is a try by itself, and many who ask must not fill the queue.
+        if !writes && self.queue.is_empty() {
+            let _nobody_waits = self.queue.settle(Vec::new());
+        }
+        writes
     }
 
     /// Whether it works on what it took: the latest look into the file found out what is due.
@@ -221,8 +219,7 @@ impl Inbox {
         let Some(Threads { worker, writer, _lock }) = threads else { return };
         // The worker first: it needs the writer to note what it has done.
         worker.stop();
-        // An error says that the writer has ended already.
-        let _ = self.orders.blocking_send(Order::Close);
+        self.queue.close();
         let _ = writer.join();
     }
 }

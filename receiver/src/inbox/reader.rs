@@ -6,7 +6,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, params};
 
 use super::file::{self, OpenError};
-use super::work::Delivery;
+use super::work::{Delivery, Table};
 use crate::clock::Millis;
 
 /// What was processed, and how things stand. Also for another process than the one that works on the file.
@@ -50,8 +50,9 @@ impl Effects {
     /// # Errors
     /// When the file can't be read.
     pub fn standing(&self) -> rusqlite::Result<Standing> {
-        let sums = "SELECT (SELECT count(*) FROM received WHERE due_ms IS NOT NULL),
-             (SELECT count(*) FROM received WHERE finished_ms IS NOT NULL AND error IS NOT NULL),
+        let sums = "SELECT (SELECT count(*) FROM received)
+             + (SELECT count(*) FROM failed WHERE due_ms IS NOT NULL),
+             (SELECT count(*) FROM failed WHERE finished_ms IS NOT NULL),
              (SELECT count(*) FROM effects)";
         self.sql.query_row(sums, [], |row| {
             Ok(Standing { waiting: row.get(0)?, given_up: row.get(1)?, processed: row.get(2)? })
@@ -68,6 +69,7 @@ pub(super) enum Due {
 /// A delivery whose row makes no sense, or that the disk does not give. What can't be read of it has the least value.
 pub(super) struct Unreadable {
     pub(super) seq: u64,
+    pub(super) table: Table,
     pub(super) id: String,
     pub(super) attempts: u32,
     pub(super) body_bytes: u64,
@@ -76,39 +78,85 @@ pub(super) struct Unreadable {
     pub(super) for_good: bool,
 }
 
-/// Deliveries that are due, those first that have been for longest, until their bodies come to so many bytes. Each is read
-/// by itself, so that one that can't be read keeps nobody from the others.
+/// Deliveries that are due, those first that have been for longest, until their bodies come to so many bytes.
 pub(super) fn due(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
-    let due = "SELECT seq FROM received WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2";
-    let rows: Vec<u64> = sql
-        .prepare_cached(due)?
-        .query_map(params![now.0, max], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    let one = "SELECT seq, id, event, content_type, body, received_ms, attempts FROM received WHERE seq = ?1";
-    let mut one = sql.prepare_cached(one)?;
+    if next_due(sql)?.is_none_or(|next| next > now)
+        && let Ok(due) = first_received(sql, max, bytes)
+    {
+        return Ok(due);
+    }
+    one_by_one(sql, now, max, bytes)
+}
+
+/// What has not been tried, where all of it can be read.
+fn first_received(sql: &Connection, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
+    let first =
+        "SELECT seq, id, event, content_type, body, received_ms, 0 FROM received ORDER BY seq LIMIT ?1";
+    let mut first = sql.prepare_cached(first)?;
+    let mut rows = first.query([max])?;
     let (mut due, mut taken) = (Vec::new(), 0_usize);
-    for seq in rows {
+    while taken < bytes
+        && let Some(row) = rows.next()?
+    {
+        let delivery = delivery(row, Table::Received)?;
+        taken = taken.saturating_add(delivery.body.len());
+        due.push(Due::Readable(delivery));
+    }
+    Ok(due)
+}
+
+/// What is due, each read by itself, so that one that can't be read keeps nobody from the others.
+fn one_by_one(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite::Result<Vec<Due>> {
+    // What has not been tried has been due since it came.
+    let due = "SELECT seq, is_failed FROM (
+             SELECT * FROM (SELECT received_ms AS due_ms, seq, FALSE AS is_failed FROM received ORDER BY seq LIMIT ?2)
+             UNION ALL
+             SELECT * FROM (SELECT due_ms, seq, TRUE FROM failed WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2)
+         ) ORDER BY due_ms, seq LIMIT ?2";
+    let place = |row: &Row<'_>| {
+        let is_failed = row.get(1)?;
+        Ok((row.get(0)?, if is_failed { Table::Failed } else { Table::Received }))
+    };
+    let rows: Vec<(u64, Table)> =
+        sql.prepare_cached(due)?.query_map(params![now.0, max], place)?.collect::<Result<_, _>>()?;
+    let mut received = sql.prepare_cached(
+        "SELECT seq, id, event, content_type, body, received_ms, 0 FROM received WHERE seq = ?1",
+    )?;
+    let mut failed = sql.prepare_cached(
+        "SELECT seq, id, event, content_type, body, received_ms, attempts FROM failed WHERE seq = ?1",
+    )?;
+    let (mut due, mut taken) = (Vec::new(), 0_usize);
+    for (seq, table) in rows {
         if taken >= bytes {
             break;
         }
-        due.push(match one.query_row([seq], delivery) {
+        let one = match table {
+            Table::Received => &mut received,
+            Table::Failed => &mut failed,
+        };
+        due.push(match one.query_row([seq], |row| delivery(row, table)) {
             Ok(delivery) => {
                 taken = taken.saturating_add(delivery.body.len());
                 Due::Readable(delivery)
             }
-            Err(error) => Due::Unreadable(unreadable(sql, seq, &error)),
+            Err(error) => Due::Unreadable(unreadable(sql, (seq, table), &error)),
         });
     }
     Ok(due)
 }
 
-fn unreadable(sql: &Connection, seq: u64, error: &rusqlite::Error) -> Unreadable {
+fn unreadable(sql: &Connection, (seq, table): (u64, Table), error: &rusqlite::Error) -> Unreadable {
     let code = error.sqlite_error_code();
+    let place = (seq, table);
     Unreadable {
         seq,
-        id: part(sql, seq, "id").unwrap_or_default(),
-        attempts: part(sql, seq, "attempts").unwrap_or_default(),
-        body_bytes: part(sql, seq, "ifnull(length(body), 0)").unwrap_or_default(),
+        table,
+        id: part(sql, place, "id").unwrap_or_default(),
+        attempts: match table {
+            Table::Received => 0,
+            Table::Failed => part(sql, place, "attempts").unwrap_or_default(),
+        },
+        body_bytes: part(sql, place, "length(body)").unwrap_or_default(),
         why: error.to_string(),
         // What SQLite does not complain of is a value that makes no sense.
         for_good: code.is_none_or(|code| code == ErrorCode::DatabaseCorrupt),
@@ -116,24 +164,29 @@ fn unreadable(sql: &Connection, seq: u64, error: &rusqlite::Error) -> Unreadable
 }
 
 /// A part of a row, if at least that can be read.
-fn part<T: FromSql>(sql: &Connection, seq: u64, part: &str) -> Option<T> {
-    let query = format!("SELECT {part} FROM received WHERE seq = ?1");
+fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) -> Option<T> {
+    let table = match table {
+        Table::Received => "received",
+        Table::Failed => "failed",
+    };
+    let query = format!("SELECT {part} FROM {table} WHERE seq = ?1");
     sql.query_row(&query, [seq], |row| row.get(0)).ok()
 }
 
-/// When the next one is due.
+/// When the next of those is due that failed.
 pub(super) fn next_due(sql: &Connection) -> rusqlite::Result<Option<Millis>> {
-    let next = "SELECT due_ms FROM received WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
+    let next = "SELECT due_ms FROM failed WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
     sql.prepare_cached(next)?.query_row([], |row| row.get(0).map(Millis)).optional()
 }
 
-fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+fn delivery(row: &Row<'_>, table: Table) -> rusqlite::Result<Delivery> {
     Ok(Delivery {
         seq: row.get(0)?,
+        table,
         id: row.get(1)?,
         event: row.get(2)?,
         content_type: row.get(3)?,
-        body: row.get::<_, Option<Vec<u8>>>(4)?.unwrap_or_default().into(),
+        body: row.get::<_, Vec<u8>>(4)?.into(),
         received: Millis(row.get(5)?),
         attempts: row.get(6)?,
     })
@@ -148,7 +201,7 @@ mod tests {
         let sql = Connection::open_in_memory().unwrap();
         sql.execute_batch(include_str!("schema.sql")).unwrap();
         for seq in 1..=5 {
-            let row = "INSERT INTO received (seq, id, received_ms, body, due_ms) VALUES (?1, ?1, 1, zeroblob(10), 1)";
+            let row = "INSERT INTO received (seq, id, received_ms, body) VALUES (?1, ?1, 1, zeroblob(10))";
             sql.execute(row, [seq]).unwrap();
         }
         let taken = |bytes| due(&sql, Millis(1), 4, bytes).unwrap().len();

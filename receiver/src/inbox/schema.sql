@@ -1,20 +1,31 @@
--- Everything that was acknowledged. A row is waiting while it has a time at which it is due; it is done, or given up
--- with an error, once it has a time at which it was finished. It stays after that so that its id is known.
+-- What was acknowledged and has not been tried, in the order in which it came. A row leaves it once it was tried. Numbers are
+-- given by the writer, and are shared with `failed`.
 CREATE TABLE received (
   seq INTEGER PRIMARY KEY,
-  id TEXT NOT NULL UNIQUE,
+  id TEXT NOT NULL,
   received_ms INTEGER NOT NULL,
   event TEXT,
   content_type TEXT,
-  body BLOB,
-  attempts INTEGER NOT NULL DEFAULT 0,
+  body BLOB NOT NULL
+) STRICT;
+
+-- What was tried and failed, under the number that it had. A row waits for another attempt while it has a time at which that
+-- is due; it is given up once it has a time at which it was finished, and stays for a while after that.
+CREATE TABLE failed (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,
+  received_ms INTEGER NOT NULL,
+  event TEXT,
+  content_type TEXT,
+  body BLOB NOT NULL,
+  attempts INTEGER NOT NULL,
   due_ms INTEGER,
   finished_ms INTEGER,
-  error TEXT,
+  error TEXT NOT NULL,
   CHECK ((due_ms IS NULL) <> (finished_ms IS NULL))
 ) STRICT;
-CREATE INDEX received_due ON received (due_ms, seq) WHERE due_ms IS NOT NULL;
-CREATE INDEX received_finished ON received (finished_ms) WHERE finished_ms IS NOT NULL;
+CREATE INDEX failed_due ON failed (due_ms, seq) WHERE due_ms IS NOT NULL;
+CREATE INDEX failed_finished ON failed (finished_ms) WHERE finished_ms IS NOT NULL;
 
 -- What was processed, in its order. Not unique on purpose: were anything processed twice, it would show.
 CREATE TABLE effects (
@@ -23,3 +34,8 @@ CREATE TABLE effects (
   done_ms INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX effects_done ON effects (done_ms);
+
+-- The ids of all of these, but for rows with higher numbers than `indexed` has.
+CREATE TABLE ids (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE indexed (delivery INTEGER NOT NULL, effect INTEGER NOT NULL) STRICT;
+INSERT INTO indexed VALUES (0, 0);

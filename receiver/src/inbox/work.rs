@@ -11,6 +11,7 @@ use crate::clock::Millis;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub(super) seq: u64,
+    pub(super) table: Table,
     /// By which repeats are known.
     pub id: String,
     /// What happened, where a header said so.
@@ -23,6 +24,15 @@ pub struct Delivery {
     pub received: Millis,
     /// How often it has been tried before.
     pub attempts: u32,
+}
+
+/// Where a delivery waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Among those that have not been tried.
+    Received,
+    /// Among those whose work failed.
+    Failed,
 }
 
 /// Work that failed, and is to be tried again.

@@ -9,15 +9,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
 use super::bell::Bell;
 use super::file::OpenError;
-use super::ledger::Settlement;
+use super::queue::Queue;
 use super::reader::{self, Due, Unreadable};
+use super::settle::Settlement;
 use super::work::{Delivery, Failure, Work};
-use super::writer::Order;
 use crate::clock::{Clock, Millis};
 
 /// How many deliveries are taken at a time, and noted in one commit; no more once their bodies come to so many bytes.
@@ -61,7 +60,7 @@ impl Handle {
 
 pub(super) fn start(
     sql: Connection,
-    orders: mpsc::Sender<Order>,
+    queue: Arc<Queue>,
     clock: Clock,
     (work, put_off_max): (Arc<dyn Work>, Duration),
     (bell, woken): (Bell, Receiver<()>),
@@ -70,7 +69,7 @@ pub(super) fn start(
     let works = Arc::new(AtomicBool::new(true));
     let worker = Worker {
         sql,
-        orders,
+        queue,
         clock,
         work,
         put_off_max,
@@ -87,7 +86,7 @@ pub(super) fn start(
 
 struct Worker {
     sql: Connection,
-    orders: mpsc::Sender<Order>,
+    queue: Arc<Queue>,
     clock: Clock,
     work: Arc<dyn Work>,
     /// The longest that work which failed is put off.
@@ -195,9 +194,7 @@ impl Worker {
 
     /// Has it noted how the work went. If that fails, the same deliveries are still due.
     fn note(&self, settlements: Vec<Settlement>) -> bool {
-        let (reply, replied) = oneshot::channel();
-        self.orders.blocking_send(Order::Settle { settlements, reply }).is_ok()
-            && replied.blocking_recv().unwrap_or(false)
+        self.queue.settle(settlements).blocking_recv().unwrap_or(false)
     }
 }
 

@@ -45,6 +45,11 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
         });
     }
     let receiver = world.serve(&[]);
+    let acknowledged = acknowledged.into_inner().unwrap();
+    // Each is known, whichever process took it, and how soon that was killed.
+    for id in &acknowledged {
+        assert_eq!(receiver.post(id, b"{}").status, 204);
+    }
     let mut effects = BTreeMap::new();
     for id in world.settled_effects() {
         *effects.entry(id).or_insert(0) += 1;
@@ -52,7 +57,6 @@ fn what_was_answered_with_2xx_is_processed_once_whatever_is_killed() {
     drop(receiver);
     let twice: Vec<_> = effects.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "processed more than once: {twice:?}");
-    let acknowledged = acknowledged.into_inner().unwrap();
     assert!(acknowledged.len() > KILLS * KILLS, "there was work: {}", acknowledged.len());
     let lost: Vec<_> = acknowledged.iter().filter(|id| !effects.contains_key(*id)).collect();
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");

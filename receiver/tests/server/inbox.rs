@@ -240,25 +240,33 @@ fn change(shelf: &Shelf, sql: &str) {
 
 #[test]
 fn a_delivery_that_cannot_be_read_is_given_up_and_holds_nobody_up() {
-    for damage in
-        ["id = CAST(x'ff' AS TEXT)", "attempts = -1", "received_ms = -1", "event = CAST(x'ff' AS TEXT)"]
-    {
+    for (table, damage) in [
+        ("received", "id = CAST(x'ff' AS TEXT)"),
+        ("received", "received_ms = -1"),
+        ("received", "event = CAST(x'ff' AS TEXT)"),
+        ("failed", "id = CAST(x'ff' AS TEXT)"),
+        ("failed", "attempts = -1"),
+    ] {
         let shelf = Shelf::new();
-        let (go_on, held) = channel::<()>();
-        let inbox = shelf.open(HeldUp(Mutex::new(held)));
-        accept(&inbox, "bad").unwrap();
-        accept(&inbox, "good").unwrap();
-        drop(go_on);
-        inbox.close();
-        change(&shelf, &format!("UPDATE received SET {damage} WHERE id = 'bad'"));
+        shelf.open(Counting).close();
+        change(
+            &shelf,
+            "INSERT INTO received (seq, id, received_ms, body) VALUES (1, 'bad', 1, x''), (2, 'good', 1, x'')",
+        );
+        if table == "failed" {
+            let failed = "INSERT INTO failed
+                 SELECT seq, id, received_ms, event, content_type, body, 1, 2, NULL, 'not today' FROM received WHERE seq = 1";
+            change(&shelf, &format!("{failed}; DELETE FROM received WHERE seq = 1"));
+        }
+        change(&shelf, &format!("UPDATE {table} SET {damage} WHERE id = 'bad'"));
         let inbox = shelf.open(Counting);
         while shelf.effects().standing().unwrap().waiting > 0 {
             std::thread::yield_now();
         }
-        assert!(inbox.works(), "{damage}");
+        assert!(inbox.works(), "{table}: {damage}");
         inbox.close();
-        assert_eq!(shelf.effects().processed(10).unwrap(), ["good"], "{damage}");
-        assert_eq!(shelf.effects().standing().unwrap().given_up, 1, "{damage}");
+        assert_eq!(shelf.effects().processed(10).unwrap(), ["good"], "{table}: {damage}");
+        assert_eq!(shelf.effects().standing().unwrap().given_up, 1, "{table}: {damage}");
     }
 }
 

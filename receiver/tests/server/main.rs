@@ -11,6 +11,7 @@ mod relay;
 mod repeats;
 mod routes;
 mod serve;
+mod upgrade;
 mod upstream;
 mod wire;
 mod world;
