@@ -59,7 +59,6 @@ impl Strays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Message;
 
     #[test]
     fn what_comes_without_end_is_counted_to_its_end() {
@@ -70,13 +69,8 @@ mod tests {
         }
         strays.note(StrayKind::Request, Some(3), "POST /");
         strays.end();
-        let kept = records.try_iter().filter_map(|message| match message {
-            Message::Record(record) => Some(*record),
-            _ => None,
-        });
-        let kept: Vec<Stray> = kept
-            .filter_map(|record| if let Record::Stray(stray) = record { Some(stray) } else { None })
-            .collect();
+        let stray = |record| if let Record::Stray(stray) = record { Some(stray) } else { None };
+        let kept: Vec<Stray> = records.take().into_iter().filter_map(stray).collect();
         assert_eq!(kept.iter().map(|stray| stray.count).sum::<u64>(), STRAYS_MAX + 8);
         assert_eq!(kept.len(), usize::try_from(STRAYS_MAX).unwrap() + 2);
         assert!(kept.iter().all(|stray| stray.said.len() <= SAID_MAX));

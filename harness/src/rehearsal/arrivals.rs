@@ -1,14 +1,13 @@
 //! What has arrived of the events that were offered.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::Receiver;
 
 use super::step::Outcome;
-use crate::trace::{Arrival, Message, Record, Stray, StrayKind, Verified};
+use crate::trace::{Arrival, Record, Records, Stray, StrayKind, Verified};
 
 /// The arrivals of a rehearsal.
 pub(super) struct Arrivals {
-    records: Receiver<Message>,
+    records: Records,
     all: Vec<Arrival>,
     /// What came to no endpoint, the latest alone.
     stray: Option<Stray>,
@@ -16,7 +15,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) const fn new(records: Receiver<Message>) -> Self {
+    pub(super) const fn new(records: Records) -> Self {
         Self { records, all: Vec::new(), stray: None, wanted: BTreeSet::new() }
     }
 
@@ -27,9 +26,8 @@ impl Arrivals {
 
     /// Takes what was recorded since.
     fn look(&mut self) {
-        for message in self.records.try_iter() {
-            let Message::Record(record) = message else { continue };
-            match *record {
+        for record in self.records.take() {
+            match record {
                 Record::Arrival(arrival) => self.all.push(arrival),
                 Record::Stray(stray) => self.stray = Some(stray),
                 _ => {}

@@ -272,17 +272,13 @@ fn record(t: u64, released: &Released, taken: EmitResult) -> Record {
 mod tests {
     use super::*;
     use crate::driver::{DriverFile, Variables};
-    use crate::trace::Message;
+    use crate::trace::Records;
 
     const BURST: &str =
         "name = \"burst\"\n[[traffic]]\nshape = \"burst\"\nevents = 20\n[[subscriber]]\nname = \"a\"\n";
 
     /// An emission of a scenario to a sender on this port, and what is recorded of it.
-    fn emission(
-        file: &str,
-        scenario: &str,
-        port: u16,
-    ) -> (Emission, Scenario, std::sync::mpsc::Receiver<Message>) {
+    fn emission(file: &str, scenario: &str, port: u16) -> (Emission, Scenario, Records) {
         let file = DriverFile::parse(file, "x.toml").unwrap();
         let scenario = Scenario::from_text(scenario, "burst.toml").unwrap();
         let here = std::path::Path::new(".");
@@ -367,13 +363,7 @@ mod tests {
         }
         emitting.give_up.send_replace(true);
         while emitting.callers.join_next().await.is_some() {}
-        let records: Vec<Record> = records
-            .try_iter()
-            .filter_map(|message| match message {
-                Message::Record(record) => Some(*record),
-                _ => None,
-            })
-            .collect();
+        let records = records.take();
         let count = |is: fn(&Record) -> bool| records.iter().filter(|record| is(record)).count();
         let offered = count(|record| matches!(record, Record::Offer(_)));
         let unknown = count(|record| matches!(record, Record::Refused(refused) if refused.unknown));

@@ -114,7 +114,6 @@ fn stall(from: u64, until: u64) -> Stall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Message;
 
     #[test]
     fn beats_that_are_far_apart_are_a_stall_and_no_others() {
@@ -136,13 +135,8 @@ mod tests {
         thread.runtime.spawn(async move { holding.block_until(from + 300_000_000) });
         clock.block_until(from + 350_000_000);
         drop(thread);
-        let stalls = records.try_iter().filter_map(|message| match message {
-            Message::Record(record) => match *record {
-                Record::Stall(stall) => Some(stall),
-                _ => None,
-            },
-            _ => None,
-        });
+        let stall = |record| if let Record::Stall(stall) = record { Some(stall) } else { None };
+        let stalls = records.take().into_iter().filter_map(stall);
         let held =
             |stall: &Stall| stall.until >= from + 300_000_000 && stall.until - stall.from >= 250_000_000;
         assert!(stalls.into_iter().any(|stall| held(&stall)), "the stall is not in the trace");

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub use crate::clock::{Clock, nanos};
-pub use crate::trace::{Message, QUEUE_MAX, Recorder, Tally};
+pub use crate::trace::{QUEUE_MAX, Recorder, Records, Tally};
 pub use ceiling::{CONNECTIONS, bare_client, ceiling};
 pub use error::RunError;
 pub use folder::Home;

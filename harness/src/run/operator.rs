@@ -220,7 +220,6 @@ mod tests {
 
     use super::*;
     use crate::driver::{DriverFile, Variables};
-    use crate::trace::Message;
 
     const SCENARIO: &str = "name = \"x\"\n[[traffic]]\nshape = \"burst\"\nevents = 1\n[[subscriber]]\nname = \"a\"\n\
         [[fault]]\nat = \"0s\"\ndo = \"redrive\"\n[[fault]]\nat = \"0s\"\ndo = \"rotate\"\n";
@@ -241,8 +240,8 @@ mod tests {
         };
         let errand = Errand::new(&scenario, &scenario.faults[place], &[crate::wire::Profile::Github.into()]);
         let done = operator.carry_out(errand).await;
-        let is_fault = |message: &Message| matches!(message, Message::Record(record) if matches!(**record, Record::Fault(_)));
-        (done, records.try_iter().filter(is_fault).count())
+        let is_fault = |record: &Record| matches!(record, Record::Fault(_));
+        (done, records.take().into_iter().filter(is_fault).count())
     }
 
     #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! - `record`: the lines themselves; `harness`: those about the harness and the sender's driver file; `machine`: those about
 //!   the machine; `said`: what the sender says of itself; `shared`: what many of them repeat, kept once.
-//! - `recorder`: the bounded queue through which everybody who sees something says so.
+//! - `recorder`: where everybody who sees something says so, within bounds; `lines`: what lies there;
+//!   `frequent`: how most of it is written.
 //! - `ledger`: what is still owed, by what was recorded.
 //! - `writer`: `Writer` counts what it writes; `TraceFile` compresses where asked.
 //! - `reader`: `Trace::read` trusts nothing; `reading`: line by line; `growing`: while it is written.
@@ -11,9 +12,11 @@
 //! much as threads are, and the reader sorts by the times inside them. The trace holds no secret.
 
 mod fault;
+mod frequent;
 mod growing;
 mod harness;
 pub(crate) mod ledger;
+mod lines;
 mod machine;
 mod reader;
 mod reading;
@@ -37,7 +40,7 @@ pub use record::{
     SharedSecret, Signed, Trailer, Verified,
 };
 pub(crate) use recorder::Lately;
-pub use recorder::{Message, QUEUE_MAX, Recorder, Tally};
+pub use recorder::{QUEUE_MAX, Recorder, Records, Tally};
 pub use said::{Dead, Depth, Kept};
 pub use shared::{Shared, Text};
 pub use writer::{End, TraceFile, Writer};

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use super::lines::{Counts, Lines};
 use super::record::{Ended, Header, Record, Trailer};
 
 /// How well small files are worth it: fast rather than small.
@@ -12,15 +13,9 @@ const ZSTD_LEVEL: i32 = 3;
 /// Writes a trace to anything that takes bytes. It counts what it writes, so that the trailer can't be wrong.
 pub struct Writer<W: Write> {
     sink: W,
-    line: Vec<u8>,
+    /// The line that was written last, for its room.
+    line: Lines,
     counts: Counts,
-}
-
-#[derive(Default)]
-struct Counts {
-    lines: u64,
-    offers: u64,
-    arrivals: u64,
 }
 
 /// What only the run knows of its end.
@@ -44,7 +39,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When the sink doesn't take it.
     pub fn new(sink: W, header: Header) -> io::Result<Self> {
-        let mut writer = Self { sink, line: Vec::with_capacity(512), counts: Counts::default() };
+        let mut writer = Self { sink, line: Lines::default(), counts: Counts::default() };
         writer.write(&Record::Header(Box::new(header)))?;
         Ok(writer)
     }
@@ -54,13 +49,18 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When the sink doesn't take it.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
-        self.line.clear();
-        serde_json::to_writer(&mut self.line, record)?;
-        self.line.push(b'\n');
-        self.sink.write_all(&self.line)?;
-        self.counts.lines += 1;
-        self.counts.offers += u64::from(matches!(record, Record::Offer(_)));
-        self.counts.arrivals += u64::from(matches!(record, Record::Arrival(_)));
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        line.push(record)?;
+        self.append(&line)?;
+        self.line = line;
+        Ok(())
+    }
+
+    /// Adds lines.
+    pub(super) fn append(&mut self, lines: &Lines) -> io::Result<()> {
+        self.sink.write_all(lines.text())?;
+        self.counts.add(lines.counts);
         Ok(())
     }
 

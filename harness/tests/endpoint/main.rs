@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod http2;
-mod plain;
 mod secure;
 mod stage;
 
@@ -201,13 +200,4 @@ async fn a_secret_that_two_endpoints_have_is_told_and_not_shown() {
 #[tokio::test]
 async fn a_thousand_endpoints_answer_each_for_itself() {
     assert_eq!(stage::many(1_000).await, 1_000);
-}
-
-/// Prints how fast endpoints that record are beside a bare server of the HTTP library, for the same client. A figure, not a
-/// law: no threshold.
-#[tokio::test(flavor = "multi_thread")]
-async fn their_rate_beside_a_bare_server_is_told() {
-    let (ours, bare) = (stage::recording_rate().await, stage::bare_rate().await);
-    println!("endpoints {ours}/s while recording, a bare server {bare}/s: {} %", ours * 100 / bare.max(1));
-    assert!(ours > 0 && bare > 0);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration as Length;
 
 use hookproof::endpoint::{Endpoints, Identity, Reach, Spec, Stage, Tls};
-use hookproof::run::{Clock, Message, Recorder};
+use hookproof::run::{Clock, Recorder, Records};
 use hookproof::scenario::{Answer, Behaviour, Duration, Range, Reply, RetryAfter, Size};
 use hookproof::trace::{CutKind, Record, Stray, StrayKind};
 use hookproof::traffic::Tokens;
@@ -27,7 +27,7 @@ const PATIENCE: Length = Length::from_millis(600);
 struct Place {
     endpoints: Endpoints,
     clock: Clock,
-    messages: std::sync::mpsc::Receiver<Message>,
+    records: Records,
     connector: TlsConnector,
 }
 
@@ -36,7 +36,7 @@ impl Place {
     async fn open(names: &[&str], public: Option<&str>, behaviours: &[Behaviour]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::begun();
-        let (recorder, messages) = Recorder::new(10_000);
+        let (recorder, records) = Recorder::new(10_000);
         let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
         let spec = |name: &&str| Spec {
             name: (*name).to_owned(),
@@ -52,7 +52,7 @@ impl Place {
         let endpoints = Endpoints::open_at(specs, &stage, &reach, Some(&identity)).await.unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(identity.trust()).unwrap()).unwrap();
-        Self { endpoints, clock, messages, connector: trusting(roots, &[]) }
+        Self { endpoints, clock, records, connector: trusting(roots, &[]) }
     }
 
     async fn connect(&self, host: &str) -> std::io::Result<TlsStream<TcpStream>> {
@@ -72,18 +72,15 @@ impl Place {
 
     async fn end_with_all(self) -> Vec<Record> {
         self.endpoints.close().await;
-        let record = |message| if let Message::Record(record) = message { Some(*record) } else { None };
-        self.messages.try_iter().filter_map(record).collect()
+        self.records.take()
     }
 
     /// Waits until so many strays are recorded, and ends.
     async fn strays(self, count: usize) -> Vec<Stray> {
         let mut strays = Vec::new();
         while strays.len() < count {
-            match self.messages.try_recv() {
-                Ok(Message::Record(record)) => strays.extend(stray(*record)),
-                _ => tokio::task::yield_now().await,
-            }
+            strays.extend(self.records.take().into_iter().filter_map(stray));
+            tokio::task::yield_now().await;
         }
         strays.extend(self.end().await.into_iter().filter_map(stray));
         strays

@@ -1,12 +1,13 @@
 //! An endpoint, a client that does nothing by itself, and what both saw.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::Duration as Length;
 
 use hookproof::endpoint::{Endpoints, Spec, Stage};
-use hookproof::run::{Clock, Message, Recorder};
+use hookproof::run::{Clock, Recorder, Records};
 use hookproof::scenario::{Answer, Behaviour, Duration, Millionths, Range};
-use hookproof::trace::{ClockKind, End, Ended, FORMAT, Header, Record};
+use hookproof::trace::Record;
 use hookproof::traffic::Tokens;
 use hookproof::wire::{Key, Profile, Secret};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -60,12 +61,14 @@ pub(crate) fn during(answer: Answer, from: u64, lasts: u64) -> Behaviour {
 pub(crate) struct Set {
     pub(crate) endpoints: Endpoints,
     pub(crate) clock: Clock,
-    messages: std::sync::mpsc::Receiver<Message>,
+    records: Records,
+    /// Records that were taken and not looked at.
+    taken: VecDeque<Record>,
 }
 
 pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
     let clock = Clock::begun();
-    let (recorder, messages) = Recorder::new(10_000);
+    let (recorder, records) = Recorder::new(10_000);
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = Spec {
         name: "a".to_owned(),
@@ -75,24 +78,24 @@ pub(crate) async fn set(count: usize, behaviours: &[Behaviour]) -> Set {
         scheme: Profile::StandardWebhooks.into(),
     };
     let endpoints = Endpoints::open(vec![spec; count], &stage).await.unwrap();
-    Set { endpoints, clock, messages }
+    Set { endpoints, clock, records, taken: VecDeque::new() }
 }
 
 impl Set {
     /// The next record, once it is there.
-    pub(crate) async fn next(&self) -> Record {
+    pub(crate) async fn next(&mut self) -> Record {
         loop {
-            match self.messages.try_recv() {
-                Ok(Message::Record(record)) => return *record,
-                _ => tokio::task::yield_now().await,
+            if let Some(record) = self.taken.pop_front() {
+                return record;
             }
+            tokio::task::yield_now().await;
+            self.taken.extend(self.records.take());
         }
     }
 
     pub(crate) async fn end(self) -> Vec<Record> {
         self.endpoints.close().await;
-        let record = |message| if let Message::Record(record) = message { Some(*record) } else { None };
-        self.messages.try_iter().filter_map(record).collect()
+        self.taken.into_iter().chain(self.records.take()).collect()
     }
 }
 
@@ -129,12 +132,10 @@ pub(crate) async fn play_at(
 
 /// Leaves a request open while the run ends.
 pub(crate) async fn abandon(behaviours: &[Behaviour]) -> Vec<Record> {
-    let set = set(1, behaviours).await;
+    let mut set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
     stream.write_all(request().as_bytes()).await.unwrap();
-    while !matches!(set.messages.try_recv(), Ok(Message::Record(_))) {
-        set.clock.pass(1_000_000).await;
-    }
+    assert!(matches!(set.next().await, Record::Arrival(_)));
     set.end().await
 }
 
@@ -153,7 +154,7 @@ pub(crate) async fn write_at_once(behaviours: &[Behaviour], bytes: &[u8]) -> Vec
 /// Tells so many endpoints the same secret, beside one of its own.
 pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
     let clock = Clock::begun();
-    let (recorder, messages) = Recorder::new(100);
+    let (recorder, records) = Recorder::new(100);
     let stage = Stage { clock: clock.clone(), recorder, tokens: Tokens::new(0), seed: 1 };
     let spec = |name: char| Spec {
         name: name.to_string(),
@@ -171,12 +172,12 @@ pub(crate) async fn with_one_secret(count: usize) -> Vec<Record> {
             vec![secret("whsec_c2FtZSBzZWNyZXQ="), secret(&format!("whsec_b3du{at}{at}{at}{at}"))],
         );
     }
-    Set { endpoints, clock, messages }.end().await
+    Set { endpoints, clock, records, taken: VecDeque::new() }.end().await
 }
 
 /// Reads so much of an answer and goes away; answers what the trace has, and when it was not yet gone.
 pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<Record>, u64) {
-    let set = set(1, behaviours).await;
+    let mut set = set(1, behaviours).await;
     let mut stream = TcpStream::connect(set.endpoints.addresses()[0]).await.unwrap();
     stream.write_all(request().as_bytes()).await.unwrap();
     let mut part = vec![0; bytes];
@@ -185,10 +186,7 @@ pub(crate) async fn read_a_part(behaviours: &[Behaviour], bytes: usize) -> (Vec<
     drop(stream);
     let mut seen = Vec::new();
     while !seen.iter().any(|record| matches!(record, Record::Answer(_) | Record::Cut(_))) {
-        match set.messages.try_recv() {
-            Ok(Message::Record(record)) => seen.push(*record),
-            _ => tokio::task::yield_now().await,
-        }
+        seen.push(set.next().await);
     }
     set.endpoints.close().await;
     (seen, here)
@@ -249,90 +247,4 @@ fn whole(bytes: &[u8]) -> Option<Exchange> {
         return Some(Exchange::Answered(status, String::new()));
     }
     (body.len() >= length).then(|| Exchange::Answered(status, format!("{head}\n{body}")))
-}
-
-/// How long each rate is measured.
-const MEASURED_NS: u64 = 1_000_000_000;
-
-/// Requests a second that an endpoint answers to a bare client, recording all of them as in a run.
-pub(crate) async fn recording_rate() -> u64 {
-    let clock = Clock::begun();
-    // The writer of a run, but for the disk.
-    let (recorder, writer) = Recorder::writing(std::io::sink()).unwrap();
-    recorder.begin(header());
-    let stage = Stage { clock, recorder, tokens: Tokens::new(0), seed: 1 };
-    let spec = Spec {
-        name: "a".to_owned(),
-        path: "/".to_owned(),
-        behaviours: Vec::new(),
-        answers: Range::just(Duration(0)),
-        scheme: Profile::StandardWebhooks.into(),
-    };
-    let endpoints = Endpoints::open(vec![spec], &stage).await.unwrap();
-    let rate = rate(endpoints.addresses()[0]).await;
-    endpoints.close().await;
-    let (arrivals, dropped) = (stage.recorder.arrivals(), stage.recorder.dropped());
-    assert!(dropped == 0 && arrivals >= rate, "{arrivals} arrivals, {dropped} dropped");
-    let end = End { t: stage.clock.now(), ended: Ended::Done, dead_listed: false, late: 0, dropped };
-    tokio::task::spawn_blocking(move || {
-        stage.recorder.end(end);
-        writer.join()
-    })
-    .await
-    .unwrap()
-    .unwrap()
-    .unwrap();
-    rate
-}
-
-fn header() -> Header {
-    Header {
-        format: FORMAT,
-        version: "0".to_owned(),
-        scenario: "rate".to_owned(),
-        scenario_sha256: String::new(),
-        schedule_sha256: String::new(),
-        seed: 1,
-        driver: "none".to_owned(),
-        clock: ClockKind::Real,
-        clock_resolution_ns: 1,
-        began_unix_ns: 0,
-        scenario_toml: String::new(),
-    }
-}
-
-/// The same of the HTTP library's own server, which does nothing but answer.
-pub(crate) async fn bare_rate() -> u64 {
-    use bytes::Bytes;
-    use http_body_util::{BodyExt, Empty};
-    use hyper::service::service_fn;
-
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            stream.set_nodelay(true).unwrap();
-            let service = service_fn(async |request: hyper::Request<hyper::body::Incoming>| {
-                request.into_body().collect().await?;
-                hyper::Response::builder()
-                    .status(204)
-                    .body(Empty::<Bytes>::new())
-                    .map_err(std::io::Error::other)
-                    .map_err(|error| Box::new(error) as Box<dyn std::error::Error + Send + Sync>)
-            });
-            let stream = hyper_util::rt::TokioIo::new(stream);
-            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
-        }
-    });
-    let rate = rate(address).await;
-    server.abort();
-    rate
-}
-
-async fn rate(address: std::net::SocketAddr) -> u64 {
-    let clock = Clock::begun();
-    crate::plain::answered(address, BODY, 32, MEASURED_NS / 4).await;
-    let began = clock.now();
-    let answered = crate::plain::answered(address, BODY, 32, MEASURED_NS).await;
-    answered * MEASURED_NS / (clock.now() - began).max(1)
 }

@@ -1,20 +1,18 @@
 //! Processes that are struck, and what is undone before they are asked to end.
 
-use std::sync::mpsc::Receiver;
-
 use rustix::process::Pid;
 
 use super::*;
 use crate::driver::{DriverFile, Variables};
-use crate::trace::Message;
+use crate::trace::Records;
 
 /// One process with a child, not started; and what is recorded of it.
-fn one(folder: &std::path::Path) -> (Processes, Receiver<Message>) {
+fn one(folder: &std::path::Path) -> (Processes, Records) {
     started_by(folder, r#"["/bin/sh", "-c", "sleep 600 & wait"]"#)
 }
 
 /// One process with this command, not started; and what is recorded of it.
-fn started_by(folder: &std::path::Path, command: &str) -> (Processes, Receiver<Message>) {
+fn started_by(folder: &std::path::Path, command: &str) -> (Processes, Records) {
     let file = format!(
         "name = \"x\"\nsubscribe = {{ request = \"POST {{{{ base }}}}/\" }}\n\
          emit = {{ request = \"POST {{{{ base }}}}/\", body = \"\" }}\n\
@@ -52,13 +50,9 @@ fn may_write(pid: Pid) -> bool {
     line.split_ascii_whitespace().next() != Some("0")
 }
 
-fn events(records: &Receiver<Message>) -> Vec<ProcessEvent> {
-    let records = records.try_iter().filter_map(|message| match message {
-        Message::Record(record) => Some(*record),
-        _ => None,
-    });
+fn events(records: &Records) -> Vec<ProcessEvent> {
     let event = |record| if let Record::Process(line) = record { Some(line.event) } else { None };
-    records.filter_map(event).collect()
+    records.take().into_iter().filter_map(event).collect()
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use super::super::emitter::Emission;
 use super::*;
 use crate::driver::{ProcessConfig, Variables};
-use crate::trace::Message;
 use crate::traffic::{Schedule, Tokens};
 
 /// Reads a request; its body.
@@ -93,14 +92,8 @@ async fn a_call_that_hangs_holds_up_nothing_else() {
     let (_tell, interrupt) = watch::channel(false);
     let ended = conductor.conduct(emitting, &AtomicBool::new(false), interrupt).await;
     assert!(matches!(ended, Ok((Ended::Done, _))), "{ended:?}");
-    let faults = records.try_iter().filter_map(|message| match message {
-        Message::Record(record) => match *record {
-            Record::Fault(fault) => fault.plan,
-            _ => None,
-        },
-        _ => None,
-    });
-    let mut done: Vec<u32> = faults.collect();
+    let fault = |record| if let Record::Fault(fault) = record { fault.plan } else { None };
+    let mut done: Vec<u32> = records.take().into_iter().filter_map(fault).collect();
     done.sort_unstable();
     assert_eq!(done, [0, 1], "both limits were changed");
 }
