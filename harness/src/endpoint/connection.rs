@@ -205,9 +205,11 @@ async fn exchange(
 ) -> io::Result<Then> {
     let clock = &endpoint.stage.clock;
     let Some(first_byte) = wire.begin().await? else { return Ok(Then::End) };
+    // What is there, and can be done, is looked at first: mostly the end of the run is not.
     let request = tokio::select! {
-        () = &mut closed => Err(CutKind::RunEnded),
+        biased;
         request = wire.request() => request.map_err(|error| how(&error)),
+        () = &mut closed => Err(CutKind::RunEnded),
     };
     let request = match request {
         Ok(request) => request,
@@ -216,18 +218,21 @@ async fn exchange(
             return Ok(Then::End);
         }
     };
-    let arrival = endpoint.arrival(&request, first_byte, clock.now(), connection);
+    let read = clock.now();
+    let arrival = endpoint.arrival(&request, first_byte, read, connection);
     let delivery = arrival.token;
     let n = endpoint.stage.recorder.arrival(arrival);
     let chosen = endpoint.choices.choose(first_byte, luck, delivery);
-    let act = Act { endpoint, n, luck };
+    let act = Act { endpoint, n, luck, read };
     let keep_alive = if request.keep_alive { Then::Again } else { Then::End };
+    wire.reuse(request);
     tokio::select! {
+        biased;
+        then = act.perform(wire, chosen) => Ok(if then? == Then::End { Then::End } else { keep_alive }),
         () = &mut closed => {
             endpoint.cut(n, CutKind::RunEnded);
             Ok(Then::End)
         }
-        then = act.perform(wire, chosen) => Ok(if then? == Then::End { Then::End } else { keep_alive }),
     }
 }
 
@@ -258,6 +263,8 @@ struct Act<'a> {
     endpoint: &'a Endpoint,
     n: u64,
     luck: Luck,
+    /// When it was read.
+    read: u64,
 }
 
 impl Act<'_> {
@@ -266,18 +273,18 @@ impl Act<'_> {
             wire.gone().await;
             return self.cut(CutKind::Blackhole);
         }
-        let now = self.endpoint.stage.clock.now();
+        let (clock, mut now) = (&self.endpoint.stage.clock, self.read);
         let latency = self.endpoint.choices.latency(chosen, self.luck, now);
         if latency > 0 {
             tokio::select! {
                 // Who has gone is answered nothing, even if it is time to.
                 biased;
                 () = wire.gone() => return self.cut(CutKind::PeerGone),
-                () = self.endpoint.stage.clock.pass(latency) => {}
+                () = clock.pass(latency) => now = clock.now(),
             }
         }
         match self.endpoint.deed(chosen) {
-            Deed::Answer(reply) => self.answer(wire, &reply).await,
+            Deed::Answer(reply) => self.answer(wire, &reply, now).await,
             Deed::Drip(pace) => self.drip(wire, pace).await,
             Deed::HalfAnswer => {
                 let half = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of what was prom";
@@ -303,10 +310,10 @@ impl Act<'_> {
         Ok(Then::End)
     }
 
-    /// Writes a whole answer. The head goes out together with the first piece of the body.
-    async fn answer(&self, wire: &mut Wire, reply: &Reply) -> io::Result<Then> {
+    /// Writes a whole answer, which is of this moment. The head goes out together with the first piece of the body.
+    async fn answer(&self, wire: &mut Wire, reply: &Reply, now: u64) -> io::Result<Then> {
         let clock = &self.endpoint.stage.clock;
-        let rendered = render(reply, clock.unix_ns(clock.now()));
+        let rendered = render(reply, clock.unix_ns(now));
         let piece = |left: u64| usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         let mut left = rendered.body_bytes;
         let mut head = rendered.head();

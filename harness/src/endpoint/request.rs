@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::MaybeUninit;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -51,10 +52,10 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// None yet, with room for so many, of so many bytes together.
-    pub(super) fn with_room(count: usize, bytes: usize) -> Self {
-        let (names, values) = (String::with_capacity(bytes), Vec::with_capacity(bytes));
-        Self { names, values, ends: Vec::with_capacity(count) }
+    fn clear(&mut self) {
+        self.names.clear();
+        self.values.clear();
+        self.ends.clear();
     }
 
     pub(super) fn push(&mut self, name: &str, value: &[u8]) {
@@ -108,11 +109,21 @@ pub(super) struct Wire {
     buffer: Vec<u8>,
     /// How many bytes of the buffer came when, in their order.
     came: VecDeque<(usize, u64)>,
+    /// A request that is done with, for its room.
+    done: Request,
 }
 
 impl Wire {
     pub(super) fn new(stream: Stream, clock: Clock) -> Self {
-        Self { stream, clock, buffer: Vec::with_capacity(READ_BYTES), came: VecDeque::new() }
+        let (buffer, came) = (Vec::with_capacity(READ_BYTES), VecDeque::new());
+        Self { stream, clock, buffer, came, done: Request::default() }
+    }
+
+    /// Takes back a request that is done with: the next one needs no other room.
+    pub(super) fn reuse(&mut self, mut request: Request) {
+        request.body.clear();
+        request.body.shrink_to(IDLE_BYTES_MAX);
+        self.done = request;
     }
 
     /// When the first byte came of what was read and is no request yet; none if nothing is left.
@@ -172,7 +183,7 @@ impl Wire {
                 while self.buffer.len() < head + length {
                     self.more_or_closed().await?;
                 }
-                request.body = self.buffer[head..head + length].to_vec();
+                request.body.extend_from_slice(&self.buffer[head..head + length]);
                 self.consume(head + length);
             }
             Framing::Chunked => {
@@ -187,8 +198,8 @@ impl Wire {
     /// Reads on until the head of a request is there, which stays unread: what it says, without a body, and its length.
     pub(super) async fn head(&mut self) -> Result<(Request, usize), ReadError> {
         loop {
-            if let Some(head) = parse(&self.buffer)? {
-                return Ok(head);
+            if let Some(head) = parse(&self.buffer, &mut self.done)? {
+                return Ok((std::mem::take(&mut self.done), head));
             }
             if self.buffer.len() > HEAD_BYTES_MAX {
                 return Err(ReadError::Malformed("its head is too long"));
@@ -298,27 +309,27 @@ fn framing(request: &Request) -> Result<Framing, ReadError> {
     }
 }
 
-/// The head of a request and its length, if it is all there.
-fn parse(buffer: &[u8]) -> Result<Option<(Request, usize)>, ReadError> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut parsed = httparse::Request::new(&mut fields);
-    let status = parsed.parse(buffer).map_err(|_| ReadError::Malformed("its head cannot be parsed"))?;
+/// Makes a request of the head in a buffer, and answers the head's length, if it is all there.
+fn parse(buffer: &[u8], request: &mut Request) -> Result<Option<usize>, ReadError> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut parsed = httparse::Request::new(&mut []);
+    let status = parsed.parse_with_uninit_headers(buffer, &mut fields);
+    let status = status.map_err(|_| ReadError::Malformed("its head cannot be parsed"))?;
     let httparse::Status::Complete(head) = status else { return Ok(None) };
-    let mut all = Fields::with_room(parsed.headers.len(), head);
-    parsed.headers.iter().for_each(|field| all.push(field.name, field.value));
-    let mut request = Request {
-        method: parsed.method.unwrap_or_default().to_owned(),
-        path: parsed.path.unwrap_or_default().to_owned(),
-        fields: all,
-        ..Request::default()
-    };
+    for (own, read) in [(&mut request.method, parsed.method), (&mut request.path, parsed.path)] {
+        own.clear();
+        own.push_str(read.unwrap_or_default());
+    }
+    request.fields.clear();
+    parsed.headers.iter().for_each(|field| request.fields.push(field.name, field.value));
+    request.body.clear();
     let connection = request.field("connection").unwrap_or_default().to_ascii_lowercase();
     request.keep_alive = if parsed.version == Some(1) {
         !connection.contains("close")
     } else {
         connection.contains("keep-alive")
     };
-    Ok(Some((request, head)))
+    Ok(Some(head))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The bytes of a connection, plain or over TLS, and what only the socket beneath them can do.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -36,7 +37,7 @@ impl Stream {
                 return Ok(());
             }
         }
-        self.socket().readable().await
+        poll_fn(|cx| self.socket().poll_read_ready(cx)).await
     }
 
     /// Reads what lies ready; an error of kind `WouldBlock` if nothing does.
@@ -63,7 +64,10 @@ impl Stream {
         /// One record of TLS.
         const RECORD_BYTES: usize = 16 << 10;
         loop {
-            self.socket().writable().await?;
+            // A write to the socket says itself whether there is room; one of TLS waits for it.
+            if let Self::Tls(_) = self {
+                self.socket().writable().await?;
+            }
             let now = clock.now();
             let written = match self {
                 Self::Plain(socket) => socket.try_write(bytes),
@@ -76,7 +80,7 @@ impl Stream {
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => return Ok((written, now)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.socket().writable().await?,
                 Err(error) => return Err(error),
             }
         }

@@ -14,11 +14,8 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(2 * bytes.len());
-    for digit in bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
-        text.push(char::from(DIGITS[usize::from(digit)]));
-    }
-    text
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]));
+    String::from_utf8(digits.collect()).expect("these digits are ASCII")
 }
 
 /// The bytes of a hexadecimal text in lower case; nothing if it is anything else.

@@ -2,7 +2,7 @@
 
 use super::digest::{base64, hex, unbase64, unbase64url, unhex};
 use super::key::{Algorithm, Key, KeyError, KeyForm};
-use super::verify::{SIGNATURES_MAX, Seen, TEXT_BYTES_MAX, Wrong, is_canonical, one};
+use super::verify::{Field, SIGNATURES_MAX, Seen, TEXT_BYTES_MAX, Wrong, is_canonical, one};
 
 /// How a signature is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,10 +128,7 @@ impl OwnScheme {
     }
 
     fn judge(&self, keys: &[Key], headers: Headers<'_>, body: &[u8]) -> Result<Vec<usize>, Wrong> {
-        let value = |name: &str| {
-            let named = headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
-            one(Some(name), Some(named.map(|(_, value)| *value).collect()))
-        };
+        let value = |name: &str| one(Some(name), Some(Field::of(headers, name)));
         let values = value(&self.header)?;
         let id = self.id.as_deref().map(value).transpose()?.unwrap_or_default();
         let timestamp = match &self.timestamp {

@@ -71,32 +71,43 @@ pub(super) fn verify_by(
     headers: &[(&str, &[u8])],
     body: &[u8],
 ) -> Seen {
-    let find = |name: Option<&'static str>| -> Option<Vec<&[u8]>> {
-        let named =
-            headers.iter().filter(|(given, _)| name.is_some_and(|name| given.eq_ignore_ascii_case(name)));
-        name.map(|_| named.map(|(_, value)| *value).collect())
-    };
-    let shown = |values: &Option<Vec<&[u8]>>| {
-        let first = values.as_ref()?.first()?;
+    let find = |name: Option<&'static str>| name.map(|name| Field::of(headers, name));
+    let shown = |field: Option<Field<'_>>| {
+        let first = field?.first?;
         Some(String::from_utf8_lossy(&first[..first.len().min(TEXT_BYTES_MAX)]).into_owned())
     };
     let signature = find(Some(profile.signature_header()));
     let id = find(profile.id_header());
     let timestamp = find(profile.timestamp_header());
-    let stripe_timestamp = || Some(stripe_parts(shown(&signature)?.as_str()).0?.to_owned());
+    let stripe_timestamp = || Some(stripe_parts(shown(signature)?.as_str()).0?.to_owned());
     Seen {
-        id: shown(&id),
-        timestamp: if profile == Profile::Stripe { stripe_timestamp() } else { shown(&timestamp) },
-        attempt: shown(&find(profile.attempt_header())),
-        signature: shown(&signature),
+        id: shown(id),
+        timestamp: if profile == Profile::Stripe { stripe_timestamp() } else { shown(timestamp) },
+        attempt: shown(find(profile.attempt_header())),
+        signature: shown(signature),
         verdict: judge(profile, secrets, [id, timestamp, signature], body),
+    }
+}
+
+/// What a request has of a header.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    /// Its value, or the first of several.
+    first: Option<&'a [u8]>,
+    is_alone: bool,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn of(headers: &[(&str, &'a [u8])], name: &str) -> Self {
+        let mut named = headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+        Self { first: named.next().map(|(_, value)| *value), is_alone: named.next().is_none() }
     }
 }
 
 fn judge(
     profile: Profile,
     secrets: &[&Secret],
-    [id, timestamp, signature]: [Option<Vec<&[u8]>>; 3],
+    [id, timestamp, signature]: [Option<Field<'_>>; 3],
     body: &[u8],
 ) -> Result<Vec<usize>, Wrong> {
     let id = one(profile.id_header(), id)?;
@@ -139,18 +150,16 @@ fn tags(profile: Profile, signatures: &[&str]) -> Result<Vec<Vec<u8>>, Wrong> {
 }
 
 /// The one value of a header that has to be there; nothing to read where the profile has no such header.
-pub(super) fn one<'a>(name: Option<&str>, values: Option<Vec<&'a [u8]>>) -> Result<&'a str, Wrong> {
-    let (Some(name), Some(values)) = (name, values) else { return Ok("") };
+pub(super) fn one<'a>(name: Option<&str>, field: Option<Field<'a>>) -> Result<&'a str, Wrong> {
+    let (Some(name), Some(field)) = (name, field) else { return Ok("") };
     let name = || Cow::Owned(name.to_owned());
-    match values.as_slice() {
-        [] => Err(Wrong::Missing(name())),
-        [value] => {
-            let visible = |byte: &u8| *byte == b' ' || byte.is_ascii_graphic();
-            let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
-            text.filter(|text| !text.is_empty()).ok_or_else(|| Wrong::Text(name()))
-        }
-        _ => Err(Wrong::Several(name())),
+    let value = field.first.ok_or_else(|| Wrong::Missing(name()))?;
+    if !field.is_alone {
+        return Err(Wrong::Several(name()));
     }
+    let visible = |byte: &u8| *byte == b' ' || byte.is_ascii_graphic();
+    let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
+    text.filter(|text| !text.is_empty()).ok_or_else(|| Wrong::Text(name()))
 }
 
 /// The timestamp and the parts with a `v1=` or another version in a `Stripe-Signature` header.
