@@ -21,7 +21,7 @@ use super::calls::Request;
 use super::client::{Call, CallError, Client, Reply};
 use super::connector::Certificates;
 use super::error::ApiError;
-use super::event::Event;
+use super::event::{Event, Words};
 use super::file::{Connect, DriverFile};
 use super::offset::Offsets;
 use super::redactor::Redactor;
@@ -302,28 +302,20 @@ impl Api {
 
     async fn emit_openly(&self, events: &[Event]) -> Vec<EmitResult> {
         let emit = &self.0.file.emit;
-        let mut variables = self.any();
-        let mut body = String::new();
-        let failed = |error: TemplateError| vec![EmitResult::failed(error.to_string()); events.len()];
-        for event in events.iter().take(if emit.batch { events.len() } else { 0 }) {
-            variables.extend(event.variables());
-            match emit.body.as_ref().map(|line| line.fill(&variables)).transpose() {
-                Ok(line) => body.extend(line.as_deref().into_iter().chain(["\n"])),
-                Err(error) => return failed(error),
-            }
-        }
-        let content = match events.first() {
-            Some(event) if !emit.batch => {
-                variables.extend(event.variables());
-                Content::fill(emit.body.as_ref(), &emit.form, &variables)
-            }
-            _ => Ok(Content::Body(body)),
+        let others = &self.any();
+        // What a batch says once it says of its last event.
+        let event = if emit.batch { events.last() } else { events.first() };
+        let words = Words { event, others };
+        let content = if emit.batch {
+            lines(emit.body.as_ref(), events, others).map(Content::Body)
+        } else {
+            Content::fill(emit.body.as_ref(), &emit.form, &words)
         };
         let content = match content {
             Ok(content) => content,
-            Err(error) => return failed(error),
+            Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
         };
-        let call = assemble("emit", &emit.request, &emit.headers, content, &variables);
+        let call = assemble("emit", &emit.request, &emit.headers, content, &words);
         let reply = match call {
             Ok(call) => self.call(call).await,
             Err(error) => return vec![EmitResult::failed(error.to_string()); events.len()],
@@ -336,6 +328,16 @@ impl Api {
             }
         }
     }
+}
+
+/// A line for each event of a batch.
+fn lines(line: Option<&Template>, events: &[Event], others: &Variables) -> Result<String, TemplateError> {
+    let mut lines = String::new();
+    for event in events {
+        line.map(|line| line.fill_into(&mut lines, &Words { event: Some(event), others })).transpose()?;
+        lines.push('\n');
+    }
+    Ok(lines)
 }
 
 /// Where a sender's processes are spoken to, and what speaks to them.

@@ -9,7 +9,7 @@ use super::answers;
 use super::client::{Call, Reply};
 use super::error::ApiError;
 use super::redactor::Redactor;
-use super::template::{Template, TemplateError, Variables, encoded};
+use super::template::{Lookup, Template, TemplateError, encoded};
 
 /// How long a call may take, unless the driver file says otherwise: as long as a patient operator waits.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ impl Content {
     pub(super) fn fill(
         body: Option<&Template>,
         form: &BTreeMap<String, Template>,
-        variables: &Variables,
+        variables: &impl Lookup,
     ) -> Result<Self, TemplateError> {
         if let Some(body) = body {
             return body.fill(variables).map(Self::Body);
@@ -51,7 +51,7 @@ pub(super) fn assemble(
     request: &Template,
     headers: &BTreeMap<String, Template>,
     content: Content,
-    variables: &Variables,
+    variables: &impl Lookup,
 ) -> Result<Call, ApiError> {
     let unmade = |error| ApiError::Template { what, error };
     let text = request.fill(variables).map_err(unmade)?;

@@ -1,6 +1,9 @@
 //! An event on its way to the sender, in the words of templates.
 
-use super::template::Variables;
+use std::borrow::Cow;
+
+use super::template::{Lookup, Variables};
+use super::words::EVENT_NAMES;
 
 /// An event, in the words of templates.
 #[derive(Clone, Debug)]
@@ -21,18 +24,39 @@ pub struct Event {
     pub unix_ns: u64,
 }
 
+/// What a template about an event may name: what is the event's own, before what any template may name.
+pub(super) struct Words<'a> {
+    pub(super) event: Option<&'a Event>,
+    pub(super) others: &'a Variables,
+}
+
 impl Event {
-    /// What a template may name of it.
-    pub(super) fn variables(&self) -> Variables {
-        let own = [
-            ("token", self.text.clone()),
-            ("uuid", self.uuid.clone()),
-            ("type", self.kind.clone()),
-            ("key", self.key.clone()),
-            ("data", self.data.clone()),
-            ("now", rfc3339(self.unix_ns / crate::scenario::SECOND)),
-        ];
-        own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    /// What a template names of it.
+    pub(super) fn find(&self, name: &str) -> Option<Cow<'_, str>> {
+        let own = match name {
+            "data" => &self.data,
+            "key" => &self.key,
+            "now" => return Some(rfc3339(self.unix_ns / crate::scenario::SECOND).into()),
+            "token" => &self.text,
+            "type" => &self.kind,
+            "uuid" => &self.uuid,
+            _ => return None,
+        };
+        Some(own.into())
+    }
+}
+
+impl Lookup for Words<'_> {
+    fn find(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.event.and_then(|event| event.find(name)).or_else(|| self.others.find(name))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let own: &[&str] = if self.event.is_some() { &EVENT_NAMES } else { &[] };
+        let mut names = [own, &self.others.names()].concat();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 }
 

@@ -43,4 +43,4 @@ pub use event::Event;
 pub use file::{DriverFile, Start, StopSignal};
 pub use process::{Launch, Process, free_port, hold, log_path, status_text};
 pub use processes::{Blow, ProcessConfig, Processes, Undone};
-pub use template::{Difference, Template, TemplateError, Variables};
+pub use template::{Difference, Lookup, Template, TemplateError, Variables};

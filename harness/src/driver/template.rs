@@ -1,9 +1,28 @@
 //! The little templates of a driver file: `{{ name }}`, `{{ env.NAME }}`, and filters such as `{{ name | tojson }}`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What templates may name, in the words of the driver file.
 pub type Variables = BTreeMap<String, String>;
+
+/// Where a template looks for what it names.
+pub trait Lookup {
+    /// The value of a name.
+    fn find(&self, name: &str) -> Option<Cow<'_, str>>;
+    /// All names.
+    fn names(&self) -> Vec<&str>;
+}
+
+impl Lookup for Variables {
+    fn find(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.get(name).map(Cow::from)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.keys().map(String::as_str).collect()
+    }
+}
 
 /// A text with holes.
 #[derive(Clone, Debug)]
@@ -162,19 +181,25 @@ impl Template {
     }
 
     /// The text with its holes filled.
-    pub fn fill(&self, variables: &Variables) -> Result<String, TemplateError> {
+    pub fn fill(&self, variables: &impl Lookup) -> Result<String, TemplateError> {
         let mut filled = String::new();
+        self.fill_into(&mut filled, variables)?;
+        Ok(filled)
+    }
+
+    /// The same, behind what a text holds already.
+    pub(super) fn fill_into(&self, text: &mut String, variables: &impl Lookup) -> Result<(), TemplateError> {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
+                Piece::Text(own) => text.push_str(own),
                 Piece::Hole { name, filters } => {
                     let value = value(name, variables)?;
-                    let filtered = filters.iter().try_fold(value, |value, filter| filter.apply(name, value));
-                    filled.push_str(&filtered?);
+                    let filtered = filters.iter().try_fold(value, |value, filter| filter.apply(name, &value));
+                    text.push_str(&filtered?);
                 }
             }
         }
-        Ok(filled)
+        Ok(())
     }
 
     /// What of the values is told otherwise than it is, as the sender can't express it.
@@ -183,10 +208,15 @@ impl Template {
             let Piece::Hole { name, filters } = piece else { return None };
             let is = value(name, variables).ok()?;
             let (kind, told) = filters.iter().find_map(|filter| match filter {
-                Filter::Whole(kind, _) => Some((*kind, filter.apply(name, is.clone()).ok()?)),
+                Filter::Whole(kind, _) => Some((*kind, filter.apply(name, &is).ok()?)),
                 Filter::Json | Filter::Url => None,
             })?;
-            (told != is).then(|| Difference { name: name.clone(), is, told, kind })
+            (told != is).then(|| Difference {
+                name: name.clone(),
+                is: is.into_owned(),
+                told: told.into_owned(),
+                kind,
+            })
         };
         self.pieces.iter().filter_map(of).collect()
     }
@@ -199,20 +229,25 @@ impl Piece {
 }
 
 impl Filter {
-    fn apply(self, name: &str, value: String) -> Result<String, TemplateError> {
-        match self {
-            Self::Json => Ok(serde_json::Value::from(value).to_string()),
-            Self::Url => Ok(encoded(&value)),
+    fn apply(self, name: &str, value: &str) -> Result<Cow<'static, str>, TemplateError> {
+        let filtered = match self {
+            Self::Json => serde_json::Value::from(value).to_string(),
+            Self::Url => encoded(value),
             Self::Whole(kind, most) => {
-                let (whole, part) = value.split_once('.').unwrap_or((&value, ""));
+                let (whole, part) = value.split_once('.').unwrap_or((value, ""));
                 let digits = |text: &str| text.bytes().all(|letter| letter.is_ascii_digit());
                 if whole.is_empty() || !digits(whole) || !digits(part) {
-                    return Err(TemplateError::Number { name: name.to_owned(), kind, value });
+                    return Err(TemplateError::Number {
+                        name: name.to_owned(),
+                        kind,
+                        value: value.to_owned(),
+                    });
                 }
                 // More digits than a number holds are more than any of these types does.
-                Ok(whole.parse().unwrap_or(u64::MAX).clamp(1, most).to_string())
+                whole.parse().unwrap_or(u64::MAX).clamp(1, most).to_string()
             }
-        }
+        };
+        Ok(Cow::Owned(filtered))
     }
 }
 
@@ -221,13 +256,14 @@ pub(super) fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-fn value(name: &str, variables: &Variables) -> Result<String, TemplateError> {
+fn value<'v>(name: &str, variables: &'v impl Lookup) -> Result<Cow<'v, str>, TemplateError> {
     if let Some(variable) = name.strip_prefix("env.") {
-        return std::env::var(variable).map_err(|_| TemplateError::Environment { name: variable.to_owned() });
+        let value = std::env::var(variable).map(Cow::from);
+        return value.map_err(|_| TemplateError::Environment { name: variable.to_owned() });
     }
-    variables.get(name).cloned().ok_or_else(|| {
-        let known: Vec<_> = variables.keys().map(String::as_str).collect();
-        TemplateError::Unknown { name: name.to_owned(), known: known.join(", ") }
+    variables.find(name).ok_or_else(|| {
+        let known = variables.names().join(", ");
+        TemplateError::Unknown { name: name.to_owned(), known }
     })
 }
 

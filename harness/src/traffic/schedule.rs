@@ -191,17 +191,21 @@ impl Schedule {
     /// An event's data: a JSON object of its size, with its token in it, and nothing else that ever changes.
     #[must_use]
     pub fn data(&self, due: &Due, tokens: Tokens) -> String {
+        const FILLER: &str = "0123456789abcdef";
+        let size = usize::try_from(due.bytes).unwrap_or(usize::MAX);
         let mut data = format!(
             "{{\"token\":\"{}\",\"key\":{},\"views\":{},\"filler\":\"",
             tokens.text(due.token),
             serde_json::Value::from(self.key(due)),
             due.token
         );
-        let size = usize::try_from(due.bytes).unwrap_or(usize::MAX);
-        let missing = size.saturating_sub(data.len() + 2);
-        data.extend(
-            std::iter::repeat_n("0123456789abcdef", missing / 16 + 1).flat_map(str::chars).take(missing),
-        );
+        let mut missing = size.saturating_sub(data.len() + 2);
+        data.reserve_exact(missing + 2);
+        while missing > 0 {
+            let piece = &FILLER[..missing.min(FILLER.len())];
+            data.push_str(piece);
+            missing -= piece.len();
+        }
         data.push_str("\"}");
         data
     }
