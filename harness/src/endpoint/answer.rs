@@ -1,5 +1,7 @@
 //! The bytes of an answer.
 
+use std::fmt::Write as _;
+
 use super::date::http_date;
 use crate::scenario::{Reply, RetryAfter, SECOND};
 
@@ -20,11 +22,10 @@ impl Rendered {
     pub(crate) fn head(&self) -> Vec<u8> {
         /// What most heads take.
         const USUAL_BYTES: usize = 256;
-        let mut head = Vec::with_capacity(USUAL_BYTES);
-        let status = self.status.to_string();
-        for part in ["HTTP/1.1 ", &status, " ", reason(self.status), "\r\n"] {
-            head.extend_from_slice(part.as_bytes());
-        }
+        let mut head = String::with_capacity(USUAL_BYTES);
+        // A text takes whatever is written into it.
+        let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+        let mut head = head.into_bytes();
         for (name, value) in &self.fields {
             head.extend_from_slice(name.as_bytes());
             head.extend_from_slice(b": ");
