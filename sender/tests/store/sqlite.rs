@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hookproof_sender::store::command::{Fate, Persist};
+use hookproof_sender::store::command::{Claim, Fate, Persist};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::sqlite::{Durability, Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
@@ -469,4 +469,20 @@ mod threads {
         assert_eq!((world.total().accepted, thread.handle().health().failing), (1, None));
         thread.stop();
     }
+}
+
+/// Else a thousand subscribers of an event have it in memory a thousand times.
+#[test]
+fn an_event_that_several_lanes_are_handed_is_in_memory_once() {
+    let mut world = World::<File>::new();
+    let lanes = [world.own_lane(WIDE), world.own_lane(WIDE)];
+    world.emit(&lanes.map(|(lane, _)| lane));
+    let mut claimer = world.store.claimer().unwrap().unwrap();
+    let [one, other] = lanes.map(|(lane, term)| {
+        let claim = Claim { lane, term, max: 10, bytes_max: u64::MAX };
+        claimer.claim(world.now, &[claim]).unwrap().unwrap().remove(0).rows.remove(0)
+    });
+    assert_ne!(one.delivery, other.delivery);
+    assert!(Arc::ptr_eq(&one.body.bytes, &other.body.bytes));
+    assert!(Arc::ptr_eq(&one.event, &other.event) && Arc::ptr_eq(&one.kind, &other.kind));
 }

@@ -3,17 +3,19 @@
 //! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`]. Whatever
 //! is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::claim::{Answer, Bodies, RowReader};
+use super::claim::{Answer, RowReader};
+use super::content::Contents;
 use super::failure::Doing;
+use super::fronts::Fronts;
+use super::ledger;
 use super::open::Watched;
-use super::{Out, ledger};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::Claim;
+use crate::store::held::Held;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, StoreError};
@@ -22,12 +24,20 @@ const DOING: &str = "claim deliveries";
 /// Deliveries that the disk does not give, of which one claim finds out: the disk takes its time for each.
 const PASSED_OVER_MAX: u32 = 8;
 
+/// What is handed out, and up to where: of commits and claims beside them alike.
+#[derive(Debug, Default)]
+pub(super) struct Out {
+    pub(super) held: Held,
+    pub(super) fronts: Fronts,
+}
+
 /// Claims for a [`super::SqliteStore`], beside it.
 #[derive(Debug)]
 pub(super) struct SqliteClaimer {
     pub(super) sql: Connection,
     pub(super) watched: Watched,
     pub(super) out: Arc<Mutex<Out>>,
+    pub(super) contents: Contents,
     pub(super) expiry_grace: Nanos,
 }
 
@@ -35,7 +45,8 @@ impl Claimer for SqliteClaimer {
     fn claim(&mut self, now: StoreTime, claims: &[Claim]) -> Result<Option<Vec<Claimed>>, StoreError> {
         self.watched.check(DOING)?;
         // Locked before anything is read: whatever is given back after this was still held when it was read.
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = Arc::clone(&self.out);
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         let mut passed_over = 0;
         loop {
             match self.answer(&mut out, now, claims) {
@@ -65,7 +76,7 @@ impl From<rusqlite::Error> for Failed {
 
 impl SqliteClaimer {
     fn answer(
-        &self,
+        &mut self,
         Out { held, fronts }: &mut Out,
         now: StoreTime,
         claims: &[Claim],
@@ -78,13 +89,12 @@ impl SqliteClaimer {
             }
         }
         let found = ledger::numbers(&moment)?;
-        let mut bodies: Bodies = BTreeMap::new();
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
             let mut reader = RowReader {
                 sql: &moment,
                 now,
-                bodies: &mut bodies,
+                contents: &mut self.contents,
                 expiry_grace: self.expiry_grace,
                 not_given: None,
             };

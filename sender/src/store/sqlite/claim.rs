@@ -1,16 +1,13 @@
 //! Claims: a scan of one lane's due deliveries from the front of an index, which passes over what is handed out.
 
-use std::collections::BTreeMap;
-
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, params};
 
 use super::Work;
+use super::content::{self, Content, Contents};
 use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
-use super::emit::OWN_BODY;
-use super::event_id::Kept;
 use super::values::{int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use crate::store::command::{Attempt, Body, Claim, Reason};
+use crate::store::command::{Attempt, Claim, Reason};
 use crate::store::held::Standing;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
@@ -27,19 +24,13 @@ pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED
     WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
 
 pub(super) const ROW: &str =
-    "SELECT d.attempts, d.expires, d.signature, e.id, e.kind, e.received, d.event, d.body, e.body
-    FROM deliveries d JOIN events e ON e.event = d.event WHERE d.delivery = ?1";
-
-pub(super) const FURTHER_BODY: &str = "SELECT bytes FROM further_bodies WHERE body = ?1";
-
-/// Bodies read so far, by their events and numbers: many deliveries of one event share one.
-pub(super) type Bodies = BTreeMap<(u64, u64), Body>;
+    "SELECT attempts, expires, signature, event, body FROM deliveries WHERE delivery = ?1";
 
 /// Reads what a claim hands out, from wherever: inside a commit or beside one.
 pub(super) struct RowReader<'a> {
     pub(super) sql: &'a Connection,
     pub(super) now: StoreTime,
-    pub(super) bodies: &'a mut Bodies,
+    pub(super) contents: &'a mut Contents,
     /// How much later than it says each delivery expires.
     pub(super) expiry_grace: Nanos,
     /// The delivery that the disk did not give, when an answer fails for that.
@@ -88,7 +79,7 @@ impl RowReader<'_> {
         let Front { due, mut next, mut reached } = front;
         let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
         let mut bytes = 0_u64;
-        let mut read = (self.sql.prepare_cached(ROW)?, self.sql.prepare_cached(FURTHER_BODY)?);
+        let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql)?);
         for (delivery, at) in due {
             let row = match self.row(&mut read, delivery) {
                 Err(error) if is_about_the_row(&error) => {
@@ -152,35 +143,24 @@ impl RowReader<'_> {
 
     fn row(
         &mut self,
-        (read_row, read_body): &mut (CachedStatement<'_>, CachedStatement<'_>),
+        (read_row, read_content): &mut (CachedStatement<'_>, content::Reader<'_>),
         delivery: DeliveryId,
     ) -> Result<ClaimedRow> {
         read_row.query_row([delivery], |row| {
             let expires: StoreTime = row.get(1)?;
+            let Content { event, kind, received, body } =
+                self.contents.read(read_content, row.get(3)?, row.get(4)?)?;
             Ok(ClaimedRow {
                 delivery,
                 attempts: row.get(0)?,
                 expires: StoreTime(expires.0.saturating_add(self.expiry_grace.0)),
-                event: row.get::<_, Kept>(3)?.0,
-                kind: row.get(4)?,
-                received: row.get(5)?,
-                body: self.body(row, read_body)?,
+                event,
+                kind,
+                received,
+                body,
                 signature: row.get(2)?,
             })
         })
-    }
-
-    fn body(&mut self, row: &Row<'_>, read_further: &mut CachedStatement<'_>) -> Result<Body> {
-        let number = (row.get(6)?, row.get(7)?);
-        if let Some(body) = self.bodies.get(&number) {
-            return Ok(body.clone());
-        }
-        let body = match number.1 {
-            OWN_BODY => Body { bytes: row.get(8)? },
-            further => read_further.query_row([int(further)], |row| Ok(Body { bytes: row.get(0)? }))?,
-        };
-        self.bodies.insert(number, body.clone());
-        Ok(body)
     }
 }
 
@@ -197,7 +177,7 @@ impl Work<'_> {
         let mut reader = RowReader {
             sql: self.sql,
             now: self.now,
-            bodies: &mut self.bodies,
+            contents: &mut self.contents,
             expiry_grace: self.rules.expiry_grace,
             not_given: None,
         };

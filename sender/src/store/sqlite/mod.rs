@@ -3,7 +3,7 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `content`, `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
 //! `reader` and its parts read; `doctor` and `vacuum` are for operators.
 
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ use crate::engine::{Nanos, StoreTime};
 mod beside;
 mod claim;
 mod clock;
+mod content;
 mod damaged;
 mod dead;
 mod doctor;
@@ -52,6 +53,8 @@ mod unswept;
 mod vacuum;
 mod values;
 
+use beside::Out;
+use content::Contents;
 pub use doctor::{Checked, Missing};
 pub(super) use event_id::{EventId, teach};
 use failure::Doing;
@@ -202,7 +205,7 @@ impl SqliteStore {
             places: &mut self.places,
             latencies: &mut self.latencies,
             room: Room::default(),
-            bodies: BTreeMap::new(),
+            contents: Contents::default(),
             written: Written::default(),
             hot: Hot::default(),
             rules,
@@ -291,16 +294,10 @@ impl Store for SqliteStore {
             sql,
             watched,
             out: self.out.clone(),
+            contents: Contents::default(),
             expiry_grace: self.expiry_grace,
         })))
     }
-}
-
-/// What is handed out, and up to where.
-#[derive(Debug, Default)]
-struct Out {
-    held: Held,
-    fronts: Fronts,
 }
 
 /// One commit under way. The commands are carried out by its methods, in the files named after them.
@@ -315,7 +312,7 @@ struct Work<'a> {
     places: &'a mut purge::Places,
     latencies: &'a mut Gathered,
     room: Room,
-    bodies: claim::Bodies,
+    contents: Contents,
     /// What it has recorded and settled.
     written: Written,
     hot: Hot<'a>,

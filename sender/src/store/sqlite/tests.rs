@@ -97,7 +97,7 @@ fn statements_are_compiled_once() {
         let replies = store.commit(StoreTime(NOW.0 + number), &commands).unwrap();
         assert!(matches!(&replies[1], Reply::Claimed(claimed) if claimed.rows.len() == 1), "{replies:?}");
     }
-    for statement in [claim::QUEUE_FROM, claim::ROW, claim::FURTHER_BODY] {
+    for statement in [claim::QUEUE_FROM, claim::ROW, content::EVENT, content::FURTHER_BODY] {
         let compiled_again = store.sql.prepare_cached(statement).unwrap().get_status(RePrepare);
         assert_eq!(compiled_again, 0, "{statement}");
     }
