@@ -1,11 +1,12 @@
 //! The figures that must be known at once and always be right: what waits where, who owns what, the next free ids.
 //!
 //! A commit reads a lane's row once, on first touch, counts in memory, and writes the row once at its end, however
-//! many deliveries it moved. The transaction has the file to itself meanwhile, so nobody counts beside it.
+//! many deliveries it moved. The transaction has the file to itself meanwhile, so nobody counts beside it. The next commit
+//! goes on from there ([`KnownLanes`]), as long as nobody else has written to the file.
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{Connection, OptionalExtension, Result, Row, Statement, params};
 
 use super::fronts::Known;
 use super::values::{Bits, int};
@@ -53,18 +54,47 @@ pub(super) struct Ledger {
     /// The totals as they were, for the mark of a new minute.
     before: Counts,
     totals_changed: bool,
+    /// Lanes with something to be written; one may be named several times.
+    changed: Vec<LaneId>,
+    version: Version,
 }
+
+/// Changes whenever another connection has committed, of whichever process, and with no commit of our own.
+type Version = i64;
+
+/// The lanes as our last commit left them.
+#[derive(Debug, Default)]
+pub(super) struct KnownLanes {
+    lanes: BTreeMap<LaneId, Option<Lane>>,
+    version: Option<Version>,
+}
+
+/// No more lanes are known from one commit to the next.
+const KNOWN_MAX: usize = 16_384;
 
 /// Marks older than this are deleted: figures are given for the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
 impl Ledger {
-    /// Reads the totals.
-    pub(super) fn begin(sql: &Connection, now: StoreTime) -> Result<Self> {
+    /// Reads the totals. `known` holds if nobody else has written since.
+    pub(super) fn begin(sql: &Connection, now: StoreTime, known: KnownLanes) -> Result<Self> {
         let mut totals = sql.prepare_cached(TOTALS)?.query_row([], Totals::read)?;
         totals.clock = totals.clock.max(now);
         let before = totals.counts;
-        Ok(Self { totals, lanes: BTreeMap::new(), before, totals_changed: false })
+        // Inside of the transaction: nobody writes between this and what is read after it.
+        let version = sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let lanes = if known.version == Some(version) { known.lanes } else { BTreeMap::new() };
+        Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version })
+    }
+
+    /// What the next commit may go on from, once this one is durable.
+    pub(super) fn known(self) -> KnownLanes {
+        debug_assert!(self.changed.is_empty(), "not written: {:?}", self.changed);
+        let Self { mut lanes, version, .. } = self;
+        if lanes.len() > KNOWN_MAX {
+            lanes.clear();
+        }
+        KnownLanes { lanes, version: Some(version) }
     }
 
     /// A lane, unless there is none.
@@ -90,9 +120,11 @@ impl Ledger {
         lane: LaneId,
         count: impl Fn(&mut Counts),
     ) -> Result<()> {
-        if let Some(lane) = self.entry(sql, lane)? {
-            count(&mut lane.counts);
-            lane.counts_changed = true;
+        if let Some(found) = self.entry(sql, lane)? {
+            count(&mut found.counts);
+            if !std::mem::replace(&mut found.counts_changed, true) {
+                self.changed.push(lane);
+            }
         }
         count(&mut self.totals.counts);
         self.totals_changed = true;
@@ -106,17 +138,19 @@ impl Ledger {
         lane: LaneId,
         amend: impl FnOnce(&mut Lane),
     ) -> Result<()> {
-        if let Some(lane) = self.entry(sql, lane)? {
-            amend(lane);
-            lane.terms_changed = true;
+        if let Some(found) = self.entry(sql, lane)? {
+            amend(found);
+            found.terms_changed = true;
+            self.changed.push(lane);
         }
         Ok(())
     }
 
     /// Keeps a lane's record: of several in one commit, the last.
     pub(super) fn keep_record(&mut self, sql: &Connection, lane: LaneId, record: Record) -> Result<()> {
-        if let Some(lane) = self.entry(sql, lane)? {
-            lane.record = Some(record);
+        if let Some(found) = self.entry(sql, lane)? {
+            found.record = Some(record);
+            self.changed.push(lane);
             self.totals_changed = true;
         }
         Ok(())
@@ -158,11 +192,7 @@ impl Ledger {
     /// Writes what has changed since the last time, each row once: at the end of a commit, and before a query that
     /// must see what the commit has counted so far.
     pub(super) fn flush(&mut self, sql: &Connection, now: StoreTime) -> Result<()> {
-        for (id, lane) in &mut self.lanes {
-            if let Some(lane) = lane {
-                lane.flush(sql, *id)?;
-            }
-        }
+        self.flush_lanes(sql)?;
         if self.totals_changed {
             debug_assert!(self.totals.counts.conserved(), "{:?}", self.totals.counts);
             let minute = now.0 / Nanos::MINUTE.0;
@@ -172,6 +202,23 @@ impl Ledger {
             }
             self.totals.flush(sql)?;
             self.totals_changed = false;
+        }
+        Ok(())
+    }
+
+    fn flush_lanes(&mut self, sql: &Connection) -> Result<()> {
+        if self.changed.is_empty() {
+            return Ok(());
+        }
+        let mut changed = std::mem::take(&mut self.changed);
+        // In the order of their rows.
+        changed.sort_unstable();
+        changed.dedup();
+        let (mut terms, mut counts) = (sql.prepare_cached(TERMS)?, sql.prepare_cached(COUNTS)?);
+        for id in changed {
+            if let Some(Some(lane)) = self.lanes.get_mut(&id) {
+                lane.flush(id, &mut terms, &mut counts)?;
+            }
         }
         Ok(())
     }
@@ -262,6 +309,16 @@ const LANE: &str = "SELECT accepted, delivered, dead, coalesced, waiting, waitin
     failed_attempts, latency_us, state, rows_max, bytes_max, when_full, owner, term,
     EXISTS (SELECT 1 FROM capped WHERE lane = ?1) FROM lanes WHERE lane = ?1";
 
+const TERMS: &str =
+    "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7
+    WHERE lane = ?1";
+
+/// The counts and the record share a row, so that both together cost one write.
+const COUNTS: &str =
+    "UPDATE lanes SET accepted = ?2, delivered = ?3, dead = ?4, coalesced = ?5, waiting = ?6,
+    waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
+    record_at = coalesce(?12, record_at), record = coalesce(?13, record) WHERE lane = ?1";
+
 impl Lane {
     fn read(row: &Row<'_>) -> Result<Self> {
         Ok(Self {
@@ -277,14 +334,10 @@ impl Lane {
         })
     }
 
-    fn flush(&mut self, sql: &Connection, id: LaneId) -> Result<()> {
+    fn flush(&mut self, id: LaneId, terms: &mut Statement<'_>, counts: &mut Statement<'_>) -> Result<()> {
         debug_assert!(self.counts.conserved(), "lane {}: {:?}", id.0, self.counts);
         if self.terms_changed {
-            sql.prepare_cached(
-                "UPDATE lanes SET state = ?2, rows_max = ?3, bytes_max = ?4, when_full = ?5, owner = ?6, term = ?7
-                 WHERE lane = ?1",
-            )?
-            .execute(params![
+            terms.execute(params![
                 id,
                 self.state,
                 int(self.bounds.rows_max),
@@ -296,23 +349,17 @@ impl Lane {
             self.terms_changed = false;
         }
         if self.counts_changed || self.record.is_some() {
-            self.flush_counts(sql, id)?;
+            self.flush_counts(id, counts)?;
             self.counts_changed = false;
             self.record = None;
         }
         Ok(())
     }
 
-    /// The counts and the record share a row, so that both together cost one write.
-    fn flush_counts(&self, sql: &Connection, id: LaneId) -> Result<()> {
+    fn flush_counts(&self, id: LaneId, write: &mut Statement<'_>) -> Result<()> {
         let counts = &self.counts;
         let record = self.record.as_ref();
-        sql.prepare_cached(
-            "UPDATE lanes SET accepted = ?2, delivered = ?3, dead = ?4, coalesced = ?5, waiting = ?6,
-             waiting_bytes = ?7, retrying = ?8, dead_kept = ?9, failed_attempts = ?10, latency_us = ?11,
-             record_at = coalesce(?12, record_at), record = coalesce(?13, record) WHERE lane = ?1",
-        )?
-        .execute(params![
+        write.execute(params![
             id,
             int(counts.accepted),
             int(counts.delivered),

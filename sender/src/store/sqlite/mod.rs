@@ -59,7 +59,7 @@ pub use doctor::{Checked, Missing};
 pub(super) use event_id::{EventId, teach};
 use failure::Doing;
 use fronts::Fronts;
-use ledger::Ledger;
+use ledger::{KnownLanes, Ledger};
 use log::LogMover;
 pub use log::LogSize;
 pub(crate) use log::why_long;
@@ -122,6 +122,7 @@ pub struct SqliteStore {
     out: Arc<Mutex<Out>>,
     /// How many lanes had been taken from each owner when last asked: as long as the number stands, none was lost.
     taken_seen: BTreeMap<OwnerId, u64>,
+    known_lanes: KnownLanes,
     places: purge::Places,
     latencies: Gathered,
     written: Written,
@@ -151,6 +152,7 @@ impl SqliteStore {
             path: path.to_owned(),
             out: Arc::default(),
             taken_seen: BTreeMap::new(),
+            known_lanes: KnownLanes::default(),
             places: purge::Places::default(),
             latencies: Gathered::default(),
             written: Written::default(),
@@ -192,7 +194,9 @@ impl SqliteStore {
             expiry_grace: self.expiry_grace,
             log_full: Some(self.log.size.bytes()).filter(|bytes| *bytes >= self.log_bytes_max),
         };
-        let ledger = Ledger::begin(&tx, now).doing("begin a commit")?;
+        // Not there any more if the commit fails: the next one reads all of it.
+        let known = std::mem::take(&mut self.known_lanes);
+        let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
         fronts.begin(ledger.totals.numbers());
         let mut work = Work {
             sql: &tx,
@@ -218,15 +222,15 @@ impl SqliteStore {
         if !reads_only {
             latencies::flush(work.latencies, work.sql, now).doing("write the latencies")?;
         }
-        let (written, numbers) = (work.written, work.ledger.totals.numbers());
-        drop(work);
+        let (written, ledger) = work.done();
         let rows = tx.total_changes() - changes_before;
         drop(out);
         tx.commit().doing("commit")?;
         let mut out = self.out();
         out.held.keep();
-        out.fronts.keep(numbers);
+        out.fronts.keep(ledger.totals.numbers());
         drop(out);
+        self.known_lanes = ledger.known();
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
     }
 }
@@ -381,6 +385,11 @@ impl Work<'_> {
             Command::Sweep(sweep) => self.sweep(*sweep),
             Command::Purge(purge) => self.purge(*purge),
         }
+    }
+
+    /// What is left of it.
+    fn done(self) -> (Written, Ledger) {
+        (self.written, self.ledger)
     }
 
     /// The moment so long from now.

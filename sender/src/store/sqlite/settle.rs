@@ -28,10 +28,11 @@ impl Work<'_> {
     }
 
     fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult> {
-        let current = self.ledger.lane(self.sql, settlement.lane)?.map(|lane| lane.term);
+        let lane = self.ledger.lane(self.sql, settlement.lane)?;
+        let (current, capped) = (lane.map(|lane| lane.term), lane.is_some_and(|lane| lane.capped));
         let before = self.before(settlement.lane, settlement.delivery)?;
         if let Some(attempt) = &settlement.attempt {
-            self.record_attempt(settlement, attempt, before.as_ref())?;
+            self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }
         let Some(before) = before else { return Ok(SettleResult::Absent) };
         match settlement.fate {
@@ -69,9 +70,9 @@ impl Work<'_> {
         settlement: &Settlement,
         attempt: &Attempt,
         before: Option<&Before>,
+        capped: bool,
     ) -> Result<()> {
         let error = attempt.error.as_deref().map(shortened);
-        let capped = self.ledger.lane(self.sql, settlement.lane)?.is_some_and(|lane| lane.capped);
         let insert = "INSERT OR IGNORE INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         let inserted = at_hand(&mut self.hot.insert_attempt, self.sql, insert)?.execute(params![
             attempt.at,

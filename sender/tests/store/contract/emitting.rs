@@ -1,12 +1,12 @@
 //! Recording events.
 
 use hookproof_sender::engine::{LaneId, Nanos};
-use hookproof_sender::store::command::{Change, Emit, Fate, Purge, RejectOutbox};
+use hookproof_sender::store::command::{Change, Emit, Fate, Purge, RejectOutbox, Which};
 use hookproof_sender::store::lane::{Bounds, LaneState};
-use hookproof_sender::store::reply::Placed;
+use hookproof_sender::store::reply::{Placed, SettleResult};
 use hookproof_sender::store::{Command, Refusal, Reply};
 
-use crate::world::{Backend, ME, WIDE, World, body, later, waiting};
+use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, body, later, waiting};
 
 pub(super) fn what_is_acknowledged_is_there_after_a_crash<B: Backend>() {
     let mut world = World::<B>::new();
@@ -348,4 +348,30 @@ pub(super) fn who_had_an_event_before_its_row_came_is_known_for_as_long_as_that_
         assert_eq!(world.counts(wide).accepted, 1);
         world.pass(Nanos::MINUTE);
     }
+}
+
+pub(super) fn what_another_process_commits_holds_in_our_next_commit<B: Backend>() {
+    let mut world = World::<B>::new();
+    let (lane, term) = world.own_lane(Bounds { rows_max: 3, ..WIDE });
+    let mut other = world.backend.store();
+    let first = world.emit_one(lane);
+    for _ in 0..2 {
+        let event = world.event(&[lane]);
+        other.commit(world.now, &[Command::Emit(event)]).unwrap();
+    }
+    let one_too_many = world.event(&[lane]);
+    assert!(
+        matches!(world.try_emit(one_too_many), Err(Refusal::Full(_))),
+        "it counts what the other recorded"
+    );
+    let second = world.claim(lane, term)[1];
+    assert_eq!(world.settle(lane, term, first, Fate::Delivered), SettleResult::Applied);
+    assert_eq!((world.counts(lane).accepted, world.counts(lane).waiting), (3, 2));
+    world.pass(LEASE);
+    other.commit(world.now, &[acquire(YOU, Which::All)]).unwrap();
+    let retry = Fate::Retry { due: world.now };
+    assert_eq!(world.settle(lane, term, second, retry), SettleResult::Stale, "the lane is the other's");
+    other.commit(world.now, &[Command::Remove(lane)]).unwrap();
+    let event = world.event(&[lane]);
+    assert_eq!(world.try_emit(event).unwrap().targets, [Placed::Absent], "and now nobody's");
 }
