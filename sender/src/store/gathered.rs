@@ -2,7 +2,8 @@
 //! each attempt.
 //!
 //! What a commit settles is counted in memory and written with a later commit, about once a second for each lane that
-//! is busy. A process that is killed takes its last second of figures with it, and nothing else.
+//! is busy, and less often where many are: up to once in ten seconds. A process that is killed takes these figures with it, and
+//! nothing else.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,12 @@ use super::command::{Attempt, Outcome};
 use super::latency::{AttemptTimes, Measured};
 use crate::engine::{LaneId, Nanos, StoreTime};
 
-/// How long figures may wait in memory.
-const WAIT_MAX: Nanos = Nanos::SECOND;
+/// How long figures wait in memory, for each so many lanes and hours that wait; and the longest.
+const WAIT: Nanos = Nanos::SECOND;
+const WAITING_TOGETHER: usize = 100;
+const WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// Lanes and hours that wait in memory; beyond that they are written sooner.
-const SLICES_MAX: usize = 10_000;
+const SLICES_MAX: usize = 2_000;
 /// Lanes and hours written with one commit.
 const WRITTEN_MAX: usize = 500;
 /// A lane, and an hour of the clock.
@@ -41,7 +44,7 @@ impl Gathered {
 
     /// What has waited long enough, as far as one commit may write it.
     pub(super) fn due(&mut self, now: StoreTime) -> impl Iterator<Item = (Slice, &Measured)> {
-        let is_due = self.since.is_some_and(|since| now.since(since) >= WAIT_MAX);
+        let is_due = self.since.is_some_and(|since| now.since(since) >= wait(self.slices.len()));
         self.first(if is_due || self.slices.len() > SLICES_MAX { WRITTEN_MAX } else { 0 })
     }
 
@@ -83,7 +86,52 @@ impl Gathered {
     }
 }
 
+/// How long so many lanes and hours wait: each costs the same however much was counted for it.
+fn wait(slices: usize) -> Nanos {
+    let times = (slices / WAITING_TOGETHER).max(1) as u64;
+    WAIT.times(times).min(WAIT_MAX)
+}
+
 /// The hour of the clock.
 pub(super) fn hour(at: StoreTime) -> u64 {
     at.0 / Nanos::HOUR.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: StoreTime = StoreTime::from_secs(7_200);
+
+    /// Whether figures of so many lanes are written once they have waited for so long.
+    fn is_written(lanes: u64, waited: Nanos) -> bool {
+        let attempt = Attempt {
+            at: NOW,
+            latency: Nanos(1),
+            outcome: Outcome::Delivered,
+            status: Some(204),
+            error: None,
+            body_hash: 1,
+            received: Some(NOW),
+        };
+        let mut gathered = Gathered::default();
+        (0..lanes).for_each(|lane| gathered.stage(LaneId(lane), &attempt, true));
+        gathered.keep(NOW);
+        gathered.due(StoreTime(NOW.0 + waited.0)).next().is_some()
+    }
+
+    #[test]
+    fn the_more_lanes_are_busy_the_longer_their_figures_wait() {
+        for (lanes, seconds) in [(1, 1), (199, 1), (200, 2), (1_000, 10), (2_000, 10)] {
+            let wait = Nanos::from_secs(seconds);
+            assert!(!is_written(lanes, Nanos(wait.0 - 1)), "{lanes}");
+            assert!(is_written(lanes, wait), "{lanes}");
+        }
+    }
+
+    #[test]
+    fn more_than_may_wait_are_written_at_once() {
+        let most = SLICES_MAX as u64;
+        assert!(!is_written(most, Nanos::ZERO) && is_written(most + 1, Nanos::ZERO));
+    }
 }
