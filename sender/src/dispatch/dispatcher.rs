@@ -304,7 +304,10 @@ impl Dispatcher {
 
     fn settlement(&mut self, settled: &Settlement) -> command::Settlement {
         let Settlement { lane, term, delivery, attempts, attempt, fate } = *settled;
-        self.lanes.release(lane, term, delivery);
+        if attempt.is_none() {
+            // It was not sent.
+            self.lanes.release(lane, term, delivery);
+        }
         if fate == Fate::Dead(Reason::Gone) {
             self.lanes.set_sendable(lane, term, false);
         }

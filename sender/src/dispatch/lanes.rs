@@ -1,6 +1,6 @@
 //! The lanes that this process owns, and the deliveries that it claimed and has not sent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use crate::boot_clock::Moment;
@@ -22,7 +22,8 @@ struct Held {
     lease_until: Instant,
     /// What the engine was last told, or said itself: whether anything may be sent.
     sendable: bool,
-    rows: BTreeMap<DeliveryId, ClaimedRow>,
+    /// In the order in which they were claimed: nearly all are sent in it.
+    rows: VecDeque<ClaimedRow>,
 }
 
 /// A lane that cannot be taken before its subscriber is known.
@@ -58,7 +59,7 @@ impl Lanes {
     }
 
     pub(super) fn take(&mut self, lane: LaneId, term: Term, lease_until: Instant, sendable: bool) {
-        self.ours.insert(lane, Held { term, lease_until, sendable, rows: BTreeMap::new() });
+        self.ours.insert(lane, Held { term, lease_until, sendable, rows: VecDeque::new() });
     }
 
     /// Notes whether anything may be sent for a lane of ours.
@@ -98,17 +99,18 @@ impl Lanes {
     /// Keeps claimed rows until they are sent or settled. False if the lane is not ours under that term.
     pub(super) fn hold(&mut self, lane: LaneId, term: Term, rows: Vec<ClaimedRow>) -> bool {
         let Some(held) = self.ours.get_mut(&lane).filter(|held| held.term == term) else { return false };
-        held.rows.extend(rows.into_iter().map(|row| (row.delivery, row)));
+        held.rows.extend(rows);
         true
     }
 
     /// The row of a delivery, which is not kept any longer.
     pub(super) fn release(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<ClaimedRow> {
         let held = self.ours.get_mut(&lane).filter(|held| held.term == term)?;
-        let row = held.rows.remove(&delivery);
+        let place = held.rows.iter().position(|row| row.delivery == delivery)?;
+        let row = held.rows.remove(place);
         if held.rows.is_empty() {
-            // An empty map keeps the memory of its last rows.
-            held.rows = BTreeMap::new();
+            // An empty queue keeps the memory of its last rows.
+            held.rows = VecDeque::new();
         }
         row
     }
