@@ -23,6 +23,7 @@
 //! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`] and [`postgres`], which
 //! [`database`] tells apart, and [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
+mod body;
 pub mod clock;
 pub mod command;
 pub mod database;

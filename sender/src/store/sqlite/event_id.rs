@@ -8,7 +8,7 @@ use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Result, ToSql};
 
 use crate::event::{Kind, PublicId};
-use crate::store::command::hash_of;
+use crate::store::body::hash_of;
 
 /// An id on its way into a file.
 pub(in crate::store) struct EventId<'a> {
