@@ -1,9 +1,17 @@
 //! The lines of those records of which a run has most, written without asking of each letter whether it is to be escaped:
 //! that would take more time than all else of a line. What they look like, the records' own serialization says.
 
+use std::cell::RefCell;
+
 use serde_json::Result;
 
 use super::record::{Accepted, Answer, Arrival, Offer, Record};
+use super::{Shared, Text};
+
+thread_local! {
+    /// Whom this thread's latest offer was owed to, and that as it is written.
+    static LAST_OWED: RefCell<Option<(Shared<[Text]>, Vec<u8>)>> = const { RefCell::new(None) };
+}
 
 /// Writes the line of a record without its end, if it is of such a kind.
 pub(super) fn write(text: &mut Vec<u8>, record: &Record) -> Option<Result<()>> {
@@ -67,8 +75,21 @@ impl Line<'_> {
         self.put(r#","token":"#).number(offer.token)?;
         self.put(r#","type":"#).text(&offer.kind)?;
         self.put(r#","key":"#).text(&offer.key)?;
-        self.put(r#","owed":"#).value(&offer.owed)?;
+        self.put(r#","owed":"#).owed(&offer.owed)?;
         self.end()
+    }
+
+    /// Whom an offer is owed to may be thousands, and the next one is often owed to the same: their names are written once.
+    fn owed(&mut self, owed: &Shared<[Text]>) -> Result<()> {
+        LAST_OWED.with_borrow_mut(|last| {
+            if !last.as_ref().is_some_and(|(known, _)| known.is_same(owed)) {
+                *last = Some((owed.clone(), serde_json::to_vec(owed)?));
+            }
+            if let Some((_, names)) = last {
+                self.0.extend_from_slice(names);
+            }
+            Ok(())
+        })
     }
 
     fn accepted(mut self, accepted: &Accepted) -> Result<()> {
@@ -120,7 +141,7 @@ impl Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Head, Signed, Text, Verified};
+    use crate::trace::{Head, Signed, Verified};
 
     #[track_caller]
     fn check(record: &Record) {
@@ -181,6 +202,13 @@ mod tests {
                     owed: owed.into(),
                 }));
             }
+        }
+        // Owed to the same as the one before, to others who are alike, and to others.
+        let (same, alike, others): (Shared<[Text]>, Shared<[Text]>, Shared<[Text]>) =
+            (vec!["a".into()].into(), vec!["a".into()].into(), vec!["b".into(), "c".into()].into());
+        for owed in [&same, &same, &alike, &others, &same] {
+            let (kind, key, owed) = ("k".into(), "y".into(), owed.clone());
+            check(&Record::Offer(Offer { t: 1, intended: 2, held: 0, token: 3, kind, key, owed }));
         }
         for matched in [None, Some(7)] {
             check(&Record::Accepted(Accepted { t: 1, token: 2, status: 202, matched }));

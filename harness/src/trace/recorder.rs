@@ -17,15 +17,18 @@ use super::ledger::Ledger;
 use super::lines::Lines;
 use super::{Arrival, Depth, End, Fault, Header, Record, Writer};
 
-/// Records that may wait for the disk. At some 500 bytes each this is the bound on a run's memory for them.
+/// Records that may wait for the disk. Most have some 500 bytes.
 pub const QUEUE_MAX: usize = 100_000;
+/// Bytes of them, as an offer names everybody to whom it is owed. As many may be on their way to the disk meanwhile.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 /// How long the thread that writes lets lines gather once it has written all. To wake it costs whoever keeps a record more
 /// than the record, and takes the processor from those who are to be measured.
 const GATHERED: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// The line of the record that is being kept: nobody else waits while it is made.
+    /// The line of the record that is being kept. Nobody else waits while it is made, but arrivals for each other: they are
+    /// numbered in the order of the trace.
     static LINE: RefCell<Lines> = RefCell::default();
 }
 
@@ -200,7 +203,8 @@ impl Recorder {
             self.0.is_broken.store(true, Ordering::Relaxed);
             return false;
         }
-        if waiting.lines.counts.lines >= self.0.lines_max as u64 {
+        let bytes = waiting.lines.text().len().saturating_add(line.text().len());
+        if waiting.lines.counts.lines >= self.0.lines_max as u64 || bytes > QUEUE_BYTES_MAX {
             return false;
         }
         waiting.lines.append(line);
@@ -370,7 +374,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::trace::{ClockKind, Cut, CutKind, Ended, FORMAT, Trace};
+    use crate::trace::{ClockKind, Cut, CutKind, Ended, FORMAT, Offer, Shared, Text, Trace};
     use crate::wire::digest::sha256_hex;
 
     fn cut(t: u64) -> Record {
@@ -407,6 +411,21 @@ mod tests {
         recorder.keep(cut(9));
         assert_eq!(recorder.dropped(), 4);
         assert!(recorder.is_broken());
+    }
+
+    #[test]
+    fn the_queue_is_bounded_in_bytes_as_well() {
+        const EACH: usize = 32 << 20;
+        let (recorder, records) = Recorder::new(QUEUE_MAX);
+        let owed: Shared<[Text]> = vec![Text::from("x".repeat(EACH))].into();
+        let (kind, key) = (Text::from("a"), Text::from("b"));
+        for token in 0..QUEUE_BYTES_MAX as u64 / EACH as u64 {
+            let (kind, key, owed) = (kind.clone(), key.clone(), owed.clone());
+            recorder.keep(Record::Offer(Offer { t: 1, intended: 1, held: 0, token, kind, key, owed }));
+        }
+        recorder.keep(cut(1));
+        assert_eq!(recorder.dropped(), 1, "the last offer, which has some letters more than room");
+        assert_eq!(records.take().len(), QUEUE_BYTES_MAX / EACH);
     }
 
     #[test]

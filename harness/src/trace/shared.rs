@@ -23,6 +23,13 @@ impl Text {
     }
 }
 
+impl<T: ?Sized> Shared<T> {
+    /// Whether both are one value in memory, and not only alike.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl<T: ?Sized> Clone for Shared<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))

@@ -73,10 +73,10 @@ impl Ids {
 
     /// Puts into the index what it does not have yet, in the order that it has, so that a page is changed once for all ids on it.
     pub(super) fn index(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let missing = "INSERT OR IGNORE INTO ids
-             SELECT id FROM received WHERE seq > (SELECT delivery FROM indexed)
-             UNION ALL SELECT id FROM failed WHERE seq > (SELECT delivery FROM indexed)
-             UNION ALL SELECT id FROM effects WHERE seq > (SELECT effect FROM indexed)
+        let missing = "INSERT OR IGNORE INTO inbox_ids
+             SELECT id FROM received WHERE seq > (SELECT delivery FROM inbox_indexed)
+             UNION ALL SELECT id FROM inbox_failed WHERE seq > (SELECT delivery FROM inbox_indexed)
+             UNION ALL SELECT id FROM effects WHERE seq > (SELECT effect FROM inbox_indexed)
              ORDER BY id";
         transaction.prepare_cached(missing)?.execute([])?;
         mark(transaction)?;
@@ -92,17 +92,17 @@ impl Ids {
 
 /// The question to the index.
 pub(super) fn index<'a>(transaction: &'a Transaction<'_>) -> rusqlite::Result<CachedStatement<'a>> {
-    transaction.prepare_cached("SELECT 1 FROM ids WHERE id = ?1")
+    transaction.prepare_cached("SELECT 1 FROM inbox_ids WHERE id = ?1")
 }
 
 /// Notes that the index has all ids that there are.
 pub(super) fn mark(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    let mark = "UPDATE indexed SET effect = (SELECT ifnull(max(seq), 0) FROM effects),
-         delivery = max((SELECT ifnull(max(seq), 0) FROM received), (SELECT ifnull(max(seq), 0) FROM failed))";
+    let mark = "UPDATE inbox_indexed SET effect = (SELECT ifnull(max(seq), 0) FROM effects),
+         delivery = max((SELECT ifnull(max(seq), 0) FROM received), (SELECT ifnull(max(seq), 0) FROM inbox_failed))";
     transaction.prepare_cached(mark)?.execute([]).map(drop)
 }
 
 /// The highest number of a delivery that is in the file.
 fn last(sql: &Connection) -> rusqlite::Result<u64> {
-    sql.query_row("SELECT delivery FROM indexed", [], |row| row.get(0))
+    sql.query_row("SELECT delivery FROM inbox_indexed", [], |row| row.get(0))
 }

@@ -62,7 +62,7 @@ impl Ledger {
         work: Arc<dyn Work>,
     ) -> rusqlite::Result<Self> {
         let sum = "SELECT count(*), ifnull(sum(bytes), 0) FROM (SELECT length(body) AS bytes FROM received
-             UNION ALL SELECT length(body) FROM failed WHERE due_ms IS NOT NULL)";
+             UNION ALL SELECT length(body) FROM inbox_failed WHERE due_ms IS NOT NULL)";
         let waiting = sql.query_row(sum, [], |row| Ok(Amount { rows: row.get(0)?, bytes: row.get(1)? }))?;
         let waiting_max = Amount { rows: options.waiting_max, bytes: options.waiting_bytes_max };
         let (retry, keep) = (options.retry, options.keep);
@@ -200,9 +200,9 @@ fn sweep(transaction: &Transaction<'_>, ids: &mut Ids, before: Millis) -> rusqli
     // What is in no memory but the index can be forgotten there.
     ids.index(transaction)?;
     let mut all = true;
-    for (table, finished) in [("effects", "done_ms"), ("failed", "finished_ms")] {
+    for (table, finished) in [("effects", "done_ms"), ("inbox_failed", "finished_ms")] {
         let old = format!("FROM {table} WHERE {finished} < ?1 ORDER BY {finished}, seq LIMIT ?2");
-        let old_ids = format!("DELETE FROM ids WHERE id IN (SELECT id {old})");
+        let old_ids = format!("DELETE FROM inbox_ids WHERE id IN (SELECT id {old})");
         transaction.prepare_cached(&old_ids)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
         let old_rows = format!("DELETE FROM {table} WHERE seq IN (SELECT seq {old})");
         let rows = transaction.prepare_cached(&old_rows)?.execute(params![before.0, SWEEP_ROWS_MAX])?;
@@ -432,7 +432,8 @@ mod tests {
     }
 
     fn mark(sql: &Connection) {
-        let all = "UPDATE indexed SET delivery = 1000000, effect = (SELECT ifnull(max(seq), 0) FROM effects)";
+        let all =
+            "UPDATE inbox_indexed SET delivery = 1000000, effect = (SELECT ifnull(max(seq), 0) FROM effects)";
         sql.execute(all, []).unwrap();
     }
 

@@ -51,8 +51,8 @@ impl Effects {
     /// When the file can't be read.
     pub fn standing(&self) -> rusqlite::Result<Standing> {
         let sums = "SELECT (SELECT count(*) FROM received)
-             + (SELECT count(*) FROM failed WHERE due_ms IS NOT NULL),
-             (SELECT count(*) FROM failed WHERE finished_ms IS NOT NULL),
+             + (SELECT count(*) FROM inbox_failed WHERE due_ms IS NOT NULL),
+             (SELECT count(*) FROM inbox_failed WHERE finished_ms IS NOT NULL),
              (SELECT count(*) FROM effects)";
         self.sql.query_row(sums, [], |row| {
             Ok(Standing { waiting: row.get(0)?, given_up: row.get(1)?, processed: row.get(2)? })
@@ -111,7 +111,7 @@ fn one_by_one(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite
     let due = "SELECT seq, is_failed FROM (
              SELECT * FROM (SELECT received_ms AS due_ms, seq, FALSE AS is_failed FROM received ORDER BY seq LIMIT ?2)
              UNION ALL
-             SELECT * FROM (SELECT due_ms, seq, TRUE FROM failed WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2)
+             SELECT * FROM (SELECT due_ms, seq, TRUE FROM inbox_failed WHERE due_ms <= ?1 ORDER BY due_ms, seq LIMIT ?2)
          ) ORDER BY due_ms, seq LIMIT ?2";
     let place = |row: &Row<'_>| {
         let is_failed = row.get(1)?;
@@ -123,7 +123,7 @@ fn one_by_one(sql: &Connection, now: Millis, max: u32, bytes: usize) -> rusqlite
         "SELECT seq, id, event, content_type, body, received_ms, 0 FROM received WHERE seq = ?1",
     )?;
     let mut failed = sql.prepare_cached(
-        "SELECT seq, id, event, content_type, body, received_ms, attempts FROM failed WHERE seq = ?1",
+        "SELECT seq, id, event, content_type, body, received_ms, attempts FROM inbox_failed WHERE seq = ?1",
     )?;
     let (mut due, mut taken) = (Vec::new(), 0_usize);
     for (seq, table) in rows {
@@ -167,7 +167,7 @@ fn unreadable(sql: &Connection, (seq, table): (u64, Table), error: &rusqlite::Er
 fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) -> Option<T> {
     let table = match table {
         Table::Received => "received",
-        Table::Failed => "failed",
+        Table::Failed => "inbox_failed",
     };
     let query = format!("SELECT {part} FROM {table} WHERE seq = ?1");
     sql.query_row(&query, [seq], |row| row.get(0)).ok()
@@ -175,7 +175,7 @@ fn part<T: FromSql>(sql: &Connection, (seq, table): (u64, Table), part: &str) ->
 
 /// When the next of those is due that failed.
 pub(super) fn next_due(sql: &Connection) -> rusqlite::Result<Option<Millis>> {
-    let next = "SELECT due_ms FROM failed WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
+    let next = "SELECT due_ms FROM inbox_failed WHERE due_ms IS NOT NULL ORDER BY due_ms LIMIT 1";
     sql.prepare_cached(next)?.query_row([], |row| row.get(0).map(Millis)).optional()
 }
 

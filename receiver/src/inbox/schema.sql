@@ -1,5 +1,5 @@
 -- What was acknowledged and has not been tried, in the order in which it came. A row leaves it once it was tried. Numbers are
--- given by the writer, and are shared with `failed`.
+-- given by the writer, and are shared with `inbox_failed`.
 CREATE TABLE received (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE received (
 
 -- What was tried and failed, under the number that it had. A row waits for another attempt while it has a time at which that
 -- is due; it is given up once it has a time at which it was finished, and stays for a while after that.
-CREATE TABLE failed (
+CREATE TABLE inbox_failed (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL,
   received_ms INTEGER NOT NULL,
@@ -24,8 +24,8 @@ CREATE TABLE failed (
   error TEXT NOT NULL,
   CHECK ((due_ms IS NULL) <> (finished_ms IS NULL))
 ) STRICT;
-CREATE INDEX failed_due ON failed (due_ms, seq) WHERE due_ms IS NOT NULL;
-CREATE INDEX failed_finished ON failed (finished_ms) WHERE finished_ms IS NOT NULL;
+CREATE INDEX inbox_failed_due ON inbox_failed (due_ms, seq) WHERE due_ms IS NOT NULL;
+CREATE INDEX inbox_failed_finished ON inbox_failed (finished_ms) WHERE finished_ms IS NOT NULL;
 
 -- What was processed, in its order. Not unique on purpose: were anything processed twice, it would show.
 CREATE TABLE effects (
@@ -35,7 +35,7 @@ CREATE TABLE effects (
 ) STRICT;
 CREATE INDEX effects_done ON effects (done_ms);
 
--- The ids of all of these, but for rows with higher numbers than `indexed` has.
-CREATE TABLE ids (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
-CREATE TABLE indexed (delivery INTEGER NOT NULL, effect INTEGER NOT NULL) STRICT;
-INSERT INTO indexed VALUES (0, 0);
+-- The ids of all of these, but for rows with higher numbers than `inbox_indexed` has.
+CREATE TABLE inbox_ids (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE inbox_indexed (delivery INTEGER NOT NULL, effect INTEGER NOT NULL) STRICT;
+INSERT INTO inbox_indexed VALUES (0, 0);

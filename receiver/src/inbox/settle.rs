@@ -140,13 +140,13 @@ impl Notes<'_> {
         let values = params![delivery.seq, attempts, due, finished, error];
         match delivery.table {
             Table::Received => {
-                let first = "INSERT INTO failed
+                let first = "INSERT INTO inbox_failed
                      SELECT seq, id, received_ms, event, content_type, body, ?2, ?3, ?4, ?5 FROM received WHERE seq = ?1";
                 self.transaction.prepare_cached(first)?.execute(values)?;
                 self.remove(delivery)?;
             }
             Table::Failed => {
-                let again = "UPDATE failed SET attempts = ?2, due_ms = ?3, finished_ms = ?4, error = ?5
+                let again = "UPDATE inbox_failed SET attempts = ?2, due_ms = ?3, finished_ms = ?4, error = ?5
                      WHERE seq = ?1 AND due_ms IS NOT NULL";
                 self.transaction.prepare_cached(again)?.execute(values)?;
             }
@@ -198,7 +198,7 @@ impl Notes<'_> {
     fn remove(&self, delivery: &Delivery) -> rusqlite::Result<bool> {
         let remove = match delivery.table {
             Table::Received => "DELETE FROM received WHERE seq = ?1",
-            Table::Failed => "DELETE FROM failed WHERE seq = ?1 AND due_ms IS NOT NULL",
+            Table::Failed => "DELETE FROM inbox_failed WHERE seq = ?1 AND due_ms IS NOT NULL",
         };
         Ok(self.transaction.prepare_cached(remove)?.execute([delivery.seq])? > 0)
     }

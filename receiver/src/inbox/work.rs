@@ -53,7 +53,8 @@ pub trait Work: Send + Sync + 'static {
     }
 
     /// Writes what is to be written to the inbox's own file, in the transaction that marks the delivery as done:
-    /// exactly once. Keep it short, since all arrivals wait meanwhile. Tables of its own are welcome. What it writes counts
+    /// exactly once. Keep it short, since all arrivals wait meanwhile. Tables of its own are welcome,
+    /// but `received`, `effects`, and what begins with `inbox_`. What it writes counts
     /// alone: it is called again, as if it had not been before, where the transaction could not be committed, or a record
     /// in the same one failed.
     ///

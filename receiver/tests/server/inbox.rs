@@ -244,8 +244,8 @@ fn a_delivery_that_cannot_be_read_is_given_up_and_holds_nobody_up() {
         ("received", "id = CAST(x'ff' AS TEXT)"),
         ("received", "received_ms = -1"),
         ("received", "event = CAST(x'ff' AS TEXT)"),
-        ("failed", "id = CAST(x'ff' AS TEXT)"),
-        ("failed", "attempts = -1"),
+        ("inbox_failed", "id = CAST(x'ff' AS TEXT)"),
+        ("inbox_failed", "attempts = -1"),
     ] {
         let shelf = Shelf::new();
         shelf.open(Counting).close();
@@ -253,8 +253,8 @@ fn a_delivery_that_cannot_be_read_is_given_up_and_holds_nobody_up() {
             &shelf,
             "INSERT INTO received (seq, id, received_ms, body) VALUES (1, 'bad', 1, x''), (2, 'good', 1, x'')",
         );
-        if table == "failed" {
-            let failed = "INSERT INTO failed
+        if table == "inbox_failed" {
+            let failed = "INSERT INTO inbox_failed
                  SELECT seq, id, received_ms, event, content_type, body, 1, 2, NULL, 'not today' FROM received WHERE seq = 1";
             change(&shelf, &format!("{failed}; DELETE FROM received WHERE seq = 1"));
         }

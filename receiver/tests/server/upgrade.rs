@@ -53,7 +53,10 @@ fn an_inbox_of_the_version_before_is_taken_over_with_all_that_it_holds() {
     let sql = Connection::open(&path).unwrap();
     let count = |what: &str| sql.query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0));
     assert_eq!(count("of_the_work"), Ok(1_u32), "what the work wrote is left as it is");
-    assert_eq!(count("failed WHERE id = 'given up' AND body = x'626f6479' AND event = 'push'"), Ok(1_u32));
+    assert_eq!(
+        count("inbox_failed WHERE id = 'given up' AND body = x'626f6479' AND event = 'push'"),
+        Ok(1_u32)
+    );
     assert_eq!(
         count("sqlite_schema WHERE name LIKE '%\\_1' ESCAPE '\\'"),
         Ok(0_u32),

@@ -89,6 +89,7 @@ impl SqliteClaimer {
             }
         }
         let found = ledger::numbers(&moment)?;
+        self.contents.begin(found.0);
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
             let mut reader = RowReader {

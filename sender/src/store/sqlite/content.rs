@@ -39,6 +39,8 @@ pub(super) struct Content {
 pub(super) struct Contents {
     known: BTreeMap<(u64, u64), Content>,
     bytes: usize,
+    /// The number of the next delivery, as it was when something was read last.
+    next: u64,
 }
 
 /// Reads events and bodies.
@@ -66,6 +68,15 @@ impl<'a> Reader<'a> {
 }
 
 impl Contents {
+    /// To be called in each transaction with the number of the next delivery there. A file that has gone back, as one that was
+    /// restored from an older one, gives numbers again: nothing that is known of it holds.
+    pub(super) fn begin(&mut self, next: u64) {
+        if next < self.next {
+            *self = Self::default();
+        }
+        self.next = next;
+    }
+
     /// What a delivery of that event with that body sends.
     pub(super) fn read(&mut self, reader: &mut Reader<'_>, event: u64, body: u64) -> Result<Content> {
         if let Some(content) = self.known.get(&(event, body)) {
@@ -103,6 +114,18 @@ mod tests {
         let held: usize = contents.known.values().map(|content| content.body.bytes.len()).sum();
         assert_eq!(contents.bytes, held);
         contents.known.keys().map(|(event, _)| *event).collect()
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_file_that_has_gone_back() {
+        let mut contents = Contents::default();
+        contents.begin(7);
+        contents.keep((1, OWN_BODY), content(1));
+        contents.begin(7);
+        contents.begin(8);
+        assert_eq!(contents.known.len(), 1);
+        contents.begin(7);
+        assert_eq!((contents.known.len(), contents.bytes), (0, 0));
     }
 
     #[test]

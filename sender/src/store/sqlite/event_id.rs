@@ -60,7 +60,9 @@ impl FromSql for Kept {
 pub(in crate::store) fn teach(sql: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     sql.create_scalar_function("event_id", 1, flags, |told: &Context<'_>| {
-        told.get::<String>(0).map(|text| Value::from(EventId::new(&text)))
+        // What can't be read stays as it is, and its deliveries with it: they are set aside when they are claimed.
+        let text = told.get_raw(0).as_str();
+        text.map_or_else(|_| told.get::<Value>(0), |text| Ok(EventId::new(text).into()))
     })?;
     sql.create_scalar_function("event_id_text", 1, flags, |told: &Context<'_>| {
         told.get::<Kept>(0).map(|Kept(text)| text.to_string())
