@@ -8,9 +8,12 @@ use serde_json::Result;
 use super::record::{Accepted, Answer, Arrival, Offer, Record};
 use super::{Shared, Text};
 
+/// Whom an event is owed to.
+type Owed = Shared<[Text]>;
+
 thread_local! {
     /// Whom this thread's latest offer was owed to, and that as it is written.
-    static LAST_OWED: RefCell<Option<(Shared<[Text]>, Vec<u8>)>> = const { RefCell::new(None) };
+    static LAST_OWED: RefCell<(Owed, Vec<u8>)> = RefCell::default();
 }
 
 /// Writes the line of a record without its end, if it is of such a kind.
@@ -80,14 +83,12 @@ impl Line<'_> {
     }
 
     /// Whom an offer is owed to may be thousands, and the next one is often owed to the same: their names are written once.
-    fn owed(&mut self, owed: &Shared<[Text]>) -> Result<()> {
+    fn owed(&mut self, owed: &Owed) -> Result<()> {
         LAST_OWED.with_borrow_mut(|last| {
-            if !last.as_ref().is_some_and(|(known, _)| known.is_same(owed)) {
-                *last = Some((owed.clone(), serde_json::to_vec(owed)?));
+            if last.1.is_empty() || !last.0.is_same(owed) {
+                *last = (owed.clone(), serde_json::to_vec(owed)?);
             }
-            if let Some((_, names)) = last {
-                self.0.extend_from_slice(names);
-            }
+            self.0.extend_from_slice(&last.1);
             Ok(())
         })
     }
@@ -204,8 +205,8 @@ mod tests {
             }
         }
         // Owed to the same as the one before, to others who are alike, and to others.
-        let (same, alike, others): (Shared<[Text]>, Shared<[Text]>, Shared<[Text]>) =
-            (vec!["a".into()].into(), vec!["a".into()].into(), vec!["b".into(), "c".into()].into());
+        let owed = |names: &[&str]| names.iter().map(|name| Text::from(*name)).collect::<Owed>();
+        let (same, alike, others) = (owed(&["a"]), owed(&["a"]), owed(&["b", "c"]));
         for owed in [&same, &same, &alike, &others, &same] {
             let (kind, key, owed) = ("k".into(), "y".into(), owed.clone());
             check(&Record::Offer(Offer { t: 1, intended: 2, held: 0, token: 3, kind, key, owed }));

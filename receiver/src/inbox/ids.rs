@@ -43,8 +43,7 @@ impl Ids {
     /// To be called in each transaction that takes arrivals, before the first.
     pub(super) fn look(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         // Whoever else wrote in spite of the lock may have taken ids, and numbers.
-        let version =
-            transaction.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0)).map(Some)?;
+        let version = Some(version(transaction)?);
         if self.version != version || self.is_over(2) {
             self.index(transaction)?;
             self.last = self.last.max(last(transaction)?);
@@ -73,12 +72,17 @@ impl Ids {
 
     /// Puts into the index what it does not have yet, in the order that it has, so that a page is changed once for all ids on it.
     pub(super) fn index(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let missing = "INSERT OR IGNORE INTO inbox_ids
-             SELECT id FROM received WHERE seq > (SELECT delivery FROM inbox_indexed)
-             UNION ALL SELECT id FROM inbox_failed WHERE seq > (SELECT delivery FROM inbox_indexed)
-             UNION ALL SELECT id FROM effects WHERE seq > (SELECT effect FROM inbox_indexed)
-             ORDER BY id";
-        transaction.prepare_cached(missing)?.execute([])?;
+        if self.version == Some(version(transaction)?) {
+            // No row is read for it: one that can't be holds up nobody else.
+            let mut recent: Vec<_> = self.recent.iter().collect();
+            recent.sort_unstable();
+            let mut insert = transaction.prepare_cached("INSERT OR IGNORE INTO inbox_ids VALUES (?1)")?;
+            for id in recent {
+                insert.execute([id])?;
+            }
+        } else {
+            index_rows(transaction)?;
+        }
         mark(transaction)?;
         self.recent.clear();
         self.bytes = 0;
@@ -88,6 +92,21 @@ impl Ids {
     fn is_over(&self, times: usize) -> bool {
         self.recent.len() >= times * self.recent_max || self.bytes >= times * RECENT_BYTES_MAX
     }
+}
+
+/// The state of the file: another one with each commit of anybody else.
+fn version(sql: &Connection) -> rusqlite::Result<i64> {
+    sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
+/// Puts the ids of all rows into the index that it does not have yet.
+fn index_rows(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let missing = "INSERT OR IGNORE INTO inbox_ids
+         SELECT id FROM received WHERE seq > (SELECT delivery FROM inbox_indexed)
+         UNION ALL SELECT id FROM inbox_failed WHERE seq > (SELECT delivery FROM inbox_indexed)
+         UNION ALL SELECT id FROM effects WHERE seq > (SELECT effect FROM inbox_indexed)
+         ORDER BY id";
+    transaction.prepare_cached(missing)?.execute([]).map(drop)
 }
 
 /// The question to the index.

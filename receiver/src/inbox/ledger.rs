@@ -452,6 +452,35 @@ mod tests {
         histories(Bug::None, 100).unwrap();
     }
 
+    /// A page of rows whose ids are in no index yet makes no sense any more.
+    #[test]
+    fn rows_that_cannot_be_read_any_more_do_not_stop_what_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inbox.db");
+        let now = Millis(1_700_000_000_000);
+        let mut ledger = Ledger { ids: Ids::default(), ..open(&path) };
+        let mut accept = |numbers: std::ops::Range<u32>, at: Millis| {
+            let arrival = |number| Arrival::new(format!("id-{number:03}-"), vec![b'x'; 500]);
+            let answers = ledger.accept_if_there(at, &numbers.map(arrival).collect::<Vec<_>>()).unwrap();
+            let truncate = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA shrink_memory";
+            ledger.sql.execute_batch(truncate).unwrap();
+            answers
+        };
+        // The first commit sweeps, and so indexes what it has.
+        assert_eq!(accept(0..1, now), [Ok(Accepted::New)]);
+        assert!(accept(1..100, now).iter().all(|answer| *answer == Ok(Accepted::New)));
+        let bytes = std::fs::read(&path).unwrap();
+        let row = bytes.windows(7).position(|window| window == b"id-050-").unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0xff], row as u64 / 4_096 * 4_096).unwrap();
+        for sweeps in 1..=3 {
+            let answers = accept(0..101, now.after(SWEEP_EVERY * sweeps));
+            let (newest, others) = answers.split_last().unwrap();
+            assert!(others.iter().all(|answer| *answer == Ok(Accepted::Known)));
+            assert_eq!(*newest == Ok(Accepted::New), sweeps == 1);
+        }
+    }
+
     #[test]
     fn an_inbox_that_forgets_ids_or_makes_them_up_is_found_out() {
         for bug in [Bug::MarksTooMuch, Bug::LooksAtNothing, Bug::KeepsWhatFailed] {
