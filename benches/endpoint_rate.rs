@@ -11,11 +11,12 @@
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
 #![expect(clippy::cast_precision_loss, reason = "nanoseconds are few enough")]
 
+mod clients;
+
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,8 +35,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 const TOKENS: Tokens = Tokens::new(7);
@@ -82,7 +82,7 @@ fn main() {
     let client = client.expect("a runtime");
     // A turn that counts for nothing, to warm up.
     for server in &servers {
-        client.block_on(rate(server.address, signed(0)));
+        client.block_on(clients::rate(server.address, signed(0)));
     }
     let turns: Vec<_> =
         (1..=TURNS).map(|turn| servers.each_ref().map(|one| measure(one, turn, &client))).collect();
@@ -97,7 +97,7 @@ fn main() {
 /// Lets a server answer all requests of a turn: how many a second, and the microseconds of its threads for each.
 fn measure(server: &Server, turn: usize, client: &tokio::runtime::Runtime) -> (f64, f64) {
     let (requests, before) = (signed(turn), nanos(server.threads));
-    let rate = client.block_on(rate(server.address, requests));
+    let rate = client.block_on(clients::rate(server.address, requests));
     let micros = (nanos(server.threads) - before) as f64 / 1e3 / REQUESTS as f64;
     println!("turn {turn}: {:<9} {rate:>7.0}/s by the clock, {micros:>4.1} µs each", server.name);
     (rate, micros)
@@ -204,34 +204,4 @@ fn signed(turn: usize) -> Vec<Vec<Vec<u8>>> {
     };
     let each = REQUESTS / CONNECTIONS;
     (0..CONNECTIONS).map(|one| (0..each).map(|number| request(one * each + number)).collect()).collect()
-}
-
-/// Requests a second, over all connections, one at a time on each.
-async fn rate(server: SocketAddr, requests: Vec<Vec<Vec<u8>>>) -> f64 {
-    let mut streams = Vec::new();
-    for requests in requests {
-        streams.push((TcpStream::connect(server).await.expect("it listens"), requests));
-    }
-    let begun = Instant::now();
-    let clients: Vec<_> =
-        streams.into_iter().map(|(stream, requests)| tokio::spawn(talk(stream, requests))).collect();
-    for client in clients {
-        client.await.expect("every request is answered well");
-    }
-    REQUESTS as f64 / begun.elapsed().as_secs_f64()
-}
-
-async fn talk(mut stream: TcpStream, requests: Vec<Vec<u8>>) {
-    stream.set_nodelay(true).expect("a socket has that option");
-    let mut answer = [0; 1_024];
-    for request in requests {
-        stream.write_all(&request).await.expect("it reads");
-        let mut length = 0;
-        while !answer[..length].ends_with(b"\r\n\r\n") {
-            let read = stream.read(&mut answer[length..]).await.expect("it answers");
-            assert!(read > 0, "it hung up");
-            length += read;
-        }
-        assert!(answer.starts_with(b"HTTP/1.1 204"), "it refused: {}", String::from_utf8_lossy(&answer));
-    }
 }

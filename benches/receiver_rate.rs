@@ -10,13 +10,15 @@
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
 #![expect(clippy::cast_precision_loss, reason = "nanoseconds are few enough")]
 
+mod clients;
+
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,8 +36,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use sha2::Sha256;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -68,7 +69,7 @@ fn main() {
     for turn in 0..TURNS {
         let costs = [&bare, &verifying, &durable].map(|server| {
             let (requests, before) = (signed(turn), server.nanos());
-            let rate = client.block_on(rate(server.address, requests));
+            let rate = client.block_on(clients::rate(server.address, requests));
             let nanos = server.nanos() - before;
             (rate, nanos / REQUESTS as u64)
         });
@@ -180,34 +181,4 @@ fn signed(turn: usize) -> Vec<Vec<Vec<u8>>> {
     };
     let connections = 0..CONNECTIONS;
     connections.map(|one| (0..REQUESTS / CONNECTIONS).map(|number| request(one, number)).collect()).collect()
-}
-
-/// Requests a second, over all connections, one at a time on each.
-async fn rate(server: SocketAddr, requests: Vec<Vec<Vec<u8>>>) -> f64 {
-    let mut streams = Vec::new();
-    for requests in requests {
-        streams.push((TcpStream::connect(server).await.expect("it listens"), requests));
-    }
-    let begun = Instant::now();
-    let clients: Vec<_> =
-        streams.into_iter().map(|(stream, requests)| tokio::spawn(talk(stream, requests))).collect();
-    for client in clients {
-        client.await.expect("every request is answered well");
-    }
-    f64::from(u32::try_from(REQUESTS).unwrap_or(u32::MAX)) / begun.elapsed().as_secs_f64()
-}
-
-async fn talk(mut stream: TcpStream, requests: Vec<Vec<u8>>) {
-    stream.set_nodelay(true).expect("a socket has that option");
-    let mut answer = [0; 1_024];
-    for request in requests {
-        stream.write_all(&request).await.expect("it reads");
-        let mut length = 0;
-        while !answer[..length].ends_with(b"\r\n\r\n") {
-            let read = stream.read(&mut answer[length..]).await.expect("it answers");
-            assert!(read > 0, "it hung up");
-            length += read;
-        }
-        assert!(answer.starts_with(b"HTTP/1.1 204"), "it refused: {}", String::from_utf8_lossy(&answer));
-    }
 }
