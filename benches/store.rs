@@ -78,6 +78,7 @@ fn event(number: u64, roster: u64, lanes: &[LaneId]) -> Command {
     Command::Emit(Emit {
         roster,
         id: format!("evt_{number:020}").into(),
+        id_is_new: false,
         kind: "video.trending".into(),
         key: Some("clip".into()),
         received: NOW,

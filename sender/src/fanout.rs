@@ -42,6 +42,7 @@ pub fn fan_out(roster: &Roster, offer: &Offer<'_>, id: &PublicId, now: StoreTime
     Emit {
         roster: roster.version(),
         id: id.as_str().into(),
+        id_is_new: offer.id.is_none(),
         kind: offer.event_type.as_str().into(),
         key: offer.key.as_ref().map(|key| key.as_str().into()),
         received: now,

@@ -68,6 +68,13 @@ fn emit(roster: &Roster, offer: &str) -> Emit {
 const OFFER: &str = r#"{"type":"video.trending","key":"v1","data":{"a":1,"b":{"c":"x"},"d":"UC-42"}}"#;
 
 #[test]
+fn only_an_id_that_was_made_for_the_event_is_new() {
+    let roster = roster(&[json!({})]);
+    assert!(emit(&roster, OFFER).id_is_new);
+    assert!(!emit(&roster, r#"{"id":"evt_1","type":"video.trending","data":{}}"#).id_is_new);
+}
+
+#[test]
 fn each_matching_subscriber_is_owed_the_event_by_its_own_terms() {
     let roster = roster(&[
         json!({}),

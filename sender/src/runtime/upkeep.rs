@@ -210,6 +210,7 @@ mod tests {
             Command::Emit(Emit {
                 roster: 1,
                 id: number.to_string().into(),
+                id_is_new: false,
                 kind: "a".into(),
                 key: None,
                 received: NOW,

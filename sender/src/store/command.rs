@@ -67,6 +67,8 @@ pub struct Emit {
     pub roster: u64,
     /// The event's public id.
     pub id: Arc<str>,
+    /// The id was made for this command, and nobody knows it: no event has had it.
+    pub id_is_new: bool,
     /// Its type.
     pub kind: Arc<str>,
     /// Its key.
@@ -376,6 +378,13 @@ impl Command {
     #[must_use]
     pub const fn is_frequent(&self) -> bool {
         matches!(self, Self::Emit(_) | Self::Claim(_) | Self::Settle(_))
+    }
+
+    /// Whether it does nothing to the queues of lanes but to add a delivery, hand one out, or note what became of one; and leaves
+    /// whose they are.
+    #[must_use]
+    pub const fn spares_queues(&self) -> bool {
+        matches!(self, Self::Renew(_) | Self::Persist(Persist { hand_back: false, .. })) || self.is_frequent()
     }
 
     /// Whether it writes nothing in the ordinary course.

@@ -83,13 +83,15 @@ impl Held {
         }
     }
 
-    /// Gets a delivery back.
-    pub(super) fn give_back(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) {
+    /// Gets a delivery back. False if it was not handed out under that ownership.
+    pub(super) fn give_back(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> bool {
         let hand = self.lanes.get_mut(&lane).filter(|hand| hand.term == term);
-        if hand.is_some_and(|hand| hand.rows.remove(&delivery)) {
+        let was_out = hand.is_some_and(|hand| hand.rows.remove(&delivery));
+        if was_out {
             self.journal.push(Undo::Gave(lane, delivery));
             self.moving.insert(delivery);
         }
+        was_out
     }
 
     /// This commit buries or replaces a delivery that is not handed out.

@@ -184,6 +184,7 @@ impl World {
         self.commit(Command::Emit(Emit {
             roster: self.keeper.present().version(),
             id: format!("evt_{}", self.events).into(),
+            id_is_new: false,
             kind: "a".into(),
             key: None,
             received: now,

@@ -1,5 +1,5 @@
 //! What any store must do (`contract`), what random commands must not break (`law`), and what is SQLite's own affair
-//! (`sqlite`, `kills`, `vacuum`). What an event taken in part means is said by its definition (`parts`).
+//! (`sqlite`, `quick`, `kills`, `vacuum`). What an event taken in part means is said by its definition (`parts`).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,6 +14,7 @@ mod pooled;
 mod postgres;
 #[path = "../postgres_server/mod.rs"]
 mod postgres_server;
+mod quick;
 mod sqlite;
 mod tls;
 mod transfer;

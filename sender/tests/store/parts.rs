@@ -249,6 +249,7 @@ impl Run<'_> {
         Emit {
             roster: self.ground.reader.glance().unwrap().roster,
             id: known.ids.last().unwrap().as_str().into(),
+            id_is_new: false,
             kind: "k".into(),
             key: None,
             received: now,

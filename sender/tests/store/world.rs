@@ -186,6 +186,7 @@ impl<B: Backend> World<B> {
         Emit {
             roster: self.reader.glance().unwrap().roster,
             id: format!("e{}", self.serial).into(),
+            id_is_new: false,
             kind: "video.trending".into(),
             key: Some("clip".into()),
             received: self.now,

@@ -85,6 +85,7 @@ mod tests {
         Emit {
             roster: 1,
             id: "e".into(),
+            id_is_new: false,
             kind: "k".into(),
             key: None,
             received: StoreTime(1),

@@ -3,7 +3,7 @@
 //! It hands out only what is the same before and after the commit that may be under way: see [`crate::store::held`]. Whatever
 //! is not the plain case (a lane that is not held here, or has changed hands) it leaves to the next commit.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -18,7 +18,7 @@ use crate::store::command::Claim;
 use crate::store::held::Held;
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
-use crate::store::{Claimer, StoreError};
+use crate::store::{Claimer, QuickClaims, StoreError};
 
 const DOING: &str = "claim deliveries";
 /// Deliveries that the disk does not give, of which one claim finds out: the disk takes its time for each.
@@ -92,6 +92,7 @@ impl SqliteClaimer {
         self.contents.begin(found.0);
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
+            fronts.fresh.forget(claim.lane);
             let mut reader = RowReader {
                 sql: &moment,
                 now,
@@ -118,9 +119,29 @@ impl SqliteClaimer {
             if let Some(place) = reached {
                 fronts.reach(claimed.lane, claimed.term, place, found);
             }
+            if claimed.next.is_none_or(|next| next > now) {
+                fronts.reach_the_end(claimed.lane, claimed.term, claimed.next, found);
+            }
             claimed
         };
         Ok(Some(answers.into_iter().map(take).collect()))
+    }
+}
+
+impl QuickClaims for Mutex<Out> {
+    fn claim(&self, now: StoreTime, claim: &Claim) -> Option<Claimed> {
+        let mut out = match self.try_lock() {
+            Ok(out) => out,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Whoever has it reads the file, or is at a commit.
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let Out { held, fronts } = &mut *out;
+        let claimed = fronts.fresh.hand_out(claim, now, held)?;
+        for row in &claimed.rows {
+            held.take_beside(claimed.lane, row.delivery);
+        }
+        Some(claimed)
     }
 }
 

@@ -174,6 +174,7 @@ impl Work<'_> {
             self.fronts.forget(claim.lane);
         }
         self.held.begin(claim.lane, owner, claim.term);
+        self.fronts.fresh.forget(claim.lane);
         let mut reader = RowReader {
             sql: self.sql,
             now: self.now,

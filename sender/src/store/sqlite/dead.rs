@@ -44,6 +44,7 @@ impl Work<'_> {
             )?
             .execute(params![delivery, self.now, reason])?;
         self.held.leave(lane, delivery);
+        self.fronts.fresh.doubt(lane);
         self.ledger.count(self.sql, lane, |counts| {
             counts.leave(bytes, attempts_before > 0);
             counts.dead += 1;

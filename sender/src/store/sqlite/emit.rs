@@ -5,15 +5,17 @@
 //! short the lanes' windows for duplicates are: emitted again, it goes to those alone who lack it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Result, params};
 
 use super::event_id::EventId;
+use super::fresh::Recorded;
 use super::values::{int, size};
 use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::command::{Body, Emit, OutboxId, Reason, RejectOutbox, Target};
-use crate::store::reply::{Emitted, Placed, Refusal, Reply};
+use crate::store::reply::{ClaimedRow, Emitted, Placed, Refusal, Reply};
 use crate::store::room::Bounded;
 use crate::store::route::{Before, Replaced, Route};
 
@@ -136,6 +138,9 @@ impl Work<'_> {
     /// targets.
     fn received_before(&mut self, emit: &Emit) -> Result<Before> {
         let mut before = Before::default();
+        if emit.id_is_new {
+            return Ok(before);
+        }
         let longest = emit.targets.iter().map(|target| target.dedupe).max().unwrap_or(Nanos::ZERO);
         let since = StoreTime(emit.received.0.saturating_sub(longest.0));
         let query = at_hand(&mut self.hot.received_before, self.sql, RECEIVED_BEFORE)?;
@@ -257,13 +262,31 @@ impl Work<'_> {
         self.ledger.count(self.sql, target.lane, |counts| counts.accept(bytes))?;
         self.written.recorded += 1;
         self.note_if_short(delivery, target.expires)?;
-        self.fronts.add(target.lane, due);
         if fits {
+            self.note_queued(emit, target, delivery, due);
             self.may_pay(target.lane)?;
             return Ok(Placed::Waiting { delivery, due, replaced });
         }
         self.bury(target.lane, delivery, bytes, 0, Reason::Overflow)?;
         Ok(Placed::Overflowed { delivery })
+    }
+
+    /// What is due at once may be handed out from memory, where nothing may take its place.
+    fn note_queued(&mut self, emit: &Emit, target: &Target, delivery: DeliveryId, due: StoreTime) {
+        if target.coalesce.is_some() || due > self.now || !self.fronts.fresh.follows(target.lane) {
+            return self.fronts.add(target.lane, due);
+        }
+        let row = ClaimedRow {
+            delivery,
+            attempts: 0,
+            expires: StoreTime(target.expires.0.saturating_add(self.rules.expiry_grace.0)),
+            event: Arc::clone(&emit.id),
+            kind: Arc::clone(&emit.kind),
+            received: emit.received,
+            body: emit.bodies[target.body].clone(),
+            signature: target.signature.clone(),
+        };
+        self.fronts.record(target.lane, Recorded { due, row });
     }
 
     fn coalesce(&mut self, lane: LaneId, older: &Replaced) -> Result<()> {
@@ -272,6 +295,7 @@ impl Work<'_> {
             .execute(params![older.delivery, self.now])?;
         // It falls due while the commit is on its way to the disk: nobody may be handed it then.
         self.held.leave(lane, older.delivery);
+        self.fronts.fresh.doubt(lane);
         self.ledger.count(self.sql, lane, |counts| {
             counts.leave(older.bytes, false);
             counts.coalesced += 1;

@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
+use super::fresh::{Fresh, Recorded};
 use crate::engine::{LaneId, StoreTime, Term};
+use crate::store::held::Held;
 
 /// What changes with everything that any process adds to queues: the next delivery's number, and how often something was put
 /// back.
@@ -21,6 +23,7 @@ pub(super) struct Fronts {
     places: BTreeMap<LaneId, (Term, StoreTime)>,
     /// What the commit under way adds to queues: the longest due of each lane.
     added: BTreeMap<LaneId, StoreTime>,
+    pub(super) fresh: Fresh,
 }
 
 impl Fronts {
@@ -33,12 +36,24 @@ impl Fronts {
 
     /// The commit under way adds a delivery to a queue, or puts one back.
     pub(super) fn add(&mut self, lane: LaneId, due: StoreTime) {
+        self.fresh.add(lane, due);
+        self.note(lane, due);
+    }
+
+    /// The commit under way records a delivery that may be handed out from memory.
+    pub(super) fn record(&mut self, lane: LaneId, recorded: Recorded) {
+        self.note(lane, recorded.due);
+        self.fresh.record(lane, recorded);
+    }
+
+    fn note(&mut self, lane: LaneId, due: StoreTime) {
         let first = self.added.entry(lane).or_insert(due);
         *first = due.min(*first);
     }
 
-    /// The commit is durable, and left these numbers.
-    pub(super) fn keep(&mut self, left: Known) {
+    /// The commit is durable, and left these numbers. What it held back is still known to be so.
+    pub(super) fn keep(&mut self, left: Known, held: &Held) {
+        self.fresh.keep(held);
         self.known = left;
         for (lane, due) in std::mem::take(&mut self.added) {
             if let Some((_, place)) = self.places.get_mut(&lane) {
@@ -51,6 +66,7 @@ impl Fronts {
     pub(super) fn undo(&mut self) {
         self.places.clear();
         self.added.clear();
+        self.fresh.undo();
     }
 
     /// Where a claim begins that reads the store with these numbers; at the beginning, if nothing.
@@ -66,9 +82,17 @@ impl Fronts {
         }
     }
 
+    /// All that is due of a lane is handed out, says such a claim; what else there is of it is due at `next`.
+    pub(super) fn reach_the_end(&mut self, lane: LaneId, term: Term, next: Option<StoreTime>, found: Known) {
+        if found == self.known {
+            self.fresh.follow(lane, term, next);
+        }
+    }
+
     /// A lane is held anew.
     pub(super) fn forget(&mut self, lane: LaneId) {
         self.places.remove(&lane);
+        self.fresh.forget(lane);
     }
 }
 
@@ -82,7 +106,7 @@ mod tests {
 
     fn reached() -> Fronts {
         let mut fronts = Fronts::default();
-        fronts.keep((7, 0));
+        fronts.keep((7, 0), &Held::default());
         fronts.reach(LANE, TERM, PLACE, (7, 0));
         assert_eq!(fronts.of(LANE, TERM, (7, 0)), Some(PLACE));
         fronts
@@ -95,7 +119,7 @@ mod tests {
         assert_eq!(fronts.of(LANE, TERM, (7, 1)), None, "one was put back");
         assert_eq!(fronts.of(LANE, Term(2), (7, 0)), None, "another ownership held others");
         fronts.begin((8, 0));
-        fronts.keep((9, 0));
+        fronts.keep((9, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (9, 0)), None, "our commit came after it");
     }
 
@@ -108,11 +132,11 @@ mod tests {
         fronts.add(LaneId(2), StoreTime(1));
         // A claim beside it sees nothing of it yet, and comes further.
         fronts.reach(LANE, TERM, StoreTime(60), (7, 0));
-        fronts.keep((9, 0));
+        fronts.keep((9, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (9, 0)), Some(StoreTime(30)));
         fronts.begin((9, 0));
         fronts.add(LANE, StoreTime(90));
-        fronts.keep((10, 0));
+        fronts.keep((10, 0), &Held::default());
         assert_eq!(fronts.of(LANE, TERM, (10, 0)), Some(StoreTime(30)), "what is due later changes nothing");
     }
 

@@ -57,6 +57,7 @@ pub(super) struct Ledger {
     /// Lanes with something to be written; one may be named several times.
     changed: Vec<LaneId>,
     version: Version,
+    undisturbed: bool,
 }
 
 /// Changes whenever another connection has committed, of whichever process, and with no commit of our own.
@@ -83,8 +84,14 @@ impl Ledger {
         let before = totals.counts;
         // Inside of the transaction: nobody writes between this and what is read after it.
         let version = sql.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
-        let lanes = if known.version == Some(version) { known.lanes } else { BTreeMap::new() };
-        Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version })
+        let undisturbed = known.version == Some(version);
+        let lanes = if undisturbed { known.lanes } else { BTreeMap::new() };
+        Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version, undisturbed })
+    }
+
+    /// Whether nobody else has written since the last commit, and that is known.
+    pub(super) const fn is_undisturbed(&self) -> bool {
+        self.undisturbed
     }
 
     /// What the next commit may go on from, once this one is durable.

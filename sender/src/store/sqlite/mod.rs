@@ -3,13 +3,12 @@
 //! One connection writes, in a write-ahead log; any number of others read beside it. Several processes may do so on
 //! one file. What each file here does: `open` (is the file ours?), `clock` (which time it is), `ledger` (figures, written once per commit),
 //! `log` (kept short beside the commits), then one file for each group of commands: `emit`
-//! with `room`, `claim` with `content`, `beside`, `fronts` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
+//! with `room`, `claim` with `content`, `beside`, `fronts`, `fresh` and `damaged`, `settle`, `lease` with `nodes`, `subscribe`, `dead`, `sweep` with `unswept`, `purge`; `latencies` puts off;
 //! `reader` and its parts read; `doctor` and `vacuum` are for operators.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, TransactionBehavior};
 
@@ -20,7 +19,7 @@ use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::room::Room;
-use super::{Claimer, Store, StoreError, Written};
+use super::{Claimer, QuickClaims, Store, StoreError, Written};
 use crate::engine::{Nanos, StoreTime};
 
 mod beside;
@@ -34,6 +33,7 @@ mod emit;
 mod ended;
 mod event_id;
 mod failure;
+mod fresh;
 mod fronts;
 mod latencies;
 mod lease;
@@ -41,6 +41,7 @@ mod ledger;
 mod log;
 mod nodes;
 mod open;
+mod options;
 mod purge;
 mod reader;
 mod room;
@@ -63,52 +64,10 @@ use ledger::{KnownLanes, Ledger};
 use log::LogMover;
 pub use log::LogSize;
 pub(crate) use log::why_long;
+pub use options::{Durability, Options};
 pub use reader::SqliteReader;
 pub use vacuum::Space;
 pub(crate) use vacuum::{VacuumError, vacuum};
-
-/// What an acknowledgement survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: every commit reaches the disk before it is answered.
-    #[default]
-    PowerLoss,
-    /// The death of the process, but not that of the machine.
-    Process,
-}
-
-/// How to open a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// What an acknowledgement survives.
-    pub durability: Durability,
-    /// How much it may hold.
-    pub limits: Limits,
-    /// Make the file if there is none.
-    pub create: bool,
-    /// Something random, which a new file keeps for good.
-    pub identity: u64,
-    /// The file grows no further than so many pages.
-    pub pages_max: Option<u32>,
-    /// How long one try to write waits for another process that is writing.
-    pub patience: Duration,
-    /// No event is taken while the log, which some program keeps from being cut, is this long or longer, in bytes.
-    pub log_bytes_max: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            durability: Durability::default(),
-            limits: Limits::default(),
-            create: false,
-            identity: 0,
-            pages_max: None,
-            patience: Duration::from_secs(5),
-            log_bytes_max: 1 << 30,
-        }
-    }
-}
 
 /// The writing side of a store in an SQLite file.
 #[derive(Debug)]
@@ -198,6 +157,7 @@ impl SqliteStore {
         let known = std::mem::take(&mut self.known_lanes);
         let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
         fronts.begin(ledger.totals.numbers());
+        fronts.fresh.begin(now, ledger.is_undisturbed());
         let mut work = Work {
             sql: &tx,
             now,
@@ -227,8 +187,9 @@ impl SqliteStore {
         drop(out);
         tx.commit().doing("commit")?;
         let mut out = self.out();
-        out.held.keep();
-        out.fronts.keep(ledger.totals.numbers());
+        let Out { held, fronts } = &mut *out;
+        fronts.keep(ledger.totals.numbers(), held);
+        held.keep();
         drop(out);
         self.known_lanes = ledger.known();
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))
@@ -302,6 +263,10 @@ impl Store for SqliteStore {
             expiry_grace: self.expiry_grace,
         })))
     }
+
+    fn quick_claims(&self) -> Option<Arc<dyn QuickClaims>> {
+        Some(self.out.clone())
+    }
 }
 
 /// One commit under way. The commands are carried out by its methods, in the files named after them.
@@ -363,6 +328,9 @@ impl Work<'_> {
         if !matches!(command, Command::Emit(_)) {
             // Whatever else happens may change who can make room.
             self.room.forget_payers();
+        }
+        if !command.spares_queues() {
+            self.fronts.fresh.doubt_all();
         }
         match command {
             Command::Emit(emit) => self.emit(emit),

@@ -22,7 +22,11 @@ impl Work<'_> {
         let mut results = Vec::with_capacity(settlements.len());
         for settlement in settlements {
             results.push(self.settle_one(settlement)?);
-            self.held.give_back(settlement.lane, settlement.term, settlement.delivery);
+            let Settlement { lane, term, delivery, .. } = *settlement;
+            if !self.held.give_back(lane, term, delivery) {
+                // It may be one that was to be handed out next.
+                self.fronts.fresh.doubt(lane);
+            }
         }
         Ok(Reply::Settled(results))
     }

@@ -323,6 +323,7 @@ fn emit_body(number: u64, body: Body) -> Command {
     Command::Emit(Emit {
         roster: 1,
         id: number.to_string().into(),
+        id_is_new: false,
         kind: "k".into(),
         key: None,
         received: NOW,

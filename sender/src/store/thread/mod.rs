@@ -6,7 +6,8 @@
 //!
 //! - Nobody is answered before what they asked for is durable.
 //! - Requests are carried out in the order of their submission. Only claims go ahead of what does not concern them,
-//!   beside the commits if the store can do that, so that handing out work does not wait for the disk.
+//!   beside the commits if the store can do that, so that handing out work does not wait for the disk; what the store has in
+//!   memory is handed out on the thread that asks for it.
 //! - When the store fails in a way that may pass (a full disk, a lock), the thread says so once, keeps what it has,
 //!   tries again with growing pauses, and says so when it works again. Meanwhile the queue fills, and turns others
 //!   away. When a request fails for good, it alone is answered with the error.
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use crate::engine::StoreTime;
 use crate::store::command::Claim;
-use crate::store::{Claimer, Command, Reply, Store, StoreError};
+use crate::store::{Claimer, Command, QuickClaims, Reply, Store, StoreError};
 use complaints::Complaints;
 pub use order::PendingByLane;
 use queue::Queue;
@@ -38,7 +39,7 @@ pub use queue::{Capacity, Health, TurnedAway, Why};
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
 
-/// Told what came of a request. It is called on the store's thread: it must be quick, and must not panic. If the
+/// Told what came of a request. It is called on the store's thread, or, for a claim, on the one that asks: it must be quick, and must not panic. If the
 /// thread itself panics, the answers to what it was at are dropped uncalled.
 pub type Answer = Box<dyn FnOnce(Result<Vec<Reply>, StoreError>) + Send>;
 
@@ -68,9 +69,17 @@ pub struct StoreThread {
 }
 
 /// A way to submit requests. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Handle {
     queue: Arc<Queue>,
+    quick: Option<Arc<dyn QuickClaims>>,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("queue", &self.queue).finish_non_exhaustive()
+    }
 }
 
 impl StoreThread {
@@ -91,11 +100,11 @@ impl StoreThread {
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "claims wait for commits"),
         }
-        let writer =
-            Writer { store, clock, queue: queue.clone(), given_up: Complaints::default(), is_lost: false };
+        let handle = Handle { queue: queue.clone(), quick: store.quick_claims(), clock: clock.clone() };
+        let writer = Writer { store, clock, queue, given_up: Complaints::default(), is_lost: false };
         // The last one: see `has_ended`.
         threads.push(spawn("store", move || writer.run())?);
-        Ok(Self { handle: Handle { queue }, threads })
+        Ok(Self { handle, threads })
     }
 
     /// A way to submit requests.
@@ -133,7 +142,18 @@ impl Handle {
     ///
     /// If there is no room for it, or the thread has stopped. Then it comes back, unanswered.
     pub fn submit(&self, request: Request) -> Result<(), TurnedAway> {
-        self.queue.push(request)
+        match self.hand_out(&request.commands) {
+            Some(reply) => (request.answer)(Ok(vec![reply])),
+            None => self.queue.push(request)?,
+        }
+        Ok(())
+    }
+
+    /// What a claim may have at once.
+    fn hand_out(&self, commands: &[Command]) -> Option<Reply> {
+        let [Command::Claim(claim)] = commands else { return None };
+        let quick = self.quick.as_ref().filter(|_| self.queue.lets_pass(commands))?;
+        quick.claim((self.clock)(), claim).map(Reply::Claimed)
     }
 
     /// How the thread is doing.

@@ -177,6 +177,12 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether claims may be answered at once: nothing is on its way that they must come after.
+    pub(super) fn lets_pass(&self, commands: &[Command]) -> bool {
+        let waiting = self.lock();
+        !waiting.stopped && waiting.pending.lets_pass(commands)
+    }
+
     /// From now on, somebody takes the claims that go ahead, or nobody but the writer.
     pub(super) fn claims_beside(&self, beside: bool) {
         self.lock().beside = beside;

@@ -156,6 +156,7 @@ fn emit() -> Command {
     Command::Emit(Emit {
         roster: 0,
         id: "e".into(),
+        id_is_new: false,
         kind: "k".into(),
         key: None,
         received: StoreTime(0),

@@ -84,13 +84,84 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (0..2_usize, vec(claim(), 1..4)).prop_map(|(process, wishes)| Step::Commit { process, wishes }),
         1 => (0..2_usize).prop_map(|process| Step::Die { process }),
         1 => Just(Step::PowerCut),
-    ];
+    ]
+    .prop_map(|step| vec![step]);
+    let step = prop_oneof![8 => step, 2 => everyday()];
     // To begin with, each process owns two lanes.
     let begin = |process| Step::Commit { process, wishes: vec![Wish::Acquire { which: 1, max: 2 }] };
-    vec(step, 1..50).prop_map(move |mut steps| {
+    vec(step, 1..50).prop_map(move |steps| {
+        let mut steps: Vec<Step> = steps.into_iter().flatten().collect();
         steps.splice(0..0, [begin(0), begin(1)]);
         steps
     })
+}
+
+/// What a process does all day: it has handed out all of a lane that is due, and goes on from there, one thing at a time.
+fn everyday() -> impl Strategy<Value = Vec<Step>> {
+    let emit = (0..20_usize, weighted(0.1, 0..2_u8), (0..2_u64, 5..60_u64), how());
+    let emit = emit.prop_map(|(bytes, alike, times, how)| Wish::Emit {
+        lanes: Vec::new(),
+        bytes,
+        alike,
+        again: None,
+        times,
+        how,
+    });
+    let claim = (1..4_u32, 0..100_u64).prop_map(|(max, bytes_max)| (max, bytes_max));
+    let one = prop_oneof![
+        6 => vec(emit, 1..3).prop_map(Everyday::Wishes),
+        6 => claim.prop_map(|(max, bytes_max)| Everyday::Claim { max, bytes_max }),
+        3 => settle().prop_map(|settle| Everyday::Wishes(vec![settle])),
+        1 => wish().prop_map(|wish| Everyday::Wishes(vec![wish])),
+        1 => wish().prop_map(Everyday::Other),
+        1 => (0..80_u64).prop_map(|millis| Everyday::Pass(Nanos::from_millis(millis))),
+    ];
+    (0..2_usize, 1..3_u64, vec(one, 3..15)).prop_map(|(process, lane, ones)| {
+        // One that was its own to begin with.
+        let lane = lane + if process == 0 { 0 } else { 2 };
+        let all = Everyday::Claim { max: 100, bytes_max: u64::MAX };
+        // A commit first, after which it is known what others have written; the first claim of a lane may be another.
+        [Everyday::Wishes(vec![Wish::Renew]), all.clone(), all]
+            .into_iter()
+            .chain(ones)
+            .map(|one| one.step(process, lane))
+            .collect()
+    })
+}
+
+/// One of these things.
+#[derive(Clone, Debug)]
+enum Everyday {
+    Wishes(Vec<Wish>),
+    Claim {
+        max: u32,
+        bytes_max: u64,
+    },
+    /// The other process does something.
+    Other(Wish),
+    Pass(Nanos),
+}
+
+impl Everyday {
+    fn step(self, process: usize, lane: u64) -> Step {
+        match self {
+            Self::Pass(length) => Step::Pass(length),
+            Self::Other(wish) => Step::Commit { process: 1 - process, wishes: vec![wish] },
+            Self::Claim { max, bytes_max } => {
+                Step::Commit { process, wishes: vec![Wish::Claim { lane, max, bytes_max, late: false }] }
+            }
+            Self::Wishes(mut wishes) => {
+                for wish in &mut wishes {
+                    if let Wish::Emit { lanes, .. } = wish
+                        && lanes.is_empty()
+                    {
+                        lanes.push(lane);
+                    }
+                }
+                Step::Commit { process, wishes }
+            }
+        }
+    }
 }
 
 fn lane() -> impl Strategy<Value = u64> {
@@ -118,6 +189,11 @@ fn how() -> impl Strategy<Value = How> {
         .prop_map(|(atomic, withheld)| How { atomic, withheld })
 }
 
+fn settle() -> impl Strategy<Value = Wish> {
+    vec((any::<prop::sample::Index>(), fate(), prop::bool::weighted(0.15)), 1..5)
+        .prop_map(|picks| Wish::Settle { picks })
+}
+
 fn claim() -> impl Strategy<Value = Wish> {
     (lane(), 0..4_u32, 0..100_u64, prop::bool::weighted(0.1))
         .prop_map(|(lane, max, bytes_max, late)| Wish::Claim { lane, max, bytes_max, late })
@@ -129,8 +205,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         12 => (vec(lane(), 1..4), 0..40_usize, weighted(0.4, 0..2_u8), weighted(0.2, 0..30_u64), (0..3_u64, 5..60_u64), how())
             .prop_map(|(lanes, bytes, alike, again, times, how)| Wish::Emit { lanes, bytes, alike, again, times, how }),
         8 => claim(),
-        8 => vec((any::<prop::sample::Index>(), fate(), prop::bool::weighted(0.15)), 1..5)
-            .prop_map(|picks| Wish::Settle { picks }),
+        8 => settle(),
         6 => (0..3_u8, 1..4_u32).prop_map(|(which, max)| Wish::Acquire { which, max }),
         3 => Just(Wish::Renew),
         2 => (lane(), any::<bool>(), prop::bool::weighted(0.1))
@@ -213,6 +288,7 @@ fn emit(
     Emit {
         roster: model.roster(),
         id: format!("e{number}").into(),
+        id_is_new: false,
         kind: "k".into(),
         key: None,
         received: model.now,

@@ -1,0 +1,189 @@
+//! Claims out of memory, beside a store in a file. What they hand out is compared with what the file says in `law`, whatever
+//! happens; here is what they are for, and that threads don't change it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::mpsc::channel;
+
+use hookproof_sender::engine::{DeliveryId, LaneId, Term};
+use hookproof_sender::store::command::{Claim, Fate, Settlement, Shed};
+use hookproof_sender::store::reply::ClaimedRow;
+use hookproof_sender::store::thread::{Capacity, Request, StoreThread};
+use hookproof_sender::store::{Claimer, Command, QuickClaims, Reply};
+
+use crate::sqlite::File;
+use crate::world::{Backend as _, WIDE, World};
+
+/// A lane of which all that is due is handed out, and both ways to claim from it beside the commits.
+struct Calm {
+    world: World<File>,
+    lane: LaneId,
+    term: Term,
+    claimer: Box<dyn Claimer>,
+    quick: Arc<dyn QuickClaims>,
+}
+
+impl Calm {
+    fn new() -> Self {
+        let mut world = World::<File>::new();
+        let (lane, term) = world.own_lane(WIDE);
+        let claimer = world.store.claimer().unwrap().unwrap();
+        let quick = world.store.quick_claims().unwrap();
+        let mut calm = Self { world, lane, term, claimer, quick };
+        // The first claim of a lane is a commit's.
+        assert_eq!(calm.world.claim(lane, term), []);
+        assert_eq!(calm.from_file(), []);
+        calm
+    }
+
+    fn claim(&self) -> Claim {
+        Claim { lane: self.lane, term: self.term, max: 10, bytes_max: u64::MAX }
+    }
+
+    fn from_file(&mut self) -> Vec<ClaimedRow> {
+        let claim = self.claim();
+        self.claimer.claim(self.world.now, &[claim]).unwrap().unwrap().remove(0).rows
+    }
+
+    fn from_memory(&self) -> Option<Vec<ClaimedRow>> {
+        self.quick.claim(self.world.now, &self.claim()).map(|claimed| claimed.rows)
+    }
+
+    fn settle(&mut self, delivery: DeliveryId, fate: Fate) {
+        let settlement = self.world.settlement(self.lane, self.term, delivery, fate);
+        self.world.settle_all(vec![settlement]);
+    }
+}
+
+#[test]
+fn what_was_just_recorded_is_handed_out_once_as_the_file_has_it() {
+    let mut calm = Calm::new();
+    let delivery = calm.world.emit_one(calm.lane);
+    let rows = calm.from_memory().unwrap();
+    assert_eq!(rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [delivery]);
+    assert_eq!((calm.from_memory(), calm.from_file()), (None, vec![]));
+    calm.settle(delivery, Fate::Released);
+    assert_eq!((calm.from_memory(), calm.from_file()), (None, rows));
+}
+
+#[test]
+fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
+    let mut calm = Calm::new();
+    let (delivered, waiting) = (calm.world.emit_one(calm.lane), calm.world.emit_one(calm.lane));
+    calm.settle(delivered, Fate::Delivered);
+    assert_eq!(calm.from_memory(), None);
+    assert_eq!(calm.from_file().iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
+}
+
+#[test]
+fn what_another_process_gives_up_is_not_handed_out_after_our_next_commit() {
+    let mut calm = Calm::new();
+    calm.world.emit_one(calm.lane);
+    let shed = Command::Shed(Shed { lane: calm.lane, max: 1 });
+    calm.world.backend.store().commit(calm.world.now, &[shed]).unwrap();
+    let (other, _) = calm.world.own_lane(WIDE);
+    calm.world.emit_one(other);
+    assert_eq!((calm.from_memory(), calm.from_file()), (None, vec![]));
+}
+
+/// Whoever asks the store's thread has the answer before it goes on: nobody else had to wake up for it.
+#[test]
+fn a_claim_of_what_was_just_recorded_is_answered_at_once() {
+    let Calm { mut world, lane, term, .. } = Calm::new();
+    let event = world.event(&[lane]);
+    let (now, store) = (world.now, world.store);
+    let thread = StoreThread::start(store, Arc::new(move || now), Capacity::default()).unwrap();
+    let (told, answers) = channel();
+    let submit = |command: Command| {
+        let told = told.clone();
+        let answer = Box::new(move |replies: Result<Vec<_>, _>| {
+            let reply: Reply = replies.unwrap().remove(0);
+            told.send((std::thread::current().id(), reply)).unwrap();
+        });
+        thread.handle().submit(Request { commands: vec![command], answer }).unwrap();
+    };
+    submit(Command::Emit(event));
+    answers.recv().unwrap();
+    submit(Command::Claim(Claim { lane, term, max: 10, bytes_max: u64::MAX }));
+    let (by, reply) = answers.try_recv().expect("it was answered already");
+    assert_eq!(by, std::thread::current().id());
+    let Reply::Claimed(claimed) = reply else { panic!("{reply:?}") };
+    assert_eq!(claimed.rows.len(), 1);
+    thread.stop();
+}
+
+/// What a test knows of a delivery.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Known {
+    #[default]
+    Waits,
+    IsOut,
+    IsDone,
+}
+
+/// One claims without a pause, mostly out of memory, while the other records and settles: nothing is handed out twice, nor
+/// after it was given up.
+#[test]
+fn threads_hand_out_nothing_twice() {
+    let Calm { mut world, lane, term, mut claimer, quick } = Calm::new();
+    let out = Mutex::new(BTreeMap::<DeliveryId, Known>::new());
+    let (finished, turns, now) = (AtomicBool::new(false), AtomicU32::new(0), world.now);
+    let mut remembered = 0_u32;
+    std::thread::scope(|scope| {
+        let claims = scope.spawn(|| {
+            let claim = Claim { lane, term, max: 3, bytes_max: u64::MAX };
+            let mut remembered = 0_u32;
+            while !finished.load(SeqCst) {
+                let turn = turns.fetch_add(1, SeqCst);
+                // Noted before anybody else can see it.
+                let mut out = out.lock().unwrap();
+                let claimed = if turn.is_multiple_of(32) {
+                    claimer.claim(now, std::slice::from_ref(&claim)).unwrap()
+                } else {
+                    quick.claim(now, &claim).map(|claimed| vec![claimed])
+                };
+                let rows = claimed.into_iter().flatten().flat_map(|claimed| claimed.rows);
+                for row in rows {
+                    remembered += u32::from(!turn.is_multiple_of(32));
+                    let known = std::mem::replace(out.entry(row.delivery).or_default(), Known::IsOut);
+                    assert!(known == Known::Waits, "{row:?} is handed out, or delivered");
+                }
+            }
+            remembered
+        });
+        for round in 0..400_u64 {
+            let mut commands = vec![Command::Emit(world.event(&[lane]))];
+            let mut settlements = Vec::new();
+            for (delivery, known) in out.lock().unwrap().iter_mut() {
+                if *known != Known::IsOut {
+                    continue;
+                }
+                let fate = match (delivery.0 + round) % 5 {
+                    0 => Fate::Released,
+                    1 => Fate::Retry { due: now },
+                    _ => Fate::Delivered,
+                };
+                *known = if fate == Fate::Delivered { Known::IsDone } else { Known::Waits };
+                let settlement = world.settlement(lane, term, *delivery, fate);
+                settlements.push(Settlement { attempt: None, ..settlement });
+            }
+            commands.push(Command::Settle(settlements));
+            if round % 50 == 49 {
+                commands.push(Command::Shed(Shed { lane, max: 1 }));
+            }
+            world.store.commit(now, &commands).unwrap();
+            // The file was read at least once, and memory was asked more often, before the next.
+            let enough = turns.load(SeqCst) + 64;
+            while turns.load(SeqCst) < enough && !claims.is_finished() {
+                std::thread::yield_now();
+            }
+        }
+        finished.store(true, SeqCst);
+        remembered = claims.join().unwrap();
+    });
+    assert!(remembered > 0, "nothing was handed out of memory");
+    world.check_figures();
+}
