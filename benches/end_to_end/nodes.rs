@@ -8,7 +8,7 @@ use crate::figures::{self, Rate};
 use crate::process::{Database, Place, Sender};
 use crate::server::Server;
 use crate::sink::Sink;
-use crate::{PACE_PER_SECOND, WAITING, now, offer};
+use crate::{PACE_PER_SECOND, WAITING, now, number, offer};
 
 /// Lanes that have nothing to do, and for how long it is looked what that costs.
 const IDLE_LANES: u64 = 10_000;
@@ -127,12 +127,13 @@ fn rates(server: &Server) -> Result<(), Failure> {
 
 /// A lane beside the backlog of another.
 fn backlog(server: &Server) -> Result<(), Failure> {
-    figures::title(&format!("{WAITING} deliveries waiting for a slow subscriber, on PostgreSQL"));
+    let waiting = number("HOOKPROOF_WAITING", WAITING);
+    figures::title(&format!("{waiting} deliveries waiting for a slow subscriber, on PostgreSQL"));
     let (sink, database) = (Sink::start()?, Place::Server(server.clone()).database()?);
     crate::scale::add_fast_and_slow(&database, &sink)?;
     let sender = Sender::beside(&database, &[])?;
     let mut alone = three(&sender, &sink)?;
-    offer::flood(sender.address(), "slow.one", WAITING)?;
+    offer::flood(sender.address(), "slow.one", waiting)?;
     let mut beside = three(&sender, &sink)?;
     let middle = |rates: &mut [Rate; 3]| {
         rates.sort_by(|one, other| one.0.total_cmp(&other.0));

@@ -8,23 +8,25 @@ use crate::figures::{self, Rate};
 use crate::process::Place;
 use crate::server::Server;
 use crate::sink::Sink;
-use crate::{now, offer, serving};
+use crate::{now, number, offer, serving};
 
-/// How long each half takes, and in how many parts it is told.
-const LASTS: Duration = Duration::from_secs(180);
-const PARTS: u32 = 9;
+/// How long each half takes: set `HOOKPROOF_SECONDS` for another length. And how long each part of it that is told.
+const SECONDS: u64 = 180;
+const PART: Duration = Duration::from_secs(20);
 /// Events between two looks at the clock.
 const EVENTS: u64 = 20_000;
 
-/// First with nobody else on the server, then beside a transaction that has read and stays open.
-pub(crate) fn measure(sink: &Sink) -> Result<(), Failure> {
+/// First with nobody else on the server, then beside a transaction that has read and stays open; or that alone.
+pub(crate) fn measure(sink: &Sink, parts: &[String]) -> Result<(), Failure> {
     let Some(server) = Server::named() else {
         figures::title("nothing is measured: HOOKPROOF_POSTGRES names no server");
         return Ok(());
     };
     let place = Place::Server(server.clone());
-    figures::title("on PostgreSQL, nobody else there");
-    slices(sink, &place)?;
+    if !parts.iter().any(|part| part == "beside") {
+        figures::title("on PostgreSQL, nobody else there");
+        slices(sink, &place)?;
+    }
     figures::title("on PostgreSQL, beside a stranger's open transaction");
     let stranger = server.hold()?;
     slices(sink, &place)?;
@@ -35,10 +37,10 @@ pub(crate) fn measure(sink: &Sink) -> Result<(), Failure> {
 fn slices(sink: &Sink, place: &Place) -> Result<(), Failure> {
     let sender = serving(sink, place)?;
     let mut recorded = 0;
-    for part in 1..=PARTS {
+    for part in 1..=number("HOOKPROOF_SECONDS", SECONDS) / PART.as_secs() {
         let (began, mut events) = (now(), 0);
         let used = place.used()?;
-        while now() - began < LASTS / PARTS {
+        while now() - began < PART {
             let before = sink.arrivals();
             offer::flood(sender.address(), offer::KIND, EVENTS)?;
             sink.wait_for(before + EVENTS)?;
@@ -47,7 +49,7 @@ fn slices(sink: &Sink, place: &Place) -> Result<(), Failure> {
         recorded += events;
         sender.wait_until_recorded(recorded)?;
         let rate = Rate::new(events, now() - began);
-        figures::rate(&format!("until {} s", (LASTS / PARTS * part).as_secs()), rate);
+        figures::rate(&format!("until {} s", PART.as_secs() * part), rate);
         if let Some((before, after)) = used.zip(place.used()?) {
             figures::count(
                 "  the server: processor time per delivery, µs",

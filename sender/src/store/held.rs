@@ -5,6 +5,9 @@
 //!
 //! While a commit is on its way to the disk, somebody else may claim beside it ([`Held::standing_beside`]). What that
 //! commit gives back, buries or replaces is still as it was on disk, so it counts as held until the commit is through.
+//!
+//! What is known of a delivery when it is handed out is kept with it, so that its settlement need not read it again, for as long
+//! as nobody else may have changed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +34,21 @@ pub(super) enum InHand {
     Moving,
 }
 
+/// A delivery that waits, as it was when it was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) attempts: u32,
+    pub(super) bytes: u64,
+    pub(super) last_attempt: Option<StoreTime>,
+}
+
+/// What is kept of a delivery that is handed out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    /// How it was, and in which [`Held::era`].
+    known: Option<(u64, Waiting)>,
+}
+
 /// All that is handed out, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -41,6 +59,8 @@ pub(super) struct Held {
     moving: BTreeSet<DeliveryId>,
     /// What claims pass over. No commit that fails makes it readable.
     pub(super) unread: Unread,
+    /// A new one begins whenever deliveries that are handed out may have changed.
+    era: u64,
 }
 
 /// What is handed out of one lane, under one ownership.
@@ -48,7 +68,7 @@ pub(super) struct Held {
 struct Hand {
     owner: OwnerId,
     term: Term,
-    rows: BTreeSet<DeliveryId>,
+    rows: BTreeMap<DeliveryId, Row>,
 }
 
 #[derive(Debug)]
@@ -64,7 +84,7 @@ impl Held {
         if self.lanes.get(&lane).is_some_and(|hand| hand.term == term) {
             return;
         }
-        let before = self.lanes.insert(lane, Hand { owner, term, rows: BTreeSet::new() });
+        let before = self.lanes.insert(lane, Hand { owner, term, rows: BTreeMap::new() });
         self.journal.push(Undo::Lane(lane, before));
     }
 
@@ -78,7 +98,8 @@ impl Held {
 
     /// Hands out a delivery of a lane that was begun.
     pub(super) fn take(&mut self, lane: LaneId, delivery: DeliveryId) {
-        if self.lanes.get_mut(&lane).is_some_and(|hand| hand.rows.insert(delivery)) {
+        let Some(hand) = self.lanes.get_mut(&lane) else { return };
+        if hand.rows.insert(delivery, Row::default()).is_none() {
             self.journal.push(Undo::Took(lane, delivery));
         }
     }
@@ -86,12 +107,31 @@ impl Held {
     /// Gets a delivery back. False if it was not handed out under that ownership.
     pub(super) fn give_back(&mut self, lane: LaneId, term: Term, delivery: DeliveryId) -> bool {
         let hand = self.lanes.get_mut(&lane).filter(|hand| hand.term == term);
-        let was_out = hand.is_some_and(|hand| hand.rows.remove(&delivery));
+        let was_out = hand.is_some_and(|hand| hand.rows.remove(&delivery).is_some());
         if was_out {
             self.journal.push(Undo::Gave(lane, delivery));
             self.moving.insert(delivery);
         }
         was_out
+    }
+
+    /// Something happens to a delivery that was not handed out under the ownership that says so: it may be under another.
+    pub(super) fn doubt(&mut self, lane: LaneId, delivery: DeliveryId) {
+        if let Some(row) = self.lanes.get_mut(&lane).and_then(|hand| hand.rows.get_mut(&delivery)) {
+            row.known = None;
+        }
+    }
+
+    /// Somebody else may have changed what is handed out.
+    pub(super) fn doubt_all(&mut self) {
+        self.era += 1;
+    }
+
+    /// How a delivery that waits was when it was handed out, and still is.
+    pub(super) fn known(&self, lane: LaneId, term: Term, delivery: DeliveryId) -> Option<Waiting> {
+        let hand = self.lanes.get(&lane).filter(|hand| hand.term == term)?;
+        let (era, known) = hand.rows.get(&delivery)?.known?;
+        (era == self.era).then_some(known)
     }
 
     /// This commit buries or replaces a delivery that is not handed out.
@@ -120,16 +160,16 @@ impl Held {
         if self.moving.contains(&delivery) { Standing::Held } else { self.standing(lane, delivery, now) }
     }
 
-    /// Hands out a delivery beside the commits: no failed commit takes it back.
-    pub(super) fn take_beside(&mut self, lane: LaneId, delivery: DeliveryId) {
+    /// Hands out a delivery beside the commits, of which that is known: no failed commit takes it back.
+    pub(super) fn take_beside(&mut self, lane: LaneId, delivery: DeliveryId, known: Option<Waiting>) {
         if let Some(hand) = self.lanes.get_mut(&lane) {
-            hand.rows.insert(delivery);
+            hand.rows.insert(delivery, Row { known: known.map(|known| (self.era, known)) });
         }
     }
 
     /// Whether a delivery is handed out.
     pub(super) fn has(&self, lane: LaneId, delivery: DeliveryId) -> bool {
-        self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains(&delivery))
+        self.lanes.get(&lane).is_some_and(|hand| hand.rows.contains_key(&delivery))
     }
 
     /// Whether a delivery is handed out, as a commit sees it.
@@ -155,7 +195,7 @@ impl Held {
 
     /// What is handed out of a lane.
     pub(super) fn rows(&self, lane: LaneId) -> Vec<DeliveryId> {
-        self.lanes.get(&lane).map(|hand| hand.rows.iter().copied().collect()).unwrap_or_default()
+        self.lanes.get(&lane).map(|hand| hand.rows.keys().copied().collect()).unwrap_or_default()
     }
 
     /// How much is handed out of a lane.
@@ -188,7 +228,7 @@ impl Held {
                 }
                 Undo::Gave(lane, delivery) => {
                     self.lanes.entry(lane).and_modify(|hand| {
-                        hand.rows.insert(delivery);
+                        hand.rows.insert(delivery, Row::default());
                     });
                 }
             }
@@ -244,16 +284,42 @@ mod tests {
         assert_eq!(beside(&held), [0, 5]);
         let in_hand = [1, 2, 5].map(|id| held.in_hand_beside(LANE, DeliveryId(id)));
         assert_eq!(in_hand, [InHand::Moving, InHand::Yes, InHand::No]);
-        held.take_beside(LANE, DeliveryId(5));
+        held.take_beside(LANE, DeliveryId(5), None);
         held.keep();
         assert_eq!(beside(&held), [0, 1, 3]);
         // If the commit fails instead, what was handed out beside it stays so.
         let mut held = holding(&[1, 2]);
         held.give_back(LANE, Term(1), DeliveryId(1));
         held.take(LANE, DeliveryId(4));
-        held.take_beside(LANE, DeliveryId(5));
+        held.take_beside(LANE, DeliveryId(5), None);
         held.undo();
         assert_eq!(rows(&held), [1, 2, 5]);
+    }
+
+    #[test]
+    fn what_was_known_holds_until_somebody_may_have_changed_it() {
+        let one = DeliveryId(1);
+        let waiting = Waiting { attempts: 2, bytes: 3, last_attempt: Some(StoreTime(4)) };
+        let known = |held: &Held| held.known(LANE, Term(1), one);
+        let taken = || {
+            let mut held = holding(&[]);
+            held.take_beside(LANE, one, Some(waiting));
+            held
+        };
+        assert_eq!(known(&taken()), Some(waiting));
+        assert_eq!(taken().known(LANE, Term(2), one), None, "another ownership");
+        let mut held = taken();
+        held.doubt_all();
+        assert_eq!(known(&held), None);
+        held.take_beside(LANE, one, Some(waiting));
+        assert_eq!(known(&held), Some(waiting), "it was read since");
+        held.doubt(LANE, one);
+        assert_eq!(known(&held), None);
+        let mut held = taken();
+        held.give_back(LANE, Term(1), one);
+        assert_eq!(known(&held), None, "it is not handed out any more");
+        held.undo();
+        assert!(held.has(LANE, one) && known(&held).is_none());
     }
 
     #[test]

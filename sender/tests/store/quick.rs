@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Term};
 use hookproof_sender::store::command::{Claim, Fate, Settlement, Shed};
-use hookproof_sender::store::reply::ClaimedRow;
+use hookproof_sender::store::reply::{ClaimedRow, SettleResult};
 use hookproof_sender::store::thread::{Capacity, Request, StoreThread};
 use hookproof_sender::store::{Claimer, Command, QuickClaims, Reply};
 
@@ -76,6 +76,23 @@ fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
     calm.settle(delivered, Fate::Delivered);
     assert_eq!(calm.from_memory(), None);
     assert_eq!(calm.from_file().iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
+}
+
+/// What is known of a delivery since it was handed out spares its settlement a look at it, unless somebody else told of it.
+#[test]
+fn what_was_told_under_another_ownership_meanwhile_counts_once() {
+    for from_memory in [false, true] {
+        let mut calm = Calm::new();
+        let delivery = calm.world.emit_one(calm.lane);
+        let rows = if from_memory { calm.from_memory().unwrap() } else { calm.from_file() };
+        assert_eq!(rows.len(), 1);
+        let before = Term(calm.term.0 - 1);
+        let results = [before, calm.term].map(|term| {
+            let told = calm.world.settlement(calm.lane, term, delivery, Fate::Delivered);
+            calm.world.settle_all(vec![told])
+        });
+        assert_eq!(results, [[SettleResult::Applied], [SettleResult::Absent]]);
+    }
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn hand_out(hands: &mut Hands, answer: Answer, signs: &Signs, nobody_else: bool)
         rows.retain(|(delivery, _)| is_free(*delivery));
     }
     for row in &claimed.rows {
-        hands.held.take_beside(lane, row.delivery);
+        hands.held.take_beside(lane, row.delivery, None);
     }
     if nobody_else {
         hands.queues.advance((lane, term), place, signs, rows);

@@ -13,9 +13,10 @@ use super::failure::Doing;
 use super::fronts::Fronts;
 use super::ledger;
 use super::open::Watched;
+use super::values::size;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::Claim;
-use crate::store::held::Held;
+use crate::store::held::{Held, Waiting};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::Claimed;
 use crate::store::{Claimer, QuickClaims, StoreError};
@@ -104,17 +105,17 @@ impl SqliteClaimer {
             let answer = reader.answer(claim, fronts.of(claim.lane, claim.term, found), standing);
             let not_given = reader.not_given;
             let answer = answer.map_err(|error| Failed { error, not_given })?;
-            let Answer { claimed, reached, unreadable } = answer;
+            let Answer { claimed, known, reached, unreadable } = answer;
             if !unreadable.is_empty() {
                 // What cannot be read has to be set aside, which writes.
                 return Ok(None);
             }
-            answers.push((claimed, reached));
+            answers.push((claimed, known, reached));
         }
         moment.finish()?;
-        let take = |(claimed, reached): (Claimed, Option<StoreTime>)| {
-            for row in &claimed.rows {
-                held.take_beside(claimed.lane, row.delivery);
+        let take = |(claimed, known, reached): (Claimed, Vec<Option<Waiting>>, Option<StoreTime>)| {
+            for (row, known) in claimed.rows.iter().zip(known) {
+                held.take_beside(claimed.lane, row.delivery, known);
             }
             if let Some(place) = reached {
                 fronts.reach(claimed.lane, claimed.term, place, found);
@@ -139,7 +140,9 @@ impl QuickClaims for Mutex<Out> {
         let Out { held, fronts } = &mut *out;
         let claimed = fronts.fresh.hand_out(claim, now, held)?;
         for row in &claimed.rows {
-            held.take_beside(claimed.lane, row.delivery);
+            let bytes = size(row.body.bytes.len());
+            let waiting = Waiting { attempts: row.attempts, bytes, last_attempt: None };
+            held.take_beside(claimed.lane, row.delivery, Some(waiting));
         }
         Some(claimed)
     }

@@ -8,7 +8,7 @@ use super::damaged::{is_about_the_disk, is_about_the_row, or_least};
 use super::values::{int, size};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use crate::store::command::{Attempt, Claim, Reason};
-use crate::store::held::Standing;
+use crate::store::held::{Standing, Waiting};
 use crate::store::lane::{LaneState, OwnerId};
 use crate::store::reply::{Claimed, ClaimedRow, Refusal, Reply};
 
@@ -23,8 +23,7 @@ pub(super) const QUEUE: &str = "SELECT delivery, at FROM deliveries INDEXED BY d
 pub(super) const QUEUE_FROM: &str = "SELECT delivery, at FROM deliveries INDEXED BY deliveries_due
     WHERE lane = ?1 AND state = 0 AND at >= ?2 ORDER BY at, delivery";
 
-pub(super) const ROW: &str =
-    "SELECT attempts, expires, signature, event, body FROM deliveries WHERE delivery = ?1";
+pub(super) const ROW: &str = "SELECT attempts, expires, signature, event, body, bytes, last_attempt FROM deliveries WHERE delivery = ?1";
 
 /// Reads what a claim hands out, from wherever: inside a commit or beside one.
 pub(super) struct RowReader<'a> {
@@ -40,6 +39,8 @@ pub(super) struct RowReader<'a> {
 /// What a claim is answered, and the deliveries that are due and cannot be handed out.
 pub(super) struct Answer {
     pub(super) claimed: Claimed,
+    /// How each of these was, as far as that makes sense.
+    pub(super) known: Vec<Option<Waiting>>,
     /// All that is due before is handed out then, if that is so.
     pub(super) reached: Option<StoreTime>,
     pub(super) unreadable: Vec<Unreadable>,
@@ -77,11 +78,12 @@ impl RowReader<'_> {
             front = self.front(claim.lane, max, None, &standing)?;
         }
         let Front { due, mut next, mut reached } = front;
-        let (mut rows, mut unreadable) = (Vec::with_capacity(due.len()), Vec::new());
+        let (mut rows, mut known) = (Vec::with_capacity(due.len()), Vec::with_capacity(due.len()));
+        let mut unreadable = Vec::new();
         let mut bytes = 0_u64;
         let mut read = (self.sql.prepare_cached(ROW)?, content::Reader::new(self.sql)?);
         for (delivery, at) in due {
-            let row = match self.row(&mut read, delivery) {
+            let (row, waiting) = match self.row(&mut read, delivery) {
                 Err(error) if is_about_the_row(&error) => {
                     unreadable.push(Unreadable { delivery, why: error.to_string() });
                     continue;
@@ -99,9 +101,11 @@ impl RowReader<'_> {
                 break;
             }
             rows.push(row);
+            known.push(waiting);
         }
         Ok(Answer {
             claimed: Claimed { lane: claim.lane, term: claim.term, rows, next },
+            known,
             reached,
             unreadable,
         })
@@ -145,21 +149,26 @@ impl RowReader<'_> {
         &mut self,
         (read_row, read_content): &mut (CachedStatement<'_>, content::Reader<'_>),
         delivery: DeliveryId,
-    ) -> Result<ClaimedRow> {
+    ) -> Result<(ClaimedRow, Option<Waiting>)> {
         read_row.query_row([delivery], |row| {
             let expires: StoreTime = row.get(1)?;
             let Content { event, kind, received, body } =
                 self.contents.read(read_content, row.get(3)?, row.get(4)?)?;
-            Ok(ClaimedRow {
+            let attempts = row.get(0)?;
+            let waiting =
+                row.get(5).and_then(|bytes| Ok(Waiting { attempts, bytes, last_attempt: row.get(6)? }));
+            let claimed = ClaimedRow {
                 delivery,
-                attempts: row.get(0)?,
+                attempts,
                 expires: StoreTime(expires.0.saturating_add(self.expiry_grace.0)),
                 event,
                 kind,
                 received,
                 body,
                 signature: row.get(2)?,
-            })
+            };
+            // What makes no sense there is told once it is settled.
+            Ok((claimed, waiting.ok()))
         })
     }
 }

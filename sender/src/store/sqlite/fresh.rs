@@ -312,7 +312,7 @@ mod tests {
         let (mut fresh, mut held) = (following(), held());
         fresh.record(LANE, recorded(1, 1));
         fresh.record(LANE, recorded(2, 1));
-        held.take_beside(LANE, DeliveryId(1));
+        held.take_beside(LANE, DeliveryId(1), None);
         fresh.keep(&held);
         assert_eq!(numbers(&mut fresh, &held), Some(vec![2]));
     }

@@ -158,6 +158,9 @@ impl SqliteStore {
         let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
         fronts.begin(ledger.totals.numbers());
         fronts.fresh.begin(now, ledger.is_undisturbed());
+        if !ledger.is_undisturbed() {
+            held.doubt_all();
+        }
         let mut work = Work {
             sql: &tx,
             now,
@@ -331,6 +334,7 @@ impl Work<'_> {
         }
         if !command.spares_queues() {
             self.fronts.fresh.doubt_all();
+            self.held.doubt_all();
         }
         match command {
             Command::Emit(emit) => self.emit(emit),

@@ -6,6 +6,7 @@ use super::values::Bits;
 use super::{Work, at_hand};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::command::{Attempt, Fate, Outcome, Reason, Settlement};
+use crate::store::held::Waiting;
 use crate::store::read::Place;
 use crate::store::reply::{Reply, SettleResult};
 
@@ -17,6 +18,12 @@ struct Before {
     last_attempt: Option<StoreTime>,
 }
 
+impl From<Waiting> for Before {
+    fn from(Waiting { attempts, bytes, last_attempt }: Waiting) -> Self {
+        Self { place: Place::Waiting, attempts, bytes, last_attempt }
+    }
+}
+
 impl Work<'_> {
     pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Result<Reply> {
         let mut results = Vec::with_capacity(settlements.len());
@@ -26,6 +33,7 @@ impl Work<'_> {
             if !self.held.give_back(lane, term, delivery) {
                 // It may be one that was to be handed out next.
                 self.fronts.fresh.doubt(lane);
+                self.held.doubt(lane, delivery);
             }
         }
         Ok(Reply::Settled(results))
@@ -34,7 +42,10 @@ impl Work<'_> {
     fn settle_one(&mut self, settlement: &Settlement) -> Result<SettleResult> {
         let lane = self.ledger.lane(self.sql, settlement.lane)?;
         let (current, capped) = (lane.map(|lane| lane.term), lane.is_some_and(|lane| lane.capped));
-        let before = self.before(settlement.lane, settlement.delivery)?;
+        let before = match self.held.known(settlement.lane, settlement.term, settlement.delivery) {
+            Some(waiting) => Some(waiting.into()),
+            None => self.before(settlement.lane, settlement.delivery)?,
+        };
         if let Some(attempt) = &settlement.attempt {
             self.record_attempt(settlement, attempt, before.as_ref(), capped)?;
         }

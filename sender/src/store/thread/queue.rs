@@ -163,6 +163,8 @@ impl Queue {
         if waiting.pending.lets_pass(&request.commands) {
             waiting.claims.push_back(request);
             let somebody = if waiting.beside { &self.claimed } else { &self.changed };
+            // Whoever wakes up wants the lock.
+            drop(waiting);
             somebody.notify_one();
         } else {
             waiting.pending.begin(&request.commands);
@@ -170,7 +172,9 @@ impl Queue {
             waiting.urgent += usize::from(urgent);
             waiting.requests.push_back(request);
             // What nobody waits for wakes nobody who is already waiting for its company.
-            if urgent || waiting.requests.len() == 1 || waiting.requests.len() >= COMPANY_MAX {
+            let wakes = urgent || waiting.requests.len() == 1 || waiting.requests.len() >= COMPANY_MAX;
+            drop(waiting);
+            if wakes {
                 self.changed.notify_one();
             }
         }
