@@ -15,7 +15,7 @@ use crate::store::reply::ClaimedRow;
 
 /// What an event becomes: a delivery for each subscriber that wants its type.
 ///
-/// `id` is the event's own, or one made for it. It is due at once; coalescing holds it back in the store. `now` is the
+/// `id` is the event's own, or one made for it, that no store has ever recorded. It is due at once; coalescing holds it back in the store. `now` is the
 /// steady time, by which everything is ordered and expires; `wall` is the real time, which the body tells and by which old
 /// secrets retire.
 #[must_use]

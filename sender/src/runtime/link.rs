@@ -40,7 +40,7 @@ pub(super) fn submit(
     commands: Vec<Command>,
     then: impl FnOnce(Result<Vec<Reply>, Failed>) + Send + 'static,
 ) {
-    // Either the store's thread calls it, or, if that takes no more, this one: whoever takes it first.
+    // Either a thread of the store calls it, or this one, if that takes no more, or has the answer at hand: whoever takes it first.
     let ours = Arc::new(Mutex::new(Some(then)));
     let theirs = Arc::clone(&ours);
     let answer = move |result: Result<Vec<Reply>, StoreError>| {

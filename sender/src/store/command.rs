@@ -380,8 +380,9 @@ impl Command {
         matches!(self, Self::Emit(_) | Self::Claim(_) | Self::Settle(_))
     }
 
-    /// Whether it does nothing to the queues of lanes but to add a delivery, hand one out, or note what became of one; and leaves
-    /// whose they are.
+    /// Whether it is one of those of every day, that leave a lane its owner, and each delivery that is handed out as it is until it
+    /// is settled. What else they do to a queue (give up, replace) is noted where they do it. After any other command nothing that
+    /// was remembered of queues and deliveries is relied on.
     #[must_use]
     pub const fn spares_queues(&self) -> bool {
         matches!(self, Self::Renew(_) | Self::Persist(Persist { hand_back: false, .. })) || self.is_frequent()

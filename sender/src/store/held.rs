@@ -115,13 +115,6 @@ impl Held {
         was_out
     }
 
-    /// Something happens to a delivery that was not handed out under the ownership that says so: it may be under another.
-    pub(super) fn doubt(&mut self, lane: LaneId, delivery: DeliveryId) {
-        if let Some(row) = self.lanes.get_mut(&lane).and_then(|hand| hand.rows.get_mut(&delivery)) {
-            row.known = None;
-        }
-    }
-
     /// Somebody else may have changed what is handed out.
     pub(super) fn doubt_all(&mut self) {
         self.era += 1;
@@ -134,10 +127,14 @@ impl Held {
         (era == self.era).then_some(known)
     }
 
-    /// This commit buries or replaces a delivery that is not handed out.
+    /// This commit buries or replaces a delivery, or tells what became of it, and whoever says so was not handed it. It may be
+    /// handed out all the same, under another ownership; if it is not, nobody is handed it beside this commit.
     pub(super) fn leave(&mut self, lane: LaneId, delivery: DeliveryId) {
-        if self.lanes.contains_key(&lane) {
+        if let Some(hand) = self.lanes.get_mut(&lane) {
             self.moving.insert(delivery);
+            if let Some(row) = hand.rows.get_mut(&delivery) {
+                row.known = None;
+            }
         }
     }
 
@@ -313,7 +310,7 @@ mod tests {
         assert_eq!(known(&held), None);
         held.take_beside(LANE, one, Some(waiting));
         assert_eq!(known(&held), Some(waiting), "it was read since");
-        held.doubt(LANE, one);
+        held.leave(LANE, one);
         assert_eq!(known(&held), None);
         let mut held = taken();
         held.give_back(LANE, Term(1), one);

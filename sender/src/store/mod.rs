@@ -118,7 +118,9 @@ pub trait Store: Send {
 pub trait QuickClaims: Send + Sync {
     /// Hands out what a claim would be handed; nothing, if that is to be asked of the store. Waits for nobody.
     ///
-    /// Whoever asks sees to the same as before a [`Claimer::claim`]. [`Claimed::next`] may be sooner than anything is due.
+    /// Whoever asks sees to the same as before a [`Claimer::claim`]. What another process did to the lane in the last moments may
+    /// not be known here, so that nobody may send by this alone: a lease says whose the lane is. [`Claimed::next`] may be sooner
+    /// than anything is due.
     fn claim(&self, now: StoreTime, claim: &Claim) -> Option<Claimed>;
 }
 

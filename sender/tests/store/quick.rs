@@ -204,3 +204,36 @@ fn threads_hand_out_nothing_twice() {
     assert!(remembered > 0, "nothing was handed out of memory");
     world.check_figures();
 }
+
+/// One is handed what the other is about to record as delivered under an older ownership, before or while that commit is on its way to
+/// the disk: it counts once.
+#[test]
+fn what_an_older_ownership_tells_during_a_claim_counts_once() {
+    let Calm { mut world, lane, term, mut claimer, .. } = Calm::new();
+    for round in 0..200 {
+        let delivery = world.emit_one(lane);
+        let told = |term| Command::Settle(vec![world.settlement(lane, term, delivery, Fate::Delivered)]);
+        let (late, ours) = (told(Term(term.0 - 1)), told(term));
+        let (now, started) = (world.now, AtomicBool::new(false));
+        let rows = std::thread::scope(|scope| {
+            let claims = scope.spawn(|| {
+                let claim = [Claim { lane, term, max: 1, bytes_max: u64::MAX }];
+                while !started.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+                (0..)
+                    .map(|_| claimer.claim(now, &claim).unwrap().unwrap().remove(0).rows)
+                    .take(round % 8 + 1)
+                    .flatten()
+                    .count()
+            });
+            started.store(true, SeqCst);
+            world.store.commit(now, &[late]).unwrap();
+            claims.join().unwrap()
+        });
+        assert!(rows <= 1, "round {round}");
+        let replies = world.one(ours);
+        assert_eq!(replies, Reply::Settled(vec![SettleResult::Absent]), "round {round}");
+    }
+    assert_eq!(world.counts(lane).delivered, 200);
+}

@@ -13,8 +13,11 @@ impl Work<'_> {
         let mut results = Vec::with_capacity(settlements.len());
         for settlement in settlements {
             results.push(self.settle_one(settlement)?);
-            self.held.give_back(settlement.lane, settlement.term, settlement.delivery);
-            self.queues.forget_row(settlement.lane, settlement.delivery);
+            let Settlement { lane, term, delivery, .. } = *settlement;
+            if !self.held.give_back(lane, term, delivery) {
+                self.held.leave(lane, delivery);
+            }
+            self.queues.forget_row(lane, delivery);
         }
         Ok(Reply::Settled(results))
     }

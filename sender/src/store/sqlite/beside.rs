@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::claim::{Answer, RowReader};
 use super::content::Contents;
 use super::failure::Doing;
-use super::fronts::Fronts;
+use super::fronts::{Fronts, Known};
 use super::ledger;
 use super::open::Watched;
 use super::values::size;
@@ -30,6 +30,29 @@ const PASSED_OVER_MAX: u32 = 8;
 pub(super) struct Out {
     pub(super) held: Held,
     pub(super) fronts: Fronts,
+}
+
+impl Out {
+    /// A commit begins, at which the store gave out these numbers; nobody else has written since the last, or somebody may have.
+    pub(super) fn begin(&mut self, now: StoreTime, found: Known, undisturbed: bool) {
+        self.fronts.begin(found);
+        self.fronts.fresh.begin(now, undisturbed);
+        if !undisturbed {
+            self.held.doubt_all();
+        }
+    }
+
+    /// The commit is durable, and left these numbers.
+    pub(super) fn keep(&mut self, left: Known) {
+        self.fronts.keep(left, &self.held);
+        self.held.keep();
+    }
+
+    /// The commit failed, or nobody knows.
+    pub(super) fn undo(&mut self) {
+        self.held.undo();
+        self.fronts.undo();
+    }
 }
 
 /// Claims for a [`super::SqliteStore`], beside it.

@@ -5,7 +5,8 @@
 //! it: what is put back into it is due at a moment, and nothing is handed out from here that is due later; a burial forgets the
 //! lane; any command but the everyday ones forgets all of them. So does another process that has written to the file, which each
 //! commit finds out as it begins: nothing is handed out from here longer than [`HOLDS_FOR`] after that, so that what others give
-//! up is handed out no longer than what was read from the file a moment before.
+//! up is handed out no longer than what was read from the file a moment before. Where a commit takes that long by itself, the
+//! file is read.
 //!
 //! It says nothing of what is not here. Where a lane has nothing here, the file is read.
 
@@ -118,7 +119,7 @@ impl Fresh {
         }
         for (lane, recorded) in recorded {
             let delivery = recorded.row.delivery;
-            // A claim beside the commit, or in it, may have handed it out already.
+            // A claim beside the commit, or in it, may have handed it out already; whatever gives it back says so to `add`.
             if matches!(held.standing_beside(lane, delivery, self.seen), Standing::Free) {
                 self.push(lane, recorded);
             }

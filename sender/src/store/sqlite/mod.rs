@@ -127,8 +127,7 @@ impl SqliteStore {
     /// Forgets what was noted during a commit that failed: it may be about rows that are not there.
     fn undo(&mut self) {
         let mut out = self.out();
-        out.held.undo();
-        out.fronts.undo();
+        out.undo();
         drop(out);
         self.latencies.undo();
         self.taken_seen.clear();
@@ -147,7 +146,6 @@ impl SqliteStore {
         let tx = self.sql.transaction_with_behavior(behavior).doing("begin a commit")?;
         // Not locked any more while the commit goes to the disk: others may claim meanwhile.
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let Out { held, fronts } = &mut *out;
         let rules = Rules {
             follows_the_machine: self.follows_the_machine,
             expiry_grace: self.expiry_grace,
@@ -156,11 +154,8 @@ impl SqliteStore {
         // Not there any more if the commit fails: the next one reads all of it.
         let known = std::mem::take(&mut self.known_lanes);
         let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
-        fronts.begin(ledger.totals.numbers());
-        fronts.fresh.begin(now, ledger.is_undisturbed());
-        if !ledger.is_undisturbed() {
-            held.doubt_all();
-        }
+        out.begin(now, ledger.totals.numbers(), ledger.is_undisturbed());
+        let Out { held, fronts } = &mut *out;
         let mut work = Work {
             sql: &tx,
             now,
@@ -190,9 +185,7 @@ impl SqliteStore {
         drop(out);
         tx.commit().doing("commit")?;
         let mut out = self.out();
-        let Out { held, fronts } = &mut *out;
-        fronts.keep(ledger.totals.numbers(), held);
-        held.keep();
+        out.keep(ledger.totals.numbers());
         drop(out);
         self.known_lanes = ledger.known();
         Ok((replies, Written { commits: u64::from(rows > 0), rows, ..written }))

@@ -39,7 +39,7 @@ pub use queue::{Capacity, Health, TurnedAway, Why};
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> StoreTime + Send + Sync>;
 
-/// Told what came of a request. It is called on the store's thread, or, for a claim, on the one that asks: it must be quick, and must not panic. If the
+/// Told what came of a request. It is called on a thread of the store, or, for a claim, on the one that asks: it must be quick, and must not panic. If the
 /// thread itself panics, the answers to what it was at are dropped uncalled.
 pub type Answer = Box<dyn FnOnce(Result<Vec<Reply>, StoreError>) + Send>;
 
