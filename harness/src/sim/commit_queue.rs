@@ -1,12 +1,14 @@
 //! What waits for a process's store, and what the store is at: the sender's store thread in virtual time. Everything that
 //! waits goes into one commit. Claims pass ahead of it where the sender's own rule ([`PendingByLane`]) lets them.
 
+use std::sync::Arc;
+
 use hookproof_sender::dispatch::{Answered, Order};
 use hookproof_sender::engine::{LaneId, StoreTime};
 use hookproof_sender::store::command::{Claim, Command};
 use hookproof_sender::store::reply::{Claimed, Reply};
 use hookproof_sender::store::thread::PendingByLane;
-use hookproof_sender::store::{Claimer, Store, StoreError};
+use hookproof_sender::store::{Claimer, QuickClaims, Store, StoreError};
 
 use super::ledger::Ledger;
 
@@ -41,6 +43,7 @@ pub(super) struct CommitQueue {
     /// Claims that pass.
     claims: Vec<(Order, Claim)>,
     claimer: Option<Box<dyn Claimer>>,
+    quick: Option<Arc<dyn QuickClaims>>,
     /// Since when the store has been failing.
     pub(super) failing: Option<u64>,
     /// What the store has done since somebody last looked.
@@ -50,17 +53,19 @@ pub(super) struct CommitQueue {
 }
 
 impl CommitQueue {
-    pub(super) fn new(claimer: Option<Box<dyn Claimer>>) -> Self {
-        Self {
+    /// For claims beside the commits of that store.
+    pub(super) fn new(store: &dyn Store) -> Result<Self, StoreError> {
+        Ok(Self {
             waiting: Vec::new(),
             committing: Vec::new(),
             pending: PendingByLane::default(),
             claims: Vec::new(),
-            claimer,
+            claimer: store.claimer()?,
+            quick: store.quick_claims(),
             failing: None,
             ledger: Ledger::default(),
             nodes_stirred: false,
-        }
+        })
     }
 
     /// Has commands carried out with the next commit.
@@ -141,8 +146,16 @@ impl CommitQueue {
 
     /// Answers the claims that pass. Those that want a commit after all go into the next one.
     pub(super) fn claim(&mut self, now: StoreTime) -> Result<Vec<Answered>, StoreError> {
-        let orders = std::mem::take(&mut self.claims);
+        let mut orders = std::mem::take(&mut self.claims);
         let mut told = Vec::with_capacity(orders.len());
+        if let Some(quick) = &self.quick {
+            orders.retain(|(order, claim)| {
+                let claimed = quick.claim(now, claim);
+                let is_open = claimed.is_none();
+                told.extend(claimed.map(|claimed| claimed_to(*order, claimed)));
+                is_open
+            });
+        }
         for some in orders.chunks(CLAIMS_MAX) {
             let claims: Vec<Claim> = some.iter().map(|(_, claim)| claim.clone()).collect();
             let claimed = match &mut self.claimer {

@@ -122,7 +122,7 @@ impl Process {
             roster: Arc::clone(keeper.present()),
         };
         let mut process = Self {
-            queue: CommitQueue::new(store.claimer().map_err(&failed)?),
+            queue: CommitQueue::new(&store).map_err(&failed)?,
             store,
             dispatcher: Dispatcher::new(settings, base),
             lookout: Lookout::new(seen, keeper),
