@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
-use hookproof_sender::store::command::{Claim, Fate, Which};
+use hookproof_sender::store::command::{Claim, Coalesce, Fate, Sweep, Which};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::reply::{Claimed, Placed};
 use hookproof_sender::store::{Claimer, Command, Reader, Reply, Store, StoreError};
 
-use crate::postgres_server::{by_way_of, execute, new_schema};
+use crate::postgres_server::{by_way_of, execute, new_schema, query};
 use crate::world::{Backend, LEASE, ME, WIDE, World, YOU, acquire, later};
 
 /// A store in a schema of its own.
@@ -471,4 +471,71 @@ fn a_glance_over_a_connection_that_falls_silent_is_given_up_before_a_question_th
         assert!(matches!(error, StoreError::Lost { .. }), "{error}");
     });
     watching.glance().unwrap();
+}
+
+/// How often indexes of deliveries were used, by what the server has heard of connections that ended.
+fn uses(address: &str, index: &str) -> u64 {
+    let used = query(
+        address,
+        &format!(
+            "SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname = current_schema() AND indexrelname = 'deliveries_{index}'"
+        ),
+    );
+    used[0].parse().unwrap()
+}
+
+/// A server that has analysed deliveries of which none waits takes any index of those for as good as another. While somebody's
+/// transaction is open they hold all that was ever delivered, so that the wrong one means to read all of that for each claim.
+#[test]
+fn each_index_of_what_waits_serves_its_own_statements() {
+    if !Schema::is_there("each_index_of_what_waits_serves_its_own_statements") {
+        return;
+    }
+    let mut world = World::<Schema>::new();
+    let (lane, term) = world.own_lane(WIDE);
+    let address = world.backend.address.clone();
+    execute(
+        &address,
+        &format!(
+            "INSERT INTO deliveries (delivery, lane, event, bytes, state, attempts, at, expires, ttl)
+                 SELECT 1000000 + number, {}, 1000000 + number, 1, 1, 1, number, number, 1 FROM generate_series(1, 50000) number;
+             ANALYZE deliveries",
+            lane.0
+        ),
+    );
+    let alike = |world: &mut World<Schema>| {
+        let mut event = world.event(&[lane]);
+        event.targets[0].coalesce = Some(Coalesce { key: "clip".into(), window: Nanos::from_secs(10) });
+        Command::Emit(event)
+    };
+    let commands: [(&str, Command); 3] = [
+        ("due", Command::Claim(Claim { lane, term, max: 10, bytes_max: u64::MAX })),
+        ("expiring", Command::Sweep(Sweep { max: 10 })),
+        ("coalescing", alike(&mut world)),
+    ];
+    drop(world.store);
+    for (wanted, command) in commands {
+        let indexes = ["due", "expiring", "coalescing"];
+        let before = indexes.map(|index| uses(&address, index));
+        let mut store = world.backend.store();
+        // Statements are planned for the values that they are given at first, and for any values after some times.
+        for _ in 0..20 {
+            store.commit(world.now, std::slice::from_ref(&command)).unwrap();
+        }
+        drop(store);
+        let after = loop {
+            let after = indexes.map(|index| uses(&address, index));
+            if after.iter().sum::<u64>() >= before.iter().sum::<u64>() + 20 {
+                break after;
+            }
+            std::thread::yield_now();
+        };
+        for (index, (before, after)) in indexes.iter().zip(before.iter().zip(after)) {
+            assert!(
+                *index == wanted || *before == after,
+                "{}: used deliveries_{index} as well",
+                command.name()
+            );
+        }
+    }
 }

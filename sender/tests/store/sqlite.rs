@@ -486,3 +486,17 @@ fn an_event_that_several_lanes_are_handed_is_in_memory_once() {
     assert!(Arc::ptr_eq(&one.body.bytes, &other.body.bytes));
     assert!(Arc::ptr_eq(&one.event, &other.event) && Arc::ptr_eq(&one.kind, &other.kind));
 }
+
+/// `.cargo/config.toml` says how; what it says of `fdatasync` SQLite does not tell.
+#[test]
+fn sqlite_is_built_as_the_store_wants_it() {
+    let sql = Connection::open_in_memory().unwrap();
+    let mut options = sql.prepare("PRAGMA compile_options").unwrap();
+    let options: Vec<String> = options.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    for wanted in ["DEFAULT_MEMSTATUS=0", "OMIT_SHARED_CACHE"] {
+        assert!(
+            options.iter().any(|option| option == wanted),
+            "SQLite was built without {wanted}: run cargo inside of the project, so that it reads .cargo/config.toml"
+        );
+    }
+}

@@ -9,7 +9,7 @@ use crate::store::StoreError;
 
 /// The first step makes this version, each further one the next. Released ones never change.
 const FIRST: i64 = 2;
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_3.sql")];
 
 const OPENING: &str = "open the store";
 

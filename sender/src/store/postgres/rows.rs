@@ -102,7 +102,7 @@ pub(super) const NAMED: &str =
 pub(super) const ALIKE: &str = "SELECT u.lane, u.key, d.delivery, d.bytes, d.at
     FROM unnest($1::int8[], $2::text[]) u (lane, key) CROSS JOIN LATERAL (
         SELECT delivery, bytes, at FROM deliveries d WHERE d.lane = u.lane AND d.coalesce = u.key COLLATE \"C\"
-        AND d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d";
+        AND 0 + d.state = 0 AND d.at > $3 AND d.attempts = 0 ORDER BY d.at, d.delivery LIMIT 1) d";
 
 /// The numbers of an answer.
 pub(super) fn numbers(rows: &[Row]) -> Result<Vec<i64>> {

@@ -12,7 +12,7 @@ use crate::store::room::Bounded;
 
 /// What has expired, the longest first.
 const EXPIRED: &str = "SELECT delivery, lane, bytes, attempts FROM deliveries
-    WHERE state = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2";
+    WHERE state + 0 = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2";
 
 /// Adds what writers have counted to the row of those that are gone.
 pub(super) const RETIRE: &str = "WITH gone AS (DELETE FROM totals WHERE writer = ANY($1) AND writer <> 0 RETURNING *),

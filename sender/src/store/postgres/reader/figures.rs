@@ -53,7 +53,7 @@ fn oldest_due(sql: &Link) -> Read<Option<StoreTime>> {
 
 fn next_to_expire(sql: &Link) -> Read<Option<StoreTime>> {
     let query = "SELECT e.received FROM deliveries d JOIN events e ON e.event = d.event
-        WHERE d.state = 0 ORDER BY d.expires, d.delivery LIMIT 1";
+        WHERE d.state + 0 = 0 ORDER BY d.expires, d.delivery LIMIT 1";
     sql.first(query, &[])?.map(|row| row.try_get(0)).transpose()
 }
 
