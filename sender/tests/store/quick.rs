@@ -35,7 +35,7 @@ impl Calm {
         let mut calm = Self { world, lane, term, claimer, quick };
         // The first claim of a lane is a commit's.
         assert_eq!(calm.world.claim(lane, term), []);
-        assert_eq!(calm.from_file(), []);
+        assert_eq!(calm.read(), []);
         calm
     }
 
@@ -43,12 +43,12 @@ impl Calm {
         Claim { lane: self.lane, term: self.term, max: 10, bytes_max: u64::MAX }
     }
 
-    fn from_file(&mut self) -> Vec<ClaimedRow> {
+    fn read(&mut self) -> Vec<ClaimedRow> {
         let claim = self.claim();
         self.claimer.claim(self.world.now, &[claim]).unwrap().unwrap().remove(0).rows
     }
 
-    fn from_memory(&self) -> Option<Vec<ClaimedRow>> {
+    fn recall(&self) -> Option<Vec<ClaimedRow>> {
         self.quick.claim(self.world.now, &self.claim()).map(|claimed| claimed.rows)
     }
 
@@ -62,11 +62,11 @@ impl Calm {
 fn what_was_just_recorded_is_handed_out_once_as_the_file_has_it() {
     let mut calm = Calm::new();
     let delivery = calm.world.emit_one(calm.lane);
-    let rows = calm.from_memory().unwrap();
+    let rows = calm.recall().unwrap();
     assert_eq!(rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [delivery]);
-    assert_eq!((calm.from_memory(), calm.from_file()), (None, vec![]));
+    assert_eq!((calm.recall(), calm.read()), (None, vec![]));
     calm.settle(delivery, Fate::Released);
-    assert_eq!((calm.from_memory(), calm.from_file()), (None, rows));
+    assert_eq!((calm.recall(), calm.read()), (None, rows));
 }
 
 #[test]
@@ -74,17 +74,17 @@ fn what_is_told_to_be_delivered_before_it_is_handed_out_is_not_handed_out() {
     let mut calm = Calm::new();
     let (delivered, waiting) = (calm.world.emit_one(calm.lane), calm.world.emit_one(calm.lane));
     calm.settle(delivered, Fate::Delivered);
-    assert_eq!(calm.from_memory(), None);
-    assert_eq!(calm.from_file().iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
+    assert_eq!(calm.recall(), None);
+    assert_eq!(calm.read().iter().map(|row| row.delivery).collect::<Vec<_>>(), [waiting]);
 }
 
 /// What is known of a delivery since it was handed out spares its settlement a look at it, unless somebody else told of it.
 #[test]
 fn what_was_told_under_another_ownership_meanwhile_counts_once() {
-    for from_memory in [false, true] {
+    for is_recalled in [false, true] {
         let mut calm = Calm::new();
         let delivery = calm.world.emit_one(calm.lane);
-        let rows = if from_memory { calm.from_memory().unwrap() } else { calm.from_file() };
+        let rows = if is_recalled { calm.recall().unwrap() } else { calm.read() };
         assert_eq!(rows.len(), 1);
         let before = Term(calm.term.0 - 1);
         let results = [before, calm.term].map(|term| {
@@ -103,7 +103,7 @@ fn what_another_process_gives_up_is_not_handed_out_after_our_next_commit() {
     calm.world.backend.store().commit(calm.world.now, &[shed]).unwrap();
     let (other, _) = calm.world.own_lane(WIDE);
     calm.world.emit_one(other);
-    assert_eq!((calm.from_memory(), calm.from_file()), (None, vec![]));
+    assert_eq!((calm.recall(), calm.read()), (None, vec![]));
 }
 
 /// Whoever asks the store's thread has the answer before it goes on: nobody else had to wake up for it.

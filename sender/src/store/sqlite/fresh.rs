@@ -335,7 +335,8 @@ mod tests {
     #[test]
     fn whatever_may_have_happened_beside_it_ends_it() {
         let held = held();
-        let ends: [(&str, fn(&mut Fresh)); 4] = [
+        type End = fn(&mut Fresh);
+        let ends: [(&str, End); 4] = [
             ("another process has written", |fresh| fresh.begin(NOW, false)),
             ("a commit failed", Fresh::undo),
             ("a command that is not for every day", |fresh| {

@@ -57,7 +57,8 @@ pub(super) struct Ledger {
     /// Lanes with something to be written; one may be named several times.
     changed: Vec<LaneId>,
     version: Version,
-    undisturbed: bool,
+    /// Nobody else has written since the last commit, and that is known.
+    pub(super) undisturbed: bool,
 }
 
 /// Changes whenever another connection has committed, of whichever process, and with no commit of our own.
@@ -87,11 +88,6 @@ impl Ledger {
         let undisturbed = known.version == Some(version);
         let lanes = if undisturbed { known.lanes } else { BTreeMap::new() };
         Ok(Self { totals, lanes, before, totals_changed: false, changed: Vec::new(), version, undisturbed })
-    }
-
-    /// Whether nobody else has written since the last commit, and that is known.
-    pub(super) const fn is_undisturbed(&self) -> bool {
-        self.undisturbed
     }
 
     /// What the next commit may go on from, once this one is durable.

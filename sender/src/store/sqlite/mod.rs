@@ -154,7 +154,7 @@ impl SqliteStore {
         // Not there any more if the commit fails: the next one reads all of it.
         let known = std::mem::take(&mut self.known_lanes);
         let ledger = Ledger::begin(&tx, now, known).doing("begin a commit")?;
-        out.begin(now, ledger.totals.numbers(), ledger.is_undisturbed());
+        out.begin(now, ledger.totals.numbers(), ledger.undisturbed);
         let Out { held, fronts } = &mut *out;
         let mut work = Work {
             sql: &tx,
