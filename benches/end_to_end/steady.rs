@@ -37,7 +37,7 @@ pub(crate) fn measure(sink: &Sink, parts: &[String]) -> Result<(), Failure> {
 fn slices(sink: &Sink, place: &Place) -> Result<(), Failure> {
     let sender = serving(sink, place)?;
     let mut recorded = 0;
-    for part in 1..=number("HOOKPROOF_SECONDS", SECONDS) / PART.as_secs() {
+    for part in 1..=number("HOOKPROOF_SECONDS", SECONDS).div_ceil(PART.as_secs()).max(1) {
         let (began, mut events) = (now(), 0);
         let used = place.used()?;
         while now() - began < PART {

@@ -141,6 +141,15 @@ enum Known {
     IsDone,
 }
 
+/// Ends a thread that looks, also if the one that it is for panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// One claims without a pause, mostly out of memory, while the other records and settles: nothing is handed out twice, nor
 /// after it was given up.
 #[test]
@@ -171,6 +180,7 @@ fn threads_hand_out_nothing_twice() {
             }
             remembered
         });
+        let ends = Ends(&finished);
         for round in 0..400_u64 {
             let mut commands = vec![Command::Emit(world.event(&[lane]))];
             let mut settlements = Vec::new();
@@ -198,7 +208,7 @@ fn threads_hand_out_nothing_twice() {
                 std::thread::yield_now();
             }
         }
-        finished.store(true, SeqCst);
+        drop(ends);
         remembered = claims.join().unwrap();
     });
     assert!(remembered > 0, "nothing was handed out of memory");

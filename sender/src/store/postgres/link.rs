@@ -127,7 +127,12 @@ impl Link {
 
     /// Asks what the server has at hand.
     pub(super) fn soon<T>(&self, ask: impl FnOnce(&Self) -> T) -> T {
-        let usual = self.answer_within.replace(SOON);
+        self.within(SOON, ask)
+    }
+
+    /// Asks what is to be answered so soon.
+    pub(super) fn within<T>(&self, length: Duration, ask: impl FnOnce(&Self) -> T) -> T {
+        let usual = self.answer_within.replace(length);
         let answered = ask(self);
         self.answer_within.set(usual);
         answered

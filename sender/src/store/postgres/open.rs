@@ -1,5 +1,7 @@
 //! Opening a database: is it ours, do we know its version?
 
+use std::time::Duration;
+
 use super::Options;
 use super::address::Address;
 use super::failure::failure;
@@ -40,7 +42,7 @@ pub(super) fn writer(address: &Address, options: &Options) -> Result<Link, Store
         if !options.create {
             return Err(foreign(address, "there are no tables of ours in it"));
         }
-        migrate(&link, options.identity)?;
+        migrate(&link, address, options.identity)?;
         recognise(&link, address)?;
     }
     Ok(link)
@@ -52,7 +54,7 @@ pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
     if recognise(&link, address)? < known() {
         return Err(foreign(
             address,
-            "there are no tables of ours in it; `serve` or `subscriber add` makes them",
+            "there are no tables of ours in it, or of a version before; `serve` or `subscriber add` makes them",
         ));
     }
     Ok(link)
@@ -100,31 +102,46 @@ fn recognise(link: &Link, address: &Address) -> Result<i64, StoreError> {
     Ok(found)
 }
 
+/// How long a step may take: an index is made of a table of any size. Whoever is in the way of its locks is waited for as long as for
+/// those of any commit, since everybody else waits as well.
+const STEP_MAX: Duration = Duration::from_secs(3_600);
+
 /// Takes the steps that the database has not taken, all in one transaction. Another process may be taking them: this one
 /// waits for it, by the one lock that is free before there is any table.
-fn migrate(link: &Link, identity: u64) -> Result<(), StoreError> {
-    let doing = "migrate the store";
-    let failed = |error| failure(doing, &error);
-    let lock = "BEGIN; SELECT pg_advisory_xact_lock(1212960838);
-        CREATE TABLE IF NOT EXISTS hookproof_schema (version int8 NOT NULL)";
-    let migrated = link.batch(lock).and_then(|()| {
-        let row = link.first("SELECT coalesce(max(version), 0) FROM hookproof_schema", &[])?;
-        let done: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
-        let taken = usize::try_from((done - FIRST + 1).max(0)).unwrap_or(usize::MAX);
-        for step in MIGRATIONS.iter().skip(taken) {
-            link.batch(step)?;
-        }
-        if done == 0 {
-            link.execute("INSERT INTO state VALUES (1, $1, 0, 0, 1, 0)", &[&Bits(identity)])?;
-            link.batch("INSERT INTO totals (writer) VALUES (0)")?;
-            link.batch("INSERT INTO hookproof_schema VALUES (0)")?;
-        }
-        link.execute("UPDATE hookproof_schema SET version = $1", &[&known()])?;
-        link.batch("COMMIT")
-    });
-    if migrated.is_err() {
+fn migrate(link: &Link, address: &Address, identity: u64) -> Result<(), StoreError> {
+    let migrated = link.within(STEP_MAX, |link| take_steps(link, identity));
+    if !matches!(migrated, Ok(true)) {
         // The connection is given up with the failure.
         let _ = link.batch("ROLLBACK");
     }
-    migrated.map_err(failed)
+    match migrated {
+        // Another process, which knows more, was faster.
+        Ok(false) => recognise(link, address).map(drop),
+        Ok(true) => Ok(()),
+        Err(error) => Err(failure("migrate the store", &error)),
+    }
+}
+
+/// False if the database is newer than all steps, and stays so.
+fn take_steps(link: &Link, identity: u64) -> Result<bool, tokio_postgres::Error> {
+    let lock = "BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(1212960838);
+        CREATE TABLE IF NOT EXISTS hookproof_schema (version int8 NOT NULL)";
+    link.batch(lock)?;
+    let row = link.first("SELECT coalesce(max(version), 0) FROM hookproof_schema", &[])?;
+    let done: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+    if done > known() {
+        return Ok(false);
+    }
+    let taken = usize::try_from((done - FIRST + 1).max(0)).unwrap_or(usize::MAX);
+    for step in MIGRATIONS.iter().skip(taken) {
+        link.batch(step)?;
+    }
+    if done == 0 {
+        link.execute("INSERT INTO state VALUES (1, $1, 0, 0, 1, 0)", &[&Bits(identity)])?;
+        link.batch("INSERT INTO totals (writer) VALUES (0)")?;
+        link.batch("INSERT INTO hookproof_schema VALUES (0)")?;
+    }
+    link.execute("UPDATE hookproof_schema SET version = $1", &[&known()])?;
+    link.batch("COMMIT")?;
+    Ok(true)
 }

@@ -7,7 +7,7 @@ use tokio_postgres::error::SqlState;
 
 use super::address::Address;
 use super::failure::failure;
-use super::link::Link;
+use super::link::{Link, Purpose};
 use super::open;
 use super::{clock, latencies, nodes};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
@@ -78,7 +78,8 @@ impl PostgresReader {
         let mut place = self.link.borrow_mut();
         let link = match place.take().filter(|link| !link.is_closed()) {
             Some(link) => link,
-            None => open::reader(&self.address)?,
+            // What it is was seen when it was opened; a newer version may have made something of it since.
+            None => open::connect(&self.address, Purpose::Reading)?,
         };
         match read(&link) {
             Ok(found) => {

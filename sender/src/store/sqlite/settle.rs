@@ -34,6 +34,8 @@ impl Work<'_> {
                 // It may be one that was to be handed out next.
                 self.fronts.fresh.doubt(lane);
                 self.held.leave(lane, delivery);
+                // A claim beside this commit passes over it, and is not to go on behind it.
+                self.fronts.add(lane, StoreTime(0));
             }
         }
         Ok(Reply::Settled(results))
