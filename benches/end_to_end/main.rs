@@ -1,7 +1,9 @@
 //! What the whole sender does on this machine, beside what the machine can do: `cargo bench -p hookproof-benches --bench
 //! end_to_end`; with `-- scale`, what a million waiting deliveries do to it (or as many as `HOOKPROOF_WAITING` says), and with
 //! `-- many`, ten thousand subscribers; with `-- cost`, what each of its threads costs. Where `HOOKPROOF_POSTGRES` names a server with a database to itself, the same is
-//! measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes, or as many seconds in each half as `HOOKPROOF_SECONDS` says, and with `-- steady beside` the second half alone; with `-- nodes`, what several nodes do on it.
+//! measured on that; with `-- server`, on that alone; with `-- steady`, for six minutes, or as many
+//! seconds in each half as `HOOKPROOF_SECONDS` says, and with `-- steady beside` the second half alone; with `-- nodes`, what
+//! several nodes do on it, and a lane beside as many waiting deliveries as for `-- scale`.
 //!
 //! The sender is a process of its own, started from this very program; so is the bare client that measures the ceiling.
 //! Both send the same 300-byte body to the same sink, over at most 64 connections. The ceiling is measured before and
