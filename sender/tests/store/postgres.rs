@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use hookproof_sender::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 use hookproof_sender::store::command::{Claim, Coalesce, Fate, Sweep, Which};
-use hookproof_sender::store::lane::Limits;
+use hookproof_sender::store::lane::{Limits, OwnerId};
 use hookproof_sender::store::postgres::{Address, Options, PostgresReader, PostgresStore};
 use hookproof_sender::store::reply::{Claimed, Placed};
 use hookproof_sender::store::{Claimer, Command, Reader, Reply, Store, StoreError};
@@ -260,23 +260,28 @@ fn tables_of_an_older_version_are_refused() {
     assert!(matches!(PostgresReader::open(&schema.at()), Err(StoreError::Foreign { .. })));
 }
 
-/// A stranger's transaction for which every commit waits before it ends.
+/// A stranger, with a transaction.
 struct Stranger {
     runtime: tokio::runtime::Runtime,
     client: tokio_postgres::Client,
 }
 
 impl Stranger {
+    /// One for which every commit waits before it ends.
     fn begin(address: &str) -> Self {
+        let stranger = Self::connect(address);
+        // Every commit counts there.
+        stranger.says("BEGIN; SELECT 1 FROM totals FOR UPDATE");
+        stranger
+    }
+
+    fn connect(address: &str) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let connected = tokio_postgres::connect(address, tokio_postgres::NoTls);
         let (client, connection) = runtime.block_on(connected).unwrap();
         runtime.spawn(connection);
-        let stranger = Self { runtime, client };
-        // Every commit counts there.
-        stranger.says("BEGIN; SELECT 1 FROM totals FOR UPDATE");
-        stranger
+        Self { runtime, client }
     }
 
     fn says(&self, statements: &str) -> usize {
@@ -509,6 +514,8 @@ fn tables_of_the_version_before_are_brought_up_to_date_by_whoever_writes() {
         "DROP INDEX deliveries_expires, deliveries_alike;
          CREATE INDEX deliveries_expiring ON deliveries (expires, delivery) WHERE state = 0;
          CREATE INDEX deliveries_coalescing ON deliveries (lane, coalesce, at) WHERE state = 0 AND coalesce IS NOT NULL;
+         DROP VIEW newest_totals;
+         ALTER TABLE lanes DROP COLUMN era, DROP COLUMN changes, ADD PRIMARY KEY (lane);
          UPDATE hookproof_schema SET version = 2",
     );
     let told = PostgresReader::open(&backend.at()).map(drop).unwrap_err().to_string();
@@ -524,6 +531,63 @@ fn tables_of_the_version_before_are_brought_up_to_date_by_whoever_writes() {
     assert!(!indexes.iter().any(|index| index.ends_with("ing")), "{indexes:?}");
     let mut world = World::<Schema>::over(backend);
     assert_eq!(world.claim(lane, term), [waiting]);
+}
+
+/// How many pages of a table and of its indexes were looked at, by what the server has heard of connections that ended.
+fn pages(address: &str, table: &str) -> u64 {
+    let looked = query(
+        address,
+        &format!(
+            "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_user_tables
+             WHERE schemaname = current_schema() AND relname = '{table}'"
+        ),
+    );
+    looked[0].parse().unwrap()
+}
+
+/// As long as a stranger's transaction is open, whatever a commit changes is kept as it was before.
+#[test]
+fn what_commits_have_changed_beside_a_strangers_transaction_is_passed_over_by_none_after() {
+    if !Schema::is_there("what_commits_have_changed_beside_a_strangers_transaction") {
+        return;
+    }
+    let mut world = World::<Schema>::new();
+    let lane = world.new_lane(WIDE);
+    let address = world.backend.address.clone();
+    let stranger = Stranger::connect(&address);
+    stranger.says("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM state");
+    let mut looked = |owner: OwnerId, commits: u32| {
+        // What a connection has looked at is heard of once it is closed.
+        world.crash();
+        let before = ["lanes", "totals"].map(|table| pages(&address, table));
+        let term = world.own(owner, lane);
+        let mut beside = world.store.claimer().unwrap().unwrap();
+        let reader = world.backend.reader();
+        for _ in 0..commits {
+            let delivery = world.emit_one(lane);
+            let claim = Claim { lane, term, max: 10, bytes_max: u64::MAX };
+            let claimed = beside.claim(world.now, &[claim]).unwrap().unwrap();
+            assert_eq!(claimed[0].rows.iter().map(|row| row.delivery).collect::<Vec<_>>(), [delivery]);
+            let settled = world.settlement(lane, term, delivery, Fate::Delivered);
+            world.one(Command::Settle(vec![settled]));
+            reader.glance().unwrap();
+        }
+        drop((beside, reader));
+        world.one(Command::Evict(owner));
+        world.crash();
+        let pages = ["lanes", "totals"].map(|table| pages(&address, table));
+        [pages[0] - before[0], pages[1] - before[1]].map(|pages| pages / u64::from(commits))
+    };
+    let first = looked(OwnerId(11), 100);
+    looked(OwnerId(12), 800);
+    let last = looked(OwnerId(13), 100);
+    for (table, (first, last)) in ["lanes", "totals"].into_iter().zip(first.into_iter().zip(last)) {
+        assert!(
+            last <= 2 * first,
+            "{table}: {first} pages for each round at first, {last} after 800 of them"
+        );
+    }
+    assert!(stranger.says("COMMIT") > 0);
 }
 
 /// A server that has analysed deliveries of which none waits takes any index of those for as good as another. While somebody's

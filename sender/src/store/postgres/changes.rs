@@ -13,17 +13,6 @@ impl Changes {
         if !self.lanes.is_empty() {
             tables.push(lanes(&self.lanes));
         }
-        if !self.records.is_empty() {
-            tables.push(
-                Table::new(
-                    "UPDATE lanes l SET record_at = u.at, record = u.record
-                     FROM unnest($1::int8[], $2::int8[], $3::bytea[]) u (lane, at, record) WHERE l.lane = u.lane",
-                )
-                .with(self.records.iter().map(|(lane, _)| *lane))
-                .with(self.records.iter().map(|(_, record)| record.at))
-                .with(self.records.iter().map(|(_, record)| &*record.bytes)),
-            );
-        }
         if !self.owners.is_empty() {
             tables.push(
                 Table::new(
@@ -53,12 +42,14 @@ fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
         "UPDATE lanes l SET state = u.state, rows_max = u.rows_max, bytes_max = u.bytes_max,
          when_full = u.when_full, owner = u.owner, term = u.term, accepted = u.c0, delivered = u.c1, dead = u.c2,
          coalesced = u.c3, waiting = u.c4, waiting_bytes = u.c5, retrying = u.c6, dead_kept = u.c7,
-         failed_attempts = u.c8, latency_us = u.c9, arrivals = u.arrivals, earliest = u.earliest, disturbed = u.disturbed, head = u.head
+         failed_attempts = u.c8, latency_us = u.c9, arrivals = u.arrivals, earliest = u.earliest, disturbed = u.disturbed, head = u.head,
+         changes = u.changes, record_at = coalesce(u.record_at, l.record_at), record = coalesce(u.record, l.record)
          FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int2[], $6::int8[], $7::int8[], $8::int8[],
-         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::int8[],
-         $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[])
-         u (lane, state, rows_max, bytes_max, when_full, owner, term, arrivals, earliest, disturbed, head,
-         c0, c1, c2, c3, c4, c5, c6, c7, c8, c9) WHERE l.lane = u.lane",
+         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::bytea[], $15::int8[], $16::int8[],
+         $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::int8[], $23::int8[], $24::int8[])
+         u (lane, state, rows_max, bytes_max, when_full, owner, term, arrivals, earliest, disturbed, head, changes,
+         record_at, record, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9)
+         WHERE l.lane = u.lane AND l.era = (u.changes - 1) / 64",
     )
     .with(lanes.iter().map(|(id, _)| *id))
     .with(lanes.iter().map(|(_, lane)| lane.state))
@@ -70,7 +61,10 @@ fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
     .with(lanes.iter().map(|(_, lane)| int(lane.signs.arrivals)))
     .with(lanes.iter().map(|(_, lane)| lane.signs.earliest))
     .with(lanes.iter().map(|(_, lane)| int(lane.signs.disturbed)))
-    .with(lanes.iter().map(|(_, lane)| lane.signs.head));
+    .with(lanes.iter().map(|(_, lane)| lane.signs.head))
+    .with(lanes.iter().map(|(_, lane)| int(lane.changes)))
+    .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| record.at)))
+    .with(lanes.iter().map(|(_, lane)| lane.record.as_ref().map(|record| &*record.bytes)));
     (0..10).fold(table, |table, place| {
         table.with(lanes.iter().map(move |(_, lane)| int(listed(&lane.counts)[place])))
     })

@@ -297,7 +297,9 @@ pub(super) fn head(
 /// How the queues of these lanes have changed, if all are owned under these terms, and none is removed.
 pub(super) fn plain(sql: &Link, claims: &[Claim]) -> Result<Option<BTreeMap<LaneId, Signs>>> {
     let lanes: Vec<LaneId> = claims.iter().map(|claim| claim.lane).collect();
-    let query = "SELECT lane, state, owner, term, arrivals, earliest, disturbed, head FROM lanes WHERE lane = ANY($1)";
+    let query = "SELECT l.* FROM unnest($1::int8[]) u (lane) CROSS JOIN LATERAL (
+        SELECT lane, state, owner, term, arrivals, earliest, disturbed, head FROM lanes l WHERE l.lane = u.lane
+        ORDER BY l.era DESC LIMIT 1) l";
     let terms: BTreeMap<LaneId, Term> = claims.iter().map(|claim| (claim.lane, claim.term)).collect();
     let mut plain = BTreeMap::new();
     for row in sql.query(query, &[&lanes])? {

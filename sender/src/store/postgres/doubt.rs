@@ -11,6 +11,7 @@ use super::failure::failure;
 use super::ledger::Ledger;
 use super::link::{Ask, Link, Purpose};
 use super::values::int;
+use super::writer::Writer;
 use super::{Done, PostgresStore, StoreError, open, sweep};
 use crate::engine::{Nanos, StoreTime};
 use crate::store::Command;
@@ -50,13 +51,13 @@ impl Doubt {
     pub(super) fn commit(
         &self,
         sql: &Link,
-        writer: i64,
+        (writer, next): (Writer, Writer),
         now: StoreTime,
         ledger: &Ledger,
     ) -> Result<(), tokio_postgres::Error> {
         let moved = ledger.moved().unwrap_or_default();
         let latest = now.max(ledger.clock);
-        let mut values: Vec<super::link::Value<'_>> = vec![&writer, &self.token, &latest];
+        let mut values: Vec<super::link::Value<'_>> = vec![&next.0, &self.token, &latest];
         values.extend(moved.iter().map(|count| count as super::link::Value<'_>));
         let mark = ledger.mark(now).map(|(minute, old, before)| {
             let figures = [before.delivered, before.failed_attempts, before.dead, before.latency_us].map(int);
@@ -67,6 +68,7 @@ impl Doubt {
             asks.push(Ask { text: UNMARK, values: vec![old] });
             asks.push(Ask { text: MARK, values: vec![minute, delivered, failed, dead, latency] });
         }
+        asks.extend(writer.renumber(&next));
         asks.push(Ask { text: COUNT, values });
         asks.push(Ask { text: "COMMIT", values: Vec::new() });
         sql.query_all(&asks).map(|_| ())
@@ -80,14 +82,6 @@ impl Doubt {
     pub(super) fn into_done(self) -> Done {
         self.done
     }
-}
-
-/// The last token in a writer's row, if there is one. It is locked, so that a commit under way is waited for.
-fn token(sql: &Link, writer: i64) -> Result<Option<i64>, StoreError> {
-    let failed = |error| failure(FINDING_OUT, &error);
-    let row =
-        sql.first("SELECT token FROM totals WHERE writer = $1 FOR UPDATE", &[&writer]).map_err(failed)?;
-    row.map(|row| row.try_get(0)).transpose().map_err(failed)
 }
 
 const FINDING_OUT: &str = "find out what came of a commit";
@@ -154,7 +148,9 @@ impl PostgresStore {
             }
         };
         // A connection on which this can't be told is given up.
-        let found = token(&link, self.writer)?;
+        let found = self.writer.find(&link).map_err(|error| failure(FINDING_OUT, &error))?;
+        self.writer = found.map_or(self.writer, |(writer, _)| writer);
+        let found = found.map(|(_, token)| token);
         let doubt = self.commits.doubt.take();
         let is_in_doubt = doubt.is_some();
         if let Some(doubt) = doubt.filter(|doubt| found == Some(doubt.token)) {

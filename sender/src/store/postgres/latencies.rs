@@ -50,7 +50,8 @@ fn write<'a>(sql: &Link, slices: impl Iterator<Item = (Slice, &'a Measured)>) ->
     // The rows of a lane are locked in one order by all; a lane that was deleted meanwhile gets none.
     let make = "INSERT INTO latencies SELECT u.lane, u.measure, u.hour, ''::bytea
         FROM unnest($1::int8[], $2::int2[], $3::int8[]) u (lane, measure, hour)
-        WHERE EXISTS (SELECT 1 FROM lanes l WHERE l.lane = u.lane) ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING";
+        CROSS JOIN LATERAL (SELECT 1 FROM lanes l WHERE l.lane = u.lane ORDER BY l.era DESC LIMIT 1) l
+        ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING";
     let lock = "SELECT l.lane, l.measure, l.hour, l.counted FROM latencies l
         JOIN unnest($1::int8[], $2::int2[], $3::int8[]) u (lane, measure, hour)
         ON l.lane = u.lane AND l.measure = u.measure AND l.hour = u.hour

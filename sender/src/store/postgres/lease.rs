@@ -139,7 +139,7 @@ impl Work<'_> {
     }
 
     fn record_of(&self, lane: LaneId) -> Result<Option<Record>> {
-        let query = "SELECT record, record_at FROM lanes WHERE lane = $1 AND record IS NOT NULL";
+        let query = "SELECT record, record_at FROM lanes WHERE lane = $1 AND record IS NOT NULL ORDER BY era DESC LIMIT 1";
         let Some(row) = self.sql.first(query, &[&lane])? else { return Ok(None) };
         Ok(Some(Record { bytes: row.try_get::<_, &[u8]>(0)?.into(), at: row.try_get(1)? }))
     }

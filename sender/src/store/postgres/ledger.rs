@@ -27,6 +27,8 @@ pub(super) struct Lane {
     pub(super) signs: Signs,
     /// To be kept, if something was persisted and not yet written.
     pub(super) record: Option<Record>,
+    /// How often its row was changed: one in 64 times its key grows as well.
+    pub(super) changes: u64,
     changed: bool,
 }
 
@@ -75,7 +77,6 @@ pub(super) struct Ledger {
 pub(super) struct Changes {
     /// Lanes, with their counts in their order.
     pub(super) lanes: Vec<(LaneId, Lane)>,
-    pub(super) records: Vec<(LaneId, Record)>,
     pub(super) owners: Vec<(OwnerId, Lease)>,
     /// The roster, how often something stirred, the next lane, and how often nodes changed.
     pub(super) state: Option<[i64; 4]>,
@@ -209,6 +210,7 @@ impl Ledger {
             capped,
             signs: Signs::NONE,
             record: None,
+            changes: 0,
             changed: false,
         };
         self.lanes.insert(lane, Some(lane_row));
@@ -306,8 +308,9 @@ impl Ledger {
             let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
             debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
             lane.changed = false;
-            changes.records.extend(lane.record.take().map(|record| (*id, record)));
-            changes.lanes.push((*id, lane.clone()));
+            lane.changes += 1;
+            let record = lane.record.take();
+            changes.lanes.push((*id, Lane { record, ..lane.clone() }));
         }
         for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
             lease.changed = false;
@@ -354,6 +357,7 @@ impl Lane {
             capped: row.try_get(17)?,
             signs: Signs::read(row, 18)?,
             record: None,
+            changes: row.try_get::<_, Count>(22)?.0,
             changed: false,
         })
     }

@@ -17,7 +17,7 @@
 //! - Leases are reckoned by the database's clock.
 //! - A commit of which nobody knows what came is looked up by its token before anything else is done.
 //!
-//! What each file does: `address` and `link` (a connection), `open` (schema), `wanted` and `ledger` (what is locked), `named` and
+//! What each file does: `address` and `link` (a connection), `open` (schema), `writer` (who counts), `wanted` and `ledger` (what is locked), `named` and
 //! `rows` (what is read), `queues` and `signs` (what is known without reading), `columns` and `changes` (what is written), `work`, then one for each group of commands; `reader` reads.
 
 use std::collections::BTreeMap;
@@ -65,6 +65,7 @@ mod tls;
 mod values;
 mod wanted;
 mod work;
+mod writer;
 
 pub use address::{Address, BadAddress};
 use doubt::{Commits, Doubt};
@@ -76,6 +77,7 @@ use queues::{Hands, Queues, lock};
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
+use writer::Writer;
 
 /// How to open a database.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,7 +104,7 @@ pub struct PostgresStore {
     /// Nothing, while the connection is lost.
     link: Option<Link>,
     /// This store object's row in `totals`.
-    writer: i64,
+    writer: Writer,
     commits: Commits,
     limits: Limits,
     hands: Arc<Mutex<Hands>>,
@@ -135,7 +137,7 @@ impl PostgresStore {
     /// If it is not ours, is newer than this program, or cannot be reached.
     pub fn open(address: &Address, options: &Options) -> std::result::Result<Self, StoreError> {
         let link = open::writer(address, options)?;
-        let writer = open::new_writer(&link)?;
+        let writer = Writer::new(&link)?;
         Ok(Self {
             address: address.clone(),
             link: Some(link),
@@ -300,9 +302,11 @@ impl PostgresStore {
         self.commits.token += 1;
         let token = self.commits.token;
         let doubt = Doubt::new(token, done);
-        let committed = doubt.commit(sql, self.writer, now, &ledger);
+        let next = self.writer.after(token);
+        let committed = doubt.commit(sql, (self.writer, next), now, &ledger);
         match committed {
             Ok(()) => {
+                self.writer = next;
                 self.commits.happened(token, now);
                 Ok(doubt.into_done())
             }
@@ -349,7 +353,7 @@ impl Store for PostgresStore {
         let mut gathered = std::mem::take(&mut self.gathered);
         let sql = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
         latencies::flush_all(sql, &mut gathered).map_err(|error| failure(doing, &error))?;
-        sql.execute(sweep::RETIRE, &[&vec![self.writer]]).map_err(|error| failure(doing, &error))?;
+        sql.execute(sweep::RETIRE, &[&vec![self.writer.0]]).map_err(|error| failure(doing, &error))?;
         Ok(())
     }
 

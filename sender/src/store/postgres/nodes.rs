@@ -18,7 +18,7 @@ use crate::store::reply::{Refusal, Reply};
 const ONE: &str = "SELECT name, version, protocol, address, unable, draining FROM nodes WHERE owner = $1";
 /// One row without an owner, where there is no node.
 const ALL: &str = "SELECT n.name, n.version, n.protocol, n.address, n.unable, n.draining, n.owner, n.since,
-    coalesce(o.until, 0), s.nodes, (SELECT max(clock) FROM totals)
+    coalesce(o.until, 0), s.nodes, (SELECT max(clock) FROM newest_totals)
     FROM state s LEFT JOIN nodes n ON true LEFT JOIN owners o ON o.owner = n.owner";
 const ANNOUNCE: &str = "INSERT INTO nodes VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (owner) DO UPDATE SET name = $2, version = $3, protocol = $4, address = $5, unable = $6,

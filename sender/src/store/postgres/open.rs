@@ -11,7 +11,8 @@ use crate::store::StoreError;
 
 /// The first step makes this version, each further one the next. Released ones never change.
 const FIRST: i64 = 2;
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema.sql"), include_str!("schema_3.sql"), include_str!("schema_4.sql")];
 
 const OPENING: &str = "open the store";
 
@@ -58,15 +59,6 @@ pub(super) fn reader(address: &Address) -> Result<Link, StoreError> {
         ));
     }
     Ok(link)
-}
-
-/// A row of `totals` for a new writer.
-pub(super) fn new_writer(link: &Link) -> Result<i64, StoreError> {
-    let text = "INSERT INTO totals (writer) VALUES (1 + (random() * 9e18)::int8) RETURNING writer";
-    let row = link.first(text, &[]).map_err(|error| failure(OPENING, &error))?;
-    let row =
-        row.ok_or_else(|| StoreError::Broken { doing: OPENING, detail: "no row was made".to_owned() })?;
-    row.try_get(0).map_err(|error| failure(OPENING, &error))
 }
 
 fn foreign(address: &Address, detail: &str) -> StoreError {

@@ -28,7 +28,7 @@ const EVENTS: &str = "SELECT e.event, e.received, CASE WHEN e.received < $2 THEN
 
 /// Attempts after a place, and whether each is to be kept for a cap, though it is old.
 const ATTEMPTS: &str = "SELECT a.at, a.delivery, a.capped AND a.at >= $3 AND a.at >= coalesce(
-        (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane), 9223372036854775807) - $4
+        (SELECT l.record_at FROM lanes l WHERE l.lane = a.lane ORDER BY l.era DESC LIMIT 1), 9223372036854775807) - $4
     FROM attempts a WHERE (a.at, a.delivery) > ($5, $6) AND a.at < $1 ORDER BY a.at, a.delivery LIMIT $2";
 
 impl Work<'_> {

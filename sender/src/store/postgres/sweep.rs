@@ -104,7 +104,7 @@ impl Work<'_> {
     fn forget_writers(&self) -> Result<()> {
         let long_ago = StoreTime(self.now.0.saturating_sub(GONE_AFTER.0));
         let found = self.sql.query(
-            "SELECT writer FROM totals WHERE writer <> 0 AND clock > 0 AND clock < $1",
+            "SELECT writer FROM newest_totals WHERE writer <> 0 AND clock > 0 AND clock < $1",
             &[&long_ago],
         )?;
         if found.is_empty() {

@@ -13,8 +13,9 @@ use crate::store::Command;
 const LANES: &str = concat!(
     "SELECT ",
     counts!(),
-    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped, arrivals, earliest, disturbed, head FROM lanes
-     WHERE lane = ANY($1) ORDER BY lane FOR UPDATE"
+    ", lane, state, rows_max, bytes_max, when_full, owner, term, capped, arrivals, earliest, disturbed, head, changes
+     FROM unnest($1::int8[]) u (wanted) CROSS JOIN LATERAL (
+        SELECT * FROM lanes l WHERE l.lane = u.wanted ORDER BY l.era DESC LIMIT 1 FOR UPDATE) l"
 );
 const OWNERS: &str = "SELECT owner, until, evicted, taken FROM owners ORDER BY owner FOR UPDATE";
 const STATE: &str = "SELECT roster, stirred, next_lane, nodes FROM state";
@@ -23,7 +24,7 @@ const TOTALS: &str = concat!(
     "SELECT ",
     summed!(),
     ", (SELECT max(minute) FROM marks),
-    (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM totals"
+    (extract(epoch FROM clock_timestamp()) * 1000000)::int8 * 1000 FROM newest_totals"
 );
 
 impl Wanted {

@@ -101,7 +101,7 @@ macro_rules! same {
 macro_rules! of_lane {
     () => {
         "owner, term, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts,
-         latency_us, record_at, record FROM lanes l"
+         latency_us, record_at, record"
     };
 }
 
@@ -119,9 +119,10 @@ const TABLES: [Table; 12] = [
         of_file: concat!(
             "SELECT lane, state, rows_max, bytes_max, when_full, EXISTS (SELECT 1 FROM capped c WHERE c.lane = l.lane), 0,
              9223372036854775807, 0, 0, ",
-            of_lane!()
+            of_lane!(),
+            ", 0 FROM lanes l"
         ),
-        of_server: concat!("SELECT lane, state, rows_max, bytes_max, when_full, ", of_lane!()),
+        of_server: concat!("SELECT lane, state, rows_max, bytes_max, when_full, ", of_lane!(), " FROM lanes"),
     },
     Table {
         name: "events",

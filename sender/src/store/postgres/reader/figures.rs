@@ -12,7 +12,7 @@ use crate::store::postgres::values::{Count, int};
 use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
 
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
-    let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM totals"), &[])?)?;
+    let counts = read_counts(&sql.one(concat!("SELECT ", summed!(), " FROM newest_totals"), &[])?)?;
     let hour_ago = int(now.0.saturating_sub(Nanos::HOUR.0) / Nanos::MINUTE.0);
     // The first mark of the last hour says how everything stood before it; if there is none, nothing happened since.
     let query = "SELECT delivered, failed_attempts, dead, latency_us FROM marks WHERE minute >= $1 ORDER BY minute LIMIT 1";

@@ -14,7 +14,7 @@ use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Bits, Count, size};
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
-const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes, (SELECT max(clock) FROM totals),
+const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes, (SELECT max(clock) FROM newest_totals),
     coalesce((SELECT delivery FROM deliveries ORDER BY delivery DESC LIMIT 1), 0), (SELECT max(id) FROM outbox)
     FROM state s";
 
@@ -72,7 +72,8 @@ pub(super) fn work_after(sql: &Link, after: DeliveryId, max: u32) -> Read<Work> 
 
 pub(super) fn heads(sql: &Link, lanes: &[LaneId]) -> Read<Vec<(LaneId, StoreTime)>> {
     let query =
-        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place) JOIN lanes l ON l.lane = u.lane
+        "SELECT u.lane, d.at FROM unnest($1::int8[]) WITH ORDINALITY u (lane, place)
+        CROSS JOIN LATERAL (SELECT head FROM lanes l WHERE l.lane = u.lane ORDER BY l.era DESC LIMIT 1) l
         CROSS JOIN LATERAL (SELECT at FROM deliveries d WHERE d.lane = u.lane AND d.state = 0 AND d.at >= l.head
             ORDER BY at, delivery LIMIT 1) d
         ORDER BY u.place";
