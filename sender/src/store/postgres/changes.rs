@@ -37,25 +37,32 @@ impl Changes {
     }
 }
 
+/// Told as rows that are there already: which of two tables is looked at first is then nothing that PostgreSQL chooses. Joined with a
+/// table of few rows it would begin with those, and read all versions of each.
 fn lanes(lanes: &[(LaneId, Lane)]) -> Table<'_> {
     let table = Table::new(
-        "UPDATE lanes l SET state = u.state, rows_max = u.rows_max, bytes_max = u.bytes_max,
-         when_full = u.when_full, owner = u.owner, term = u.term, accepted = u.c0, delivered = u.c1, dead = u.c2,
-         coalesced = u.c3, waiting = u.c4, waiting_bytes = u.c5, retrying = u.c6, dead_kept = u.c7,
-         failed_attempts = u.c8, latency_us = u.c9, arrivals = u.arrivals, earliest = u.earliest, disturbed = u.disturbed, head = u.head,
-         changes = u.changes, record_at = coalesce(u.record_at, l.record_at), record = coalesce(u.record, l.record)
-         FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int2[], $6::int8[], $7::int8[], $8::int8[],
-         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::bytea[], $15::int8[], $16::int8[],
-         $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::int8[], $23::int8[], $24::int8[])
-         u (lane, state, rows_max, bytes_max, when_full, owner, term, arrivals, earliest, disturbed, head, changes,
-         record_at, record, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9)
-         WHERE l.lane = u.lane AND l.era = (u.changes - 1) / 64",
+        "INSERT INTO lanes AS l (lane, state, rows_max, bytes_max, when_full, capped, owner, term, arrivals, earliest,
+         disturbed, head, changes, record_at, record, accepted, delivered, dead, coalesced, waiting, waiting_bytes, retrying,
+         dead_kept, failed_attempts, latency_us)
+         SELECT * FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int2[], $6::bool[], $7::int8[], $8::int8[],
+         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::bytea[], $16::int8[],
+         $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[], $22::int8[], $23::int8[], $24::int8[],
+         $25::int8[])
+         ON CONFLICT (lane, era) DO UPDATE SET state = excluded.state, rows_max = excluded.rows_max,
+         bytes_max = excluded.bytes_max, when_full = excluded.when_full, owner = excluded.owner, term = excluded.term,
+         arrivals = excluded.arrivals, earliest = excluded.earliest, disturbed = excluded.disturbed, head = excluded.head,
+         changes = excluded.changes + 1, record_at = coalesce(excluded.record_at, l.record_at),
+         record = coalesce(excluded.record, l.record), accepted = excluded.accepted, delivered = excluded.delivered,
+         dead = excluded.dead, coalesced = excluded.coalesced, waiting = excluded.waiting,
+         waiting_bytes = excluded.waiting_bytes, retrying = excluded.retrying, dead_kept = excluded.dead_kept,
+         failed_attempts = excluded.failed_attempts, latency_us = excluded.latency_us",
     )
     .with(lanes.iter().map(|(id, _)| *id))
     .with(lanes.iter().map(|(_, lane)| lane.state))
     .with(lanes.iter().map(|(_, lane)| int(lane.bounds.rows_max)))
     .with(lanes.iter().map(|(_, lane)| int(lane.bounds.bytes_max)))
     .with(lanes.iter().map(|(_, lane)| lane.bounds.when_full))
+    .with(lanes.iter().map(|(_, lane)| lane.capped))
     .with(lanes.iter().map(|(_, lane)| lane.owner))
     .with(lanes.iter().map(|(_, lane)| lane.term))
     .with(lanes.iter().map(|(_, lane)| int(lane.signs.arrivals)))

@@ -308,9 +308,9 @@ impl Ledger {
             let Some(lane) = lane.as_mut().filter(|lane| lane.changed) else { continue };
             debug_assert!(lane.counts.conserved(), "lane {}: {:?}", id.0, lane.counts);
             lane.changed = false;
-            lane.changes += 1;
             let record = lane.record.take();
             changes.lanes.push((*id, Lane { record, ..lane.clone() }));
+            lane.changes += 1;
         }
         for (owner, lease) in self.owners.iter_mut().filter(|(_, lease)| lease.changed) {
             lease.changed = false;
