@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
+use super::changes::Changes;
 use super::queues::{Queues, Signs};
 use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int};
@@ -70,16 +71,6 @@ pub(super) struct Ledger {
     server_clock: StoreTime,
     /// Leases that are over by the clock hold all the same.
     spares: bool,
-}
-
-/// What a commit has changed of what it locked.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    /// Lanes, with their counts in their order.
-    pub(super) lanes: Vec<(LaneId, Lane)>,
-    pub(super) owners: Vec<(OwnerId, Lease)>,
-    /// The roster, how often something stirred, the next lane, and how often nodes changed.
-    pub(super) state: Option<[i64; 4]>,
 }
 
 /// Marks older than this are deleted: figures are given for the last hour.

@@ -124,6 +124,10 @@ fn take_steps(link: &Link, identity: u64) -> Result<bool, tokio_postgres::Error>
     if done > known() {
         return Ok(false);
     }
+    if done >= FIRST {
+        // As every commit does, whatever the steps begin with: who has locked lanes goes on, and who has not waits with nothing in hand.
+        link.batch("LOCK TABLE lanes IN ACCESS EXCLUSIVE MODE")?;
+    }
     let taken = usize::try_from((done - FIRST + 1).max(0)).unwrap_or(usize::MAX);
     for step in MIGRATIONS.iter().skip(taken) {
         link.batch(step)?;
