@@ -1,21 +1,10 @@
 //! What a commit has changed of what it locked: written with everything else, a statement for each table.
 
-use super::ledger::{Lane, Lease, listed};
+use super::ledger::{Changes, Lane, listed};
 use super::link::Ask;
 use super::table::Table;
 use super::values::int;
 use crate::engine::LaneId;
-use crate::store::lane::OwnerId;
-
-/// What a commit has changed of what it locked.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    /// Lanes, with their counts in their order.
-    pub(super) lanes: Vec<(LaneId, Lane)>,
-    pub(super) owners: Vec<(OwnerId, Lease)>,
-    /// The roster, how often something stirred, the next lane, and how often nodes changed.
-    pub(super) state: Option<[i64; 4]>,
-}
 
 impl Changes {
     /// The tables with changes.

@@ -1,7 +1,6 @@
 //! What a commit writes of events, deliveries and attempts: by columns, a statement for each table.
 
-use super::changes::Changes;
-use super::ledger::Ledger;
+use super::ledger::{Changes, Ledger};
 use super::link::{Ask, Link};
 use super::rows::{Delivery, NewAttempt, NewDelivery, NewEvent, Rows, numbers};
 use super::stop::Result;

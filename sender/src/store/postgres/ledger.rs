@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Error, Row};
 
-use super::changes::Changes;
 use super::queues::{Queues, Signs};
 use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int};
@@ -73,6 +72,16 @@ pub(super) struct Ledger {
     spares: bool,
 }
 
+/// What a commit has changed of what it locked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Lanes, with their counts in their order.
+    pub(super) lanes: Vec<(LaneId, Lane)>,
+    pub(super) owners: Vec<(OwnerId, Lease)>,
+    /// The roster, how often something stirred, the next lane, and how often nodes changed.
+    pub(super) state: Option<[i64; 4]>,
+}
+
 /// Marks older than this are deleted: figures are given for the last hour.
 const MARKS_KEPT_MINUTES: u64 = 24 * 60;
 
@@ -83,16 +92,6 @@ macro_rules! counts {
     };
 }
 pub(super) use counts;
-
-/// All writers' counts together.
-macro_rules! summed {
-    () => {
-        "sum(accepted)::int8, sum(delivered)::int8, sum(dead)::int8, sum(coalesced)::int8, sum(waiting)::int8,
-         sum(waiting_bytes)::int8, sum(retrying)::int8, sum(dead_kept)::int8, sum(failed_attempts)::int8,
-         sum(latency_us)::int8, max(clock)"
-    };
-}
-pub(super) use summed;
 
 impl Lease {
     /// Reads a row of `owners` without its number.

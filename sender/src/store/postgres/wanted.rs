@@ -4,11 +4,21 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
 
-use super::ledger::{Lane, Lease, Ledger, counts, summed};
+use super::ledger::{Lane, Lease, Ledger, counts};
 use super::link::Ask;
 use super::stop::{Result, Stop, Wanted};
 use crate::engine::{LaneId, StoreTime};
 use crate::store::Command;
+
+/// All writers' counts together.
+macro_rules! summed {
+    () => {
+        "sum(accepted)::int8, sum(delivered)::int8, sum(dead)::int8, sum(coalesced)::int8, sum(waiting)::int8,
+         sum(waiting_bytes)::int8, sum(retrying)::int8, sum(dead_kept)::int8, sum(failed_attempts)::int8,
+         sum(latency_us)::int8, max(clock)"
+    };
+}
+pub(super) use summed;
 
 const LANES: &str = concat!(
     "SELECT ",

@@ -6,9 +6,10 @@ use super::Read;
 use super::listing::last_if_full;
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime};
 use crate::store::lane::LaneState;
-use crate::store::postgres::ledger::{counts, read_bounds, read_counts, summed};
+use crate::store::postgres::ledger::{counts, read_bounds, read_counts};
 use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Count, int};
+use crate::store::postgres::wanted::summed;
 use crate::store::read::{AttemptTimes, AuditSecond, DeadGroup, LaneStatus, Status, TimesPage};
 
 pub(super) fn status(sql: &Link, now: StoreTime) -> Read<Status> {
