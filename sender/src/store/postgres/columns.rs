@@ -145,15 +145,12 @@ fn attempts<'a>(text: &'static str, attempts: &[&'a NewAttempt]) -> Table<'a> {
         .with(attempts.iter().map(|attempt| attempt.capped))
 }
 
-/// The limit, which is how many there are, tells PostgreSQL to expect one. Expecting more, it would read all of a table that had
-/// some hundred rows when it was analysed rather than look for each, and go on so once there are many.
 fn deliveries<'a>(changed: &[(DeliveryId, &'a Delivery)]) -> Table<'a> {
     Table::new(
         "UPDATE deliveries d SET state = u.state, at = u.at, attempts = u.attempts,
          last_attempt = u.last_attempt, status = u.status, error = u.error, reason = u.reason
-         FROM (SELECT * FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int8[], $6::int4[], $7::text[],
-         $8::int2[]) u (delivery, state, at, attempts, last_attempt, status, error, reason) LIMIT $9::int8) u
-         WHERE d.delivery = u.delivery",
+         FROM unnest($1::int8[], $2::int2[], $3::int8[], $4::int8[], $5::int8[], $6::int4[], $7::text[], $8::int2[])
+         u (delivery, state, at, attempts, last_attempt, status, error, reason) WHERE d.delivery = u.delivery",
     )
     .with(changed.iter().map(|(delivery, _)| *delivery))
     .with(changed.iter().map(|(_, row)| row.place))
@@ -163,5 +160,4 @@ fn deliveries<'a>(changed: &[(DeliveryId, &'a Delivery)]) -> Table<'a> {
     .with(changed.iter().map(|(_, row)| row.status))
     .with(changed.iter().map(|(_, row)| row.error.as_deref()))
     .with(changed.iter().map(|(_, row)| row.reason))
-    .with_one(int(size(changed.len())))
 }

@@ -46,8 +46,8 @@ impl Purpose {
     }
 }
 
-/// What the server may do on a connection, and for how long. Plans of hot statements are made once: with few rows in a
-/// table the planner would otherwise choose ways that take for ever when there are many. A transaction of which nothing more is heard
+/// What the server may do on a connection, and for how long. Plans of hot statements are made for any values, by indexes: with few
+/// rows in a table the planner would otherwise choose ways that take for ever when there are many. A transaction of which nothing more is heard
 /// has locks that the next connection needs, whether the server waits to hear from us or to be rid of an answer.
 const HOT: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off; SET lock_timeout = '8s';
@@ -57,6 +57,10 @@ const READING: &str =
     "SET default_transaction_read_only = on; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET statement_timeout = '10s'; SET jit = off;
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
+
+/// After so many rows plans are made anew, and each time that twice as many have been written. A table that had next to none when the
+/// server analysed it is read whole to find any row, and what has a plan keeps it.
+const PLANNED_FOR: u64 = 1_000;
 
 /// How long the server may take for what it has at hand, without a lock. A connection that alone falls silent is given up after that,
 /// well within a lease.
@@ -72,6 +76,8 @@ pub(super) struct Link {
     statements: RefCell<HashMap<&'static str, Statement>>,
     /// Rows written so far.
     changes: Cell<u64>,
+    /// After how many of these plans are made anew.
+    planned_for: Cell<u64>,
     /// The connection lives on it.
     runtime: Option<Runtime>,
 }
@@ -99,6 +105,7 @@ impl Link {
                 answer_within: Cell::new(address.answer_within()),
                 statements: RefCell::default(),
                 changes: Cell::new(0),
+                planned_for: Cell::new(PLANNED_FOR),
                 runtime: Some(runtime),
             }),
             Err(error) => {
@@ -199,7 +206,7 @@ impl Link {
     ) -> Result<u64, tokio_postgres::Error> {
         let statement = self.statement(text)?;
         let rows = self.wait(self.client.execute(&statement, values))?;
-        self.changes.set(self.changes.get() + rows);
+        self.wrote(rows)?;
         Ok(rows)
     }
 
@@ -210,7 +217,7 @@ impl Link {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let rows = self.query(text, values)?;
-        self.changes.set(self.changes.get() + rows.len() as u64);
+        self.wrote(rows.len() as u64)?;
         Ok(rows)
     }
 
@@ -228,8 +235,18 @@ impl Link {
         let asked =
             asks.iter().zip(&statements).map(|(ask, statement)| self.client.execute(statement, &ask.values));
         let rows: u64 = self.wait(try_join_all(asked))?.into_iter().sum();
-        self.changes.set(self.changes.get() + rows);
-        Ok(())
+        self.wrote(rows)
+    }
+
+    /// Counts them.
+    fn wrote(&self, rows: u64) -> Result<(), tokio_postgres::Error> {
+        let changes = self.changes.get() + rows;
+        self.changes.set(changes);
+        if changes < self.planned_for.get() {
+            return Ok(());
+        }
+        self.planned_for.set(changes.saturating_mul(2));
+        self.batch("DISCARD PLANS")
     }
 
     /// The server's number for the session that this is carried on.

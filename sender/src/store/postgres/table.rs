@@ -24,12 +24,6 @@ impl<'a> Table<'a> {
         self
     }
 
-    /// With one value more, for all rows.
-    pub(super) fn with_one<T: ToSql + Sync + 'a>(mut self, value: T) -> Self {
-        self.columns.push(Box::new(value));
-        self
-    }
-
     pub(super) fn ask(&self) -> Ask<'_> {
         Ask { text: self.text, values: self.columns.iter().map(|column| &**column as _).collect() }
     }
