@@ -34,8 +34,8 @@ pub(super) async fn shed(
     let Asked { max, plan } = Asked::take(object(request).await?)?;
     let lane = subscriber(&app, &whom).await?.lane;
     if plan {
-        let claimed = claimed_here(&app, lane).await;
-        let plan = app.sender().read(move |reader| Plan::read(reader, lane, claimed, max)).await??;
+        let (claimed, now) = (claimed_here(&app, lane).await, app.sender().clock().now());
+        let plan = app.sender().read(move |reader| Plan::read(reader, now, lane, claimed, max)).await??;
         return Ok(ok(&plan.shown()));
     }
     let (shed, more) = in_steps(&app, lane, max).await?;

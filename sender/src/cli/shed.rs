@@ -39,7 +39,7 @@ impl Shed {
         let max = self.max.unwrap_or(u64::MAX);
         if !self.yes {
             // What other processes have claimed, only they know.
-            return self.tell(&Plan::read(&*look.reader, lane, 0, max)?, printer);
+            return self.tell(&Plan::read(&*look.reader, look.now, lane, 0, max)?, printer);
         }
         let options = operating(common.existing_database()?, &Reach::default(), None)?;
         let shed = with_session(options, |session| shed(session, lane, max))?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::LaneId;
+use crate::engine::{LaneId, StoreTime};
 use crate::store::StoreError;
 use crate::store::lane::{Counts, Limits};
 use crate::store::read::Reader;
@@ -27,12 +27,12 @@ impl Plan {
     /// For at most `max` deliveries of a lane of which this process has claimed some.
     pub(crate) fn read(
         reader: &dyn Reader,
+        now: StoreTime,
         lane: LaneId,
         claimed: u64,
         max: u64,
     ) -> Result<Self, StoreError> {
-        let glance = reader.glance()?;
-        let all = reader.status(glance.clock)?.counts;
+        let all = reader.status(now)?.counts;
         let counts = reader.lane(lane)?.map(|lane| lane.counts).unwrap_or_default();
         Ok(Self::of(&counts, &all, claimed, max))
     }

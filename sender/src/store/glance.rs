@@ -8,9 +8,6 @@ use crate::engine::{DeliveryId, LaneId, StoreTime};
 pub struct Glance {
     /// Drawn when the store was made, so that ids of two stores can be told apart.
     pub identity: u64,
-    /// The latest time that any commit had. A process whose clock is behind it was started after the clock stepped
-    /// back, and should count from here, or it will wait for what is due already.
-    pub clock: StoreTime,
     /// Grows with every change of a subscriber.
     pub roster: u64,
     /// The latest delivery recorded.

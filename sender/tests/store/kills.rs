@@ -18,7 +18,7 @@ const PLACE: &str = "HOOKPROOF_TEST_STORE";
 fn works_until_it_is_killed() {
     let Some(path) = std::env::var_os(PLACE) else { return };
     let mut world = World::<File>::over(File::at(path.into()));
-    world.now = later(world.reader.glance().unwrap().clock, LEASE);
+    world.now = later(world.backend.latest(), LEASE);
     let owner = hookproof_sender::store::lane::OwnerId(u64::from(std::process::id()));
     let taken = world.acquire(owner, hookproof_sender::store::command::Which::All);
     let (lane, term) = (taken[0].lane, taken[0].term);
@@ -76,7 +76,7 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
             assert!(!delivered || found[0].place == Place::Delivered, "{:?}", found[0]);
         }
         // It still works.
-        world.now = later(world.reader.glance().unwrap().clock, LEASE);
+        world.now = later(world.backend.latest(), LEASE);
         let lane = world.lanes()[0].lane;
         let term = world.own(ME, lane);
         let waiting = world.counts(lane).waiting;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::command::{Claim, Fate, Persist};
 use hookproof_sender::store::lane::Limits;
 use hookproof_sender::store::sqlite::{Durability, Options, SqliteReader, SqliteStore};
@@ -29,6 +30,11 @@ impl File {
 
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { folder: None, path, limits: Limits::default() }
+    }
+
+    /// The latest time that any commit had.
+    pub(crate) fn latest(&self) -> StoreTime {
+        SqliteReader::open(&self.path).unwrap().clock().unwrap().latest
     }
 
     /// The same file again.

@@ -14,7 +14,7 @@ use crate::store::postgres::link::Link;
 use crate::store::postgres::values::{Bits, Count, size};
 use crate::store::read::{Glance, OutboxRow, Owner, Place, RejectedRow, Work};
 
-const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes, (SELECT max(clock) FROM newest_totals),
+const GLANCE: &str = "SELECT s.identity, s.roster, s.stirred, s.nodes,
     coalesce((SELECT delivery FROM deliveries ORDER BY delivery DESC LIMIT 1), 0), (SELECT max(id) FROM outbox)
     FROM state s";
 
@@ -25,21 +25,20 @@ const ARRIVED: &str =
 
 pub(super) fn glance(sql: &Link, arrivals: &mut Arrivals, late: &Cell<u64>) -> Read<Glance> {
     let row = sql.one(GLANCE, &[])?;
-    let last: DeliveryId = row.try_get(5)?;
+    let last: DeliveryId = row.try_get(4)?;
     let settled = arrivals.begin(last.0);
     if last.0 > settled {
         look(sql, arrivals, settled, late)?;
     }
     Ok(Glance {
         identity: row.try_get::<_, Bits>(0)?.0,
-        clock: row.try_get::<_, Option<_>>(4)?.unwrap_or_default(),
         roster: row.try_get::<_, Count>(1)?.0,
         last,
         settled: DeliveryId(arrivals.settled().min(last.0)),
         late: late.get(),
         stirred: row.try_get::<_, Count>(2)?.0,
         nodes: row.try_get::<_, Count>(3)?.0,
-        outbox: row.try_get(6)?,
+        outbox: row.try_get(5)?,
     })
 }
 

@@ -18,7 +18,6 @@ pub(super) fn glance(sql: &Connection) -> Result<Glance> {
     let nodes = sql.prepare_cached("SELECT changes FROM membership")?.query_row([], |row| row.get(0))?;
     Ok(Glance {
         identity: totals.identity,
-        clock: totals.clock,
         roster: totals.roster,
         last: DeliveryId(totals.next_delivery - 1),
         settled: DeliveryId(totals.next_delivery - 1),
