@@ -66,7 +66,7 @@ pub trait Store: Send {
     /// Carries out all commands in one transaction, in their order, and answers each, in their order, once it is
     /// durable. On an error nothing happened, and the same commands may be tried again as they are.
     ///
-    /// `now` should never run backwards within a process, nor begin before [`read::Glance::clock`].
+    /// `now` should never run backwards within a process, nor begin before the latest time that any commit had.
     ///
     /// # Errors
     ///

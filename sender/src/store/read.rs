@@ -374,6 +374,6 @@ pub struct Owner {
     pub owner: OwnerId,
     /// How many lanes.
     pub lanes: u64,
-    /// When its leases end, on the store's clock ([`Glance::clock`]).
+    /// When its leases end, on the store's clock.
     pub until: StoreTime,
 }
