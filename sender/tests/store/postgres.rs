@@ -287,11 +287,10 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// One for which every commit waits before it ends.
+    /// One for which every commit waits that records events.
     fn begin(address: &str) -> Self {
         let stranger = Self::connect(address);
-        // Every commit counts there.
-        stranger.says("BEGIN; SELECT 1 FROM totals FOR UPDATE");
+        stranger.says("BEGIN; LOCK TABLE events IN SHARE MODE");
         stranger
     }
 
@@ -311,11 +310,113 @@ impl Stranger {
     }
 
     fn wait_until_waited_for(&self) {
-        let waiting =
-            "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
-        while self.says(waiting) == 0 {
+        self.wait_until_some("pg_backend_pid() = ANY(pg_blocking_pids(pid))");
+    }
+
+    /// Waits until so many locks are waited for, of which this holds.
+    fn wait_until_some(&self, holds: &str) {
+        while self.says(&format!("SELECT 1 FROM pg_locks WHERE NOT granted AND {holds}")) == 0 {
             std::thread::yield_now();
         }
+    }
+}
+
+/// Who has lost a connection finds out what came of its commit once the server is through with it, and no sooner: here that commit
+/// waits for another one with its last journey begun, and may happen yet.
+#[test]
+fn a_commit_that_waits_with_nobody_to_tell_is_waited_for() {
+    std::thread::scope(|scope| {
+        for commits in [0, 63] {
+            for happens in [true, false] {
+                scope.spawn(move || emitted_while_another_marks_the_minute(commits, happens));
+            }
+        }
+    });
+}
+
+fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
+    let Some(address) = new_schema("a_commit_that_waits_with_nobody_to_tell") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let lane = world.new_lane(WIDE);
+    let Some((between, far)) = by_way_of_a_cut(&address) else { return };
+    let mut store = far.store();
+    for _ in 0..commits {
+        let emit = Command::Emit(world.event(&[lane]));
+        store.commit(world.now, &[emit]).unwrap();
+    }
+    world.pass(Nanos::MINUTE);
+    let commands = [Command::Emit(world.event(&[lane]))];
+    let stranger = Stranger::connect(&address);
+    stranger.says("BEGIN; LOCK TABLE marks IN SHARE ROW EXCLUSIVE MODE");
+    let error = store.commit(world.now, &commands).unwrap_err();
+    assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+    stranger.says(
+        "CREATE TEMP TABLE first ON COMMIT DROP AS SELECT pid FROM pg_locks WHERE NOT granted
+        AND pg_backend_pid() = ANY(pg_blocking_pids(pid))",
+    );
+    assert_eq!(stranger.says("SELECT FROM first"), 1, "the commit that nobody was told of waits for this");
+    std::thread::scope(|scope| {
+        let (now, store) = (world.now, &mut store);
+        let again = scope.spawn(move || {
+            loop {
+                match store.commit(now, &commands) {
+                    Err(error) if error.may_pass() => {}
+                    ended => break ended.unwrap(),
+                }
+            }
+        });
+        // Its own row is what the second one waits for, then the minute.
+        stranger.wait_until_some(if happens {
+            "(SELECT pid FROM first) = ANY(pg_blocking_pids(pid))"
+        } else {
+            "pg_backend_pid() = ANY(pg_blocking_pids(pid)) AND pid <> (SELECT pid FROM first)"
+        });
+        stranger.says("COMMIT");
+        let replies = again.join().unwrap();
+        assert!(
+            matches!(&replies[..], [Reply::Emitted(emitted)] if emitted.targets.len() == 1),
+            "{replies:?}"
+        );
+    });
+    // What it knows of its own commits is what the database knows: else, after a loss, it takes that for one that has gone back.
+    between.lose_at(b"BEGIN\0", Loss::Cut);
+    let next = [Command::Emit(world.event(&[lane]))];
+    assert!(matches!(store.commit(world.now, &next), Err(StoreError::Lost { .. })));
+    store.commit(world.now, &next).unwrap();
+    world.check_figures();
+    assert_eq!((world.counts(lane).accepted, world.total().accepted), (commits + 2, commits + 2));
+    assert_eq!(query(&address, "SELECT count(*) FROM deliveries"), [(commits + 2).to_string()]);
+}
+
+/// A writer's row is deleted once nothing was counted there for long. It counts again as if nothing had been.
+#[test]
+fn a_writer_whose_row_was_deleted_goes_on() {
+    for commits in [1, 62, 63, 64] {
+        let Some(address) = new_schema("a_writer_whose_row_was_deleted") else { return };
+        let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+        let lane = world.new_lane(WIDE);
+        let Some((between, far)) = by_way_of_a_cut(&address) else { return };
+        let mut store = far.store();
+        let mut emit = |world: &mut World<Schema>| {
+            let emit = Command::Emit(world.event(&[lane]));
+            store.commit(world.now, &[emit])
+        };
+        for _ in 0..commits {
+            emit(&mut world).unwrap();
+        }
+        world.pass(Nanos::DAY.times(8));
+        world.one(Command::Sweep(Sweep { max: 10 }));
+        let left = world.counts(lane).waiting;
+        let writers = query(&address, "SELECT writer FROM totals WHERE writer <> 0");
+        assert_eq!(writers.len(), 1, "only who swept is left");
+        emit(&mut world).unwrap();
+        // And what is known of its commits is so again.
+        between.lose_at(b"BEGIN\0", Loss::Cut);
+        assert!(matches!(emit(&mut world), Err(StoreError::Lost { .. })));
+        emit(&mut world).unwrap();
+        assert_eq!(query(&address, "SELECT writer FROM totals WHERE writer <> 0").len(), 2);
+        assert_eq!(world.counts(lane).waiting, left + 2);
+        world.check_figures();
     }
 }
 
@@ -519,6 +620,8 @@ impl Watched {
             "INSERT INTO deliveries (delivery, lane, event, bytes, state, attempts, at, expires, ttl)
                  SELECT 1000000 + number, 1, 1000000 + number, 1, 1, 1, number, number, 1
                  FROM generate_series(1, {deliveries}) number;
+             ALTER TABLE deliveries SET (autovacuum_enabled = off); ALTER TABLE lanes SET (autovacuum_enabled = off);
+             ALTER TABLE events SET (autovacuum_enabled = off);
              ANALYZE deliveries; ANALYZE lanes"
         ));
         Some(watched)
@@ -556,13 +659,13 @@ impl Watched {
         ))
     }
 
-    /// How many deliveries were read, one after the other or by their numbers.
-    fn deliveries_read(&self) -> u64 {
-        self.heard(
+    /// How many rows were read, one after the other or by their numbers.
+    fn rows_read(&self, table: &str) -> u64 {
+        self.heard(&format!(
             "SELECT t.seq_tup_read + i.idx_tup_read FROM pg_stat_user_tables t
              JOIN pg_stat_user_indexes i USING (relid)
-             WHERE t.schemaname = current_schema() AND i.indexrelname = 'deliveries_pkey'",
-        )
+             WHERE t.schemaname = current_schema() AND i.indexrelname = '{table}_pkey'"
+        ))
     }
 }
 
@@ -687,24 +790,29 @@ fn works_alone(schema: &Schema, owner: OwnerId, lane: LaneId, rounds: u32) {
     world.store.commit(world.now, &[Command::Evict(owner)]).unwrap();
 }
 
-/// The night before a launch there may be none or a few deliveries. To read them all costs a server less than to look for one of them, and
-/// what is planned so stays, whatever comes after, until somebody has it planned anew.
+/// The night before a launch there may be none or a few deliveries, and events. To read them all costs a server less than to look for one
+/// of them, and what is planned so stays, whatever comes after, until somebody has it planned anew.
 #[test]
-fn settling_looks_for_what_is_settled_however_few_there_were_when_the_table_was_analysed() {
+fn working_looks_for_what_it_needs_however_few_there_were_when_the_tables_were_analysed() {
     const ROUNDS: u32 = 2_000;
 
     for rows in [1, 2, 300] {
-        let Some(watched) = Watched::new("settling_looks_for_what_is_settled", rows) else { return };
+        let Some(watched) = Watched::new("working_looks_for_what_it_needs", rows) else { return };
         let lane = World::over(Schema::at_address(watched.schema.address.clone())).new_lane(WIDE);
-        let before = watched.deliveries_read();
-        works_alone(&watched.schema, ME, lane, ROUNDS);
-        let read = watched.deliveries_read() - before;
-        // All that there are, each time, would be twice as many.
-        let most = u64::from(ROUNDS) * u64::from(ROUNDS) / 2;
-        assert!(
-            (u64::from(ROUNDS)..most).contains(&read),
-            "{rows} rows: {read} were read to settle {ROUNDS}"
-        );
+        works_alone(&watched.schema, OwnerId(21), lane, rows);
+        watched.execute("VACUUM ANALYZE events");
+        let tables = ["deliveries", "events"];
+        let before = tables.map(|table| watched.rows_read(table));
+        works_alone(&watched.schema, OwnerId(22), lane, ROUNDS);
+        for (table, before) in tables.into_iter().zip(before) {
+            let read = watched.rows_read(table) - before;
+            // All that there are, each time, would be twice as many.
+            let most = u64::from(ROUNDS) * u64::from(ROUNDS) / 2;
+            assert!(
+                (u64::from(ROUNDS)..most).contains(&read),
+                "{rows} rows at first: {read} of {table} were read in {ROUNDS} rounds"
+            );
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A commit of which nobody knows what came: the connection was lost while the server was at it.
 //!
-//! Each commit writes a token into its writer's row of `totals`. Who lost the connection reads that row, locked, over
-//! another one: by then the server has either committed, or given up, and the token tells which.
+//! Each commit writes a token into its writer's row of `totals`, which it has had locked since it began. Who lost the connection
+//! reads that row, locked, over another one: by then the server has either committed, or given up, and the token tells which.
 //!
 //! The same row tells, after each loss of the connection, whether what was committed before is still there. A server that was
 //! restored, or is a standby that lacked the last commits, has gone back: whoever relied on what it remembers would pass over
@@ -26,13 +26,11 @@ pub(super) struct Doubt {
     done: Done,
 }
 
-const COUNT: &str = "INSERT INTO totals AS t VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-    ON CONFLICT (writer) DO UPDATE SET token = excluded.token, clock = greatest(t.clock, excluded.clock),
-    accepted = t.accepted + excluded.accepted, delivered = t.delivered + excluded.delivered,
-    dead = t.dead + excluded.dead, coalesced = t.coalesced + excluded.coalesced,
-    waiting = t.waiting + excluded.waiting, waiting_bytes = t.waiting_bytes + excluded.waiting_bytes,
-    retrying = t.retrying + excluded.retrying, dead_kept = t.dead_kept + excluded.dead_kept,
-    failed_attempts = t.failed_attempts + excluded.failed_attempts, latency_us = t.latency_us + excluded.latency_us";
+const COUNT: &str =
+    "UPDATE totals SET writer = $2, token = $3, clock = greatest(clock, $4), accepted = accepted + $5,
+    delivered = delivered + $6, dead = dead + $7, coalesced = coalesced + $8, waiting = waiting + $9,
+    waiting_bytes = waiting_bytes + $10, retrying = retrying + $11, dead_kept = dead_kept + $12,
+    failed_attempts = failed_attempts + $13, latency_us = latency_us + $14 WHERE writer = $1";
 const MARK: &str = "INSERT INTO marks VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
 const UNMARK: &str = "DELETE FROM marks WHERE minute < $1";
 
@@ -51,13 +49,13 @@ impl Doubt {
     pub(super) fn commit(
         &self,
         sql: &Link,
-        (writer, next): (Writer, Writer),
+        next: Writer,
         now: StoreTime,
         ledger: &Ledger,
     ) -> Result<(), tokio_postgres::Error> {
         let moved = ledger.moved().unwrap_or_default();
         let latest = now.max(ledger.clock);
-        let mut values: Vec<super::link::Value<'_>> = vec![&next.0, &self.token, &latest];
+        let mut values: Vec<super::link::Value<'_>> = vec![&ledger.writer.0, &next.0, &self.token, &latest];
         values.extend(moved.iter().map(|count| count as super::link::Value<'_>));
         let mark = ledger.mark(now).map(|(minute, old, before)| {
             let figures = [before.delivered, before.failed_attempts, before.dead, before.latency_us].map(int);
@@ -68,7 +66,6 @@ impl Doubt {
             asks.push(Ask { text: UNMARK, values: vec![old] });
             asks.push(Ask { text: MARK, values: vec![minute, delivered, failed, dead, latency] });
         }
-        asks.extend(writer.renumber(&next));
         asks.push(Ask { text: COUNT, values });
         asks.push(Ask { text: "COMMIT", values: Vec::new() });
         sql.query_all(&asks).map(|_| ())
@@ -95,7 +92,7 @@ pub(super) struct Commits {
     /// The last one's name in the writer's row, whatever came of it.
     pub(super) token: i64,
     /// The last one that is known to have happened, and when that was.
-    known: i64,
+    pub(super) known: i64,
     at: StoreTime,
     /// One of which is not known what came.
     pub(super) doubt: Option<Doubt>,

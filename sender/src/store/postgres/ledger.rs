@@ -8,6 +8,7 @@ use tokio_postgres::{Error, Row};
 use super::queues::{Queues, Signs};
 use super::stop::{Result, Stop, Wanted};
 use super::values::{Count, int};
+use super::writer::Writer;
 use crate::engine::{LaneId, Nanos, StoreTime, Term};
 use crate::store::held::Held;
 use crate::store::lane::{Bounds, Counts, LaneState, OwnerId};
@@ -55,6 +56,8 @@ pub(super) struct State {
 /// All that the present commit has locked.
 #[derive(Debug)]
 pub(super) struct Ledger {
+    /// Whose commit it is, by the row that it counts in.
+    pub(super) writer: Writer,
     lanes: BTreeMap<LaneId, Option<Lane>>,
     owners: BTreeMap<OwnerId, Lease>,
     owners_are_locked: bool,
@@ -107,11 +110,12 @@ impl Ledger {
         wanted: &Wanted,
         (lanes, owners): (BTreeMap<LaneId, Option<Lane>>, BTreeMap<OwnerId, Lease>),
         (state, sums): (&Row, &Row),
-        now: StoreTime,
+        (writer, now): (Writer, StoreTime),
     ) -> Result<Self> {
         let number = |column| state.try_get::<_, Count>(column).map(|count| count.0);
         let totals = read_counts(sums)?;
         Ok(Self {
+            writer,
             lanes,
             owners,
             owners_are_locked: wanted.owners,

@@ -58,8 +58,8 @@ const READING: &str =
     SET statement_timeout = '10s'; SET jit = off;
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
 
-/// After so many rows plans are made anew, and each time that twice as many have been written. A table that had next to none when the
-/// server analysed it is read whole to find any row, and what has a plan keeps it.
+/// After so many rows that were asked for or written plans are made anew, and each time that these are twice as many. A table that had
+/// next to none when the server analysed it is read whole to find any row, and what has a plan keeps it.
 const PLANNED_FOR: u64 = 1_000;
 
 /// How long the server may take for what it has at hand, without a lock. A connection that alone falls silent is given up after that,
@@ -76,7 +76,8 @@ pub(super) struct Link {
     statements: RefCell<HashMap<&'static str, Statement>>,
     /// Rows written so far.
     changes: Cell<u64>,
-    /// After how many of these plans are made anew.
+    /// Rows asked for or written so far, and at how many plans are made anew.
+    passed: Cell<u64>,
     planned_for: Cell<u64>,
     /// The connection lives on it.
     runtime: Option<Runtime>,
@@ -105,6 +106,7 @@ impl Link {
                 answer_within: Cell::new(address.answer_within()),
                 statements: RefCell::default(),
                 changes: Cell::new(0),
+                passed: Cell::new(0),
                 planned_for: Cell::new(PLANNED_FOR),
                 runtime: Some(runtime),
             }),
@@ -171,7 +173,10 @@ impl Link {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.statement(text)?;
-        self.wait(self.client.query(&statement, values))
+        self.plan_anew()?;
+        let rows = self.wait(self.client.query(&statement, values))?;
+        self.pass(rows.len() as u64);
+        Ok(rows)
     }
 
     /// The first row of an answer, if it has any.
@@ -206,7 +211,7 @@ impl Link {
     ) -> Result<u64, tokio_postgres::Error> {
         let statement = self.statement(text)?;
         let rows = self.wait(self.client.execute(&statement, values))?;
-        self.wrote(rows)?;
+        self.wrote(rows);
         Ok(rows)
     }
 
@@ -217,7 +222,7 @@ impl Link {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let rows = self.query(text, values)?;
-        self.wrote(rows.len() as u64)?;
+        self.changes.set(self.changes.get() + rows.len() as u64);
         Ok(rows)
     }
 
@@ -226,7 +231,10 @@ impl Link {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
             asks.iter().zip(&statements).map(|(ask, statement)| self.client.query(statement, &ask.values));
-        self.wait(try_join_all(asked))
+        self.plan_anew()?;
+        let answers = self.wait(try_join_all(asked))?;
+        self.pass(answers.iter().map(|rows| rows.len() as u64).sum());
+        Ok(answers)
     }
 
     /// Several statements that write, on their way together.
@@ -234,18 +242,29 @@ impl Link {
         let statements = asks.iter().map(|ask| self.statement(ask.text)).collect::<Result<Vec<_>, _>>()?;
         let asked =
             asks.iter().zip(&statements).map(|(ask, statement)| self.client.execute(statement, &ask.values));
+        self.plan_anew()?;
         let rows: u64 = self.wait(try_join_all(asked))?.into_iter().sum();
-        self.wrote(rows)
+        self.wrote(rows);
+        Ok(())
     }
 
     /// Counts them.
-    fn wrote(&self, rows: u64) -> Result<(), tokio_postgres::Error> {
-        let changes = self.changes.get() + rows;
-        self.changes.set(changes);
-        if changes < self.planned_for.get() {
+    fn wrote(&self, rows: u64) {
+        self.changes.set(self.changes.get() + rows);
+        self.pass(rows);
+    }
+
+    fn pass(&self, rows: u64) {
+        self.passed.set(self.passed.get() + rows);
+    }
+
+    /// Has the server forget its plans, if it is time. That comes before a statement, whose failure tells what became of it.
+    fn plan_anew(&self) -> Result<(), tokio_postgres::Error> {
+        let passed = self.passed.get();
+        if passed < self.planned_for.get() {
             return Ok(());
         }
-        self.planned_for.set(changes.saturating_mul(2));
+        self.planned_for.set(passed.saturating_mul(2));
         self.batch("DISCARD PLANS")
     }
 

@@ -97,6 +97,8 @@ const SPARED: Nanos = Nanos::from_secs(3);
 /// So often a commit begins anew with more locked. Each time it has all that it was found to need before.
 const TRIES_MAX: u32 = 100;
 
+const BEGINNING: &str = "begin a commit";
+
 /// The writing side of a store in a PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresStore {
@@ -220,11 +222,15 @@ impl PostgresStore {
         let Some(sql) = self.link.as_ref() else {
             return Err(Failed { stop: Stop::Broken("there is no connection"), doing: "commit" });
         };
+        if wanted.writer {
+            let made = self.writer.make_anew(sql, self.commits.known);
+            made.map_err(|error| Stop::from(error).doing(BEGINNING))?;
+        }
         let begun = sql.changes();
         let first = commands.chunk_by(together).next().unwrap_or_default();
         let named = Named::by(first, now, &self.hands().queues);
-        let (mut ledger, mut rows) =
-            begin(sql, now, (commands, named), wanted).map_err(|stop| stop.doing("begin a commit"))?;
+        let (mut ledger, mut rows) = begin(sql, now, (commands, named), (wanted, self.writer))
+            .map_err(|stop| stop.doing(BEGINNING))?;
         rows.unused = std::mem::take(&mut self.unused).into();
         if self.by_server_clock {
             ledger.count_by_server();
@@ -303,7 +309,7 @@ impl PostgresStore {
         let token = self.commits.token;
         let doubt = Doubt::new(token, done);
         let next = self.writer.after(token);
-        let committed = doubt.commit(sql, (self.writer, next), now, &ledger);
+        let committed = doubt.commit(sql, next, now, &ledger);
         match committed {
             Ok(()) => {
                 self.writer = next;
@@ -352,9 +358,13 @@ impl Store for PostgresStore {
         let doing = "write the latencies";
         let mut gathered = std::mem::take(&mut self.gathered);
         let sql = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
-        latencies::flush_all(sql, &mut gathered).map_err(|error| failure(doing, &error))?;
-        sql.execute(sweep::RETIRE, &[&vec![self.writer.0]]).map_err(|error| failure(doing, &error))?;
-        Ok(())
+        let retired = if self.writer.is_new() { vec![self.writer.0] } else { Vec::new() };
+        let written = sql
+            .batch("BEGIN")
+            .and_then(|()| latencies::flush_all(sql, &mut gathered))
+            .and_then(|()| sql.execute(sweep::RETIRE, &[&retired]))
+            .and_then(|_| sql.batch("COMMIT"));
+        written.map_err(|error| failure(doing, &error))
     }
 
     fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {

@@ -9,6 +9,7 @@ use super::queues::Queues;
 use super::rows::{ALIKE, DELIVERIES, Delivery, NAMED, Rows, numbers};
 use super::stop::{Result, Wanted};
 use super::values::{int, size};
+use super::writer::Writer;
 use crate::engine::{DeliveryId, LaneId, StoreTime, Term};
 use crate::store::Command;
 use crate::store::command::Settlement;
@@ -189,15 +190,15 @@ pub(super) fn begin(
     sql: &Link,
     now: StoreTime,
     (commands, named): (&[Command], Named<'_>),
-    wanted: &Wanted,
+    (wanted, writer): (&Wanted, Writer),
 ) -> Result<(Ledger, Rows)> {
     let (counted, lanes) = (Counted::of(commands), wanted.lanes.iter().copied().collect());
     let mut asks = vec![Ask { text: "BEGIN", values: Vec::new() }];
-    asks.extend(wanted.asks(&lanes));
+    asks.extend(wanted.asks(&lanes, &writer));
     asks.extend(counted.asks());
     asks.extend(named.asks());
     let mut answers = sql.query_all(&asks)?.into_iter().skip(1);
-    let (ledger, mut rows) = (wanted.read(&mut answers, now)?, Rows::default());
+    let (ledger, mut rows) = (wanted.read(&mut answers, (writer, now))?, Rows::default());
     counted.read(&mut answers, &mut rows)?;
     named.read(&mut answers, &mut rows)?;
     named.recall(sql, &ledger, &mut rows)?;

@@ -116,7 +116,8 @@ fn migrate(link: &Link, address: &Address, identity: u64) -> Result<(), StoreErr
 
 /// False if the database is newer than all steps, and stays so.
 fn take_steps(link: &Link, identity: u64) -> Result<bool, tokio_postgres::Error> {
-    let lock = "BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(1212960838);
+    let lock = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
+        SELECT pg_advisory_xact_lock(1212960838); SET LOCAL lock_timeout = '8s';
         CREATE TABLE IF NOT EXISTS hookproof_schema (version int8 NOT NULL)";
     link.batch(lock)?;
     let row = link.first("SELECT coalesce(max(version), 0) FROM hookproof_schema", &[])?;

@@ -50,6 +50,8 @@ pub(super) struct Wanted {
     pub(super) lanes: BTreeSet<LaneId>,
     pub(super) owners: bool,
     pub(super) state: bool,
+    /// The writer's row, which was not there.
+    pub(super) writer: bool,
 }
 
 impl Wanted {
@@ -58,5 +60,6 @@ impl Wanted {
         self.lanes.extend(more.lanes);
         self.owners |= more.owners;
         self.state |= more.state;
+        self.writer |= more.writer;
     }
 }

@@ -14,8 +14,10 @@ use crate::store::room::Bounded;
 const EXPIRED: &str = "SELECT delivery, lane, bytes, attempts FROM deliveries
     WHERE state + 0 = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2";
 
-/// Adds what writers have counted to the row of those that are gone.
-pub(super) const RETIRE: &str = "WITH gone AS (DELETE FROM totals WHERE writer = ANY($1) AND writer <> 0 RETURNING *),
+/// Adds what writers have counted to the row of those that are gone. One that is at a commit is not, and none is waited for: it might
+/// be about to do the same.
+pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE writer = ANY($1) AND writer <> 0 FOR UPDATE SKIP LOCKED),
+    gone AS (DELETE FROM totals WHERE writer IN (SELECT writer FROM free) RETURNING *),
     them AS (SELECT max(clock) clock, sum(accepted) accepted, sum(delivered) delivered, sum(dead) dead,
         sum(coalesced) coalesced, sum(waiting) waiting, sum(waiting_bytes) waiting_bytes, sum(retrying) retrying,
         sum(dead_kept) dead_kept, sum(failed_attempts) failed_attempts, sum(latency_us) latency_us FROM gone)
@@ -104,8 +106,8 @@ impl Work<'_> {
     fn forget_writers(&self) -> Result<()> {
         let long_ago = StoreTime(self.now.0.saturating_sub(GONE_AFTER.0));
         let found = self.sql.query(
-            "SELECT writer FROM newest_totals WHERE writer <> 0 AND clock > 0 AND clock < $1",
-            &[&long_ago],
+            "SELECT writer FROM newest_totals WHERE writer <> 0 AND writer <> $2 AND clock > 0 AND clock < $1",
+            &[&long_ago, &self.ledger.writer.0],
         )?;
         if found.is_empty() {
             return Ok(());

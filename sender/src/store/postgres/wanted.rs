@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use super::ledger::{Lane, Lease, Ledger, counts};
 use super::link::Ask;
 use super::stop::{Result, Stop, Wanted};
+use super::writer::Writer;
 use crate::engine::{LaneId, StoreTime};
 use crate::store::Command;
 
@@ -39,10 +40,11 @@ const TOTALS: &str = concat!(
 
 impl Wanted {
     /// The questions that lock all of it, in the one order in which everybody locks.
-    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>) -> Vec<Ask<'a>> {
+    pub(super) fn asks<'a>(&self, lanes: &'a Vec<LaneId>, writer: &'a Writer) -> Vec<Ask<'a>> {
         let mut asks = vec![Ask { text: LANES, values: vec![lanes] }];
         asks.extend(self.owners.then(|| Ask { text: OWNERS, values: Vec::new() }));
         asks.push(Ask { text: if self.state { STATE_LOCKED } else { STATE }, values: Vec::new() });
+        asks.push(writer.lock());
         asks.push(Ask { text: TOTALS, values: Vec::new() });
         asks
     }
@@ -51,7 +53,7 @@ impl Wanted {
     pub(super) fn read(
         &self,
         answers: &mut impl Iterator<Item = Vec<Row>>,
-        now: StoreTime,
+        (writer, now): (Writer, StoreTime),
     ) -> Result<Ledger> {
         let mut next = || answers.next().unwrap_or_default();
         let mut lanes: BTreeMap<_, _> = self.lanes.iter().map(|lane| (*lane, None)).collect();
@@ -66,8 +68,11 @@ impl Wanted {
         }
         let missing = || Stop::Broken("the table `state` or `totals` is empty");
         let state = next().into_iter().next().ok_or_else(missing)?;
+        if next().is_empty() {
+            return Err(Stop::Unlocked(Self { writer: true, ..Self::default() }));
+        }
         let totals = next().into_iter().next().ok_or_else(missing)?;
-        Ledger::read(self, (lanes, owners), (&state, &totals), now)
+        Ledger::read(self, (lanes, owners), (&state, &totals), (writer, now))
     }
 
     /// What commands are about, as far as they tell.

@@ -19,7 +19,8 @@ const NEW: &str = "WITH new AS (SELECT (1 + (random() * 2147483645)::int8) << 32
         SELECT 1 FROM totals t WHERE t.writer BETWEEN new.writer AND new.writer + 4294967295) RETURNING writer";
 /// So often a number is drawn that nobody has.
 const DRAWS_MAX: u32 = 100;
-const RENUMBER: &str = "UPDATE totals SET writer = $2 WHERE writer = $1";
+const ANEW: &str = "INSERT INTO totals (writer, token) VALUES ($1, $2)";
+const LOCK: &str = "SELECT 1 FROM totals WHERE writer = $1 FOR NO KEY UPDATE";
 /// Locked, so that a commit under way is waited for.
 const FIND: &str =
     "SELECT writer, token FROM totals WHERE writer BETWEEN $1 AND $2 ORDER BY writer DESC LIMIT 1 FOR UPDATE";
@@ -48,9 +49,20 @@ impl Writer {
         Self(self.0 & !OWN | (token / COMMITS) & OWN)
     }
 
-    /// Gives its row another number, where that one differs.
-    pub(super) fn renumber<'a>(&'a self, next: &'a Self) -> Option<Ask<'a>> {
-        (self != next).then(|| Ask { text: RENUMBER, values: vec![&self.0, &next.0] })
+    /// Locks its row, for whoever looks for it meanwhile ([`Self::find`]).
+    pub(super) fn lock(&self) -> Ask<'_> {
+        Ask { text: LOCK, values: vec![&self.0] }
+    }
+
+    /// Makes its row anew, which somebody has deleted because nothing was counted in it for long.
+    pub(super) fn make_anew(self, link: &Link, token: i64) -> Result<(), Error> {
+        link.execute(ANEW, &[&self.0, &token]).map(drop)
+    }
+
+    /// Whether it has counted little. Once the row of another is deleted, whoever adds up all rows passes over every number that it
+    /// had, for as long as a stranger's transaction keeps them; while the row is there, over those of the last number.
+    pub(super) const fn is_new(self) -> bool {
+        self.0 & OWN == 0
     }
 
     /// Its row as it is, and the name of the last commit that it counted; nothing, if it has none.
