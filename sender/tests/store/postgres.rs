@@ -388,6 +388,26 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
     assert_eq!(query(&address, "SELECT count(*) FROM deliveries"), [(commits + 2).to_string()]);
 }
 
+/// Who looks for writers that are gone waits for none that is at a commit, which may be about to do the same.
+#[test]
+fn a_writer_that_is_at_a_commit_is_not_taken_for_gone() {
+    let Some(address) = new_schema("a_writer_that_is_at_a_commit") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let lane = world.new_lane(WIDE);
+    let mut other = world.backend.store();
+    other.commit(world.now, &[Command::Emit(world.event(&[lane]))]).unwrap();
+    let writers = || query(&address, "SELECT count(*) FROM totals WHERE writer <> 0");
+    assert_eq!(writers(), ["2"]);
+    world.pass(Nanos::DAY.times(8));
+    let stranger = Stranger::connect(&address);
+    stranger.says("BEGIN; SELECT 1 FROM totals WHERE writer <> 0 AND accepted = 1 FOR NO KEY UPDATE");
+    world.one(Command::Sweep(Sweep { max: 10 }));
+    assert_eq!(writers(), ["2"]);
+    stranger.says("COMMIT");
+    world.one(Command::Sweep(Sweep { max: 10 }));
+    assert_eq!(writers(), ["1"], "only who swept is left");
+}
+
 /// A writer's row is deleted once nothing was counted there for long. It counts again as if nothing had been.
 #[test]
 fn a_writer_whose_row_was_deleted_goes_on() {
