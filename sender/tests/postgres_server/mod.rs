@@ -178,9 +178,16 @@ pub(crate) fn new_schema(test: &str) -> Option<String> {
 /// The same address by way of another port of this machine, and the socket that it leads to; nothing, if the server is no
 /// private one.
 pub(crate) fn by_way_of(address: &str, port: u16) -> Option<(String, PathBuf)> {
-    let (host, rest) = address.strip_prefix("postgresql://hookproof@")?.split_once('/')?;
-    let socket = PathBuf::from(host.replace("%2F", "/")).join(".s.PGSQL.5432");
-    socket.exists().then(|| (format!("postgresql://hookproof@127.0.0.1:{port}/{rest}"), socket))
+    let parts = address.strip_prefix("postgresql://hookproof@").and_then(|rest| rest.split_once('/'));
+    let private =
+        parts.map(|(host, rest)| (PathBuf::from(host.replace("%2F", "/")).join(".s.PGSQL.5432"), rest));
+    let found = private.filter(|(socket, _)| socket.exists());
+    if found.is_none() {
+        eprintln!(
+            "skipped: what needs a server of its own, which HOOKPROOF_POSTGRES keeps from being started"
+        );
+    }
+    found.map(|(socket, rest)| (format!("postgresql://hookproof@127.0.0.1:{port}/{rest}"), socket))
 }
 
 /// Says that a test does not run; it fails if it has to.
