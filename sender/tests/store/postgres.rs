@@ -75,6 +75,8 @@ impl Backend for Schema {
 enum Loss {
     /// Both sides hear of it.
     Cut,
+    /// The same, and the last thing that is heard is that the server ends.
+    Shutdown,
     /// Nobody hears of anything any more.
     Silence,
     /// None: what the server says then comes later, once it is let go.
@@ -130,6 +132,9 @@ impl Between {
     }
 }
 
+/// What a server says to its clients as it is stopped.
+const SHUTDOWN: &[u8] = b"E\0\0\0\x32SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0";
+
 /// Carries what the server says, up to the words at which the connection is lost.
 fn carry(
     mut server: UnixStream,
@@ -145,6 +150,10 @@ fn carry(
         match lost.map(|(_, loss)| loss) {
             None => {}
             Some(Loss::Cut) => break,
+            Some(Loss::Shutdown) => {
+                client.write_all(SHUTDOWN).unwrap();
+                break;
+            }
             Some(Loss::Silence) => {
                 // The sockets stay as they are, for as long as the tests last.
                 std::mem::forget((server, client));
@@ -196,7 +205,7 @@ fn emitted_after(commits: u64, loss: Loss, words: &'static [u8]) {
     // What a lost transaction has locked, the server lets go when it has heard nothing for a while.
     let replies = loop {
         match store.commit(world.now, &commands) {
-            Err(error) if loss == Loss::Silence && error.may_pass() => {}
+            Err(error) if loss != Loss::Cut && error.may_pass() => {}
             ended => break ended.unwrap(),
         }
     };
@@ -210,6 +219,18 @@ fn emitted_after(commits: u64, loss: Loss, words: &'static [u8]) {
 #[test]
 fn a_commit_that_happened_though_nobody_heard_of_it_happens_once() {
     emitted_over(Loss::Cut, b"COMMIT\0");
+}
+
+/// A server that is stopped while it commits does so first, then says that it ends, and nothing of the commit.
+#[test]
+fn a_commit_that_happened_as_the_server_ended_happens_once() {
+    emitted_over(Loss::Shutdown, b"COMMIT\0");
+}
+
+/// Here it did not: the server had not come so far.
+#[test]
+fn a_commit_that_the_server_ended_before_happens_once() {
+    emitted_over(Loss::Shutdown, b"BEGIN\0");
 }
 
 #[test]
@@ -386,6 +407,28 @@ fn emitted_while_another_marks_the_minute(commits: u64, happens: bool) {
     world.check_figures();
     assert_eq!((world.counts(lane).accepted, world.total().accepted), (commits + 2, commits + 2));
     assert_eq!(query(&address, "SELECT count(*) FROM deliveries"), [(commits + 2).to_string()]);
+}
+
+/// It has to make its row again, then to lock what its command turns out to need.
+#[test]
+fn a_writer_whose_row_was_deleted_may_begin_more_than_once() {
+    let Some(address) = new_schema("a_writer_whose_row_was_deleted_may_begin") else { return };
+    let mut world = World::over(Schema { address: address.clone(), limits: Limits::default() });
+    let lane = world.new_lane(WIDE);
+    let mut other = world.backend.store();
+    for _ in 0..3 {
+        other.commit(world.now, &[Command::Emit(world.event(&[lane]))]).unwrap();
+    }
+    world.pass(Nanos::DAY.times(8));
+    world.one(Command::Sweep(Sweep { max: 1 }));
+    assert_eq!(
+        query(&address, "SELECT count(*) FROM totals WHERE writer <> 0"),
+        ["1"],
+        "only who swept is left"
+    );
+    let swept = other.commit(world.now, &[Command::Sweep(Sweep { max: 10 })]).unwrap();
+    assert!(matches!(&swept[..], [Reply::Swept(swept)] if swept.expired == 2), "{swept:?}");
+    world.check_figures();
 }
 
 /// Who looks for writers that are gone waits for none that is at a commit, which may be about to do the same.

@@ -1,6 +1,6 @@
 //! PostgreSQL's errors, in the store's words.
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 use crate::store::StoreError;
 
@@ -49,4 +49,10 @@ fn with_sources(error: &tokio_postgres::Error) -> String {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }
+}
+
+/// Whether the server has said no to a statement, and goes on. What it says as it ends says nothing of what it was at: it may have
+/// committed just before.
+pub(super) fn is_refused(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|told| told.parsed_severity() == Some(Severity::Error))
 }

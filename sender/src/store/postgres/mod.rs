@@ -317,7 +317,7 @@ impl PostgresStore {
                 Ok(doubt.into_done())
             }
             // The server has said no: nothing happened.
-            Err(error) if error.as_db_error().is_some() => Err(Stop::from(error).doing("commit")),
+            Err(error) if failure::is_refused(&error) => Err(Stop::from(error).doing("commit")),
             Err(error) => {
                 self.commits.doubt = Some(doubt.about(commands));
                 Err(Stop::from(error).doing("commit"))
@@ -359,12 +359,12 @@ impl Store for PostgresStore {
         let mut gathered = std::mem::take(&mut self.gathered);
         let sql = self.link.as_ref().ok_or_else(|| self.lost(doing))?;
         let retired = if self.writer.is_new() { vec![self.writer.0] } else { Vec::new() };
-        let written = sql
-            .batch("BEGIN")
+        // One after the other: sweeps lock the same rows the other way round.
+        sql.batch("BEGIN")
             .and_then(|()| latencies::flush_all(sql, &mut gathered))
-            .and_then(|()| sql.execute(sweep::RETIRE, &[&retired]))
-            .and_then(|_| sql.batch("COMMIT"));
-        written.map_err(|error| failure(doing, &error))
+            .and_then(|()| sql.batch("COMMIT"))
+            .and_then(|()| sql.execute(sweep::RETIRE, &[&retired, &i64::MAX]))
+            .map_or_else(|error| Err(failure(doing, &error)), |_| Ok(()))
     }
 
     fn begin_clock(&mut self, beginning: Beginning<'_>) -> std::result::Result<Start, StoreError> {

@@ -14,9 +14,10 @@ use crate::store::room::Bounded;
 const EXPIRED: &str = "SELECT delivery, lane, bytes, attempts FROM deliveries
     WHERE state + 0 = 0 AND expires <= $1 ORDER BY expires, delivery LIMIT $2";
 
-/// Adds what writers have counted to the row of those that are gone. One that is at a commit is not, and none is waited for: it might
+/// Adds what writers have counted, none of it since a time, to the row of those that are gone. One that is at a commit is not, and none is waited for: it might
 /// be about to do the same.
-pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE writer = ANY($1) AND writer <> 0 FOR UPDATE SKIP LOCKED),
+pub(super) const RETIRE: &str = "WITH free AS (SELECT writer FROM totals WHERE writer = ANY($1) AND writer <> 0
+        AND clock < $2 FOR UPDATE SKIP LOCKED),
     gone AS (DELETE FROM totals WHERE writer IN (SELECT writer FROM free) RETURNING *),
     them AS (SELECT max(clock) clock, sum(accepted) accepted, sum(delivered) delivered, sum(dead) dead,
         sum(coalesced) coalesced, sum(waiting) waiting, sum(waiting_bytes) waiting_bytes, sum(retrying) retrying,
@@ -113,7 +114,7 @@ impl Work<'_> {
             return Ok(());
         }
         let gone = found.iter().map(|row| row.try_get(0)).collect::<std::result::Result<Vec<i64>, _>>()?;
-        self.sql.execute(RETIRE, &[&gone])?;
+        self.sql.execute(RETIRE, &[&gone, &long_ago])?;
         Ok(())
     }
 }

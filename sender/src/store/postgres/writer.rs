@@ -19,7 +19,7 @@ const NEW: &str = "WITH new AS (SELECT (1 + (random() * 2147483645)::int8) << 32
         SELECT 1 FROM totals t WHERE t.writer BETWEEN new.writer AND new.writer + 4294967295) RETURNING writer";
 /// So often a number is drawn that nobody has.
 const DRAWS_MAX: u32 = 100;
-const ANEW: &str = "INSERT INTO totals (writer, token) VALUES ($1, $2)";
+const ANEW: &str = "INSERT INTO totals (writer, token) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 const LOCK: &str = "SELECT 1 FROM totals WHERE writer = $1 FOR NO KEY UPDATE";
 /// Locked, so that a commit under way is waited for.
 const FIND: &str =
@@ -54,7 +54,8 @@ impl Writer {
         Ask { text: LOCK, values: vec![&self.0] }
     }
 
-    /// Makes its row anew, which somebody has deleted because nothing was counted in it for long.
+    /// Makes its row anew, which somebody has deleted because nothing was counted in it for long. It may be there
+    /// again by now: a commit begins more than once.
     pub(super) fn make_anew(self, link: &Link, token: i64) -> Result<(), Error> {
         link.execute(ANEW, &[&self.0, &token]).map(drop)
     }
