@@ -15,9 +15,9 @@ use hookproof_sender::store::command::{
     Acquire, Attempt, Body, Claim, Emit, Fate, Outcome, Renew, Settlement, Subscribe, Target, Which,
 };
 use hookproof_sender::store::lane::{Bounds, OwnerId, Secret, WhenFull};
-use hookproof_sender::store::sqlite::{Durability, Options, SqliteStore};
+use hookproof_sender::store::sqlite::{Options, SqliteStore};
 use hookproof_sender::store::thread::{Answer, Capacity, Handle, Request, StoreThread};
-use hookproof_sender::store::{Command, Reply, Store};
+use hookproof_sender::store::{Command, Durability, Reply, Store};
 
 const NOW: StoreTime = StoreTime::from_secs(1_800_000_000);
 const OWNER: OwnerId = OwnerId(1);

@@ -33,6 +33,19 @@ pub(crate) const LENGTHS: [(&str, u64); 7] = [
     ("d", Nanos::DAY.0),
 ];
 
+/// A length of time as a person would say it: to the second below two minutes, to the minute below two hours, …
+pub(crate) fn rough(length: Nanos) -> Nanos {
+    const STEPS: [(Nanos, Nanos); 5] = [
+        (Nanos::from_millis(1), Nanos::from_micros(1)),
+        (Nanos::from_secs(2), Nanos::from_millis(1)),
+        (Nanos::from_secs(120), Nanos::SECOND),
+        (Nanos::HOUR.times(2), Nanos::MINUTE),
+        (Nanos::DAY.times(2), Nanos::HOUR),
+    ];
+    let step = STEPS.iter().find(|(below, _)| length < *below).map_or(Nanos::DAY, |(_, step)| *step);
+    Nanos(length.0 - length.0 % step.0)
+}
+
 /// The units of sizes, in bytes. Powers of ten and powers of two go by different names, and mean what they say.
 pub(crate) const SIZES: [(&str, u64); 9] = [
     ("B", 1),

@@ -17,9 +17,10 @@ use hookproof_sender::store::clock::{BACK_MAX, Beginning, MachineMoment};
 use hookproof_sender::store::command::{Command, Persist};
 use hookproof_sender::store::lane::OwnerId;
 use hookproof_sender::store::node::{Announcement, PROTOCOL};
+use hookproof_sender::store::read::Notices;
 use hookproof_sender::store::reply::{Placed, Refusal, Reply};
 use hookproof_sender::store::sqlite::{self, SqliteReader, SqliteStore};
-use hookproof_sender::store::{Reader, Store};
+use hookproof_sender::store::{Durability, Reader, Store};
 use hookproof_sender::subscriber::RegionSecrets;
 use hookproof_sender::transport::Lease;
 
@@ -82,7 +83,7 @@ impl Process {
     pub(super) fn start(birth: &Birth<'_>) -> Result<Self, SimError> {
         let failed = store_failed("open");
         let options = sqlite::Options {
-            durability: sqlite::Durability::Process,
+            durability: Durability::Process,
             create: true,
             identity: 7,
             ..sqlite::Options::default()

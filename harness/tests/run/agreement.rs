@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use hookproof::check::exact::percentile;
 use hookproof_sender::delivery_ids::DeliveryIds;
 use hookproof_sender::engine::Nanos;
-use hookproof_sender::store::read::{Filter, Place, Reader};
+use hookproof_sender::store::read::{Filter, Notices, Place, Reader};
 use hookproof_sender::store::sqlite::SqliteReader;
 
 use super::*;

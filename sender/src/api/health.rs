@@ -47,7 +47,7 @@ mod tests {
     use crate::event;
     use crate::guard::Guard;
     use crate::runtime::{Options, Retention, Sender};
-    use crate::store::sqlite::Durability;
+    use crate::store::Durability;
     use crate::subscriber::RegionSecrets;
 
     async fn open(folder: &Path) -> (Sender, Router) {

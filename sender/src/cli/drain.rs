@@ -17,9 +17,10 @@ use super::signals::Signals;
 use super::words::rough;
 use crate::dispatch::WorkDone;
 use crate::engine::{LaneId, Nanos, StoreTime};
-use crate::runtime::{Sender, process_is_alive, process_is_dead};
+use crate::runtime::Sender;
 use crate::store::Database;
 use crate::store::lane::{LaneState, OwnerId};
+use crate::store::liveness::{Life, Liveness};
 use crate::store::read::{Owner, Reader};
 
 /// How often to look whether anything is left to do.
@@ -46,7 +47,7 @@ impl Drain {
             return Err(Failure::usage(format_args!("--for is {}; expected 100ms to 1d", self.span)));
         }
         let options = self.delivering.options(common.existing_database()?)?;
-        let others = Arc::new(Others::of(common.existing_database()?));
+        let others = Arc::new(Others::of(&common.existing_database()?));
         let session = WriteSession::open(options, self.delivering.requests.settings()?)?;
         let (sender, clock) = (session.sender(), session.sender().clock());
         let begun = clock.now();
@@ -68,18 +69,18 @@ impl Drain {
 /// Who else delivers. Who was there must be known before we are one of them: from the moment on which a subscriber is
 /// ours in the store, it takes a little until this process knows.
 struct Others {
-    database: Database,
+    liveness: Arc<dyn Liveness>,
     /// Until when the leases of those lasted who were there.
     before: BTreeMap<OwnerId, StoreTime>,
 }
 
 impl Others {
-    fn of(database: Database) -> Self {
+    fn of(database: &Database) -> Self {
         // A database that can't be read yet, because it has to be migrated first, has nobody on it. One that can't be read
         // at all will be refused when it is opened.
-        let owners = Look::open(&database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
+        let owners = Look::open(database).and_then(|look| Ok(look.reader.owners()?)).unwrap_or_default();
         let before = owners.into_iter().map(|owner| (owner.owner, owner.until)).collect();
-        Self { database, before }
+        Self { liveness: database.parts().liveness(), before }
     }
 
     /// Those who were there and deliver, as far as is known from these owners. Who was killed has a lease for a while, and renews
@@ -87,8 +88,11 @@ impl Others {
     fn living(&self, owners: &[Owner]) -> BTreeSet<OwnerId> {
         let lives = |owner: &&Owner| {
             let is_renewed = self.before.get(&owner.owner).is_some_and(|until| owner.until > *until);
-            process_is_alive(&self.database, owner.owner)
-                || is_renewed && !process_is_dead(&self.database, owner.owner)
+            match self.liveness.life_of(owner.owner) {
+                Life::Alive => true,
+                Life::Dead => false,
+                Life::Unknown => is_renewed,
+            }
         };
         let was_there = |owner: &&Owner| self.before.contains_key(&owner.owner);
         owners.iter().filter(was_there).filter(lives).map(|owner| owner.owner).collect()

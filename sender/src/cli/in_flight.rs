@@ -17,8 +17,7 @@ use super::failure::Failure;
 use super::session::runtime;
 use crate::engine::{StoreTime, UnderWay};
 use crate::operate::shown::node_id;
-use crate::runtime::process_is_alive;
-use crate::store::Database;
+use crate::store::liveness::{Life, Liveness};
 use crate::store::node::Node;
 
 /// How long a node may take to answer.
@@ -38,7 +37,7 @@ pub(super) struct InFlight {
 impl InFlight {
     /// Asks all nodes that live at once.
     pub(super) fn ask(
-        database: &Database,
+        liveness: &dyn Liveness,
         nodes: &[Node],
         now: StoreTime,
         token: Option<&str>,
@@ -47,7 +46,7 @@ impl InFlight {
         if living.is_empty() {
             return Ok(Self::default());
         }
-        let answers = runtime()?.block_on(join_all(living.iter().map(|node| ask(database, node, token))));
+        let answers = runtime()?.block_on(join_all(living.iter().map(|node| ask(liveness, node, token))));
         let mut all = Self::default();
         for (node, answer) in living.into_iter().zip(answers) {
             match answer {
@@ -92,14 +91,14 @@ impl InFlight {
 }
 
 /// What one node has in flight, or why it does not say.
-async fn ask(database: &Database, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
+async fn ask(liveness: &dyn Liveness, node: &Node, token: Option<&str>) -> Result<UnderWay, String> {
     let Some(announced) = node.announced.address.as_deref() else {
         return Err("it has no API to ask".to_owned());
     };
     let address = announced.parse().map(reachable);
     let address = address.map_err(|error| format!("its address {announced} is none: {error}"))?;
     // Whoever else listens there is not told it: elsewhere, or where the process has ended, that may be anybody.
-    let is_theirs = address.ip().is_loopback() && process_is_alive(database, node.owner);
+    let is_theirs = address.ip().is_loopback() && liveness.life_of(node.owner) == Life::Alive;
     let shown = token.filter(|_| is_theirs);
     let answer = timeout(ANSWER_WITHIN, get_status(address, shown));
     let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer in {} s", ANSWER_WITHIN.as_secs())));

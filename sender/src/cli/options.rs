@@ -18,7 +18,7 @@ use crate::guard::{Guard, Network};
 use crate::runtime::{Options, Retention};
 use crate::sign::Secret;
 use crate::store::node::NAME_BYTES_MAX;
-use crate::store::{Database, sqlite};
+use crate::store::{Database, Durability};
 use crate::subscriber::RegionSecrets;
 use crate::transport::{DnsResolver, Settings};
 
@@ -53,12 +53,9 @@ impl Common {
     /// when it is opened.
     pub(super) fn existing_database(&self) -> Result<Database, Failure> {
         let database = self.database()?;
-        if let Some(path) = database.file()
-            && !path.exists()
-        {
+        if !database.may_exist() {
             return Err(Failure::usage(format_args!(
-                "there is no database {}; expected one that `serve` or `subscriber add` has made; check --db",
-                path.display()
+                "there is no database {database}; expected one that `serve` or `subscriber add` has made; check --db"
             )));
         }
         Ok(database)
@@ -179,11 +176,11 @@ impl FromStr for RegionSource {
 pub(super) struct Durable {
     /// What an acknowledged event survives: a power cut, or the end of the process alone, which is faster
     #[arg(long, value_enum, value_name = "WHAT", default_value = "power-loss")]
-    durability: Durability,
+    durability: Survived,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Durability {
+enum Survived {
     PowerLoss,
     Process,
 }
@@ -219,9 +216,8 @@ impl Keep {
     }
 }
 
-/// How long a lease is with a server: nobody there sees that a process is dead, as its lock on a file would tell, before the
-/// lease is over.
-const LEASE_ON_A_SERVER: Nanos = Nanos::from_secs(5);
+/// How long a lease is where it alone tells that a process is dead, as on a server.
+const LEASE_THAT_TELLS: Nanos = Nanos::from_secs(5);
 
 /// Deletes nothing: that is up to those who deliver, who know for how long things are to be kept.
 const FOR_EVER: Retention =
@@ -269,7 +265,8 @@ pub(super) struct Delivering {
 impl Delivering {
     /// The options of a sender that delivers.
     pub(super) fn options(&self, database: Database) -> Result<Options, Failure> {
-        let usual = if database.file().is_some() { LEASE_DEFAULT } else { LEASE_ON_A_SERVER };
+        let sees_deaths = database.parts().liveness().sees_deaths();
+        let usual = if sees_deaths { LEASE_DEFAULT } else { LEASE_THAT_TELLS };
         let lease = self.lease.unwrap_or(usual);
         if !LEASES.contains(&lease) {
             let (shortest, longest) = (LEASES.start(), LEASES.end());
@@ -291,9 +288,9 @@ pub(super) fn node_name(text: &str) -> Result<Arc<str>, String> {
     Ok(text.into())
 }
 
-fn durability(durable: Option<Durable>) -> sqlite::Durability {
+fn durability(durable: Option<Durable>) -> Durability {
     match durable.map(|durable| durable.durability) {
-        None | Some(Durability::PowerLoss) => sqlite::Durability::PowerLoss,
-        Some(Durability::Process) => sqlite::Durability::Process,
+        None | Some(Survived::PowerLoss) => Durability::PowerLoss,
+        Some(Survived::Process) => Durability::Process,
     }
 }

@@ -113,9 +113,9 @@ pub(super) struct Look {
 
 impl Look {
     pub(super) fn open(database: &Database) -> Result<Self, Failure> {
-        let reader = database.reader()?;
+        let reader = database.parts().reader()?;
         let glance = reader.glance()?;
-        let start = store_time::look(database)?;
+        let start = store_time::look(&*reader, &*database.parts().liveness())?;
         Ok(Self {
             reader,
             now: start.now,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::doctor::log_bytes;
 use super::failure::Failure;
 use super::in_flight::InFlight;
 use super::options::{Common, Reach, token_from};
@@ -18,10 +17,10 @@ use crate::engine::{Nanos, StoreTime};
 use crate::operate::shown;
 use crate::roster::{Roster, RosterKeeper};
 use crate::runtime::clock::wall;
+use crate::store::LogSize;
 use crate::store::clock::{Fault, TOLERANCE};
 use crate::store::latency::Measured;
 use crate::store::read::{Node, Over, Status as Figures};
-use crate::store::sqlite::LogSize;
 use crate::subscriber::RegionSecrets;
 
 /// What has been due for longer than this says that we are behind.
@@ -53,8 +52,8 @@ impl Status {
         let look = Look::open(&database)?;
         let nodes = look.reader.nodes()?.all;
         let found = Found {
-            log_bytes: database.file().map_or(0, |path| log_bytes(path)),
-            in_flight: InFlight::ask(&database, &nodes, look.now, token.as_deref())?,
+            log_bytes: database.log_bytes(),
+            in_flight: InFlight::ask(&*database.parts().liveness(), &nodes, look.now, token.as_deref())?,
             ..Found::read(&look, &nodes, self.reach.regions()?)?
         };
         if printer.json {

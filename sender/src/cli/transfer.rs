@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::print::Printer;
-use crate::runtime::somebody_is_alive;
 use crate::store::Database;
 use crate::store::transfer::{MoveError, Moved, transfer};
 
@@ -38,15 +37,8 @@ impl Move {
                 .map_err(|error| Failure::usage(format_args!("{option} cannot be used: {error}")))
         };
         let (from, to) = (parse("--from", &self.from)?, parse("--to", &self.to)?);
-        if let Some(file) = from.file() {
-            if !file.exists() {
-                let what = format!("there is no database {}; check --from", file.display());
-                return Err(Failure::usage(what));
-            }
-            if somebody_is_alive(&from) {
-                let by = "a process delivers from it, or can't be told to have ended".to_owned();
-                return Err(failure(MoveError::InUse { database: from.to_string(), by }));
-            }
+        if !from.may_exist() {
+            return Err(Failure::usage(format_args!("there is no database {from}; check --from")));
         }
         let mut told = Ok(());
         let mut tell = |Moved { table, rows }| {

@@ -9,12 +9,7 @@ use super::failure::Failure;
 use super::options::Common;
 use super::print::Printer;
 use super::session::runtime;
-use crate::runtime::somebody_is_alive;
-use crate::store::Database;
-use crate::store::sqlite::{Space, VacuumError, vacuum};
-
-const ON_A_SERVER: &str = "is on a server, which uses deleted space again by itself (autovacuum); to give it back to the disk, end \
-                           all nodes and have the owner of the tables run VACUUM FULL";
+use crate::store::vacuum::{Space, VacuumError};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -35,18 +30,9 @@ pub(super) struct Vacuum {}
 impl Vacuum {
     pub(super) fn run(self, common: &Common, printer: &mut Printer) -> Result<ExitCode, Failure> {
         let database = common.existing_database()?;
-        let Database::File(file) = &database else {
-            return Err(Failure::usage(format_args!("{database} {ON_A_SERVER}")));
-        };
-        if somebody_is_alive(&database) {
-            return Err(Failure::refused(format_args!(
-                "{database} is in use (a process delivers from it, or can't be told to have ended); expected that every process on it \
-                 has ended"
-            )));
-        }
         // Where files may grow no further, writing fails, instead of ending this process.
         let _runtime = runtime()?;
-        let (Space { bytes, free_bytes }, bytes_after) = vacuum(file).map_err(failure)?;
+        let (Space { bytes, free_bytes }, bytes_after) = database.vacuum().map_err(failure)?;
         if printer.json {
             printer.object(&json!({
                 "bytes_before": bytes, "free_bytes": free_bytes, "bytes_after": bytes_after,
@@ -63,6 +49,7 @@ impl Vacuum {
 fn failure(error: VacuumError) -> Failure {
     match error {
         VacuumError::Store(error) => error.into(),
+        VacuumError::OnAServer(_) => Failure::usage(error),
         other => Failure::refused(other),
     }
 }

@@ -16,8 +16,7 @@ use crate::sign;
 use crate::store::command::{Acquire, Claim, Subscribe, Which};
 use crate::store::lane::{Bounds, LaneState, OwnerId, Secret, WhenFull};
 use crate::store::read::{self, LiveSecret};
-use crate::store::sqlite::{Options, SqliteStore};
-use crate::store::{Command, Reply, Store};
+use crate::store::{Command, Database, Durability, Reply};
 use crate::subscriber::RegionSecrets;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -216,8 +215,8 @@ fn a_damaged_row_is_told_apart_from_one_that_was_never_signed() {
 #[test]
 fn what_the_store_hands_out_is_what_was_fanned_out() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let mut store = SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap();
+    let database = Database::from(folder.path().join("store"));
+    let mut store = database.parts().writer(Durability::default(), 1).unwrap();
     let subscribe = Subscribe {
         id: "sub_1".into(),
         name: "partner".into(),

@@ -10,7 +10,7 @@ use crate::dispatch::Stuck;
 use crate::engine::{Nanos, StoreTime};
 use crate::runtime::store_time::FAR_OFF;
 use crate::runtime::{LastLook, Sender};
-use crate::store::sqlite::{LogSize, why_long};
+use crate::store::log_size::{LogSize, why_long};
 use crate::store::thread::Health;
 
 /// How long a part may take to show that it lives. It takes microseconds.

@@ -6,8 +6,7 @@ use crate::event::shape::Region;
 use crate::event::{EventPatterns, Pattern};
 use crate::store::command::{Change, Rotate, Subscribe};
 use crate::store::lane::{Bounds, Secret, WhenFull};
-use crate::store::sqlite::{Options, SqliteReader, SqliteStore};
-use crate::store::{Command, Reader, Store};
+use crate::store::{Command, Database, Durability};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const BOUNDS: Bounds = Bounds { rows_max: 10, bytes_max: 1_000, when_full: WhenFull::Refuse };
@@ -205,18 +204,18 @@ fn subscribe(number: u64) -> Command {
 #[test]
 fn a_keeper_reads_page_by_page_and_ends_where_the_store_is() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let mut store = SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap();
-    let reader = SqliteReader::open(&path).unwrap();
+    let database = Database::from(folder.path().join("store"));
+    let mut store = database.parts().writer(Durability::default(), 1).unwrap();
+    let reader = database.parts().reader().unwrap();
     let mut keeper = RosterKeeper::new(RegionSecrets::default());
-    assert_eq!(keeper.catch_up(&reader, NOW).unwrap().version(), 0);
+    assert_eq!(keeper.catch_up(&*reader, NOW).unwrap().version(), 0);
 
     let subscribers: Vec<Command> = (0..2_500).map(subscribe).collect();
     store.commit(NOW, &subscribers).unwrap();
-    let roster = Arc::clone(keeper.catch_up(&reader, NOW).unwrap());
+    let roster = Arc::clone(keeper.catch_up(&*reader, NOW).unwrap());
     assert_eq!(roster.version(), reader.glance().unwrap().roster);
     assert_eq!(lanes(&roster, "a.b").len(), 2_500);
-    assert!(Arc::ptr_eq(&roster, keeper.catch_up(&reader, NOW).unwrap()), "nothing has changed");
+    assert!(Arc::ptr_eq(&roster, keeper.catch_up(&*reader, NOW).unwrap()), "nothing has changed");
 
     let some: Vec<LaneId> = roster.lanes().take(3).collect();
     let retire = StoreTime(NOW.0 + Nanos::DAY.0);
@@ -231,7 +230,7 @@ fn a_keeper_reads_page_by_page_and_ends_where_the_store_is() {
         }),
     ];
     store.commit(NOW, &changes).unwrap();
-    let roster = keeper.catch_up(&reader, NOW).unwrap();
+    let roster = keeper.catch_up(&*reader, NOW).unwrap();
     assert_eq!(roster.version(), reader.glance().unwrap().roster);
     assert_eq!((lanes(roster, "a.b").len(), lanes(roster, "b").len()), (2_497, 1));
     assert_eq!(roster.broken().map(|(subscriber, _)| subscriber.lane()).collect::<Vec<_>>(), [some[2]]);

@@ -27,7 +27,6 @@ pub use emitter::{Accepted, EmitError};
 pub use link::Failed;
 pub use lookout::{LOOK_EVERY, Lookout, OWNERS_EVERY, dead_owners};
 pub use open_error::OpenError;
-pub(crate) use owner::{process_is_alive, process_is_dead, somebody_is_alive};
 pub use upkeep::{Retention, UPKEEP_ROWS, upkeep_due};
 pub use watcher::LastLook;
 
@@ -50,10 +49,10 @@ use crate::guard::Guard;
 use crate::roster::{Roster, RosterKeeper};
 use crate::store::command::Command;
 use crate::store::lane::OwnerId;
+use crate::store::liveness::Liveness;
 use crate::store::node::Announcement;
-use crate::store::sqlite;
 use crate::store::thread::{Capacity, Handle, Health, StoreThread};
-use crate::store::{Database, Reader, Reply, Store, StoreError};
+use crate::store::{Database, Durability, Reader, Reply, Store, StoreError};
 use crate::subscriber::RegionSecrets;
 use crate::transport;
 use clock::{Clock, random, wall};
@@ -83,7 +82,7 @@ pub struct Options {
     /// The database. Made, if it does not exist.
     pub database: Database,
     /// What an acknowledgement survives.
-    pub durability: sqlite::Durability,
+    pub durability: Durability,
     /// Which addresses may be sent to.
     pub guard: Guard,
     /// What an offered event may be.
@@ -150,15 +149,17 @@ impl Sender {
             move |error| OpenError::Beside { doing, database, error }
         };
         let identity = u64::from_le_bytes(random());
-        let mut writer = database.writer(options.durability, identity).map_err(store)?;
-        let reader = database.reader().map_err(store)?;
+        let parts = database.parts();
+        let liveness = parts.liveness();
+        let mut writer = parts.writer(options.durability, identity).map_err(store)?;
+        let reader = parts.reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
-        let (registration, clock) = join(&mut *writer, &database, requests.clock)?;
+        let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
-        owner::evict_the_dead(&database, &*reader, &handle, registration.id()).map_err(store)?;
-        owner::bury_the_dead(&database, &*reader).map_err(store)?;
+        owner::evict_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
+        owner::bury_the_dead(&*liveness, &*reader).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
         let roster = Arc::clone(keeper.catch_up(&*reader, wall()).map_err(store)?);
 
@@ -176,7 +177,7 @@ impl Sender {
         let looked = Arc::new(Mutex::new(LastLook { at: clock.now(), error: None }));
         let watcher = Watcher {
             reader,
-            database: database.clone(),
+            liveness,
             owner: registration.id(),
             store: handle.clone(),
             lookout: Lookout::new(glance, keeper),
@@ -363,16 +364,16 @@ fn dispatcher(
 /// Becomes one of the database's processes, and begins to count as they do.
 fn join(
     store: &mut dyn Store,
-    database: &Database,
+    (database, liveness): (&Database, &dyn Liveness),
     boot: BootClock,
 ) -> Result<(Registration, Clock), OpenError> {
     let id = OwnerId(u64::from_le_bytes(random()) >> 1);
-    let registration = Registration::new(database, id).map_err(|error| OpenError::Beside {
+    let registration = Registration::new(liveness, id).map_err(|error| OpenError::Beside {
         doing: "lock a file",
         database: database.clone(),
         error,
     })?;
-    let clock = store_time::begin(store, database, id, boot);
+    let clock = store_time::begin(store, liveness, id, boot);
     let clock = clock.map_err(|error| OpenError::Store { database: database.clone(), error })?;
     Ok((registration, clock))
 }

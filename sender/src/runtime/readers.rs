@@ -71,7 +71,7 @@ fn answer(waiting: &Mutex<Receiver<Question>>, database: Database) {
         let Ok(question) = next else { return };
         let reader = match open.take() {
             Some(reader) => Ok(reader),
-            None => database.reader(),
+            None => database.parts().reader(),
         };
         // A question that panics is a defect, which the panic itself has reported by now. The thread goes on with another
         // connection, since the old one may be in the middle of something.
@@ -87,15 +87,18 @@ fn answer(waiting: &Mutex<Receiver<Question>>, database: Database) {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use crate::store::sqlite::{Options, SqliteStore};
-
     use super::*;
+    use crate::store::Durability;
+
+    fn make(database: &Database) {
+        drop(database.parts().writer(Durability::default(), 1).unwrap());
+    }
 
     fn database() -> (tempfile::TempDir, Database) {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("sender.db");
-        drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
-        (folder, path.into())
+        let database = folder.path().join("sender.db").into();
+        make(&database);
+        (folder, database)
     }
 
     #[tokio::test]
@@ -151,10 +154,10 @@ mod tests {
     #[tokio::test]
     async fn a_database_that_is_not_there_yet_is_opened_later() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("sender.db");
-        let readers = Readers::start(&path.clone().into()).unwrap();
+        let database = folder.path().join("sender.db").into();
+        let readers = Readers::start(&database).unwrap();
         assert!(readers.ask(|_| ()).await.is_err());
-        drop(SqliteStore::open(&path, &Options { create: true, ..Options::default() }).unwrap());
+        make(&database);
         assert_eq!(readers.ask(|_| ()).await, Ok(()));
     }
 }

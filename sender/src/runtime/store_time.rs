@@ -3,12 +3,12 @@
 use tracing::{error, info, warn};
 
 use super::clock::{Clock, wall};
-use super::owner;
 use crate::boot_clock::{BootClock, Moment};
 use crate::engine::Nanos;
 use crate::store::clock::{BACK_MAX, Beginning, Fault, MachineMoment, Start};
 use crate::store::lane::OwnerId;
-use crate::store::{Database, Store, StoreError};
+use crate::store::liveness::Liveness;
+use crate::store::{Reader, Store, StoreError};
 
 /// A clock that is further ahead of the wall clock than this needs an operator.
 pub const FAR_OFF: Nanos = Nanos::HOUR;
@@ -16,11 +16,11 @@ pub const FAR_OFF: Nanos = Nanos::HOUR;
 /// Begins to count on a database as one of its processes.
 pub(super) fn begin(
     store: &mut dyn Store,
-    database: &Database,
+    liveness: &dyn Liveness,
     ourselves: OwnerId,
     boot: BootClock,
 ) -> Result<Clock, StoreError> {
-    let start = begin_within(BACK_MAX, store, database, Some(ourselves))?;
+    let start = begin_within(BACK_MAX, store, liveness, Some(ourselves))?;
     match start.fault {
         None => {}
         Some(Fault::Corrected(ahead)) => warn!(
@@ -45,17 +45,17 @@ pub(super) fn begin(
 pub(crate) fn begin_within(
     back_max: Nanos,
     store: &mut dyn Store,
-    database: &Database,
+    liveness: &dyn Liveness,
     ourselves: Option<OwnerId>,
 ) -> Result<Start, StoreError> {
-    let alone = !owner::others_are_alive(database, ourselves);
+    let alone = !liveness.others_may_live(ourselves);
     store.begin_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max })
 }
 
 /// The time by which a process would count that begins now, and what is wrong with the database's. Writes nothing.
-pub(crate) fn look(database: &Database) -> Result<Start, StoreError> {
-    let alone = !owner::others_are_alive(database, None);
-    database.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })
+pub(crate) fn look(reader: &dyn Reader, liveness: &dyn Liveness) -> Result<Start, StoreError> {
+    let alone = !liveness.others_may_live(None);
+    reader.look_at_clock(Beginning { wall: wall(), machine: machine().as_ref(), alone, back_max: BACK_MAX })
 }
 
 fn machine() -> Option<MachineMoment> {

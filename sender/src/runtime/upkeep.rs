@@ -170,10 +170,9 @@ async fn step(store: &Handle, command: Command) -> Step {
 mod tests {
     use super::*;
     use crate::engine::LaneId;
-    use crate::store::Store as _;
     use crate::store::command::{Body, Emit, Shed, Subscribe, Target};
     use crate::store::lane::{Bounds, Secret, WhenFull};
-    use crate::store::sqlite::{Options, SqliteStore};
+    use crate::store::{Database, Durability, Store};
 
     const NOW: StoreTime = StoreTime::from_secs(1_700_000_000);
     const LETTERS: u32 = 5_000;
@@ -183,9 +182,8 @@ mod tests {
     }
 
     /// A store that keeps so many dead letters, each of an event of its own.
-    fn with_letters(path: &std::path::Path) -> SqliteStore {
-        let options = Options { create: true, ..Options::default() };
-        let mut store = SqliteStore::open(path, &options).unwrap();
+    fn with_letters(database: &Database) -> Box<dyn Store> {
+        let mut store = database.parts().writer(Durability::default(), 1).unwrap();
         let subscribe = Command::Subscribe(Subscribe {
             id: "sub_1".into(),
             name: "partner".into(),
@@ -227,7 +225,7 @@ mod tests {
     }
 
     /// The steps that one round takes, and the rows that it deletes.
-    fn round_at(store: &mut SqliteStore, now: StoreTime) -> (u32, u64) {
+    fn round_at(store: &mut dyn Store, now: StoreTime) -> (u32, u64) {
         let (mut steps, mut rows) = (0, 0);
         let (mut round, mut done) = (Round::new(upkeep_due(&Retention::default(), now, UPKEEP_ROWS)), None);
         while let Some(command) = round.next(done) {
@@ -242,16 +240,16 @@ mod tests {
     #[test]
     fn what_is_kept_costs_a_few_steps_however_much_it_is_and_goes_when_its_time_has_come() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = with_letters(&folder.path().join("store.db"));
+        let mut store = with_letters(&folder.path().join("store.db").into());
         // Their events are older than a day, and they are not older than a month: all are looked at, none goes.
         for tick in 0..100 {
-            let (steps, rows) = round_at(&mut store, after(Nanos::DAY.times(2)));
+            let (steps, rows) = round_at(&mut *store, after(Nanos::DAY.times(2)));
             assert_eq!(rows, 0);
             assert!(steps <= 1 + FRUITLESS_STEPS_MAX, "{steps} steps in round {tick}");
         }
         let mut gone = 0;
         for _ in 0..100 {
-            gone += round_at(&mut store, after(Nanos::DAY.times(31))).1;
+            gone += round_at(&mut *store, after(Nanos::DAY.times(31))).1;
         }
         assert_eq!(gone, 2 * u64::from(LETTERS), "all letters and their events");
     }

@@ -20,10 +20,11 @@ use super::owner::evict_the_dead;
 use crate::dispatch::Event;
 use crate::engine::StoreTime;
 use crate::roster::{Roster, Subscriber};
+use crate::store::StoreError;
 use crate::store::lane::OwnerId;
+use crate::store::liveness::Liveness;
 use crate::store::read::{Glance, Reader};
 use crate::store::thread::Handle;
-use crate::store::{Database, StoreError};
 use calm::Calm;
 pub(super) use outbox::Outbox;
 
@@ -62,7 +63,7 @@ pub(super) type Looked = Arc<Mutex<LastLook>>;
 /// The watcher's state between two glances.
 pub(super) struct Watcher {
     pub(super) reader: Box<dyn Reader>,
-    pub(super) database: Database,
+    pub(super) liveness: Arc<dyn Liveness>,
     pub(super) owner: OwnerId,
     pub(super) store: Handle,
     pub(super) lookout: Lookout,
@@ -85,7 +86,7 @@ impl Watcher {
     /// Watches until the other end of `stop` is dropped.
     fn watch(mut self, stop: &Receiver<()>) {
         let (mut failed, mut said) = (0_u64, false);
-        let mut calm = Calm::of(&self.database);
+        let mut calm = Calm::of(self.reader.calm_pause());
         while stop.recv_timeout(calm.pause()) == Err(RecvTimeoutError::Timeout) {
             match self.look() {
                 Ok(glance) => {
@@ -133,7 +134,7 @@ impl Watcher {
             None => self.outbox.is_empty(),
         }
         if self.looks.is_multiple_of(u64::from(LOOKS_BETWEEN_OWNERS)) {
-            evict_the_dead(&self.database, &*self.reader, &self.store, self.owner)?;
+            evict_the_dead(&self.liveness, &*self.reader, &self.store, self.owner)?;
         }
         Ok(glance)
     }

@@ -4,16 +4,18 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::clock::{Beginning, Start};
-use super::postgres::{self, Address, BadAddress, PostgresReader, PostgresStore};
-use super::sqlite::{self, Durability, SqliteReader, SqliteStore};
-use super::{Reader, Store, StoreError};
+use super::clock::Start;
+use super::postgres::{self, Address, BadAddress};
+use super::sqlite::{self, SqliteFile};
+use super::vacuum::{Space, VacuumError};
+use super::{Finding, Parts, StoreError};
+use crate::engine::StoreTime;
 
 /// Where a store is.
 #[derive(Clone, Debug)]
 pub enum Database {
     /// In a file, by SQLite.
-    File(PathBuf),
+    File(SqliteFile),
     /// On a PostgreSQL server.
     Postgres(Address),
 }
@@ -27,72 +29,84 @@ impl Database {
     pub fn parse(text: &OsStr) -> Result<Self, BadAddress> {
         match text.to_str().filter(|text| Address::SCHEMES.iter().any(|scheme| text.starts_with(scheme))) {
             Some(address) => address.parse().map(Self::Postgres),
-            None => Ok(Self::File(PathBuf::from(text))),
+            None => Ok(PathBuf::from(text).into()),
         }
     }
 
-    /// The file, if it is one.
+    /// All that a process knows of it.
     #[must_use]
-    pub const fn file(&self) -> Option<&PathBuf> {
+    pub const fn parts(&self) -> &dyn Parts {
         match self {
-            Self::File(path) => Some(path),
-            Self::Postgres(_) => None,
+            Self::File(file) => file,
+            Self::Postgres(address) => address,
         }
     }
 
-    /// Opens it to write to, made if there is nothing. What a server's acknowledgements survive is the server's own setting.
-    ///
-    /// # Errors
-    ///
-    /// When it is not ours, is newer than this program, or cannot be read and written.
-    pub fn writer(&self, durability: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError> {
-        Ok(match self {
-            Self::File(path) => {
-                let options = sqlite::Options { durability, create: true, identity, ..Default::default() };
-                Box::new(SqliteStore::open(path, &options)?)
-            }
-            Self::Postgres(address) => {
-                let options = postgres::Options { create: true, identity, ..Default::default() };
-                Box::new(PostgresStore::open(address, &options)?)
-            }
-        })
-    }
-
-    /// Opens it to read from.
-    ///
-    /// # Errors
-    ///
-    /// When there is nothing of ours, or it is newer than this program, or cannot be read.
-    pub fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
-        Ok(match self {
-            Self::File(path) => Box::new(SqliteReader::open(path)?),
-            Self::Postgres(address) => Box::new(PostgresReader::open(address)?),
-        })
-    }
-
-    /// From which time a process would count that begins now. Writes nothing.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read.
-    pub fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+    /// Whether there may be something: a server alone can say what it has.
+    #[must_use]
+    pub fn may_exist(&self) -> bool {
         match self {
-            Self::File(path) => Ok(SqliteReader::open(path)?.clock()?.start(beginning)),
-            Self::Postgres(address) => PostgresReader::open(address)?.clock(),
+            Self::File(file) => file.path().exists(),
+            Self::Postgres(_) => true,
+        }
+    }
+
+    /// How long the log is that is to be kept short from here; nothing, where there is none.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => sqlite::log_bytes(file.path()),
+            Self::Postgres(_) => 0,
+        }
+    }
+
+    /// What `doctor` says of its clock, given from which time a process would count that begins now.
+    pub(crate) fn examine_clock(&self, start: Start, wall: StoreTime) -> Result<Finding, StoreError> {
+        match self {
+            Self::File(file) => sqlite::examine_clock(file.path(), start, wall),
+            Self::Postgres(_) => Ok(postgres::examine_clock(start)),
+        }
+    }
+
+    /// What `doctor` says of what only such a store has, and what of that is mended.
+    pub(crate) fn examine(&self, mend: bool) -> Result<Vec<Finding>, StoreError> {
+        match self {
+            Self::File(file) => sqlite::examine(file.path(), mend),
+            Self::Postgres(address) => postgres::examine(address),
+        }
+    }
+
+    /// Why nothing of it is mended by `doctor`, where that is so.
+    pub(crate) const fn nothing_to_mend(&self) -> Option<&'static str> {
+        match self {
+            Self::File(_) => None,
+            Self::Postgres(_) => Some(postgres::NOTHING_TO_MEND),
+        }
+    }
+
+    /// Gives the disk back what was deleted: how large it was, and its size in bytes now.
+    ///
+    /// # Errors
+    ///
+    /// When the store sees to that itself, when somebody works on it, when the disk is too full, or when it cannot be read and
+    /// written.
+    pub(crate) fn vacuum(&self) -> Result<(Space, u64), VacuumError> {
+        match self {
+            Self::File(file) => sqlite::vacuum(file.path()),
+            Self::Postgres(address) => Err(VacuumError::OnAServer(address.to_string())),
         }
     }
 }
 
 impl From<PathBuf> for Database {
     fn from(path: PathBuf) -> Self {
-        Self::File(path)
+        Self::File(path.into())
     }
 }
 
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => path.display().fmt(f),
+            Self::File(file) => file.path().display().fmt(f),
             Self::Postgres(address) => address.fmt(f),
         }
     }

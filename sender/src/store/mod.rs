@@ -27,18 +27,23 @@ mod body;
 pub mod clock;
 pub mod command;
 pub mod database;
+mod durability;
 mod ended;
 pub mod error;
+mod finding;
 mod gathered;
-mod glance;
 mod held;
 pub mod homes;
 pub mod lane;
 pub mod latency;
+pub mod liveness;
+pub(crate) mod log_size;
 pub mod node;
+mod notices;
 mod numbers;
 mod operate;
 pub mod paging;
+mod parts;
 pub mod postgres;
 pub mod read;
 pub mod reply;
@@ -48,10 +53,15 @@ pub mod sqlite;
 pub mod thread;
 pub mod transfer;
 mod unread;
+pub mod vacuum;
 
 pub use command::Command;
 pub use database::Database;
+pub use durability::Durability;
 pub use error::StoreError;
+pub(crate) use finding::{Finding, State};
+pub use log_size::LogSize;
+pub use parts::Parts;
 pub use read::Reader;
 pub use reply::{Refusal, Reply};
 
@@ -95,8 +105,8 @@ pub trait Store: Send {
     fn written(&self) -> Written;
 
     /// How long the log of what was written is; always nothing, where there is none.
-    fn log_size(&self) -> sqlite::LogSize {
-        sqlite::LogSize::default()
+    fn log_size(&self) -> LogSize {
+        LogSize::default()
     }
 
     /// A way to claim beside the commits, if the store has one.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::clock::{Beginning, Start};
 use super::command::{Attempt, Body, OutboxId, Reason};
 use super::error::StoreError;
-pub use super::glance::{Glance, Work};
 use super::lane::{Bounds, Counts, LaneState, OwnerId, Secret};
 pub use super::latency::{AttemptTimes, Histogram, LastHour, Measured, Over, TimesPage};
 pub use super::node::{Node, Nodes};
+pub use super::notices::{Glance, Notices, Work};
 use super::paging::{BadCursor, Cursor, Page};
 use crate::engine::{DeliveryId, LaneId, Nanos, StoreTime, Term};
 
@@ -24,18 +25,7 @@ pub enum ReadError {
 
 /// The reading side of a store. Each call sees one moment of it; all listings are paged and look at a bounded number
 /// of rows at a time, [`Reader::dead_groups`] and [`Reader::audit`] at what the span of time holds.
-pub trait Reader: Send {
-    /// Everything that tells whether something has changed, in next to no time: cheap enough to ask every few
-    /// milliseconds.
-    fn glance(&self) -> Result<Glance, StoreError>;
-
-    /// Lanes for which deliveries were recorded after `after`, and when the first of these is due. Looks at no more
-    /// than `max` deliveries; go on from [`Work::last`].
-    fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError>;
-
-    /// When the first waiting delivery of each of these lanes is due, for those that have any.
-    fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError>;
-
+pub trait Reader: Notices + Send {
     /// Rows of the outbox, the oldest first, after the given one or from the first on.
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError>;
 
@@ -120,6 +110,9 @@ pub trait Reader: Send {
         until: StoreTime,
         max: u32,
     ) -> Result<TimesPage, StoreError>;
+
+    /// From which time a process would count that begins now. Writes nothing.
+    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError>;
 
     /// Everyone who owns lanes, or did until lately.
     fn owners(&self) -> Result<Vec<Owner>, StoreError>;

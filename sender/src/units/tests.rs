@@ -200,3 +200,19 @@ proptest! {
         let _ = text.parse::<Bytes>();
     }
 }
+
+#[test]
+fn lengths_are_as_exact_as_anybody_wants_them() {
+    let rows = [
+        (Nanos(1_234), "1us"),
+        (Nanos::from_micros(1_234_567), "1234ms"),
+        (Nanos::from_millis(61_900), "61s"),
+        (Nanos::from_secs(3_700), "61min"),
+        (Nanos::from_secs(90_000), "25h"),
+        (Nanos::from_secs(200_000), "2d"),
+        (Nanos::ZERO, "0ns"),
+    ];
+    for (length, expected) in rows {
+        assert_eq!(rough(length).to_string(), expected);
+    }
+}

@@ -12,7 +12,7 @@ use hookproof_sender::engine::Nanos;
 use hookproof_sender::event;
 use hookproof_sender::guard::Guard;
 use hookproof_sender::runtime::{Options, Retention, Sender};
-use hookproof_sender::store::sqlite::Durability;
+use hookproof_sender::store::Durability;
 use hookproof_sender::subscriber::RegionSecrets;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

@@ -12,6 +12,7 @@ use hookproof_sender::sign::Secret as RegionSecret;
 use hookproof_sender::store::command::{Body, Change, Command, Emit, Persist, Subscribe, Target};
 use hookproof_sender::store::lane::{Bounds, Counts, OwnerId, Secret, WhenFull};
 use hookproof_sender::store::node::{Announcement, PROTOCOL};
+use hookproof_sender::store::read::Notices;
 use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
 use hookproof_sender::store::{Reader, Reply, Store};
 use hookproof_sender::subscriber::RegionSecrets;

@@ -8,7 +8,7 @@ use hookproof_sender::guard::Guard;
 use hookproof_sender::runtime::{Accepted, EmitError, Options, Retention, Sender};
 use hookproof_sender::store::command::{Command, Subscribe};
 use hookproof_sender::store::lane::{Bounds, Secret, WhenFull};
-use hookproof_sender::store::{Reply, sqlite};
+use hookproof_sender::store::{Durability, Reply};
 use hookproof_sender::subscriber::RegionSecrets;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -16,7 +16,7 @@ pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 pub(crate) async fn sender(folder: &Path) -> Sender {
     let options = Options {
         database: folder.join("sender.db").into(),
-        durability: sqlite::Durability::PowerLoss,
+        durability: Durability::PowerLoss,
         guard: Guard::strict().allow_private_targets(),
         limits: Limits::default(),
         lease: Nanos::from_secs(30),

@@ -8,8 +8,9 @@ use std::time::Duration;
 use hookproof_sender::engine::StoreTime;
 use hookproof_sender::store::command::{Claim, Fate, Persist};
 use hookproof_sender::store::lane::Limits;
-use hookproof_sender::store::sqlite::{Durability, Options, SqliteReader, SqliteStore};
-use hookproof_sender::store::{Command, Reader, Reply, Store, StoreError};
+use hookproof_sender::store::read::Notices;
+use hookproof_sender::store::sqlite::{Options, SqliteReader, SqliteStore};
+use hookproof_sender::store::{Command, Durability, Reader, Reply, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

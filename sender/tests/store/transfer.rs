@@ -2,7 +2,7 @@
 //! that had it open, with every value but the numbers of bodies; what any reader shows; and what the next owner is handed.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 
 use hookproof_sender::engine::Nanos;
@@ -120,8 +120,8 @@ fn server(address: &str) -> Database {
 }
 
 /// A place for a file.
-fn place(folder: &TempDir) -> Database {
-    Database::File(folder.path().join("back.db"))
+fn place(folder: &TempDir) -> PathBuf {
+    folder.path().join("back.db")
 }
 
 #[test]
@@ -130,17 +130,17 @@ fn a_store_that_is_moved_to_a_server_and_back_is_the_same_and_goes_on() {
     let world = filled();
     let (file, folder) = (world.backend.path(), tempfile::tempdir().unwrap());
     let (before, seen) = (contents(&file), shown(world.reader.as_ref()));
-    let moved = move_store(&Database::File(file.clone()), &server(&address)).unwrap();
+    let moved = move_store(&Database::from(file.clone()), &server(&address)).unwrap();
     assert!(moved.contains(&Moved { table: "deliveries", rows: 62 }), "{moved:?}");
     let reader = PostgresReader::open(&address.parse().unwrap()).unwrap();
     assert_eq!(shown(&reader), seen);
     assert_eq!(contents(&file), before, "the source is as it was");
-    let again = move_store(&Database::File(file), &server(&address)).unwrap_err();
+    let again = move_store(&Database::from(file), &server(&address)).unwrap_err();
     assert!(matches!(again, MoveError::Moved { .. }), "{again}");
-    let Database::File(back) = place(&folder) else { return };
-    move_store(&server(&address), &Database::File(back.clone())).unwrap();
+    let back = place(&folder);
+    move_store(&server(&address), &Database::from(back.clone())).unwrap();
     assert_eq!(contents(&back), before);
-    let occupied = move_store(&server(&address), &Database::File(back.clone())).unwrap_err();
+    let occupied = move_store(&server(&address), &Database::from(back.clone())).unwrap_err();
     assert!(matches!(occupied, MoveError::Occupied { .. }), "{occupied}");
     // Numbers go on where they were, and lanes with what is in doubt of them.
     let mut world = World::over(File::at(back));
@@ -173,13 +173,13 @@ fn texts_with_a_character_that_a_server_cannot_keep_are_moved_where_people_alone
     world.backend.application_emits("a.b", Some("c\0d"), "{}", None);
     world.store.close().unwrap();
     let file = world.backend.path();
-    let refused = move_store(&Database::File(file.clone()), &server(&address)).unwrap_err();
+    let refused = move_store(&Database::from(file.clone()), &server(&address)).unwrap_err();
     assert!(
         refused.to_string().contains(r#"a row of outbox cannot be moved: "c\0d" has a NUL"#),
         "{refused}"
     );
     Connection::open(&file).unwrap().execute("DELETE FROM outbox", []).unwrap();
-    move_store(&Database::File(file), &server(&address)).unwrap();
+    move_store(&Database::from(file), &server(&address)).unwrap();
     let reader = PostgresReader::open(&address.parse().unwrap()).unwrap();
     assert_eq!(reader.delivery(delivery).unwrap().unwrap().key.as_deref(), Some("a\u{fffd}b"));
     let attempts = reader.attempts_of(delivery).unwrap();
@@ -192,8 +192,8 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
     let (world, other) = (filled(), filled());
     // Another store than that.
     Connection::open(other.backend.path()).unwrap().execute("UPDATE totals SET identity = 7", []).unwrap();
-    move_store(&Database::File(other.backend.path()), &server(&address)).unwrap();
-    let refused = move_store(&Database::File(world.backend.path()), &server(&address)).unwrap_err();
+    move_store(&Database::from(other.backend.path()), &server(&address)).unwrap();
+    let refused = move_store(&Database::from(world.backend.path()), &server(&address)).unwrap_err();
     assert!(matches!(refused, MoveError::Occupied { .. }), "{refused}");
     execute(
         &address,
@@ -201,7 +201,7 @@ fn a_server_with_a_store_of_its_own_or_somebody_at_work_is_refused_and_stays() {
          INSERT INTO nodes VALUES (5, 'alive', '0', 1, NULL, '{}', false, 0)",
     );
     let folder = tempfile::tempdir().unwrap();
-    let refused = move_store(&server(&address), &place(&folder)).unwrap_err();
+    let refused = move_store(&server(&address), &place(&folder).into()).unwrap_err();
     assert!(matches!(&refused, MoveError::InUse { by, .. } if by == "alive"), "{refused}");
     assert!(folder.path().read_dir().unwrap().next().is_none());
 }
@@ -213,7 +213,8 @@ fn a_file_is_not_put_where_an_older_one_has_left_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let left = folder.path().join(format!("back.db{end}"));
         std::fs::write(&left, "left").unwrap();
-        let refused = move_store(&server("postgres://me@127.0.0.1:1/hooks"), &place(&folder)).unwrap_err();
+        let refused =
+            move_store(&server("postgres://me@127.0.0.1:1/hooks"), &place(&folder).into()).unwrap_err();
         let MoveError::Occupied { database, .. } = &refused else { panic!("{refused}") };
         assert_eq!(database, left.to_str().unwrap());
     }
@@ -228,10 +229,10 @@ fn rows_of_the_outbox_are_numbered_after_those_that_were_set_aside() {
     let mut world = World::<File>::new();
     world.store.close().unwrap();
     Connection::open(world.backend.path()).unwrap().execute(SET_ASIDE, []).unwrap();
-    move_store(&Database::File(world.backend.path()), &server(&address)).unwrap();
+    move_store(&Database::from(world.backend.path()), &server(&address)).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let Database::File(back) = place(&folder) else { return };
-    move_store(&server(&address), &Database::File(back.clone())).unwrap();
+    let back = place(&folder);
+    move_store(&server(&address), &Database::from(back.clone())).unwrap();
     let of_file: i64 = Connection::open(back).unwrap().query_row(EMIT, [], |row| row.get(0)).unwrap();
     assert_eq!((of_file, query(&address, EMIT)), (42, vec!["42".to_owned()]));
 }
@@ -245,15 +246,15 @@ fn events_with_mixed_numbers_are_told_apart_in_a_file() {
     world.emit(&lanes);
     world.emit(&lanes);
     world.store.close().unwrap();
-    move_store(&Database::File(world.backend.path()), &server(&address)).unwrap();
+    move_store(&Database::from(world.backend.path()), &server(&address)).unwrap();
     execute(
         &address,
         "UPDATE deliveries SET event = CASE delivery WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE event END;
          UPDATE events SET deliveries = CASE event WHEN 1 THEN '{1,3}'::int8[] ELSE '{2,4}' END",
     );
     let folder = tempfile::tempdir().unwrap();
-    let Database::File(back) = place(&folder) else { return };
-    move_store(&server(&address), &Database::File(back.clone())).unwrap();
+    let back = place(&folder);
+    move_store(&server(&address), &Database::from(back.clone())).unwrap();
     let mut world = World::over(File::at(back));
     let of = |world: &World<File>, event: &str| {
         let all = world.reader.deliveries_of_event(event, 10).unwrap();

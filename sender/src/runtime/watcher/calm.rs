@@ -1,27 +1,25 @@
-//! How long to wait between two glances. Each one costs a server some of its processor's time, which nodes without work should not
-//! use up.
+//! How long to wait between two glances: where each one costs others something, processes without work glance less often.
 
 use std::time::Duration;
 
 use crate::runtime::lookout::LOOK_EVERY;
-use crate::store::Database;
 use crate::store::read::Glance;
 
 /// So many glances in a row that show nothing new: about a second.
 const CALM_AFTER: u32 = 250;
-/// How often to glance from then on: what is emitted elsewhere after a pause waits up to this long.
-const CALM_EVERY: Duration = Duration::from_millis(30);
 
 /// What was seen lately.
 pub(super) struct Calm {
-    is_server: bool,
+    /// How long to wait where nothing is new; nothing, if no longer than otherwise.
+    pause: Option<Duration>,
     last: Option<Glance>,
     unchanged: u32,
 }
 
 impl Calm {
-    pub(super) const fn of(database: &Database) -> Self {
-        Self { is_server: database.file().is_none(), last: None, unchanged: 0 }
+    /// With what [`crate::store::read::Notices::calm_pause`] says.
+    pub(super) const fn of(pause: Option<Duration>) -> Self {
+        Self { pause, last: None, unchanged: 0 }
     }
 
     /// This was seen.
@@ -33,8 +31,8 @@ impl Calm {
     }
 
     /// How long to wait for the next glance.
-    pub(super) const fn pause(&self) -> Duration {
-        if self.is_server && self.unchanged >= CALM_AFTER { CALM_EVERY } else { LOOK_EVERY }
+    pub(super) fn pause(&self) -> Duration {
+        self.pause.filter(|_| self.unchanged >= CALM_AFTER).unwrap_or(LOOK_EVERY)
     }
 }
 
@@ -54,9 +52,10 @@ mod tests {
         nodes: 1,
         outbox: None,
     };
+    const LONGER: Duration = Duration::from_millis(30);
 
-    fn calm(is_server: bool) -> Calm {
-        let mut calm = Calm { is_server, last: None, unchanged: 0 };
+    fn calm(pause: Option<Duration>) -> Calm {
+        let mut calm = Calm::of(pause);
         for _ in 0..=CALM_AFTER {
             assert_eq!(calm.pause(), LOOK_EVERY);
             calm.note(SEEN);
@@ -65,16 +64,16 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_once_nothing_has_changed_for_a_while() {
-        assert_eq!(calm(true).pause(), CALM_EVERY);
-        assert_eq!(calm(false).pause(), LOOK_EVERY, "a file costs nobody anything");
+    fn a_store_that_glances_cost_is_left_alone_once_nothing_has_changed_for_a_while() {
+        assert_eq!(calm(Some(LONGER)).pause(), LONGER);
+        assert_eq!(calm(None).pause(), LOOK_EVERY, "they cost nobody anything");
         let news = [
             Glance { last: DeliveryId(2), ..SEEN },
             Glance { stirred: 1, ..SEEN },
             Glance { outbox: Some(OutboxId(1)), ..SEEN },
         ];
         for seen in news {
-            let mut calm = calm(true);
+            let mut calm = calm(Some(LONGER));
             calm.note(seen);
             assert_eq!(calm.pause(), LOOK_EVERY, "{seen:?}");
         }

@@ -40,6 +40,7 @@ mod claim;
 mod clock;
 mod columns;
 mod dead;
+mod doctor;
 mod doubt;
 mod emit;
 mod failure;
@@ -47,9 +48,11 @@ mod latencies;
 mod lease;
 mod ledger;
 mod link;
+mod liveness;
 mod named;
 mod nodes;
 mod open;
+mod options;
 mod purge;
 mod queues;
 mod reader;
@@ -68,27 +71,18 @@ mod work;
 mod writer;
 
 pub use address::{Address, BadAddress};
+pub(super) use doctor::{NOTHING_TO_MEND, examine, examine_clock};
 use doubt::{Commits, Doubt};
 pub(in crate::store) use failure::{failure, said};
 use ledger::Ledger;
 use link::Link;
 use named::{Named, begin, together};
+pub use options::Options;
 use queues::{Hands, Queues, lock};
 pub use reader::PostgresReader;
 use rows::Rows;
 use stop::{Failed, Result, Stop, Wanted};
 use writer::Writer;
-
-/// How to open a database.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// How much it may hold.
-    pub limits: Limits,
-    /// Make the tables if there are none.
-    pub create: bool,
-    /// Something random, which a new database keeps for good.
-    pub identity: u64,
-}
 
 /// For so long after the connection was lost and made again, nobody's lanes are taken because a lease is over: if it was the server
 /// that was away, nobody could renew one, and whoever connects a moment later still has settlements to write.

@@ -2,6 +2,7 @@
 //! counts, `listing` pages.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 
@@ -12,13 +13,13 @@ use super::open;
 use super::{clock, latencies, nodes};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
-use crate::store::clock::Start;
+use crate::store::clock::{Beginning, Start};
 use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, Measured, Nodes, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
-    TimesPage, Whom, Work,
+    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status,
+    Subscriber, TimesPage, Whom, Work,
 };
 
 mod arrivals;
@@ -27,6 +28,10 @@ mod listing;
 mod outside;
 
 use arrivals::Arrivals;
+
+/// How often a node without work glances: what is emitted elsewhere after a pause waits up to this long. Each glance costs the
+/// server some of its processor's time.
+const CALM_PAUSE: Duration = Duration::from_millis(30);
 
 /// What a reading gives, or why PostgreSQL did not.
 type Read<T> = Result<T, tokio_postgres::Error>;
@@ -54,22 +59,6 @@ impl PostgresReader {
             link: RefCell::new(Some(link)),
             arrivals: RefCell::default(),
             late: Cell::new(0),
-        })
-    }
-
-    /// The time by which a node would count that begins now.
-    ///
-    /// # Errors
-    ///
-    /// When the database cannot be read.
-    pub fn clock(&self) -> Result<Start, StoreError> {
-        self.ask("read the time of the store", |sql| {
-            let row = sql.first(clock::BOTH, &[])?;
-            let (clock, latest) = match row {
-                Some(row) => (row.try_get(0)?, row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default()),
-                None => Default::default(),
-            };
-            Ok(clock::start(clock, latest))
         })
     }
 
@@ -118,11 +107,15 @@ impl PostgresReader {
     }
 }
 
-impl Reader for PostgresReader {
+impl Notices for PostgresReader {
     fn glance(&self) -> Result<Glance, StoreError> {
         self.ask("glance at the store", |sql| {
             sql.soon(|sql| outside::glance(sql, &mut self.arrivals.borrow_mut(), &self.late))
         })
+    }
+
+    fn calm_pause(&self) -> Option<Duration> {
+        Some(CALM_PAUSE)
     }
 
     fn work_after(&self, after: DeliveryId, max: u32) -> Result<Work, StoreError> {
@@ -132,7 +125,9 @@ impl Reader for PostgresReader {
     fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
         self.ask("look for due work", |sql| outside::heads(sql, lanes))
     }
+}
 
+impl Reader for PostgresReader {
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
         self.ask("read the outbox", |sql| outside::outbox(sql, after, max))
     }
@@ -239,6 +234,17 @@ impl Reader for PostgresReader {
         max: u32,
     ) -> Result<TimesPage, StoreError> {
         self.ask("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+    }
+
+    fn look_at_clock(&self, _: Beginning<'_>) -> Result<Start, StoreError> {
+        self.ask("read the time of the store", |sql| {
+            let row = sql.first(clock::BOTH, &[])?;
+            let (clock, latest) = match row {
+                Some(row) => (row.try_get(0)?, row.try_get::<_, Option<StoreTime>>(1)?.unwrap_or_default()),
+                None => Default::default(),
+            };
+            Ok(clock::start(clock, latest))
+        })
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

@@ -1,17 +1,119 @@
-//! What only an operator asks: whether the file is whole, and what in it can't be read.
+//! What only an operator asks: whether the file's clock is right, whether the file is whole, and what in it can't be read.
+
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Result, params};
 
 use super::failure::Doing;
 use super::values::int;
-use super::{SqliteReader, SqliteStore};
-use crate::engine::DeliveryId;
-use crate::store::StoreError;
+use super::{Options, SqliteReader, SqliteStore};
+use crate::engine::{DeliveryId, StoreTime};
+use crate::store::clock::{Fault, Start, TOLERANCE};
+use crate::store::vacuum::Space;
+use crate::store::{Finding, LogSize, State, StoreError};
+use crate::units::rough;
 
 /// Deliveries looked at in one moment of the store: no look holds up the log for long.
 const ROWS_MAX: u32 = 20_000;
 /// No more faults of a table are listed.
 const FAULTS_MAX: u32 = 10;
+
+/// The file is looked at for as long as the log is no longer than this: a look keeps it from being cut.
+const CHECK_LOG_BYTES_MAX: u64 = 64 << 20;
+/// Free space in a file is told of if it is this much, and one part of so many of the file.
+const FREE_BYTES_TOLD: u64 = 64 << 20;
+const FREE_PART_TOLD: u64 = 4;
+
+/// Whether the file's time is the one by which a process would count that begins now, and that is the wall clock's.
+pub(in crate::store) fn examine_clock(
+    path: &Path,
+    start: Start,
+    wall: StoreTime,
+) -> std::result::Result<Finding, StoreError> {
+    let check = "clock";
+    if let Some(Fault::Corrected(by) | Fault::Kept(by)) = start.fault {
+        let detail = format!("the database's time is {} ahead of the wall clock", rough(by));
+        return Ok(Finding::off(check, detail));
+    }
+    if SqliteReader::open(path)?.clock()?.is_correcting {
+        return Ok(Finding::off(check, "deliveries still have times of a clock that was ahead"));
+    }
+    let mut finding = Finding::well(check);
+    let behind = wall.since(start.now);
+    // Every length of time is right all the same, and to follow at once would cut those that are running.
+    if behind > TOLERANCE {
+        finding.detail = format!(
+            "the wall clock was set forward by {}; the database's time follows when the machine is started anew",
+            rough(behind)
+        );
+    }
+    Ok(finding)
+}
+
+/// Looks for what nobody but a file has, and cuts its log if that is to be mended.
+pub(in crate::store) fn examine(path: &Path, mend: bool) -> std::result::Result<Vec<Finding>, StoreError> {
+    let reader = SqliteReader::open(path)?;
+    Ok(vec![deliveries(&reader)?, log(path, mend)?, space(&reader)?, file(&reader)?])
+}
+
+fn deliveries(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
+    let (mut after, mut missing) = (Some(DeliveryId(0)), 0);
+    while let Some(from) = after {
+        let found = reader.missing_parts(from)?;
+        missing += found.rows;
+        after = found.next;
+    }
+    let what = "deliveries wait of which a part is missing or makes no sense; they become dead letters when they are due";
+    Ok(if missing == 0 {
+        Finding::well("deliveries")
+    } else {
+        Finding::off("deliveries", format!("{missing} {what}"))
+    })
+}
+
+fn log(path: &Path, mend: bool) -> std::result::Result<Finding, StoreError> {
+    let bytes = log_bytes(path);
+    if bytes < LogSize::PINNED_BYTES {
+        return Ok(Finding::well("log"));
+    }
+    let what = "some program has been reading the database for long, or the disk can't keep up";
+    let finding = Finding::off("log", format!("the log is {} MiB long; {what}", bytes >> 20));
+    let is_cut = mend && SqliteStore::open(path, &Options::default())?.cut_log()?;
+    Ok(if is_cut { finding.mended() } else { finding })
+}
+
+/// How long the log beside the file is; nothing, where there is none.
+pub(in crate::store) fn log_bytes(path: &Path) -> u64 {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(PathBuf::from(log)).map_or(0, |log| log.len())
+}
+
+/// Free space is not wrong: it is used again.
+fn space(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
+    let Space { bytes, free_bytes } = reader.space()?;
+    let mut finding = Finding::well("space");
+    if free_bytes >= FREE_BYTES_TOLD.max(bytes / FREE_PART_TOLD) {
+        let [free, all] = [free_bytes, bytes].map(|bytes| bytes >> 20);
+        finding.detail = format!(
+            "{free} of the file's {all} MiB are free for later deliveries; `vacuum` gives them back to the disk"
+        );
+    }
+    Ok(finding)
+}
+
+fn file(reader: &SqliteReader) -> std::result::Result<Finding, StoreError> {
+    let checked = reader.quick_check(CHECK_LOG_BYTES_MAX)?;
+    if checked.faults.is_empty() && !checked.unchecked.is_empty() {
+        let detail = format!(
+            "not checked wholly ({}), since the log grew by what was written meanwhile: try again when that is less",
+            checked.unchecked.join(", ")
+        );
+        return Ok(Finding { check: "file", state: State::Unchecked, detail });
+    }
+    let what = "the file is damaged; copy it, and restore a backup or `.recover` it";
+    Ok(Finding::of("file", &checked.faults, what))
+}
 
 /// Waiting deliveries of which a part is missing or makes no sense, as far as one look goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use crate::event::{Kind, PublicId};
 use crate::store::body::hash_of;
 
 /// An id on its way into a file.
-pub(in crate::store) struct EventId<'a> {
+pub(super) struct EventId<'a> {
     text: &'a str,
     made: Option<[u8; 16]>,
 }
 
 impl<'a> EventId<'a> {
-    pub(in crate::store) fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Self { text, made: PublicId::bits(text, Kind::Event).map(u128::to_be_bytes) }
     }
 }
@@ -57,7 +57,7 @@ impl FromSql for Kept {
 
 /// Lets the statements of a connection translate ids, by `event_id(text)` and `event_id_text(id)`, and hash bodies, by
 /// `body_hash(body)`: those that bring an older file up to date, or move one to a server.
-pub(in crate::store) fn teach(sql: &Connection) -> Result<()> {
+pub(super) fn teach(sql: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     sql.create_scalar_function("event_id", 1, flags, |told: &Context<'_>| {
         // What can't be read stays as it is, and its deliveries with it: they are set aside when they are claimed.

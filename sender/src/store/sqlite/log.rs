@@ -8,14 +8,14 @@
 //! is said, shown in [`LogSize`], and looked at each second, until the log can be cut. Who reads is blamed only if its content
 //! could not be moved for that: a disk that can't keep up makes a long log too.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, Result};
+
+use crate::store::log_size::{LogSize, why_long};
 
 /// Pages of log after which its content begins to move.
 const PAGES_BEFORE: i32 = 1_000;
@@ -24,46 +24,20 @@ const PAGES_BEFORE: i32 = 1_000;
 const PAGES_MAX: i32 = 16_384;
 
 /// A log so long cannot be cut: somebody keeps reading. It is said from there on.
-const PAGES_PINNED: u64 = LogSize::PINNED_BYTES / LogSize::PAGE_BYTES;
+const PAGES_PINNED: u64 = LogSize::PINNED_BYTES / PAGE_BYTES;
 
 /// How often to look whether a long log can be cut.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often to look otherwise, beside being asked.
 const REST: Duration = Duration::from_secs(3_600);
 
-/// How long the log is, as the last commit or the last look found it.
-#[derive(Clone, Debug, Default)]
-pub struct LogSize(Arc<Found>);
+/// What a page takes in the log.
+const PAGE_BYTES: u64 = 4_096;
 
-#[derive(Debug, Default)]
-struct Found {
-    pages: AtomicU64,
-    is_held: AtomicBool,
-}
-
-impl LogSize {
-    /// What a page takes in the log.
-    const PAGE_BYTES: u64 = 4_096;
-    /// Beyond this length something keeps the log from being cut.
-    pub const PINNED_BYTES: u64 = 128 << 20;
-
-    /// In bytes, to the page.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.0.pages.load(Ordering::Relaxed).saturating_mul(Self::PAGE_BYTES)
-    }
-
-    /// Whether some program that reads kept its content from being moved, or the log from being cut, at the last look.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.is_held.load(Ordering::Relaxed)
-    }
-
-    /// A negative number says that nobody knows.
-    fn set(&self, pages: i64) {
-        if let Ok(pages) = u64::try_from(pages) {
-            self.0.pages.store(pages, Ordering::Relaxed);
-        }
+/// How many pages the log has. A negative number says that nobody knows.
+fn note_pages(size: &LogSize, pages: i64) {
+    if let Ok(pages) = u64::try_from(pages) {
+        size.set_bytes(pages.saturating_mul(PAGE_BYTES));
     }
 }
 
@@ -120,7 +94,7 @@ fn watch(
     ask: impl Fn() -> bool + Send + 'static,
 ) -> Result<()> {
     writer.wal_hook(Some(move |log: &mut Wal, pages: i32| {
-        size.set(i64::from(pages));
+        note_pages(&size, i64::from(pages));
         let asked = pages < before || ask();
         if pages >= max || !asked {
             // It may be that somebody else is at it, or that somebody still reads what is there: the next commit
@@ -135,7 +109,7 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
     // Whether it was told that the log is long, and that somebody holds it up.
     let (mut failing, mut told) = (false, None);
     loop {
-        let is_long = size.bytes() / LogSize::PAGE_BYTES >= u64::from(PAGES_MAX.unsigned_abs());
+        let is_long = size.bytes() / PAGE_BYTES >= u64::from(PAGES_MAX.unsigned_abs());
         match asks.recv_timeout(if is_long { LOOK_EVERY } else { REST }) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -148,7 +122,7 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
             }
             Err(_) => {}
         }
-        let is_pinned = size.bytes() / LogSize::PAGE_BYTES >= PAGES_PINNED;
+        let is_pinned = size.bytes() / PAGE_BYTES >= PAGES_PINNED;
         let is_held = size.is_held();
         if is_pinned && (told.is_none() || (is_held && told == Some(false))) {
             tracing::error!(bytes = size.bytes(), "the store's log grows, since {}", why_long(is_held));
@@ -160,20 +134,11 @@ fn run(beside: &Connection, asks: &Receiver<()>, size: &LogSize) {
     }
 }
 
-/// Why the log is long.
-pub(crate) const fn why_long(is_held: bool) -> &'static str {
-    if is_held {
-        "some program has been reading the database for long: end its transaction"
-    } else {
-        "the disk can't keep up with what is written: look for what else uses it"
-    }
-}
-
 /// Moves what may be moved; and where that was all of a long log, cuts it, unless somebody still reads it or writes.
 fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let (is_busy, pages, moved): (bool, i64, i64) = beside.query_row(MOVE, [], read)?;
-    size.set(pages);
+    note_pages(size, pages);
     // Of what was in the log at its beginning, this moves all that nobody still reads.
     // Where somebody else is at it, that is not known anew.
     let mut is_held = if is_busy { size.is_held() } else { moved < pages };
@@ -181,11 +146,11 @@ fn move_or_cut(beside: &Connection, size: &LogSize) -> Result<()> {
         // If somebody else was faster, or writes, the log is as long as it was.
         let (is_busy, pages, _): (bool, i64, i64) = beside.query_row(CUT, [], read)?;
         if !is_busy {
-            size.set(pages);
+            note_pages(size, pages);
         }
         is_held |= is_busy && size.is_held();
     }
-    size.0.is_held.store(is_held, Ordering::Relaxed);
+    size.set_held(is_held);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use super::held::Held;
 use super::lane::{Limits, OwnerId};
 use super::reply::Reply;
 use super::room::Room;
-use super::{Claimer, QuickClaims, Store, StoreError, Written};
+use super::{Claimer, LogSize, QuickClaims, Store, StoreError, Written};
 use crate::engine::{Nanos, StoreTime};
 
 mod beside;
@@ -33,11 +33,13 @@ mod emit;
 mod ended;
 mod event_id;
 mod failure;
+mod file;
 mod fresh;
 mod fronts;
 mod latencies;
 mod lease;
 mod ledger;
+mod liveness;
 mod log;
 mod nodes;
 mod open;
@@ -50,6 +52,7 @@ mod subscribe;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod unswept;
 mod vacuum;
 mod values;
@@ -57,17 +60,16 @@ mod values;
 use beside::Out;
 use content::Contents;
 pub use doctor::{Checked, Missing};
-pub(super) use event_id::{EventId, teach};
+pub(super) use doctor::{examine, examine_clock, log_bytes};
 use failure::Doing;
+pub use file::SqliteFile;
 use fronts::Fronts;
 use ledger::{KnownLanes, Ledger};
 use log::LogMover;
-pub use log::LogSize;
-pub(crate) use log::why_long;
-pub use options::{Durability, Options};
+pub use options::Options;
 pub use reader::SqliteReader;
-pub use vacuum::Space;
-pub(crate) use vacuum::{VacuumError, vacuum};
+pub(super) use transfer::{FileFault, Source, Target, Zeros};
+pub(super) use vacuum::vacuum;
 
 /// The writing side of a store in an SQLite file.
 #[derive(Debug)]

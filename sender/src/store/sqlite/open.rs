@@ -8,11 +8,11 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::Options;
 use super::event_id;
 use super::failure::Doing;
 use super::values::Bits;
-use super::{Durability, Options};
-use crate::store::StoreError;
+use crate::store::{Durability, StoreError};
 
 /// "HKPF": marks a file as ours.
 const APPLICATION_ID: i64 = 0x484B_5046;

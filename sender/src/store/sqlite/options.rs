@@ -2,17 +2,8 @@
 
 use std::time::Duration;
 
+use crate::store::Durability;
 use crate::store::lane::Limits;
-
-/// What an acknowledgement survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: every commit reaches the disk before it is answered.
-    #[default]
-    PowerLoss,
-    /// The death of the process, but not that of the machine.
-    Process,
-}
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug)]

@@ -13,13 +13,13 @@ use super::failure::Doing;
 use super::{clock, latencies, ledger, nodes, open};
 use crate::engine::{DeliveryId, LaneId, StoreTime};
 use crate::store::StoreError;
-use crate::store::clock::FileClock;
+use crate::store::clock::{Beginning, FileClock, Start};
 use crate::store::command::{Body, OutboxId};
 use crate::store::paging::{Cursor, Page};
 use crate::store::read::{
     Attempted, AuditSecond, DeadGroup, DeadLetter, Delivery, Filter, Glance, LaneStatus, LastHour,
-    LiveSecret, Measured, Nodes, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status, Subscriber,
-    TimesPage, Whom, Work,
+    LiveSecret, Measured, Nodes, Notices, OutboxRow, Over, Owner, ReadError, Reader, RejectedRow, Status,
+    Subscriber, TimesPage, Whom, Work,
 };
 
 mod figures;
@@ -143,7 +143,7 @@ impl SqliteReader {
     }
 }
 
-impl Reader for SqliteReader {
+impl Notices for SqliteReader {
     fn glance(&self) -> Result<Glance, StoreError> {
         self.moment("glance at the store", |sql| outside::glance(sql))
     }
@@ -155,7 +155,9 @@ impl Reader for SqliteReader {
     fn heads(&self, lanes: &[LaneId]) -> Result<Vec<(LaneId, StoreTime)>, StoreError> {
         self.moment("look for due work", |sql| outside::heads(sql, lanes))
     }
+}
 
+impl Reader for SqliteReader {
     fn outbox(&self, after: Option<OutboxId>, max: u32) -> Result<Vec<OutboxRow>, StoreError> {
         self.moment("read the outbox", |sql| outside::outbox(sql, after, max))
     }
@@ -262,6 +264,10 @@ impl Reader for SqliteReader {
         max: u32,
     ) -> Result<TimesPage, StoreError> {
         self.moment("read how long attempts took", |sql| figures::attempt_times(sql, lane, from, until, max))
+    }
+
+    fn look_at_clock(&self, beginning: Beginning<'_>) -> Result<Start, StoreError> {
+        Ok(self.clock()?.start(beginning))
     }
 
     fn owners(&self) -> Result<Vec<Owner>, StoreError> {

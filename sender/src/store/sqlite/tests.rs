@@ -3,12 +3,13 @@
 use super::unswept::NOTED_AFTER;
 use super::*;
 use crate::engine::{DeliveryId, LaneId, Term};
+use crate::store::Durability;
 use crate::store::clock::{Beginning, Fault};
 use crate::store::command::{
     Acquire, Body, Claim, Emit, Purge, Reason, Shed, Subscribe, Sweep, Target, Which,
 };
 use crate::store::lane::{Bounds, Secret, WhenFull};
-use crate::store::read::Reader;
+use crate::store::read::{Notices, Reader};
 use crate::store::reply::{Claimed, Purged};
 use crate::store::unread::Unread;
 

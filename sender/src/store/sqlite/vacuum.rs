@@ -6,86 +6,49 @@
 //! with the same one: a new file under the old name would take what they still write to the old one along.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::Connection;
 
 use super::failure::{Doing, failure};
+use super::liveness::OwnerFiles;
 use super::{Options, SqliteReader, open};
 use crate::store::StoreError;
+use crate::store::liveness::Liveness as _;
+use crate::store::vacuum::{Space, VacuumError};
 
 const VACUUM: &str = "vacuum the store";
 const CUT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// How large a file is, without its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// All of it, in bytes.
-    pub bytes: u64,
-    /// Of that, what was deleted and is not used again yet, to the page.
-    pub free_bytes: u64,
+/// How large the file is, without its log.
+fn space(sql: &Connection) -> rusqlite::Result<Space> {
+    let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, u64>(0));
+    let page = ask("PRAGMA page_size")?;
+    let bytes_of = |pages: u64| pages.saturating_mul(page);
+    let (pages, free) = (ask("PRAGMA page_count")?, ask("PRAGMA freelist_count")?);
+    Ok(Space { bytes: bytes_of(pages), free_bytes: bytes_of(free) })
 }
 
-impl Space {
-    fn of(sql: &Connection) -> rusqlite::Result<Self> {
-        let ask = |pragma: &str| sql.query_row(pragma, [], |row| row.get::<_, u64>(0));
-        let page = ask("PRAGMA page_size")?;
-        let bytes_of = |pages: u64| pages.saturating_mul(page);
-        let (pages, free) = (ask("PRAGMA page_count")?, ask("PRAGMA freelist_count")?);
-        Ok(Self { bytes: bytes_of(pages), free_bytes: bytes_of(free) })
-    }
-
-    /// Room that a vacuum takes beside the file: what is left once in the temporary file and once in the log, whose pages have
-    /// headers and an index.
-    const fn room_needed(self) -> u64 {
-        let left = self.bytes.saturating_sub(self.free_bytes);
-        left.saturating_mul(2).saturating_add(left / 64).saturating_add(1 << 20)
-    }
+/// Room that a vacuum takes beside the file: what is left once in the temporary file and once in the log, whose pages have
+/// headers and an index.
+const fn room_needed(space: Space) -> u64 {
+    let left = space.bytes.saturating_sub(space.free_bytes);
+    left.saturating_mul(2).saturating_add(left / 64).saturating_add(1 << 20)
 }
 
-/// A vacuum that did not happen, or not to its end. Nothing is lost.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum VacuumError {
-    /// Some program reads the file or writes to it.
-    #[error(
-        "{} is in use: some program has a transaction open on it; expected that nobody reads it for long or writes to it, so end that \
-         program", .0.display()
-    )]
-    InUse(PathBuf),
-    /// The disk is too full to begin.
-    #[error(
-        "no room to vacuum: it takes {} MiB on the disk for a while, and {} has {} MiB left; free some space", .needed.div_ceil(1 << 20),
-        .folder.display(), .left >> 20
-    )]
-    NoRoom {
-        /// The database's folder.
-        folder: PathBuf,
-        /// What it takes, in bytes.
-        needed: u64,
-        /// What is left there, in bytes.
-        left: u64,
-    },
-    /// Somebody has begun to read the file meanwhile.
-    #[error(
-        "{} is packed, but keeps its size while some program reads it: end that program, and run this again", .0.display()
-    )]
-    KeptLong(PathBuf),
-    /// The file cannot be opened, read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// Gives the disk back what was deleted from a file: how large it was, and its size in bytes now. Whether a process delivers from it is
-/// for the caller to know. Sets where SQLite puts temporary files in all of this process.
+/// Gives the disk back what was deleted from a file: how large it was, and its size in bytes now. Sets where SQLite puts temporary files in all of this process.
 ///
 /// # Errors
 ///
 /// When somebody works on the file, when the disk is too full, or when the file cannot be read and written.
-pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
+pub(in crate::store) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     let unreadable = |error: std::io::Error| StoreError::Io {
         doing: VACUUM,
         detail: format!("{}: {error}", path.display()),
     };
+    if OwnerFiles::of(path).others_may_live(None) {
+        return Err(VacuumError::Delivering(path.display().to_string()));
+    }
     // What is no store yet, or one of an older version, is not made one of this version here.
     drop(open::reader(path)?);
     let sql = open::writer(path, &Options::default())?;
@@ -97,24 +60,24 @@ pub(crate) fn vacuum(path: &Path) -> Result<(Space, u64), VacuumError> {
     }
     sql.execute_batch("PRAGMA temp_store = FILE").doing(VACUUM)?;
     if !cut(&sql)? {
-        return Err(VacuumError::InUse(path.to_owned()));
+        return Err(VacuumError::InUse(path.display().to_string()));
     }
-    let before = Space::of(&sql).doing(VACUUM)?;
+    let before = space(&sql).doing(VACUUM)?;
     let disk = rustix::fs::statvfs(folder).map_err(|error| unreadable(error.into()))?;
-    let (needed, left) = (before.room_needed(), disk.f_bavail.saturating_mul(disk.f_frsize));
+    let (needed, left) = (room_needed(before), disk.f_bavail.saturating_mul(disk.f_frsize));
     if left < needed {
-        return Err(VacuumError::NoRoom { folder: folder.to_owned(), needed, left });
+        return Err(VacuumError::NoRoom { folder: folder.display().to_string(), needed, left });
     }
     if let Err(error) = sql.execute_batch("VACUUM") {
         // What it has written into the log is of no use, and the disk may be full of it. Where that fails the next one does it.
         let _ = cut(&sql);
         return Err(match failure(VACUUM, &error) {
-            StoreError::Busy { .. } => VacuumError::InUse(path.to_owned()),
+            StoreError::Busy { .. } => VacuumError::InUse(path.display().to_string()),
             error => error.into(),
         });
     }
     if !cut(&sql)? {
-        return Err(VacuumError::KeptLong(path.to_owned()));
+        return Err(VacuumError::KeptLong(path.display().to_string()));
     }
     Ok((before, fs::metadata(&place).map_err(unreadable)?.len()))
 }
@@ -132,6 +95,6 @@ impl SqliteReader {
     ///
     /// When the store cannot be read.
     pub fn space(&self) -> Result<Space, StoreError> {
-        self.moment("measure the store", |sql| Space::of(sql))
+        self.moment("measure the store", |sql| space(sql))
     }
 }

@@ -8,8 +8,7 @@ use super::Request;
 use super::order::PendingByLane;
 use crate::engine::StoreTime;
 use crate::store::command::Fate;
-use crate::store::sqlite::LogSize;
-use crate::store::{Command, StoreError, Written};
+use crate::store::{Command, LogSize, StoreError, Written};
 
 /// How long what nobody waits for waits for company, so that one commit does for many. It is also for how much longer a
 /// delivery that was made may be made again, if the process is killed.

@@ -8,13 +8,11 @@
 //! Numbers of deliveries, which their endpoints see, stay. Numbers of bodies change on the way to a file, where those of an event
 //! follow one another. Leases are over there, whoever had them; who was known to be dead still is.
 
-mod line;
 mod to_file;
 mod to_server;
 
-use line::Zeros;
-
 use super::database::Database;
+use super::sqlite::{FileFault, Zeros};
 use super::{StoreError, postgres};
 
 /// A move that did not happen.
@@ -58,13 +56,24 @@ pub enum MoveError {
     Store(#[from] StoreError),
     /// The file.
     #[error("the file cannot be read or written: {0}")]
-    Sqlite(#[from] rusqlite::Error),
+    File(String),
     /// The server.
     #[error("the server says: {}", postgres::said(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// The file's name or folder.
     #[error("the file cannot be put in its place: {0}")]
     Io(#[from] std::io::Error),
+}
+
+impl From<FileFault> for MoveError {
+    fn from(fault: FileFault) -> Self {
+        match fault {
+            FileFault::Row { table, detail } => Self::Row { table, detail },
+            FileFault::Store(error) => Self::Store(error),
+            FileFault::Sqlite(error) => Self::File(error),
+            FileFault::Io(error) => Self::Io(error),
+        }
+    }
 }
 
 /// A table, and how its rows are read on either side in the order of the other's columns.
@@ -176,8 +185,6 @@ pub struct Moved {
 
 /// Moves a store, and tells of each table when its rows are there; none of them is to be seen before this returns.
 ///
-/// Whether a process of a file is alive is for the caller to know.
-///
 /// # Errors
 ///
 /// When it can't be moved; then nothing has changed on either side.
@@ -188,7 +195,7 @@ pub fn transfer(from: &Database, to: &Database, tell: &mut dyn FnMut(Moved)) -> 
             runtime.block_on(to_server::transfer(file, address, tell))
         }
         (Database::Postgres(address), Database::File(file)) => {
-            runtime.block_on(to_file::transfer(address, file, tell))
+            runtime.block_on(to_file::transfer(address, file.path(), tell))
         }
         _ => Err(MoveError::Alike),
     }

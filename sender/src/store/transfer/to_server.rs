@@ -1,26 +1,19 @@
 //! From a file to a server, in one transaction there.
 
-use std::path::Path;
-
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use rusqlite::{Connection, TransactionBehavior};
 use tokio_postgres::{Client, CopyInSink};
 
-use super::{MoveError, Moved, TABLES, Table, line, nobody_works};
+use super::{MoveError, Moved, TABLES, Table, nobody_works};
+use crate::store::Parts as _;
 use crate::store::postgres::{self, Address, PostgresStore};
-use crate::store::sqlite::{self, SqliteStore};
-
-/// So much is sent at once.
-const CHUNK_BYTES: usize = 1 << 20;
+use crate::store::sqlite::{Source, SqliteFile};
 
 /// Nobody else begins to use it meanwhile.
 const LOCK: &str = "LOCK TABLE lanes, owners, nodes, state, totals, subscribers, events, deliveries, outbox";
 const ROWS: &str =
     "SELECT (SELECT count(*) FROM subscribers), (SELECT count(*) FROM events), (SELECT count(*) FROM outbox)";
-/// The figures of a file, with what is behind them in [`STATE`] and [`TOTALS`].
-const FIGURES: &str = "SELECT identity, roster, stirred, next_lane, next_event, next_body, next_delivery, clock, accepted, delivered,
-    dead, coalesced, waiting, waiting_bytes, retrying, dead_kept, failed_attempts, latency_us FROM totals";
+/// These take the figures of a file, but for [`NUMBERS`] in between.
 const STATE: &str = "UPDATE state SET identity = $1, roster = $2, stirred = $3, next_lane = $4";
 const NUMBERS: &str = "SELECT setval('event_numbers', $1, false), setval('body_numbers', $2, false),
     setval('delivery_numbers', $3, false)";
@@ -33,18 +26,16 @@ const IDENTITIES: &str =
         (SELECT id FROM outbox UNION ALL SELECT id FROM outbox_rejected) rows HAVING max(id) > 0";
 
 pub(super) async fn transfer(
-    file: &Path,
+    file: &SqliteFile,
     address: &Address,
     tell: &mut dyn FnMut(Moved),
 ) -> Result<(), MoveError> {
-    // Whatever its version was, it has the newest now.
-    drop(SqliteStore::open(file, &sqlite::Options::default())?);
-    let mut source = Connection::open(file)?;
-    sqlite::teach(&source)?;
-    // Nobody writes to it meanwhile.
-    let source = source.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let figures: Vec<i64> =
-        source.query_row(FIGURES, [], |row| (0..18).map(|column| row.get(column)).collect())?;
+    if file.liveness().others_may_live(None) {
+        let by = "a process delivers from it, or can't be told to have ended".to_owned();
+        return Err(MoveError::InUse { database: file.path().display().to_string(), by });
+    }
+    let source = Source::open(file.path())?;
+    let figures = source.figures()?;
     make_tables(address, figures[0])?;
     let (client, _) = address.connect("").await?;
     client.batch_execute(&format!("BEGIN; {LOCK}")).await?;
@@ -100,22 +91,10 @@ async fn is_empty(client: &Client, address: &Address, identity: i64) -> Result<(
 }
 
 /// Copies all rows of a table; answers how many.
-async fn copy(source: &Connection, client: &Client, table: &Table) -> Result<u64, MoveError> {
+async fn copy(source: &Source, client: &Client, table: &Table) -> Result<u64, MoveError> {
     let sink: CopyInSink<Bytes> = client.copy_in(&format!("COPY {} FROM STDIN", table.name)).await?;
     let mut sink = std::pin::pin!(sink);
-    let mut statement = source.prepare(table.of_file)?;
-    let columns = statement.column_count();
-    let (mut rows, mut lines) = (statement.query([])?, String::new());
-    while let Some(row) = rows.next()? {
-        for column in 0..columns {
-            let wrong = |detail| MoveError::Row { table: table.name, detail };
-            line::write(&mut lines, row.get_ref(column)?, table.zeros()).map_err(wrong)?;
-            lines.push(if column + 1 == columns { '\n' } else { '\t' });
-        }
-        if lines.len() >= CHUNK_BYTES {
-            sink.send(std::mem::take(&mut lines).into()).await?;
-        }
-    }
-    sink.send(lines.into()).await?;
+    let send = async |lines: String| Ok::<_, MoveError>(sink.send(lines.into()).await?);
+    source.read(table.name, table.of_file, table.zeros(), send).await?;
     Ok(sink.finish().await?)
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use rusqlite::types::{Value, ValueRef};
 
+use super::super::event_id::EventId;
 use crate::excerpt::Excerpt;
-use crate::store::sqlite::EventId;
 
 /// What a column of a file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Kind {
 
 /// What becomes of a character zero, which no text of a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zeros {
+pub(in crate::store) enum Zeros {
     /// The text is told to people: another character stands in its place, as where a server records it itself.
     Replaced,
     /// Something is yet to be made of the text.

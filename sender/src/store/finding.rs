@@ -1,0 +1,71 @@
+//! What a look at a store found, for operators.
+
+/// So many names are named.
+const NAMES_MAX: usize = 10;
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Which check, in one word.
+    pub(crate) check: &'static str,
+    pub(crate) state: State,
+    /// For people; nothing, where all is well.
+    pub(crate) detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Well,
+    /// It would have held up those that write.
+    Unchecked,
+    Off,
+    Mended,
+}
+
+impl Finding {
+    pub(crate) fn well(check: &'static str) -> Self {
+        Self { check, state: State::Well, detail: String::new() }
+    }
+
+    pub(crate) fn off(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { check, state: State::Off, detail: detail.into() }
+    }
+
+    /// Off, unless there is nothing to name.
+    pub(crate) fn of(check: &'static str, names: &[String], what: &str) -> Self {
+        if names.is_empty() {
+            return Self::well(check);
+        }
+        let more = names.len().saturating_sub(NAMES_MAX);
+        let named = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        Self::off(check, format!("{what}: {named}{more}"))
+    }
+
+    pub(crate) fn mended(self) -> Self {
+        Self { state: State::Mended, ..self }
+    }
+}
+
+impl State {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Unchecked => "unchecked",
+            Self::Off => "off",
+            Self::Mended => "mended",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_names_are_cut() {
+        let names: Vec<_> = (0..12).map(|n| n.to_string()).collect();
+        let detail = Finding::of("lanes", &names, "stuck").detail;
+        assert!(detail.starts_with("stuck: 0, 1,") && detail.ends_with("9, and 2 more"), "{detail}");
+    }
+}

@@ -1,0 +1,140 @@
+//! What only an operator asks of a server: whether its clock was set back, and who has a transaction open for long.
+
+use tokio_postgres::Row;
+
+use super::address::Address;
+use super::failure::failure;
+use super::link::Purpose;
+use super::open;
+use crate::engine::Nanos;
+use crate::store::StoreError;
+use crate::store::clock::{Fault, Start};
+use crate::store::finding::Finding;
+use crate::units::rough;
+
+/// Why there is nothing to mend.
+pub(in crate::store) const NOTHING_TO_MEND: &str = "is on a server, which looks after its clock, its log and its files itself, and where \
+                                                    the leases of dead nodes end by themselves";
+
+/// A transaction that has been open for longer is told of,
+const OPEN_FOR: Nanos = Nanos::MINUTE;
+/// and one beside which so many others have begun: each may have left something that cannot be cleared away.
+const BEHIND: i64 = 10_000;
+
+/// Every transaction that is open in this database but our own. Of sessions of other users, a user without `pg_read_all_stats` is
+/// not told since when.
+const OPEN: &str = "
+    SELECT coalesce(nullif(application_name, ''), 'a program without a name') || ' (pid ' || pid || ', user ' || usename || ')',
+        (extract(epoch FROM clock_timestamp() - xact_start) * 1000000)::int8, coalesce(state, '') LIKE 'idle%',
+        greatest(age(backend_xmin), age(backend_xid))::int8 AS behind
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND usename IS NOT NULL
+        AND coalesce(backend_type, 'client backend') = 'client backend'
+        AND (xact_start IS NOT NULL OR backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+    UNION ALL
+    SELECT 'prepared transaction ' || quote_literal(gid) || ' (user ' || owner || ')',
+        (extract(epoch FROM clock_timestamp() - prepared) * 1000000)::int8, true, age(transaction)::int8
+    FROM pg_prepared_xacts WHERE database = current_database()
+    ORDER BY behind DESC NULLS LAST";
+
+/// A server's clock is no business of ours, unless it was set back.
+pub(in crate::store) fn examine_clock(start: Start) -> Finding {
+    match start.fault {
+        Some(Fault::Corrected(by) | Fault::Kept(by)) => Finding::off(
+            "clock",
+            format!(
+                "the server's clock is {} behind what was committed by it; what is due waits for it",
+                rough(by)
+            ),
+        ),
+        None => Finding::well("clock"),
+    }
+}
+
+/// Looks for what nobody but a server has.
+pub(in crate::store) fn examine(address: &Address) -> Result<Vec<Finding>, StoreError> {
+    let doing = "look for open transactions";
+    let link = open::connect(address, Purpose::Reading)?;
+    let rows = link.query(OPEN, &[]).map_err(|error| failure(doing, &error))?;
+    let open = rows.iter().map(OpenTransaction::of).collect::<Result<Vec<_>, _>>();
+    let open = open.map_err(|error| failure(doing, &error))?;
+    let long: Vec<_> = open.iter().filter(|open| open.is_long()).map(OpenTransaction::told).collect();
+    let mut finding = Finding::of("transactions", &long, "transactions stay open");
+    if !long.is_empty() {
+        finding.detail.push_str(
+            "; what was changed or deleted meanwhile can't be cleared away, so tables and indexes grow and looking for work gets \
+             slower, and who needs what is locked waits: end it where it was begun, or with pg_terminate_backend(PID), and a \
+             prepared one with COMMIT PREPARED or ROLLBACK PREPARED",
+        );
+    }
+    Ok(vec![finding])
+}
+
+/// A transaction that is open.
+struct OpenTransaction {
+    whose: String,
+    /// Nothing, if this user may not see that.
+    open_for: Option<Nanos>,
+    is_idle: bool,
+    /// How many transactions have begun since the oldest that it can see; nothing, if it keeps no row from being cleared away.
+    behind: Option<i64>,
+}
+
+impl OpenTransaction {
+    fn of(row: &Row) -> Result<Self, tokio_postgres::Error> {
+        let micros: Option<i64> = row.try_get(1)?;
+        let open_for = micros.map(|micros| Nanos::from_micros(u64::try_from(micros).unwrap_or(0)));
+        Ok(Self { whose: row.try_get(0)?, open_for, is_idle: row.try_get(2)?, behind: row.try_get(3)? })
+    }
+
+    fn is_long(&self) -> bool {
+        self.open_for.is_some_and(|length| length >= OPEN_FOR)
+            || self.behind.is_some_and(|behind| behind >= BEHIND)
+    }
+
+    fn told(&self) -> String {
+        let whose = &self.whose;
+        let length = self.open_for.map_or_else(
+            || "for a time that pg_read_all_stats would tell".to_owned(),
+            |length| format!("for {}", rough(length)),
+        );
+        let idle = if self.is_idle { ", idle" } else { "" };
+        match self.behind {
+            Some(behind) => format!("{whose} {length}{idle}, beside {behind} others"),
+            None => format!("{whose} {length}{idle}, with its locks alone"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(open_for: Option<Nanos>, behind: Option<i64>) -> OpenTransaction {
+        OpenTransaction { whose: "psql (pid 7, user me)".to_owned(), open_for, is_idle: true, behind }
+    }
+
+    #[test]
+    fn a_transaction_is_long_by_the_clock_or_by_what_went_on_beside_it() {
+        let just = Nanos(OPEN_FOR.0 - 1);
+        assert!(!open(Some(just), Some(BEHIND - 1)).is_long());
+        assert!(open(Some(OPEN_FOR), None).is_long());
+        assert!(open(Some(just), Some(BEHIND)).is_long());
+        assert!(open(None, Some(BEHIND)).is_long());
+        assert!(!open(None, None).is_long());
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_transaction_is_not_told() {
+        assert_eq!(
+            open(Some(Nanos::HOUR), Some(12_000)).told(),
+            "psql (pid 7, user me) for 60min, idle, beside 12000 others"
+        );
+        assert_eq!(
+            open(Some(Nanos::HOUR), None).told(),
+            "psql (pid 7, user me) for 60min, idle, with its locks alone"
+        );
+        let told = open(None, Some(12_000)).told();
+        assert!(told.contains("for a time that pg_read_all_stats would tell"), "{told}");
+    }
+}

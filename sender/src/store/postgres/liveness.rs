@@ -1,0 +1,38 @@
+//! Who is alive on a server is known by leases alone: it tells nobody which process is dead.
+
+use std::io;
+
+use crate::store::lane::OwnerId;
+use crate::store::liveness::{Life, Liveness, Presence};
+
+/// Nothing but leases tells of a death.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeasesAlone;
+
+impl Liveness for LeasesAlone {
+    fn sees_deaths(&self) -> bool {
+        false
+    }
+
+    fn announce(&self, _: OwnerId) -> io::Result<Box<dyn Presence>> {
+        Ok(Box::new(LeasesAlone))
+    }
+
+    fn life_of(&self, _: OwnerId) -> Life {
+        Life::Unknown
+    }
+
+    fn others_may_live(&self, _: Option<OwnerId>) -> bool {
+        true
+    }
+
+    fn dead(&self) -> Vec<OwnerId> {
+        Vec::new()
+    }
+
+    fn forget(&self, _: OwnerId) {}
+}
+
+impl Presence for LeasesAlone {
+    fn end(self: Box<Self>, _: bool) {}
+}

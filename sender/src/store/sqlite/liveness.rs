@@ -1,0 +1,207 @@
+//! Which processes on a file are alive.
+//!
+//! Each process holds a lock on a file of its own beside the database, for as long as it lives: the operating system
+//! lets go of it however the process ends. Whoever can take the lock of another owner therefore knows that it is dead,
+//! and need not wait for its leases to run out. The files are beside the database itself, by whichever links it was found.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::store::lane::OwnerId;
+use crate::store::liveness::{Life, Liveness, Presence};
+
+/// Files of owners that are looked at, at once.
+const FILES_MAX: usize = 10_000;
+
+/// The files that owners hold locks on, beside one database.
+#[derive(Clone, Debug)]
+pub(super) struct OwnerFiles {
+    database: PathBuf,
+}
+
+/// The lock on this process's own file.
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    lock: ManuallyDrop<File>,
+}
+
+/// Owners by their files.
+#[derive(Default)]
+struct Owners {
+    ids: Vec<OwnerId>,
+    /// There is no other file that an owner may have a lock on.
+    are_all: bool,
+}
+
+impl OwnerFiles {
+    pub(super) fn of(database: &Path) -> Self {
+        Self { database: database.to_owned() }
+    }
+
+    /// The folder that the database is in, and how the names of its owners' files begin.
+    fn beside(&self) -> io::Result<(PathBuf, OsString)> {
+        let mut folder = fs::canonicalize(&self.database)?;
+        let mut prefix = folder.file_name().unwrap_or_default().to_owned();
+        prefix.push("-owner-");
+        folder.pop();
+        Ok((folder, prefix))
+    }
+
+    fn path_of(&self, id: OwnerId) -> io::Result<PathBuf> {
+        let (folder, mut name) = self.beside()?;
+        name.push(format!("{:016x}", id.0));
+        Ok(folder.join(name))
+    }
+
+    fn owners(&self) -> io::Result<Owners> {
+        let (folder, prefix) = self.beside()?;
+        let mut owners = Owners { ids: Vec::new(), are_all: true };
+        for file in fs::read_dir(folder)? {
+            let name = file?.file_name();
+            let Some(id) = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes()) else { continue };
+            let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
+            match id.filter(|_| owners.ids.len() < FILES_MAX) {
+                Some(id) => owners.ids.push(OwnerId(id)),
+                None => owners.are_all = false,
+            }
+        }
+        Ok(owners)
+    }
+
+    fn is_dead(&self, id: OwnerId) -> bool {
+        self.life_of(id) == Life::Dead
+    }
+}
+
+impl Liveness for OwnerFiles {
+    fn sees_deaths(&self) -> bool {
+        true
+    }
+
+    fn announce(&self, id: OwnerId) -> io::Result<Box<dyn Presence>> {
+        let path = self.path_of(id)?;
+        loop {
+            let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            lock.lock()?;
+            // Whoever cleaned up between the two lines above took it for a dead owner's.
+            if fs::metadata(&path)
+                .is_ok_and(|there| lock.metadata().is_ok_and(|ours| there.ino() == ours.ino()))
+            {
+                return Ok(Box::new(Held { path, lock: ManuallyDrop::new(lock) }));
+            }
+        }
+    }
+
+    /// One on another machine, or whose file is gone, may be alive.
+    fn life_of(&self, id: OwnerId) -> Life {
+        let file = self.path_of(id).and_then(|path| OpenOptions::new().write(true).open(path));
+        match file.map(|file| file.try_lock()) {
+            Ok(Ok(())) => Life::Dead,
+            Ok(Err(TryLockError::WouldBlock)) => Life::Alive,
+            Ok(Err(TryLockError::Error(_))) | Err(_) => Life::Unknown,
+        }
+    }
+
+    /// Where the files can't be listed, or one of them can't be told, some process may be alive.
+    fn others_may_live(&self, ourselves: Option<OwnerId>) -> bool {
+        let may_live = |id| Some(id) != ourselves && !self.is_dead(id);
+        match self.owners() {
+            Ok(owners) => !owners.are_all || owners.ids.into_iter().any(may_live),
+            Err(_) => true,
+        }
+    }
+
+    fn dead(&self) -> Vec<OwnerId> {
+        let known = self.owners().map(|owners| owners.ids).unwrap_or_default();
+        known.into_iter().filter(|id| self.is_dead(*id)).collect()
+    }
+
+    fn forget(&self, id: OwnerId) {
+        // If its file can't be removed, the next one to look tries again.
+        let _ = self.path_of(id).and_then(fs::remove_file);
+    }
+}
+
+impl Presence for Held {
+    fn end(self: Box<Self>, left_nothing: bool) {
+        let Self { path, lock } = *self;
+        if left_nothing {
+            // Left behind, the file does no harm: it is not locked, which is what counts.
+            let _ = fs::remove_file(path);
+        }
+        drop(ManuallyDrop::into_inner(lock));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    /// A database in a folder of its own.
+    fn database(name: impl AsRef<Path>) -> (tempfile::TempDir, OwnerFiles) {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join(name);
+        fs::write(&database, "").unwrap();
+        (folder, OwnerFiles { database })
+    }
+
+    #[test]
+    fn an_owner_is_dead_when_its_lock_is_free_and_never_before() {
+        let (_folder, files) = database("sender.db");
+        let owner = files.announce(OwnerId(7)).unwrap();
+        assert_eq!(files.life_of(OwnerId(7)), Life::Alive);
+        assert_eq!(files.life_of(OwnerId(8)), Life::Unknown, "nothing is known of an owner without a file");
+        let path = |id| files.path_of(OwnerId(id)).unwrap();
+        fs::copy(path(7), path(9)).unwrap();
+        assert_eq!(files.life_of(OwnerId(9)), Life::Dead);
+        assert_eq!(files.dead(), [OwnerId(9)]);
+        files.forget(OwnerId(9));
+        assert_eq!(files.life_of(OwnerId(9)), Life::Unknown);
+        drop(owner);
+        assert_eq!(files.life_of(OwnerId(7)), Life::Alive, "its requests may be under way");
+    }
+
+    #[test]
+    fn who_ends_without_having_been_heard_is_seen_to_be_dead() {
+        let (folder, files) = database("sender.db");
+        files.announce(OwnerId(7)).unwrap().end(false);
+        assert_eq!(files.dead(), [OwnerId(7)]);
+        files.announce(OwnerId(7)).unwrap().end(true);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the database");
+    }
+
+    #[test]
+    fn another_that_is_alive_is_seen_whatever_the_database_is_called_and_by_whichever_link() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for name in [OsStr::new("sender.db"), OsStr::from_bytes(b"sender-\xff.db")] {
+            let (folder, files) = database(name);
+            let links = tempfile::tempdir().unwrap();
+            let link = links.path().join("link.db");
+            std::os::unix::fs::symlink(&files.database, &link).unwrap();
+            let link = OwnerFiles { database: link };
+            assert!(!files.others_may_live(None) && !link.others_may_live(None), "{name:?}");
+            let owner = link.announce(OwnerId(7)).unwrap();
+            assert!(files.others_may_live(None) && link.others_may_live(None), "{name:?}");
+            assert!(!files.others_may_live(Some(OwnerId(7))), "{name:?}");
+            owner.end(true);
+            assert!(!link.others_may_live(None), "{name:?}");
+            drop(folder);
+            assert!(files.others_may_live(None), "nobody knows");
+        }
+    }
+
+    #[test]
+    fn a_file_that_names_no_owner_may_be_anybodys() {
+        let (folder, files) = database("sender.db");
+        fs::write(folder.path().join("sender.db-owner-somebody"), "").unwrap();
+        assert!(files.others_may_live(None));
+        assert!(files.dead().is_empty());
+    }
+}
