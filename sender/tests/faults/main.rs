@@ -11,9 +11,12 @@ mod clock;
 mod damage;
 mod disk;
 mod doctor;
+mod doctor_of_server;
 mod file;
 mod lock;
 mod log;
+#[path = "../postgres_server/mod.rs"]
+mod postgres_server;
 mod rows;
 
 use std::sync::mpsc::{Receiver, channel};
