@@ -20,7 +20,9 @@
 //!   if the process dies, its successor finds everything waiting.
 //! - Time and chance come in as arguments: `now` with each commit, ids from the caller.
 //!
-//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], then [`sqlite`] and [`postgres`], which
+//! What a process knows of a store are its [`Parts`], whichever it is.
+//!
+//! Reading order: [`lane`], [`node`], [`homes`], [`command`], [`reply`], [`read`], [`liveness`], then [`sqlite`] and [`postgres`], which
 //! [`database`] tells apart, and [`thread`], which gathers commands into commits. `tests/store/` holds what any implementation must do.
 
 mod body;
