@@ -127,12 +127,12 @@ mod tests {
     #[test]
     fn what_is_not_known_of_a_transaction_is_not_told() {
         assert_eq!(
-            open(Some(Nanos::HOUR), Some(12_000)).told(),
-            "psql (pid 7, user me) for 60min, idle, beside 12000 others"
+            open(Some(Nanos::MINUTE.times(90)), Some(12_000)).told(),
+            "psql (pid 7, user me) for 90min, idle, beside 12000 others"
         );
         assert_eq!(
-            open(Some(Nanos::HOUR), None).told(),
-            "psql (pid 7, user me) for 60min, idle, with its locks alone"
+            open(Some(Nanos::MINUTE.times(90)), None).told(),
+            "psql (pid 7, user me) for 90min, idle, with its locks alone"
         );
         let told = open(None, Some(12_000)).told();
         assert!(told.contains("for a time that pg_read_all_stats would tell"), "{told}");
