@@ -149,17 +149,15 @@ impl Sender {
             move |error| OpenError::Beside { doing, database, error }
         };
         let identity = u64::from_le_bytes(random());
-        let parts = database.parts();
-        let liveness = parts.liveness();
-        let mut writer = parts.writer(options.durability, identity).map_err(store)?;
-        let reader = parts.reader().map_err(store)?;
+        let liveness = database.parts().liveness();
+        let mut writer = database.parts().writer(options.durability, identity).map_err(store)?;
+        let reader = database.parts().reader().map_err(store)?;
         let glance = reader.glance().map_err(store)?;
         let (registration, clock) = join(&mut *writer, (&database, &*liveness), requests.clock)?;
         let thread = StoreThread::start(writer, Arc::new(move || clock.now()), CAPACITY);
         let thread = thread.map_err(beside("start the store's thread"))?;
         let handle = thread.handle();
-        owner::evict_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
-        owner::bury_the_dead(&*liveness, &*reader).map_err(store)?;
+        owner::clear_up_the_dead(&liveness, &*reader, &handle, registration.id()).map_err(store)?;
         let mut keeper = RosterKeeper::new(options.regions.clone());
         let roster = Arc::clone(keeper.catch_up(&*reader, wall()).map_err(store)?);
 

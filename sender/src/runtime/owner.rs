@@ -86,8 +86,19 @@ pub(super) fn announcement(name: Option<Arc<str>>, address: Option<Arc<str>>) ->
     }
 }
 
+/// Frees the lanes of owners that are surely dead, and forgets those that nobody counts on.
+pub(super) fn clear_up_the_dead(
+    liveness: &Arc<dyn Liveness>,
+    reader: &dyn Reader,
+    store: &Handle,
+    ourselves: OwnerId,
+) -> Result<(), StoreError> {
+    evict_the_dead(liveness, reader, store, ourselves)?;
+    bury_the_dead(&**liveness, reader)
+}
+
 /// Forgets the dead owners that nobody counts on: killed commands, most of all.
-pub(super) fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
+fn bury_the_dead(liveness: &dyn Liveness, reader: &dyn Reader) -> Result<(), StoreError> {
     let dead = liveness.dead();
     let owners = if dead.is_empty() { Vec::new() } else { reader.owners()? };
     let is_counted_on = |id| owners.iter().any(|owner| owner.owner == id && counts(owner));

@@ -53,6 +53,7 @@ mod named;
 mod nodes;
 mod open;
 mod options;
+mod parts;
 mod purge;
 mod queues;
 mod reader;

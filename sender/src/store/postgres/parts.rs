@@ -1,0 +1,25 @@
+//! A database on a server as a store, by its parts.
+
+use std::sync::Arc;
+
+use super::liveness::LeasesAlone;
+use super::{Address, Options, PostgresReader, PostgresStore};
+use crate::store::liveness::Liveness;
+use crate::store::parts::Parts;
+use crate::store::{Durability, Reader, Store, StoreError};
+
+impl Parts for Address {
+    /// What a server's acknowledgements survive is the server's own setting.
+    fn writer(&self, _: Durability, identity: u64) -> Result<Box<dyn Store>, StoreError> {
+        let options = Options { create: true, identity, ..Options::default() };
+        Ok(Box::new(PostgresStore::open(self, &options)?))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        Ok(Box::new(PostgresReader::open(self)?))
+    }
+
+    fn liveness(&self) -> Arc<dyn Liveness> {
+        Arc::new(LeasesAlone)
+    }
+}
